@@ -1,0 +1,130 @@
+//! Rows of a design matrix as the kernels read them: dense f32, dense u8 with a scale, or CSR; and which of them
+//! form a batch. Borrowed views only; whoever loads data owns it.
+
+use std::ops::Range;
+
+/// Dense rows of f32 features, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct F32Rows<'a> {
+    /// `rows × columns` values.
+    pub values: &'a [f32],
+    /// Features a row.
+    pub columns: usize,
+}
+
+/// Dense rows of bytes, row-major; feature = `scale · byte`. Exact for image data, in a quarter of the memory.
+#[derive(Clone, Copy, Debug)]
+pub struct U8Rows<'a> {
+    /// `rows × columns` bytes.
+    pub values: &'a [u8],
+    /// Features a row.
+    pub columns: usize,
+    /// What a byte is multiplied with, e.g. 1/255.
+    pub scale: f32,
+}
+
+/// Compressed sparse rows: row `i` holds `values[offsets[i]..offsets[i + 1]]` at `indices[..]`, ascending.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseRows<'a> {
+    /// `rows + 1` offsets into `indices` and `values`.
+    pub offsets: &'a [usize],
+    /// Column of each stored value.
+    pub indices: &'a [u32],
+    /// The stored values.
+    pub values: &'a [f32],
+    /// Features a row.
+    pub columns: usize,
+}
+
+/// Rows in one of the formats the kernels read.
+#[derive(Clone, Copy, Debug)]
+pub enum Rows<'a> {
+    /// Dense f32.
+    F32(F32Rows<'a>),
+    /// Dense bytes with a scale.
+    U8(U8Rows<'a>),
+    /// Compressed sparse rows.
+    Sparse(SparseRows<'a>),
+}
+
+impl Rows<'_> {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::F32(rows) => rows.values.len().checked_div(rows.columns).unwrap_or(0),
+            Rows::U8(rows) => rows.values.len().checked_div(rows.columns).unwrap_or(0),
+            Rows::Sparse(rows) => rows.offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Features a row, without a bias.
+    pub fn columns(&self) -> usize {
+        match self {
+            Rows::F32(rows) => rows.columns,
+            Rows::U8(rows) => rows.columns,
+            Rows::Sparse(rows) => rows.columns,
+        }
+    }
+}
+
+/// Which rows a kernel reads: a contiguous range, or a list of row indices (a row may occur more than once).
+#[derive(Clone, Debug)]
+pub enum Selection<'a> {
+    /// Rows `start..end`.
+    Range(Range<usize>),
+    /// Row indices, in the order in which they are summed.
+    Indices(&'a [u32]),
+}
+
+impl Selection<'_> {
+    /// Number of rows selected.
+    pub fn len(&self) -> usize {
+        match self {
+            Selection::Range(range) => range.len(),
+            Selection::Indices(indices) => indices.len(),
+        }
+    }
+
+    /// Whether no row is selected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What the loss compares a margin with.
+#[derive(Clone, Copy, Debug)]
+pub enum Targets<'a> {
+    /// A class in `0..K` for each row (softmax).
+    Classes(&'a [u32]),
+    /// A real for each row: ±1 for the logistic and hinge losses, any finite value for regression.
+    Values(&'a [f32]),
+}
+
+impl Targets<'_> {
+    /// Number of targets.
+    pub fn len(&self) -> usize {
+        match self {
+            Targets::Classes(classes) => classes.len(),
+            Targets::Values(values) => values.len(),
+        }
+    }
+
+    /// Whether there are no targets.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The norm in which gradients are clipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// Σ|v|, which Laplace mechanisms need.
+    L1,
+    /// √Σv², which Gaussian mechanisms need.
+    L2,
+}

@@ -1,0 +1,11 @@
+//! Kernels of private convex optimisation: one core, one block of memory.
+//!
+//! Pure functions on slices and small plain structs: the fused gradient kernels of linear models
+//! ([`linear`], the heart), their losses ([`loss`]) and row formats ([`features`]), per-example gradients of general
+//! losses ([`materialized`]), addressed noise streams ([`random`]) and vector operations ([`vector`]).
+//! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
+
+pub mod features;
+pub mod linear;
+pub mod loss;
+pub mod random;
