@@ -1,1 +1,3 @@
-//! x
+//! Private and parallel stochastic convex optimisation.
+
+pub mod factorization;
