@@ -75,7 +75,7 @@ impl Sampler {
         let mut sampler =
             Self { sampling, rows, batch, key, order: Vec::new(), epoch: 0, chosen: Vec::new(), swaps: Vec::new() };
         match sampling {
-            Sampling::FixedOrder => {}
+            Sampling::FullBatch | Sampling::FixedOrder => {}
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => sampler.shuffle(0),
             Sampling::WithoutReplacement { .. } => {
                 sampler.order = (0..rows as u32).collect();
@@ -112,6 +112,7 @@ impl Sampler {
         let start = (round % per_epoch) as usize * self.batch;
         let range = start..(start + self.batch).min(self.rows);
         match self.sampling {
+            Sampling::FullBatch => Selection::Range(0..self.rows),
             Sampling::FixedOrder => Selection::Range(range),
             Sampling::ShuffledOnce => Selection::Indices(&self.order[range]),
             Sampling::ReshuffledEachEpoch => {
