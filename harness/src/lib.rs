@@ -1,1 +1,5 @@
-//! x
+//! How rounds measures: data files, the clock, the machine, results, reports and the command line.
+//!
+//! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
+
+pub mod data;
