@@ -4,6 +4,8 @@
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
 pub mod dataset;
+pub mod objective;
 pub mod synthetic;
 
 pub use dataset::{Dataset, DatasetError, Features, Labels};
+pub use objective::{Problem, ProblemError};
