@@ -3,5 +3,6 @@
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
 pub mod commands;
+pub mod data;
 pub mod machine;
 pub mod statistics;
