@@ -4,4 +4,5 @@
 
 pub mod commands;
 pub mod machine;
+pub mod results;
 pub mod statistics;
