@@ -1,11 +1,13 @@
 //! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
 
-use rounds_kernels::linear::computed_sensitivity_factor;
+use rounds_kernels::linear::computed_sensitivity;
 
 use super::settings::{SamplingKind, positive};
 use super::{Budget, Settings, SettingsError};
 use crate::catalog::PrepareError;
-use crate::privacy::{self, Accountant, Adjacency, Mechanism, PrivacyStatement, Sampling};
+use crate::privacy::{
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
+};
 
 /// Which batches, and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,9 +15,9 @@ pub struct BatchPlan {
     /// Nominal batch size B: sums are divided by it.
     pub batch_size: usize,
     /// Rounds T.
-    pub rounds: u64,
+    pub rounds: usize,
     /// Rounds of one pass over the data, ⌈n/B⌉.
-    pub rounds_per_epoch: u64,
+    pub rounds_per_epoch: usize,
     /// What the sampler does and the accountant reads.
     pub sampling: Sampling,
     /// Neighbouring relation of the guarantee.
@@ -50,7 +52,7 @@ impl BatchPlan {
             .into());
         }
         let epochs = positive("--epochs", settings.epochs.unwrap_or(defaults.epochs))?;
-        let rounds = (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as u64;
+        let rounds = (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize;
         let sampling = match settings.sampling.unwrap_or(defaults.sampling) {
             SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },
             SamplingKind::WithoutReplacement => Sampling::WithoutReplacement { batch: batch_size, population: rows },
@@ -65,11 +67,11 @@ impl BatchPlan {
                 .find(|&adjacency| sampling.check(adjacency).is_ok())
                 .unwrap_or(Adjacency::ZeroOut)
         });
-        Ok(Self { batch_size, rounds, rounds_per_epoch: rows.div_ceil(batch_size) as u64, sampling, adjacency })
+        Ok(Self { batch_size, rounds, rounds_per_epoch: rows.div_ceil(batch_size), sampling, adjacency })
     }
 
     /// Rounds in which one example takes part at most, for sampling that is not random.
-    pub fn participations(&self) -> u64 {
+    pub fn participations(&self) -> usize {
         self.rounds.div_ceil(self.rounds_per_epoch)
     }
 }
@@ -95,10 +97,14 @@ pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError
     positive("--clip-norm", f64::from(asked as f32)).map(|clip_norm| clip_norm as f32)
 }
 
+/// Rows whose clipped gradients a release adds up in f32 before they enter an f64 sum. With one row, a contribution is
+/// rounded on its own: what the other rows hold, or where they stand in the batch, cannot change it.
+pub const RELEASE_BLOCK_ROWS: usize = 1;
+
 /// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
 ///
-/// A release adds noise to sums computed in f32 blocks, whose sensitivity is C·(1 + 2m²·2⁻²⁴) rather than C
-/// ([`computed_sensitivity_factor`]): its standard deviation grows by that factor.
+/// The sensitivity of a sum computed in floating point is larger than C by the factor [`computed_sensitivity`]: the
+/// noise of a release grows by it, so that ε holds for what is computed.
 ///
 /// # Errors
 /// A budget that is no budget, or a mechanism that no theorem covers.
@@ -106,10 +112,12 @@ pub fn calibrate(
     settings: &Settings,
     clip_norm: f32,
     adjacency: Adjacency,
-    default_accountant: Accountant,
+    examples: usize,
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
-    let accountant = settings.accountant.unwrap_or(default_accountant);
+    let accountant = settings.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+    let release = settings.is_release();
+    let inflation = if release { computed_sensitivity(1.0, RELEASE_BLOCK_ROWS) } else { 1.0 };
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
@@ -120,15 +128,27 @@ pub fn calibrate(
             .into());
         }
         Budget::Target { epsilon, delta } => {
-            (privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)?, delta)
+            let exact = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)?;
+            ((exact * inflation).next_up(), delta)
         }
         Budget::NoiseMultiplier { noise_multiplier, delta } => {
             (positive("--noise-multiplier", noise_multiplier)?, delta)
         }
     };
     let mechanism = mechanism(noise_multiplier);
-    let epsilon = accountant.epsilon(&mechanism, adjacency, delta)?;
-    let factor = if settings.is_release() { computed_sensitivity_factor() } else { 1.0 };
-    let statement = PrivacyStatement::new(&mechanism, adjacency, accountant, epsilon, delta, clip_norm.into(), settings.is_release());
-    Ok(CalibratedNoise { noise_multiplier, standard_deviation: noise_multiplier * f64::from(clip_norm) * factor, mechanism, statement })
+    let clip_norm = f64::from(clip_norm);
+    // Asked before the statement, which fails closed: a person who asked for a budget gets the reason as an error.
+    accountant.epsilon(&mechanism, adjacency, delta)?;
+    let statement = PrivacyStatement::new(&PrivateRun {
+        mechanism: &mechanism,
+        accountant,
+        adjacency,
+        delta,
+        clip_norm,
+        sensitivity_inflation: inflation,
+        examples: Some(examples),
+        noise_source: if release { NoiseSource::Chacha20 } else { NoiseSource::Xoshiro },
+        arithmetic: Arithmetic::IdealisedGaussian,
+    });
+    Ok(CalibratedNoise { noise_multiplier, standard_deviation: noise_multiplier * clip_norm, mechanism, statement })
 }

@@ -24,7 +24,7 @@ use super::{Averaging, Optimizer, RoundError, SamplingKind, Settings, SettingsEr
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Accountant, Mechanism, PrivacyStatement};
+use crate::privacy::{Mechanism, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -71,8 +71,7 @@ fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareErr
     let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let accountant = if plan.sampling.amplifies() { Accountant::Pld } else { Accountant::Gdp };
-    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, accountant, |noise_multiplier| {
+    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem.rows(), |noise_multiplier| {
         if plan.sampling.amplifies() {
             Mechanism::SubsampledGaussian { noise_multiplier, sampling: plan.sampling, steps: plan.rounds }
         } else {
@@ -99,7 +98,7 @@ fn parameters(
         momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
         radius: radius.is_finite().then_some(radius),
         averaging: settings.named("averaging", Averaging::Last)?,
-        rounds: plan.rounds,
+        rounds: plan.rounds as u64,
     })
 }
 
