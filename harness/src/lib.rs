@@ -4,5 +4,7 @@
 
 pub mod commands;
 pub mod data;
+pub mod definitions;
 pub mod machine;
+pub mod results;
 pub mod statistics;
