@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::sampling::SamplingError;
 
 /// All algorithms, in the order in which they are listed.
-pub const ALGORITHMS: &[&Algorithm] = &[&sgd::SGD, &sgd::DP_SGD];
+pub static ALGORITHMS: &[&Algorithm] = &[&sgd::SGD, &sgd::DP_SGD];
 
 /// An entry of the catalogue.
 pub struct Algorithm {

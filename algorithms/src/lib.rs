@@ -4,6 +4,7 @@
 //! Nothing here reads a clock or a file; execution engines and observers are arguments.
 
 pub mod catalog;
+pub mod factorization;
 pub mod noise;
 pub mod optimizers;
 pub mod oracle;

@@ -3,3 +3,5 @@
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
 pub mod commands;
+pub mod machine;
+pub mod statistics;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rounds::commands::UsageError;
+use rounds::commands::machine::MachineArguments;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
 #[derive(Parser)]
@@ -17,12 +18,20 @@ struct CommandLine {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Machine(MachineArguments),
+}
 
 fn main() -> ExitCode {
+    // First of all: what follows may use instructions that this processor lacks.
+    if let Err(error) = rounds::machine::check_processor() {
+        eprintln!("rounds: {error}");
+        return ExitCode::FAILURE;
+    }
     let line = CommandLine::parse();
-    let result: anyhow::Result<()> = match line.command {};
-    #[expect(unreachable_code, reason = "until the first command is added")]
+    let result = match &line.command {
+        Command::Machine(arguments) => rounds::commands::machine::run(arguments, line.json),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

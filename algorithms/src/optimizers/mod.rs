@@ -3,10 +3,11 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
-mod settings;
+pub mod plan;
+pub mod settings;
 pub mod sgd;
 
-pub use settings::{Averaging, Budget, NoiseKind, Settings, SettingsError};
+pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 
 use crate::noise::NoiseError;
 use crate::oracle::Oracle;

@@ -18,12 +18,89 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
-use super::{Averaging, Optimizer, RoundError};
+use super::plan::{self, BatchDefaults, BatchPlan};
+use super::settings::{fraction, positive};
+use super::{Averaging, Optimizer, RoundError, SamplingKind, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::Mechanism;
+use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::problem::Problem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
+
+/// The own parameters of both variants.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("averaging", "which iterate is returned: last (default), uniform or suffix"),
+    ("radius", "radius of the ball around 0 that iterates are projected on (default: none)"),
+];
+
+/// The catalogue's entry of the non-private twin.
+pub static SGD: Algorithm = Algorithm {
+    id: "sgd",
+    name: "stochastic gradient descent",
+    source: "[000 §2.3] without clipping and noise",
+    promise: "no privacy; excess risk LR/√T with averaging",
+    private: false,
+    parameters: PARAMETERS,
+    constructor: sgd,
+};
+
+/// The catalogue's entry of DP-SGD.
+pub static DP_SGD: Algorithm = Algorithm {
+    id: "dp-sgd",
+    name: "DP-SGD",
+    source: "[000 §2.3], [004 §2.1], [001 (3)]",
+    promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
+    private: true,
+    parameters: PARAMETERS,
+    constructor: dp_sgd,
+};
+
+fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults { batch_size: 500, epochs: 5.0, sampling: SamplingKind::Reshuffled };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let parameters = parameters(settings, &plan, 0.1, 0.0)?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None, settings.key.clone());
+    Ok(Prepared { optimizer: Box::new(optimizer), privacy: PrivacyStatement::none("no noise is added") })
+}
+
+fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults { batch_size: 4_000, epochs: 10.0, sampling: SamplingKind::Poisson };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem.rows(), |noise_multiplier| {
+        if plan.sampling.amplifies() {
+            Mechanism::SubsampledGaussian { noise_multiplier, sampling: plan.sampling, steps: plan.rounds }
+        } else {
+            Mechanism::Gaussian { noise_multiplier, sampling: plan.sampling, participations: plan.participations() }
+        }
+    })?;
+    let privacy = GradientPrivacy { clip_norm, standard_deviation: noise.standard_deviation };
+    let parameters = parameters(settings, &plan, 4.0, 0.9)?;
+    let optimizer =
+        Sgd::new(problem.parameters(), parameters, sampler, Some((privacy, noise.mechanism)), settings.key.clone());
+    Ok(Prepared { optimizer: Box::new(optimizer), privacy: noise.statement })
+}
+
+/// The iteration's parameters from the settings and the variant's defaults.
+fn parameters(
+    settings: &Settings,
+    plan: &BatchPlan,
+    learning_rate: f64,
+    momentum: f64,
+) -> Result<SgdParameters, SettingsError> {
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    Ok(SgdParameters {
+        learning_rate: positive("--learning-rate", settings.learning_rate.unwrap_or(learning_rate))?,
+        momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
+        radius: radius.is_finite().then_some(radius),
+        averaging: settings.named("averaging", Averaging::Last)?,
+        rounds: plan.rounds as u64,
+    })
+}
 
 /// Clipping and noise of the private variant.
 #[derive(Clone, Copy, Debug)]
