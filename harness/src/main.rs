@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::UsageError;
+use rounds::commands::{UsageError, list, machine, run, train};
+use rounds::machine::check_processor;
 use rounds::commands::machine::MachineArguments;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
@@ -28,9 +29,16 @@ fn main() -> ExitCode {
         eprintln!("rounds: {error}");
         return ExitCode::FAILURE;
     }
+    if let Err(error) = check_processor() {
+        eprintln!("rounds: {error}");
+        return ExitCode::FAILURE;
+    }
     let line = CommandLine::parse();
     let result = match &line.command {
-        Command::Machine(arguments) => rounds::commands::machine::run(arguments, line.json),
+        Command::Run(arguments) => run::run(arguments, line.json),
+        Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::List(arguments) => list::run(arguments, line.json),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
