@@ -5,5 +5,6 @@
 pub mod commands;
 pub mod definitions;
 pub mod machine;
+pub mod report;
 pub mod results;
 pub mod statistics;
