@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use rounds::commands::UsageError;
 use rounds::commands::machine::MachineArguments;
+use rounds::commands::report::ReportArguments;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
 #[derive(Parser)]
@@ -20,6 +21,7 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Command {
     Machine(MachineArguments),
+    Report(ReportArguments),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let line = CommandLine::parse();
     let result = match &line.command {
         Command::Machine(arguments) => rounds::commands::machine::run(arguments, line.json),
+        Command::Report(arguments) => rounds::commands::report::run(arguments, line.json),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

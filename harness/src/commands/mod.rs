@@ -4,6 +4,7 @@
 //! people. Errors are returned, never printed here: `main` prints one message and picks the exit code.
 
 pub mod machine;
+pub mod report;
 mod usage;
 
 pub use usage::UsageError;

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::bars::{Bars, Group, Row};
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{count, time};
+use super::format::{count, percent, three_digits, time};
 use crate::machine::Environment;
 use crate::results::{Cell, Pooled, pool};
 
@@ -207,4 +208,338 @@ fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
             }
         })
         .collect()
+}
+
+/// Points of a series from cells; cells without a value are left out.
+fn points(
+    name: &str,
+    cells: &[&Pooled],
+    place: &dyn Fn(&Pooled) -> Option<(f64, f64)>,
+    text: &dyn Fn(&Pooled, f64) -> String,
+) -> Vec<Point> {
+    cells
+        .iter()
+        .filter_map(|cell| {
+            let (x, y) = place(cell).filter(|(x, y)| x.is_finite() && y.is_finite())?;
+            let batch_size = count(cell.configuration().batch_size as f64);
+            Some(Point {
+                x,
+                y,
+                whisker: None,
+                note: format!("{name}\nbatch size {batch_size}: {}", text(cell, y)),
+            })
+        })
+        .collect()
+}
+
+fn axis(label: &str, scale: Scale, format: fn(f64) -> String) -> Axis {
+    Axis {
+        label: label.into(),
+        scale,
+        format,
+        ticks: Vec::new(),
+        include: Vec::new(),
+    }
+}
+
+/// Lines of one value against batch size, a series for each algorithm and thread count.
+fn against_batch_size(
+    title: &str,
+    cells: &[&Pooled],
+    environment: &Environment,
+    y: Axis,
+    value: &dyn Fn(&Pooled) -> Option<f64>,
+    text: &dyn Fn(&Pooled, f64) -> String,
+) -> Chart {
+    let series = Grouping::by_algorithm_and_threads(cells)
+        .series
+        .into_iter()
+        .map(|(name, colour, variant, cells)| Series {
+            points: points(
+                &name,
+                &cells,
+                &|cell| Some((cell.configuration().batch_size as f64, value(cell)?)),
+                text,
+            ),
+            name,
+            drawing: Drawing::Line,
+            colour,
+            variant,
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    Chart {
+        title: title.into(),
+        subtitle: circumstances(cells, environment),
+        x: batch_axis(cells),
+        y,
+        series,
+    }
+}
+
+/// Time of one pass over the data against batch size.
+pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Chart {
+    let y = axis("time per epoch", Scale::Logarithmic, time);
+    let nanoseconds = |cell: &Pooled| Some(cell.epoch_seconds() * 1e9);
+    against_batch_size(
+        "Time per epoch against batch size",
+        cells,
+        environment,
+        y,
+        &nanoseconds,
+        &|_, value| time(value),
+    )
+}
+
+/// How many times faster each round is than the same one on one thread, against batch size.
+///
+/// `None` where the run has one thread count only, or none of them is one thread.
+pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+    let key = |cell: &Pooled| {
+        let mut configuration = cell.configuration().clone();
+        configuration.threads = 1;
+        configuration.key()
+    };
+    let alone: BTreeMap<String, f64> = cells
+        .iter()
+        .filter(|cell| cell.configuration().threads == 1)
+        .map(|cell| (key(cell), cell.median()))
+        .collect();
+    let together: Vec<&Pooled> = cells
+        .iter()
+        .copied()
+        .filter(|cell| cell.configuration().threads > 1)
+        .collect();
+    let mut y = axis("times faster than on one thread", Scale::Linear, three_digits);
+    let threads: BTreeSet<usize> = together.iter().map(|cell| cell.configuration().threads).collect();
+    y.include = threads.iter().map(|&threads| threads as f64).chain([1.0]).collect();
+    let ratio = |cell: &Pooled| Some(alone.get(&key(cell))? / cell.median());
+    let text = |cell: &Pooled, value: f64| {
+        let efficiency = percent(value / cell.configuration().threads as f64);
+        format!("{} times faster, efficiency {efficiency}", three_digits(value))
+    };
+    let mut chart = against_batch_size("Speed-up against batch size", &together, environment, y, &ratio, &text);
+    if chart.series.is_empty() {
+        return None;
+    }
+    let sizes = || together.iter().map(|cell| cell.configuration().batch_size as f64);
+    let ends = [sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max)];
+    chart.series.extend(threads.into_iter().map(|threads| {
+        Series {
+            name: format!("ideal, {}", threads_name(threads)),
+            drawing: Drawing::Reference,
+            colour: 0,
+            variant: 0,
+            points: ends
+                .map(|x| Point {
+                    x,
+                    y: threads as f64,
+                    whisker: None,
+                    note: String::new(),
+                })
+                .to_vec(),
+        }
+    }));
+    Some(chart)
+}
+
+/// Flops a second against flops a byte, under the roofline of each thread count.
+pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+    let place = |cell: &Pooled| {
+        let (gflops, gbytes) = (
+            cell.cell.gflops?,
+            cell.cell.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?,
+        );
+        Some((gflops / gbytes, gflops))
+    };
+    let text = |cell: &Pooled, value: f64| {
+        let share = cell
+            .cell
+            .roofline_fraction
+            .map_or_else(String::new, |share| format!(", {} of the roofline", percent(share)));
+        format!("{} GFLOP/s{share}", three_digits(value))
+    };
+    let mut series: Vec<Series> = Grouping::by_algorithm_and_threads(cells)
+        .series
+        .into_iter()
+        .map(|(name, colour, variant, cells)| Series {
+            points: points(&name, &cells, &place, &text),
+            name,
+            drawing: Drawing::Points,
+            colour,
+            variant,
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    let intensities: Vec<f64> = series
+        .iter()
+        .flat_map(|series| &series.points)
+        .map(|point| point.x)
+        .collect();
+    let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.configuration().threads).collect();
+    let limits: Vec<_> = environment
+        .rooflines
+        .iter()
+        .filter(|limit| threads.contains(&limit.threads))
+        .collect();
+    let most = limits.iter().map(|limit| limit.threads).max();
+    if intensities.is_empty() || limits.is_empty() {
+        return None;
+    }
+    let ridges = limits
+        .iter()
+        .map(|limit| limit.peak_gflops / limit.bandwidth_gbytes_per_s);
+    let low = intensities
+        .iter()
+        .copied()
+        .chain(ridges.clone())
+        .fold(f64::INFINITY, f64::min)
+        / 3.0;
+    let high = intensities.iter().copied().chain(ridges).fold(0.0, f64::max) * 3.0;
+    for limit in limits {
+        let ridge = limit.peak_gflops / limit.bandwidth_gbytes_per_s;
+        let point = |x: f64| Point {
+            x,
+            y: (x * limit.bandwidth_gbytes_per_s).min(limit.peak_gflops),
+            whisker: None,
+            note: String::new(),
+        };
+        series.push(Series {
+            name: format!("roofline, {}", threads_name(limit.threads)),
+            drawing: Drawing::Reference,
+            colour: 0,
+            variant: usize::from(Some(limit.threads) != most),
+            points: vec![point(low), point(ridge), point(high)],
+        });
+    }
+    Some(Chart {
+        title: "Rounds under the roofline".into(),
+        subtitle: circumstances(cells, environment),
+        x: axis("flops per byte of rows read", Scale::Logarithmic, three_digits),
+        y: axis("GFLOP/s", Scale::Logarithmic, three_digits),
+        series,
+    })
+}
+
+/// Test accuracy against ε, and the best accuracy without privacy as a level. `None` where no cell has both.
+///
+/// The thread count does not change the model, so only the cells of the most threads are drawn.
+pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+    let most = cells.iter().map(|cell| cell.configuration().threads).max()?;
+    let cells: Vec<&Pooled> = cells
+        .iter()
+        .copied()
+        .filter(|cell| cell.configuration().threads == most)
+        .collect();
+    let place = |cell: &Pooled| {
+        let epsilon = cell.cell.privacy_number("epsilon").filter(|epsilon| *epsilon > 0.0)?;
+        Some((epsilon, cell.cell.test_accuracy?))
+    };
+    let text = |cell: &Pooled, value: f64| {
+        let epsilon = cell
+            .cell
+            .privacy_number("epsilon")
+            .map_or_else(String::new, three_digits);
+        format!("{} at ε = {epsilon}", percent(value))
+    };
+    let mut series: Vec<Series> = Grouping::by_algorithm_and_threads(&cells)
+        .series
+        .into_iter()
+        .map(|(name, colour, variant, cells)| Series {
+            points: points(&name, &cells, &place, &text),
+            name: name
+                .rsplit_once(", ")
+                .map_or(name.clone(), |(name, _)| name.to_string()),
+            drawing: Drawing::Points,
+            colour,
+            variant,
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    let epsilons: Vec<f64> = series
+        .iter()
+        .flat_map(|series| &series.points)
+        .map(|point| point.x)
+        .collect();
+    if epsilons.is_empty() {
+        return None;
+    }
+    let best = cells
+        .iter()
+        .filter(|cell| cell.cell.privacy.get("claim").and_then(|claim| claim.as_str()) == Some("none"))
+        .filter_map(|cell| Some((cell.cell.test_accuracy?, &cell.configuration().algorithm)))
+        .max_by(|first, second| first.0.total_cmp(&second.0));
+    if let Some((best, algorithm)) = best {
+        let ends = [
+            epsilons.iter().copied().fold(f64::INFINITY, f64::min),
+            epsilons.iter().copied().fold(0.0, f64::max),
+        ];
+        series.push(Series {
+            name: format!("{algorithm}, not private: {}", percent(best)),
+            drawing: Drawing::Reference,
+            colour: 0,
+            variant: 0,
+            points: [ends[0] / 1.5, ends[1] * 1.5]
+                .map(|x| Point {
+                    x,
+                    y: best,
+                    whisker: None,
+                    note: String::new(),
+                })
+                .to_vec(),
+        });
+    }
+    Some(Chart {
+        title: "Test accuracy against ε".into(),
+        subtitle: circumstances(&cells, environment),
+        x: axis("ε", Scale::Logarithmic, three_digits),
+        y: axis("test accuracy", Scale::Linear, percent),
+        series,
+    })
+}
+
+/// Above this many algorithms each is shown at one batch size.
+const FULL_PHASES: usize = 6;
+
+/// Where the time of a round goes, for the most threads.
+pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bars> {
+    let most = cells.iter().map(|cell| cell.configuration().threads).max()?;
+    let cells: Vec<&Pooled> = cells
+        .iter()
+        .copied()
+        .filter(|cell| cell.configuration().threads == most)
+        .collect();
+    let mut series = Grouping::by_algorithm_and_threads(&cells).series;
+    if series.len() > FULL_PHASES {
+        for (.., cells) in &mut series {
+            // A typical minibatch.
+            cells.sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
+            cells.truncate(1);
+        }
+    }
+    let groups = series
+        .into_iter()
+        .map(|(name, _, _, cells)| Group {
+            name,
+            rows: cells
+                .iter()
+                .map(|cell| {
+                    let phases = &cell.cell.phases_ns;
+                    Row {
+                        label: count(cell.configuration().batch_size as f64),
+                        values: [phases.sample, phases.gradient, phases.noise, phases.update]
+                            .map(|value| value as f64)
+                            .to_vec(),
+                        end: time(cell.median()),
+                    }
+                })
+                .collect(),
+        })
+        .collect();
+    Some(Bars {
+        title: "Phases of a round".into(),
+        subtitle: circumstances(&cells, environment),
+        parts: vec!["sampling", "gradient", "noise", "update"],
+        groups,
+    })
 }

@@ -3,8 +3,12 @@
 //! Everything is drawn from the cells and the environment of a run; nothing here measures. Figures carry classes
 //! instead of colours, so that one picture is readable on light and dark pages and its series can be switched.
 
+mod bars;
 mod chart;
 mod figures;
 mod format;
+mod page;
+mod tables;
 
 pub use figures::time_per_round_svg;
+pub use page::report_html;
