@@ -8,5 +8,6 @@ pub mod definitions;
 pub mod measure;
 pub mod settings;
 pub mod machine;
+pub mod report;
 pub mod results;
 pub mod statistics;

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::{UsageError, list, machine, run, train};
+use rounds::commands::{UsageError, list, machine, report, run, train};
 use rounds::machine::check_processor;
-use rounds::commands::machine::MachineArguments;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
 #[derive(Parser)]
@@ -20,15 +19,19 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    Machine(MachineArguments),
+    /// Measures suites: what a round costs, and what it buys.
+    Run(run::RunArguments),
+    /// Trains one private model and states its guarantee.
+    Train(Box<train::TrainArguments>),
+    /// What this machine is and what it can do.
+    Machine(machine::MachineArguments),
+    /// Writes the report of a run: one HTML page with figures and tables.
+    Report(report::ReportArguments),
+    /// What there is: algorithms, suites, data sets.
+    List(list::ListArguments),
 }
 
 fn main() -> ExitCode {
-    // First of all: what follows may use instructions that this processor lacks.
-    if let Err(error) = rounds::machine::check_processor() {
-        eprintln!("rounds: {error}");
-        return ExitCode::FAILURE;
-    }
     if let Err(error) = check_processor() {
         eprintln!("rounds: {error}");
         return ExitCode::FAILURE;
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::Report(arguments) => report::run(arguments, line.json),
         Command::List(arguments) => list::run(arguments, line.json),
     };
     match result {

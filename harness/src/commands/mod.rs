@@ -7,6 +7,7 @@ pub mod list;
 pub mod machine;
 pub mod run;
 pub mod train;
+pub mod report;
 mod usage;
 
 pub use usage::UsageError;
