@@ -6,6 +6,7 @@
 
 mod clipping;
 pub mod reference;
+pub mod replicas;
 
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, Target};

@@ -5,6 +5,7 @@ use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
+use wide::u64x8;
 use zeroize::Zeroize;
 
 /// Coordinates that one block's stream covers: coordinate `j` of a round lies in block `j / 4096`.
@@ -174,10 +175,31 @@ impl ReleaseRound {
     }
 
     /// The generator of a block.
-    pub(super) fn block(&self, block: u64) -> ChaCha20Rng {
+    pub(super) fn block(&self, block: u64) -> ReleaseBlock {
         let mut generator = ChaCha20Rng::from_seed(self.key);
         generator.set_stream(block);
-        generator
+        ReleaseBlock { generator }
+    }
+}
+
+/// The ChaCha20 stream of one block; zeroed on drop by the generator.
+pub(super) struct ReleaseBlock {
+    generator: ChaCha20Rng,
+}
+
+impl ReleaseBlock {
+    /// The next 64 bits.
+    #[inline]
+    pub(super) fn next_u64(&mut self) -> u64 {
+        self.generator.next_u64()
+    }
+
+    /// The next `64·8·N` bits.
+    #[inline]
+    pub(super) fn next_vectors<const N: usize>(&mut self) -> [u64x8; N] {
+        let mut words = [u64x8::ZERO; N];
+        self.generator.fill_bytes(bytemuck::cast_slice_mut(&mut words));
+        words
     }
 }
 

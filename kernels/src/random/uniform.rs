@@ -1,7 +1,6 @@
 //! Uniform words, and the sampling decisions that are made of them.
 
-use super::stream::{Law, Purpose, RoundStreams, StreamKey};
-use chacha20::ChaCha20Rng;
+use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -13,7 +12,7 @@ pub struct UniformStream {
 #[allow(clippy::large_enum_variant, reason = "a box would allocate in every round")]
 enum Generator {
     Simulation(Xoshiro256PlusPlus),
-    Release(ChaCha20Rng),
+    Release(ReleaseBlock),
 }
 
 impl UniformStream {
