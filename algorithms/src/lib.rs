@@ -13,3 +13,4 @@ pub mod problem;
 pub mod resque;
 pub mod sampling;
 pub mod state;
+pub mod theory;
