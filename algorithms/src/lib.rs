@@ -12,3 +12,4 @@ pub mod privacy;
 pub mod problem;
 pub mod sampling;
 pub mod state;
+pub mod theory;

@@ -6,8 +6,10 @@
 //! guarantee.
 
 mod independent;
+mod scheduled;
 
 pub use independent::IndependentGaussian;
+pub use scheduled::{NoiseLevels, ScheduledNoise};
 use rounds_kernels::random::Purpose;
 
 use crate::state::StateVisitor;
