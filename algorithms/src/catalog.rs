@@ -1,13 +1,23 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
-use crate::optimizers::{Optimizer, Settings, SettingsError, sgd};
+use crate::optimizers::{Optimizer, Settings, SettingsError, gradient_descent, heavy_ball, multistage, nesterov, sgd};
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
+use crate::theory::TheoryError;
 
 /// All algorithms, in the order in which they are listed.
-pub static ALGORITHMS: &[&Algorithm] = &[&sgd::SGD, &sgd::DP_SGD];
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &sgd::SGD,
+    &sgd::DP_SGD,
+    &gradient_descent::DP_GD,
+    &heavy_ball::DP_HB,
+    &nesterov::DP_NAG,
+    &nesterov::DP_NAG_OPT,
+    &multistage::DP_MASG,
+    &multistage::DP_MASG_OPT,
+];
 
 /// An entry of the catalogue.
 pub struct Algorithm {
@@ -48,6 +58,9 @@ pub enum PrepareError {
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
 }
 
 /// An algorithm that is not in the catalogue.

@@ -3,6 +3,12 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
+pub mod accelerated_plan;
+pub mod gradient_descent;
+pub mod heavy_ball;
+pub mod momentum;
+pub mod multistage;
+pub mod nesterov;
 pub mod plan;
 pub mod settings;
 pub mod sgd;

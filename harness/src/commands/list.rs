@@ -44,7 +44,7 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
         ),
         Subject::Datasets => (
             vec!["id", "about"],
-            data::NAMES.iter().map(|(id, about)| vec![(*id).to_owned(), (*about).to_owned()]).collect(),
+            data::NAMES.iter().map(|name| vec![name.name.to_owned(), name.about.to_owned()]).collect(),
         ),
     };
     if json {

@@ -135,7 +135,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
 /// The suites and their cells, checked against the catalogue and the data sets there are.
 fn planned(names: &[String], selection: &Selection) -> anyhow::Result<(Vec<Suite>, Vec<CellSpecification>)> {
     let algorithms: Vec<_> = catalog::ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
-    let datasets: Vec<_> = data::NAMES.iter().map(|(name, _)| *name).collect();
+    let datasets: Vec<_> = data::NAMES.iter().map(|name| name.name).collect();
     let mut suites = Vec::new();
     let mut cells = Vec::new();
     for name in names {
