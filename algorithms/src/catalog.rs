@@ -1,7 +1,11 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
-use crate::optimizers::{Optimizer, Settings, SettingsError, gradient_descent, heavy_ball, multistage, nesterov, sgd};
+use crate::noise::NoisePlanError;
+use crate::optimizers::{
+    Optimizer, Settings, SettingsError, accelerated_srg, gradient_descent, heavy_ball, matrix_factorization, multistage,
+    nesterov, sgd, srg_matrix_factorization, unaccelerated_srg,
+};
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
@@ -11,6 +15,16 @@ use crate::theory::TheoryError;
 pub static ALGORITHMS: &[&Algorithm] = &[
     &sgd::SGD,
     &sgd::DP_SGD,
+    &matrix_factorization::DP_FTRL,
+    &matrix_factorization::DP_MEMF,
+    &srg_matrix_factorization::DP_SRG_MEMF,
+    &accelerated_srg::ACCELERATED_DP_SRG,
+    &unaccelerated_srg::UNACCELERATED_DP_SRG,
+    &accelerated_srg::ACCELERATED_INDEPENDENT,
+    &matrix_factorization::PGD,
+    &matrix_factorization::ANTI_PGD,
+    &matrix_factorization::DP_MF,
+    &matrix_factorization::DP_MF_PLUS,
     &gradient_descent::DP_GD,
     &heavy_ball::DP_HB,
     &nesterov::DP_NAG,
@@ -55,6 +69,9 @@ pub enum PrepareError {
     /// A batch that the data cannot give.
     #[error("--batch-size: {0}")]
     Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
