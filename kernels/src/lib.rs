@@ -9,3 +9,4 @@ pub mod features;
 pub mod linear;
 pub mod loss;
 pub mod random;
+pub mod vector;
