@@ -45,6 +45,9 @@ pub enum PrepareError {
     /// A batch that the data cannot give.
     #[error("--batch-size: {0}")]
     Sampling(#[from] SamplingError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] crate::resque::ResqueError),
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),

@@ -35,6 +35,14 @@ pub enum RoundError {
         /// Why.
         source: NoiseError,
     },
+    /// A pool of reweighted queries refused.
+    #[error("round {round}: {source}")]
+    Resque {
+        /// The round, 0-based.
+        round: u64,
+        /// Why.
+        source: crate::resque::ResqueError,
+    },
     /// More rounds than planned (and accounted for).
     #[error("all {rounds} planned rounds are done: another one would not be covered by the privacy statement")]
     Finished {
