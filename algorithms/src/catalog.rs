@@ -1,13 +1,26 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
-use crate::optimizers::{Optimizer, Settings, SettingsError, sgd};
+use crate::optimizers::{
+    Optimizer, Settings, SettingsError, cutting_plane, phased_sgd, randomized_smoothing, resque_parallel,
+    resque_private, sgd,
+};
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
 
 /// All algorithms, in the order in which they are listed.
-pub static ALGORITHMS: &[&Algorithm] = &[&sgd::SGD, &sgd::DP_SGD];
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &sgd::SGD,
+    &sgd::DP_SGD,
+    &phased_sgd::PHASED_SGD,
+    &resque_parallel::RESQUE_EPOCH_SGD,
+    &resque_parallel::RESQUE_AC_SA,
+    &resque_private::RESQUE_PRIVATE_ERM,
+    &resque_private::RESQUE_PRIVATE_SCO,
+    &randomized_smoothing::RANDOMIZED_SMOOTHING,
+    &cutting_plane::CUTTING_PLANE,
+];
 
 /// An entry of the catalogue.
 pub struct Algorithm {
@@ -80,14 +93,18 @@ impl Algorithm {
 /// # Errors
 /// An unknown id, with the nearest one.
 pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
-    ALGORITHMS.iter().copied().find(|algorithm| algorithm.id == id).ok_or_else(|| UnknownAlgorithm {
-        name: id.to_owned(),
-        nearest: ALGORITHMS
-            .iter()
-            .map(|algorithm| algorithm.id)
-            .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
-            .unwrap_or("dp-sgd"),
-    })
+    ALGORITHMS
+        .iter()
+        .copied()
+        .find(|algorithm| algorithm.id == id)
+        .ok_or_else(|| UnknownAlgorithm {
+            name: id.to_owned(),
+            nearest: ALGORITHMS
+                .iter()
+                .map(|algorithm| algorithm.id)
+                .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
+                .unwrap_or("dp-sgd"),
+        })
 }
 
 #[cfg(test)]

@@ -4,6 +4,11 @@
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
 pub mod plan;
+pub mod cutting_plane;
+pub mod phased_sgd;
+pub mod randomized_smoothing;
+pub mod resque_parallel;
+pub mod resque_private;
 pub mod settings;
 pub mod sgd;
 
