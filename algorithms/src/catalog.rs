@@ -2,12 +2,13 @@
 //! file under `optimizers` and one line here.
 
 use crate::optimizers::{
-    Optimizer, Settings, SettingsError, cutting_plane, phased_sgd, randomized_smoothing, resque_parallel,
-    resque_private, sgd,
+    Optimizer, Settings, SettingsError, cutting_plane, gradient_descent, heavy_ball, multistage, nesterov, phased_sgd,
+    randomized_smoothing, resque_parallel, resque_private, sgd,
 };
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
+use crate::theory::TheoryError;
 
 /// All algorithms, in the order in which they are listed.
 pub static ALGORITHMS: &[&Algorithm] = &[
@@ -20,6 +21,12 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &resque_private::RESQUE_PRIVATE_SCO,
     &randomized_smoothing::RANDOMIZED_SMOOTHING,
     &cutting_plane::CUTTING_PLANE,
+    &gradient_descent::DP_GD,
+    &heavy_ball::DP_HB,
+    &nesterov::DP_NAG,
+    &nesterov::DP_NAG_OPT,
+    &multistage::DP_MASG,
+    &multistage::DP_MASG_OPT,
 ];
 
 /// An entry of the catalogue.
@@ -64,6 +71,9 @@ pub enum PrepareError {
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
 }
 
 /// An algorithm that is not in the catalogue.

@@ -10,3 +10,4 @@ pub mod gemm;
 pub mod linear;
 pub mod loss;
 pub mod random;
+pub mod vector;

@@ -26,6 +26,7 @@ mod dense;
 mod honaker;
 mod independent;
 mod scalar;
+mod scheduled;
 mod tree;
 
 pub use anti_correlated::AntiCorrelated;
@@ -36,6 +37,7 @@ pub use honaker::HonakerTree;
 pub use independent::IndependentGaussian;
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose};
 pub use scalar::NoiseScalar;
+pub use scheduled::{NoiseLevels, ScheduledNoise};
 pub use tree::Tree;
 
 use crate::oracle::Engine;

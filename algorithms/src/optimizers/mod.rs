@@ -3,6 +3,12 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
+pub mod accelerated_plan;
+pub mod gradient_descent;
+pub mod heavy_ball;
+pub mod momentum;
+pub mod multistage;
+pub mod nesterov;
 pub mod plan;
 pub mod cutting_plane;
 pub mod phased_sgd;
@@ -66,6 +72,11 @@ pub trait Optimizer: Send {
 
     /// Rounds planned: what the privacy statement covers.
     fn planned_rounds(&self) -> u64;
+
+    /// Gradient queries of all planned rounds, where sampling does not make their number random.
+    fn planned_queries(&self) -> Option<u64> {
+        None
+    }
 
     /// Rounds done.
     fn completed_rounds(&self) -> u64;

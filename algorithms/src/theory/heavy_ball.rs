@@ -73,7 +73,12 @@ fn stationary_sum(
     let mut total = 0.0;
     for &eigenvalue in eigenvalues {
         let gap = 2.0 + 2.0 * momentum - step_size * eigenvalue;
-        within("2 + 2·momentum − step size·eigenvalue", gap, "above 0 (a smaller step size)", gap > 0.0)?;
+        within(
+            "2 + 2·momentum − step size·eigenvalue",
+            gap,
+            "above 0 (a smaller step size)",
+            gap > 0.0,
+        )?;
         total += term(step_size * (1.0 + momentum) / ((1.0 - momentum) * gap));
     }
     Ok(total)
@@ -151,10 +156,21 @@ impl Certificate {
         tolerance: f64,
     ) -> Result<Option<Self>, TheoryError> {
         within("momentum", momentum, "in [0, 1)", (0.0..1.0).contains(&momentum))?;
-        within("step size", step_size, "above 0 and finite", step_size > 0.0 && step_size.is_finite())?;
-        let inequality = Inequality { curvature, step_size, momentum };
+        within(
+            "step size",
+            step_size,
+            "above 0 and finite",
+            step_size > 0.0 && step_size.is_finite(),
+        )?;
+        let inequality = Inequality {
+            curvature,
+            step_size,
+            momentum,
+        };
         let (mut low, mut high) = (0.0, 1.0 - 1e-9);
-        let Some(mut solution) = inequality.solve(high) else { return Ok(None) };
+        let Some(mut solution) = inequality.solve(high) else {
+            return Ok(None);
+        };
         while high - low > tolerance {
             let middle = 0.5 * (low + high);
             match inequality.solve(middle) {
@@ -174,7 +190,11 @@ impl Certificate {
 
     /// The smallest eigenvalue of c_0·X_0 + X_1 + (1 − ρ²)·X_2 − Φ: not below 0 for a valid certificate, up to rounding.
     pub fn slack(&self, curvature: Curvature, momentum: f64) -> f64 {
-        let inequality = Inequality { curvature, step_size: self.step_size, momentum };
+        let inequality = Inequality {
+            curvature,
+            step_size: self.step_size,
+            momentum,
+        };
         let [p11, p12, p22] = self.lyapunov;
         smallest_eigenpair(&inequality.matrix(self.rate, [p11, p12, p22, self.multiplier])).0
     }
@@ -265,7 +285,9 @@ impl Inequality {
         }
         for _ in 0..ROUNDS {
             let point: [f64; 4] = std::array::from_fn(|i| center[i] * scale[i]);
-            let Some(cut) = self.violated(&constant, &factors, point)? else { return Some(point) };
+            let Some(cut) = self.violated(&constant, &factors, point)? else {
+                return Some(point);
+            };
             let cut: [f64; 4] = std::array::from_fn(|i| cut[i] * scale[i]);
             let image: [f64; 4] = std::array::from_fn(|i| (0..4).map(|j| shape[i][j] * cut[j]).sum());
             let width = (0..4).map(|i| cut[i] * image[i]).sum::<f64>();
@@ -291,7 +313,10 @@ impl Inequality {
 
     /// `Some(None)` at a feasible point, else the gradient (in the unknowns) of a violated constraint; `None` if the
     /// point is no number.
-    #[allow(clippy::option_option, reason = "outer: the search is lost; inner: nothing is violated")]
+    #[allow(
+        clippy::option_option,
+        reason = "outer: the search is lost; inner: nothing is violated"
+    )]
     fn violated(&self, constant: &Symmetric, factors: &[Symmetric; 4], point: [f64; 4]) -> Option<Option<[f64; 4]>> {
         let [p11, p12, p22, multiplier] = point;
         if point.iter().any(|value| !value.is_finite()) {
@@ -313,7 +338,10 @@ impl Inequality {
             return Some(None);
         }
         Some(Some(std::array::from_fn(|k| {
-            (0..3).flat_map(|i| (0..3).map(move |j| (i, j))).map(|(i, j)| vector[i] * factors[k][i][j] * vector[j]).sum()
+            (0..3)
+                .flat_map(|i| (0..3).map(move |j| (i, j)))
+                .map(|(i, j)| vector[i] * factors[k][i][j] * vector[j])
+                .sum()
         })))
     }
 }
@@ -367,7 +395,10 @@ mod tests {
             let best = spectral_radius(step_size, fastest_momentum(step_size, class), class);
             for index in 0..1_000 {
                 let momentum = f64::from(index) / 1_000.0;
-                assert!(best <= spectral_radius(step_size, momentum, class) + 1e-12, "{step_size} {momentum}");
+                assert!(
+                    best <= spectral_radius(step_size, momentum, class) + 1e-12,
+                    "{step_size} {momentum}"
+                );
             }
         }
     }
@@ -375,11 +406,18 @@ mod tests {
     #[test]
     fn propagated_moments_approach_the_stationary_excess() {
         let eigenvalues = [0.5, 1.0, 1.7];
-        let modes: Vec<_> = eigenvalues.iter().map(|&eigenvalue| QuadraticMode { eigenvalue, start: 3.0 }).collect();
+        let modes: Vec<_> = eigenvalues
+            .iter()
+            .map(|&eigenvalue| QuadraticMode { eigenvalue, start: 3.0 })
+            .collect();
         for (step_size, momentum) in [(0.5, 0.0), (0.5, 0.4), (0.2, 0.8), (1.0, 0.3)] {
             let exact = expected_excess(&modes, step_size, momentum, &vec![0.04; 2_000]);
             let stationary = stationary_excess(step_size, momentum, &eigenvalues, 0.04).unwrap();
-            assert!((exact[2_000] / stationary - 1.0).abs() < 1e-10, "{} {stationary}", exact[2_000]);
+            assert!(
+                (exact[2_000] / stationary - 1.0).abs() < 1e-10,
+                "{} {stationary}",
+                exact[2_000]
+            );
             assert!(stationary <= published_noise_bound(step_size, momentum, &eigenvalues, 0.04).unwrap());
         }
     }
@@ -400,8 +438,10 @@ mod tests {
         for _ in 0..runs {
             let (mut now, mut before) = (0.2_f64, 0.2_f64);
             for _ in 0..rounds {
-                (now, before) =
-                    (now - step_size * (eigenvalue * now + uniform()) + momentum * (now - before), now);
+                (now, before) = (
+                    now - step_size * (eigenvalue * now + uniform()) + momentum * (now - before),
+                    now,
+                );
             }
             squares += now * now;
             fourths += now.powi(4);
@@ -411,7 +451,11 @@ mod tests {
         let modes = [QuadraticMode { eigenvalue, start: 0.2 }];
         let exact = expected_excess(&modes, step_size, momentum, &vec![1.0 / 12.0; rounds]);
         // 4.9 standard errors: α = 1e-6.
-        assert!((0.5 * eigenvalue * mean - exact[rounds]).abs() < 4.9 * error, "{mean} {error} {}", exact[rounds]);
+        assert!(
+            (0.5 * eigenvalue * mean - exact[rounds]).abs() < 4.9 * error,
+            "{mean} {error} {}",
+            exact[rounds]
+        );
     }
 
     #[test]
@@ -434,12 +478,19 @@ mod tests {
         // [003 Prop. 3.4] with β = 0, α = 1/L: P = 0, c_0 = 0 is feasible exactly when ρ² ≥ 1 − μ/L, and c_0 > 0 finds the
         // rate of gradient descent, (1 − μ/L)².
         let class = curvature(0.2, 1.0);
-        let trivial = Inequality { curvature: class, step_size: 1.0, momentum: 0.0 };
+        let trivial = Inequality {
+            curvature: class,
+            step_size: 1.0,
+            momentum: 0.0,
+        };
         let zero = |squared: f64| smallest_eigenpair(&trivial.matrix(squared.sqrt(), [0.0; 4])).0;
         assert!(zero(0.8 + 1e-9) > -1e-12 && zero(0.8 - 1e-3) < -1e-5);
         let certificate = Certificate::search(class, 1.0, 0.0, 1e-4).unwrap().unwrap();
         assert!(certificate.rate * certificate.rate <= 0.8 + 1e-3, "{certificate:?}");
-        assert!(certificate.rate >= 0.8 - 1e-3, "no method is faster than its worst quadratic: {certificate:?}");
+        assert!(
+            certificate.rate >= 0.8 - 1e-3,
+            "no method is faster than its worst quadratic: {certificate:?}"
+        );
     }
 
     #[test]
@@ -447,7 +498,10 @@ mod tests {
         let class = curvature(0.1, 1.0);
         for (step_size, momentum) in [(1.0, 0.0), (0.5, 0.1), (0.5, 0.3), (0.1, 0.5)] {
             let certificate = Certificate::search(class, step_size, momentum, 1e-3).unwrap().unwrap();
-            assert!(certificate.rate >= spectral_radius(step_size, momentum, class) - 2e-3, "{certificate:?}");
+            assert!(
+                certificate.rate >= spectral_radius(step_size, momentum, class) - 2e-3,
+                "{certificate:?}"
+            );
             assert!(certificate.rate < 1.0);
             assert!(certificate.slack(class, momentum) > -1e-9);
         }
@@ -463,7 +517,10 @@ mod tests {
             let certificate = Certificate::search(class, step_size, momentum, 1e-3).unwrap().unwrap();
             let exact = expected_excess(&modes, step_size, momentum, &vec![variance; 300]);
             for (t, &excess) in exact.iter().enumerate() {
-                assert!(excess <= certificate.bound(gap, 12.0, 3.0 * variance, t) * (1.0 + 1e-9), "{t}");
+                assert!(
+                    excess <= certificate.bound(gap, 12.0, 3.0 * variance, t) * (1.0 + 1e-9),
+                    "{t}"
+                );
             }
         }
     }

@@ -19,7 +19,9 @@ pub enum TheoryError {
     #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser (--regularization)")]
     NotStronglyConvex(f64),
     /// μ > L, or an L that is no number.
-    #[error("strong convexity mu = {mu} exceeds smoothness L = {smoothness}: no function has such constants; check both")]
+    #[error(
+        "strong convexity mu = {mu} exceeds smoothness L = {smoothness}: no function has such constants; check both"
+    )]
     Constants {
         /// μ.
         mu: f64,
@@ -59,7 +61,15 @@ pub enum TheoryError {
 
 /// A value that satisfies `valid`, or an error that names it.
 fn within(quantity: &'static str, found: f64, expected: &'static str, valid: bool) -> Result<f64, TheoryError> {
-    if valid { Ok(found) } else { Err(TheoryError::OutOfRange { quantity, found, expected }) }
+    if valid {
+        Ok(found)
+    } else {
+        Err(TheoryError::OutOfRange {
+            quantity,
+            found,
+            expected,
+        })
+    }
 }
 
 /// Strong convexity μ and smoothness L of a function in S_{μ,L}: `0 < μ ≤ L`, checked once.
@@ -126,11 +136,29 @@ mod tests {
     #[test]
     fn impossible_constants_are_refused_with_the_reason() {
         assert_eq!(Curvature::new(0.0, 1.0), Err(TheoryError::NotStronglyConvex(0.0)));
-        assert!(matches!(Curvature::new(f64::NAN, 1.0), Err(TheoryError::NotStronglyConvex(_))));
-        assert_eq!(Curvature::new(2.0, 1.0), Err(TheoryError::Constants { mu: 2.0, smoothness: 1.0 }));
-        assert!(matches!(Curvature::new(1.0, f64::INFINITY), Err(TheoryError::Constants { .. })));
+        assert!(matches!(
+            Curvature::new(f64::NAN, 1.0),
+            Err(TheoryError::NotStronglyConvex(_))
+        ));
+        assert_eq!(
+            Curvature::new(2.0, 1.0),
+            Err(TheoryError::Constants {
+                mu: 2.0,
+                smoothness: 1.0
+            })
+        );
+        assert!(matches!(
+            Curvature::new(1.0, f64::INFINITY),
+            Err(TheoryError::Constants { .. })
+        ));
         let curvature = Curvature::new(0.1, 4.0).unwrap();
-        assert_eq!(curvature.step_size(0.3), Err(TheoryError::StepSize { step_size: 0.3, limit: 0.25 }));
+        assert_eq!(
+            curvature.step_size(0.3),
+            Err(TheoryError::StepSize {
+                step_size: 0.3,
+                limit: 0.25
+            })
+        );
         assert!(curvature.step_size(0.0).is_err());
         assert_eq!(curvature.step_size(0.25), Ok(0.25));
     }

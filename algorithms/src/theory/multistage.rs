@@ -41,7 +41,11 @@ impl Schedule {
             .enumerate()
             .flat_map(|(index, stage)| std::iter::repeat_n(index as u32, stage.rounds))
             .collect();
-        Ok(Self { curvature, stages, stage_of })
+        Ok(Self {
+            curvature,
+            stages,
+            stage_of,
+        })
     }
 
     /// One stage.
@@ -66,18 +70,31 @@ impl Schedule {
         first: Option<usize>,
         rounds: usize,
     ) -> Result<Self, TheoryError> {
-        within("the exponent p of the stage lengths", f64::from(p), "at least 1", p >= 1)?;
+        within(
+            "the exponent p of the stage lengths",
+            f64::from(p),
+            "at least 1",
+            p >= 1,
+        )?;
         let root = curvature.condition().sqrt();
         let first = first.unwrap_or(((root * curvature.condition().ln()).ceil() as usize).max(1));
         within("the length of the first stage", first as f64, "at least 1", first >= 1)?;
         let step_size = scale / curvature.smoothness();
         let unit = ((root * f64::from(p + 2) * std::f64::consts::LN_2).ceil() as usize).max(1);
-        let mut stages = vec![Stage { rounds: first.min(rounds), step_size }];
+        let mut stages = vec![Stage {
+            rounds: first.min(rounds),
+            step_size,
+        }];
         let mut left = rounds.saturating_sub(first);
         let mut stage = 2;
         while left > 0 {
-            let length = unit.saturating_mul(1_usize.checked_shl(stage).unwrap_or(usize::MAX)).min(left);
-            stages.push(Stage { rounds: length, step_size: step_size * 0.25_f64.powi(stage as i32) });
+            let length = unit
+                .saturating_mul(1_usize.checked_shl(stage).unwrap_or(usize::MAX))
+                .min(left);
+            stages.push(Stage {
+                rounds: length,
+                step_size: step_size * 0.25_f64.powi(stage as i32),
+            });
             left -= length;
             stage += 1;
         }
@@ -92,12 +109,19 @@ impl Schedule {
         for stage in &self.stages {
             let length = stage.rounds.min(left);
             if length > 0 {
-                stages.push(Stage { rounds: length, ..*stage });
+                stages.push(Stage {
+                    rounds: length,
+                    ..*stage
+                });
             }
             left -= length;
         }
         let stage_of = self.stage_of[..rounds.clamp(1, self.rounds())].to_vec();
-        Self { curvature: self.curvature, stages, stage_of }
+        Self {
+            curvature: self.curvature,
+            stages,
+            stage_of,
+        }
     }
 
     /// μ and L.
@@ -127,7 +151,11 @@ impl Schedule {
 
     /// `ln(2^{s_t − s_{t−1}}·(1 − √(μα_t)))`: what round t (0-based) multiplies the error so far with.
     fn log_contraction(&self, round: usize) -> f64 {
-        let doubled = if round > 0 && self.starts_stage(round) { std::f64::consts::LN_2 } else { 0.0 };
+        let doubled = if round > 0 && self.starts_stage(round) {
+            std::f64::consts::LN_2
+        } else {
+            0.0
+        };
         doubled + (-(self.curvature.mu() * self.step_size(round)).sqrt()).ln_1p()
     }
 
@@ -189,14 +217,26 @@ mod tests {
     fn stages_follow_the_published_lengths_and_step_sizes() {
         // [003 Figure 2]: μ = 1, L = 20, p = 1, so ⌈√20·ln 8⌉ = 10.
         let schedule = Schedule::multistage(class(1.0, 20.0), 1.0, 1, Some(5), 300).unwrap();
-        let expected = [(5, 1.0 / 20.0), (40, 1.0 / 320.0), (80, 1.0 / 1_280.0), (160, 1.0 / 5_120.0), (15, 1.0 / 20_480.0)];
+        let expected = [
+            (5, 1.0 / 20.0),
+            (40, 1.0 / 320.0),
+            (80, 1.0 / 1_280.0),
+            (160, 1.0 / 5_120.0),
+            (15, 1.0 / 20_480.0),
+        ];
         for (stage, (rounds, step_size)) in schedule.stages().iter().zip(expected) {
             assert_eq!(stage.rounds, rounds);
             assert!((stage.step_size - step_size).abs() < 1e-15);
         }
         assert_eq!(schedule.stages().len(), 5);
         // n_1 of the authors' code: ⌈√20·ln 20⌉ = 14.
-        assert_eq!(Schedule::multistage(class(1.0, 20.0), 1.0, 1, None, 300).unwrap().stages()[0].rounds, 14);
+        assert_eq!(
+            Schedule::multistage(class(1.0, 20.0), 1.0, 1, None, 300)
+                .unwrap()
+                .stages()[0]
+                .rounds,
+            14
+        );
     }
 
     #[test]
@@ -265,7 +305,10 @@ mod tests {
         for rounds in 1..=40 {
             let shorter = schedule.truncated(rounds);
             assert_eq!(shorter.rounds(), rounds);
-            assert_eq!(shorter, Schedule::multistage(class(0.5, 2.0), 1.0, 1, Some(3), rounds).unwrap());
+            assert_eq!(
+                shorter,
+                Schedule::multistage(class(0.5, 2.0), 1.0, 1, Some(3), rounds).unwrap()
+            );
         }
     }
 
@@ -273,7 +316,10 @@ mod tests {
     fn impossible_schedules_are_refused() {
         let class = class(0.1, 1.0);
         assert!(Schedule::constant(class, 1.0, 0).is_err());
-        assert!(matches!(Schedule::constant(class, 1.1, 5), Err(TheoryError::StepSize { .. })));
+        assert!(matches!(
+            Schedule::constant(class, 1.1, 5),
+            Err(TheoryError::StepSize { .. })
+        ));
         assert!(Schedule::multistage(class, 1.5, 1, None, 10).is_err());
         assert!(Schedule::multistage(class, 1.0, 0, None, 10).is_err());
         assert!(Schedule::multistage(class, 1.0, 1, Some(0), 10).is_err());

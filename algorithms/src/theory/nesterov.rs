@@ -16,10 +16,17 @@ use super::{Curvature, QuadraticMode, TransitionMatrix};
 /// # Panics
 /// Distances of different lengths.
 pub fn lyapunov(gap: f64, distance: &[f64], previous_distance: &[f64], step_size: f64, mu: f64) -> f64 {
-    assert_eq!(distance.len(), previous_distance.len(), "distances of different dimensions");
+    assert_eq!(
+        distance.len(),
+        previous_distance.len(),
+        "distances of different dimensions"
+    );
     let inverse = 1.0 / (2.0 * step_size).sqrt();
     let factor = (0.5 * mu).sqrt() - inverse;
-    let squares = distance.iter().zip(previous_distance).map(|(now, before)| (inverse * now + factor * before).powi(2));
+    let squares = distance
+        .iter()
+        .zip(previous_distance)
+        .map(|(now, before)| (inverse * now + factor * before).powi(2));
     gap + squares.sum::<f64>()
 }
 
@@ -31,7 +38,12 @@ pub fn lyapunov(gap: f64, distance: &[f64], previous_distance: &[f64], step_size
 /// Another number of rounds than the schedule's.
 pub fn error_bound(schedule: &Schedule, initial_gap: f64, half_traces: &[f64]) -> f64 {
     assert_eq!(half_traces.len(), schedule.rounds(), "one noise level a round");
-    let noise: f64 = schedule.log_weights().iter().zip(half_traces).map(|(weight, half)| weight.exp() * half).sum();
+    let noise: f64 = schedule
+        .log_weights()
+        .iter()
+        .zip(half_traces)
+        .map(|(weight, half)| weight.exp() * half)
+        .sum();
     2.0 * schedule.log_initial_weight().exp() * initial_gap + noise
 }
 
@@ -48,7 +60,11 @@ pub fn expected_excess(modes: &[QuadraticMode], schedule: &Schedule, variances: 
         |t, eigenvalue| {
             let step_size = schedule.step_size(t);
             // A reset sets x_prev = x, which leaves z = x whatever β is.
-            let momentum = if schedule.starts_stage(t) { 0.0 } else { curvature.momentum(step_size) };
+            let momentum = if schedule.starts_stage(t) {
+                0.0
+            } else {
+                curvature.momentum(step_size)
+            };
             TransitionMatrix::nesterov(step_size, momentum, eigenvalue)
         },
         |t| (schedule.step_size(t), variances[t]),
@@ -75,7 +91,11 @@ mod tests {
     }
 
     fn gap(distance: &[f64]) -> f64 {
-        EIGENVALUES.iter().zip(distance).map(|(eigenvalue, e)| 0.5 * eigenvalue * e * e).sum()
+        EIGENVALUES
+            .iter()
+            .zip(distance)
+            .map(|(eigenvalue, e)| 0.5 * eigenvalue * e * e)
+            .sum()
     }
 
     #[test]
@@ -85,9 +105,8 @@ mod tests {
         let mut violations = 0;
         for _ in 0..200 {
             let beta = class.momentum(1.0);
-            let next: [f64; 4] = std::array::from_fn(|i| {
-                (1.0 - EIGENVALUES[i]) * ((1.0 + beta) * now[i] - beta * before[i])
-            });
+            let next: [f64; 4] =
+                std::array::from_fn(|i| (1.0 - EIGENVALUES[i]) * ((1.0 + beta) * now[i] - beta * before[i]));
             let shrunk = 0.9 * lyapunov(gap(&now), &now, &before, 1.0, 0.01);
             assert!(lyapunov(gap(&next), &next, &now, 1.0, 0.01) <= shrunk * (1.0 + 1e-12) + 1e-15);
             violations += usize::from(gap(&next) > 0.9 * gap(&now) * (1.0 + 1e-12));
