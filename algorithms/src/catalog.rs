@@ -3,8 +3,9 @@
 
 use crate::noise::NoisePlanError;
 use crate::optimizers::{
-    Optimizer, Settings, SettingsError, accelerated_srg, gradient_descent, heavy_ball, matrix_factorization, multistage,
-    nesterov, sgd, srg_matrix_factorization, unaccelerated_srg,
+    Optimizer, Settings, SettingsError, accelerated_srg, cutting_plane, gradient_descent, heavy_ball,
+    matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
+    srg_matrix_factorization, unaccelerated_srg,
 };
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
@@ -25,6 +26,13 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &matrix_factorization::ANTI_PGD,
     &matrix_factorization::DP_MF,
     &matrix_factorization::DP_MF_PLUS,
+    &phased_sgd::PHASED_SGD,
+    &resque_parallel::RESQUE_EPOCH_SGD,
+    &resque_parallel::RESQUE_AC_SA,
+    &resque_private::RESQUE_PRIVATE_ERM,
+    &resque_private::RESQUE_PRIVATE_SCO,
+    &randomized_smoothing::RANDOMIZED_SMOOTHING,
+    &cutting_plane::CUTTING_PLANE,
     &gradient_descent::DP_GD,
     &heavy_ball::DP_HB,
     &nesterov::DP_NAG,
@@ -72,6 +80,9 @@ pub enum PrepareError {
     /// A noise mechanism that cannot be made.
     #[error(transparent)]
     Noise(#[from] NoisePlanError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] crate::resque::ResqueError),
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
@@ -107,14 +118,18 @@ impl Algorithm {
 /// # Errors
 /// An unknown id, with the nearest one.
 pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
-    ALGORITHMS.iter().copied().find(|algorithm| algorithm.id == id).ok_or_else(|| UnknownAlgorithm {
-        name: id.to_owned(),
-        nearest: ALGORITHMS
-            .iter()
-            .map(|algorithm| algorithm.id)
-            .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
-            .unwrap_or("dp-sgd"),
-    })
+    ALGORITHMS
+        .iter()
+        .copied()
+        .find(|algorithm| algorithm.id == id)
+        .ok_or_else(|| UnknownAlgorithm {
+            name: id.to_owned(),
+            nearest: ALGORITHMS
+                .iter()
+                .map(|algorithm| algorithm.id)
+                .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
+                .unwrap_or("dp-sgd"),
+        })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! the L1 norm alike, and clipping needs no materialised per-example gradient.
 
 mod clipping;
+pub mod recorded;
 mod dense;
 mod packing;
 pub mod reference;

@@ -12,6 +12,11 @@ pub mod momentum;
 pub mod multistage;
 pub mod nesterov;
 pub mod plan;
+pub mod cutting_plane;
+pub mod phased_sgd;
+pub mod randomized_smoothing;
+pub mod resque_parallel;
+pub mod resque_private;
 pub mod settings;
 pub mod sgd;
 pub mod srg_matrix_factorization;
@@ -44,6 +49,14 @@ pub enum RoundError {
         round: u64,
         /// Why.
         source: NoiseError,
+    },
+    /// A pool of reweighted queries refused.
+    #[error("round {round}: {source}")]
+    Resque {
+        /// The round, 0-based.
+        round: u64,
+        /// Why.
+        source: crate::resque::ResqueError,
     },
     /// More rounds than planned (and accounted for).
     #[error("all {rounds} planned rounds are done: another one would not be covered by the privacy statement")]

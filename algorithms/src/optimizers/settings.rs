@@ -114,6 +114,16 @@ pub enum SettingsError {
         /// Why not, and what instead.
         reason: &'static str,
     },
+    /// A theorem whose preconditions do not hold.
+    #[error("--set mode=faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one")]
+    Infeasible {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The precondition.
+        reason: String,
+        /// From how many examples on.
+        examples: String,
+    },
     /// A name that no variant has.
     #[error("{flag} '{value}' is not known; it takes {known}")]
     UnknownName {

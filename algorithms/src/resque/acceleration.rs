@@ -17,6 +17,7 @@
 
 use super::geometry::project;
 use super::{ResqueError, positive};
+use crate::state::StateVisitor;
 
 /// The oracles of [002 Definitions 3–5]; each call is one round.
 pub trait ProximalOracle {
@@ -244,6 +245,45 @@ impl BallAcceleration {
             }
         }
         Ok(())
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.f64s("resque_start", &mut self.start);
+        visitor.f64s("resque_iterate", &mut self.iterate);
+        visitor.f64s("resque_momentum", &mut self.momentum);
+        visitor.u64("resque_iterations", &mut self.iterations);
+        visitor.u64("resque_trials", &mut self.trials);
+        // A missing end of the bracket is NaN; a step is a search with factor 0.
+        let mut values = match self.stage {
+            Stage::Search {
+                trial,
+                low,
+                high,
+                factor,
+            } => [
+                self.weight,
+                trial,
+                low.unwrap_or(f64::NAN),
+                high.unwrap_or(f64::NAN),
+                factor,
+            ],
+            Stage::Step { regularization } => [self.weight, regularization, f64::NAN, f64::NAN, 0.0],
+        };
+        visitor.f64s("resque_stage", &mut values);
+        let [weight, trial, low, high, factor] = values;
+        let known = |value: f64| (!value.is_nan()).then_some(value);
+        self.weight = weight;
+        self.stage = if factor == 0.0 {
+            Stage::Step { regularization: trial }
+        } else {
+            Stage::Search {
+                trial,
+                low: known(low),
+                high: known(high),
+                factor,
+            }
+        };
     }
 
     /// What follows a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.

@@ -14,6 +14,7 @@
 use super::ResqueError;
 use super::acceleration::AccelerationParameters;
 use super::geometry::{norm, project};
+use crate::state::StateVisitor;
 
 /// The oracle of a step; each call is one round.
 pub trait BallOracle {
@@ -78,6 +79,18 @@ impl BisectionFree {
     /// Steps done.
     pub fn iterations(&self) -> u64 {
         self.iterations
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.f64s("resque_start", &mut self.start);
+        visitor.f64s("resque_iterate", &mut self.iterate);
+        visitor.f64s("resque_momentum", &mut self.momentum);
+        visitor.u64("resque_iterations", &mut self.iterations);
+        let mut values = [self.weight, self.guess.unwrap_or(f64::NAN)];
+        visitor.f64s("resque_stage", &mut values);
+        self.weight = values[0];
+        self.guess = (!values[1].is_nan()).then_some(values[1]);
     }
 
     /// One ball call and its update.

@@ -13,6 +13,7 @@
 use super::geometry::{norm, project};
 use super::pool::GradientPool;
 use super::{ResqueError, positive};
+use crate::state::StateVisitor;
 
 /// Largest dimension of the matrix methods.
 pub const MOST_DIMENSIONS: usize = 1_024;
@@ -42,6 +43,22 @@ pub struct CuttingPlane {
     cuts: Vec<(Vec<f64>, f64)>,
     visited: Vec<Vec<f64>>,
     gradient: Vec<f32>,
+}
+
+impl std::str::FromStr for Centre {
+    type Err = crate::optimizers::SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "ellipsoid" => Ok(Self::Ellipsoid),
+            "analytic" => Ok(Self::Analytic),
+            _ => Err(crate::optimizers::SettingsError::UnknownName {
+                flag: "--set centre",
+                value: name.to_owned(),
+                known: "ellipsoid or analytic",
+            }),
+        }
+    }
 }
 
 impl CuttingPlane {
@@ -258,6 +275,26 @@ impl CuttingPlane {
     /// Centres queried so far.
     pub fn visited(&self) -> &[Vec<f64>] {
         &self.visited
+    }
+
+    /// Visits what a checkpoint must hold: the queried centres and cuts so far.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("cutting_plane_rounds", &mut self.completed);
+        visitor.f64s("cutting_plane_centre", &mut self.centre);
+        visitor.f64s("cutting_plane_shape", &mut self.shape);
+        let mut counts = [self.cuts.len() as u64, self.visited.len() as u64];
+        visitor.u64("cutting_plane_cuts", &mut counts[0]);
+        visitor.u64("cutting_plane_visited", &mut counts[1]);
+        let dimension = self.centre.len();
+        self.cuts.resize(counts[0] as usize, (vec![0.0; dimension], 0.0));
+        self.visited.resize(counts[1] as usize, vec![0.0; dimension]);
+        for (normal, bound) in &mut self.cuts {
+            visitor.f64s("cutting_plane_normal", normal);
+            visitor.f64s("cutting_plane_bound", std::slice::from_mut(bound));
+        }
+        for point in &mut self.visited {
+            visitor.f64s("cutting_plane_point", point);
+        }
     }
 
     /// The visited centre of least `value`.

@@ -6,6 +6,7 @@
 //! | weights, moments, projected draws | [`estimator`] | [002 Definition 2, Lemmas 1–2] |
 //! | closed-form Gaussian convolutions | [`smoothed`] | ALGORITHMS 1 |
 //! | rounds of queries at perturbed points, counted | [`pool`], [`black_box`] | [002 Problem 1] |
+//! | pools on a problem: projected and closed form | [`projected`] | ALGORITHMS 7.1 |
 //! | functions with known optimum | [`functions`] | |
 //! | ball subproblems in one round | [`ball`], [`epoch_sgd`], [`accelerated_sa`] | [002 Algorithms 1–2] |
 //! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |
@@ -35,6 +36,7 @@ pub mod parallel;
 pub mod pool;
 pub mod private_ball;
 pub mod private_erm;
+pub mod projected;
 pub mod randomized_smoothing;
 pub mod smoothed;
 pub mod subgradient;

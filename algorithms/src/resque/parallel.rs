@@ -21,6 +21,7 @@ use super::geometry::norm;
 use super::multilevel::{self, Levels};
 use super::pool::GradientPool;
 use super::{ResqueError, positive};
+use crate::state::StateVisitor;
 
 /// Streams of the levels of the multilevel estimate.
 const LEVELS: Purpose = Purpose(0x4c45_5645);
@@ -43,6 +44,22 @@ pub enum Outer {
     LineSearch,
     /// [`BisectionFree`], not covered by the theorems.
     BisectionFree,
+}
+
+impl std::str::FromStr for Outer {
+    type Err = crate::optimizers::SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "line-search" => Ok(Self::LineSearch),
+            "bisection-free" => Ok(Self::BisectionFree),
+            _ => Err(crate::optimizers::SettingsError::UnknownName {
+                flag: "--set outer",
+                value: name.to_owned(),
+                known: "line-search or bisection-free",
+            }),
+        }
+    }
 }
 
 /// The constants that the paper leaves open. [`Constants::practical`] shrinks sample sizes and gives up the proofs'
@@ -209,6 +226,17 @@ impl ParallelResque {
     /// Computational depth so far: dependent vector operations, a mini-batch counting one (ALGORITHMS 0.1).
     pub fn computational_depth(&self) -> u64 {
         self.sampler.depth
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("resque_rounds", &mut self.rounds);
+        visitor.u64("resque_calls", &mut self.sampler.calls);
+        visitor.u64("resque_depth", &mut self.sampler.depth);
+        match &mut self.progress {
+            Progress::LineSearch(run) => run.visit_state(visitor),
+            Progress::BisectionFree(run) => run.visit_state(visitor),
+        }
     }
 
     /// Most rounds a run may take: every iteration with at most nine trials on average.

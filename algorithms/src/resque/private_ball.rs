@@ -83,6 +83,11 @@ impl PrivateSolver {
         self.releases
     }
 
+    /// The counter that addresses the next release, for checkpoints.
+    pub fn releases_mut(&mut self) -> &mut u64 {
+        &mut self.releases
+    }
+
     /// Samples that a call of at most T steps reads: T̂ − 1.
     pub fn samples(steps: usize) -> usize {
         (1 << steps.max(2).ilog2()) - 1

@@ -20,6 +20,7 @@ use super::geometry::squared_norm;
 use super::pool::GradientPool;
 use super::private_ball::{PRACTICAL_GAP_CONSTANT, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
 use super::{ResqueError, positive};
+use crate::state::StateVisitor;
 
 /// How a private run takes the theory's constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -348,6 +349,19 @@ impl PrivateErm {
         self.acceleration.iterate()
     }
 
+    /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
+    pub fn skip_streams(&mut self, index: u64) {
+        self.calls = index << 32;
+        *self.solver.releases_mut() = index << 32;
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("resque_calls", &mut self.calls);
+        visitor.u64("resque_releases", self.solver.releases_mut());
+        self.acceleration.visit_state(visitor);
+    }
+
     /// One oracle call.
     ///
     /// # Errors
@@ -377,6 +391,22 @@ impl PrivateErm {
     }
 }
 
+/// `(λ/2)‖v‖² + (λ′/2)‖x̄ + v − x′‖²` as `(μ/2)‖v − c‖²` up to a constant: μ = λ + λ′, c = λ′(x′ − x̄)/μ.
+pub(crate) fn combine(regularizer: Option<&(f64, Vec<f64>)>, centre: &[f64], regularization: f64) -> (f64, Vec<f32>) {
+    match regularizer {
+        None => (regularization, vec![0.0; centre.len()]),
+        Some((extra, anchor)) => {
+            let share = extra / (extra + regularization);
+            let offset = anchor
+                .iter()
+                .zip(centre)
+                .map(|(to, from)| (share * (to - from)) as f32)
+                .collect();
+            (regularization + extra, offset)
+        }
+    }
+}
+
 struct PrivateOracle<'s, 'p> {
     plan: &'s Plan,
     solver: &'s mut PrivateSolver,
@@ -389,25 +419,11 @@ struct PrivateOracle<'s, 'p> {
 }
 
 impl PrivateOracle<'_, '_> {
-    /// `(λ/2)‖v‖² + (λ′/2)‖x̄ + v − x′‖²` is `((λ + λ′)/2)‖v − c‖²` up to a constant, c = λ′(x′ − x̄)/(λ + λ′).
     fn ball(&self, centre: &[f64], regularization: f64) -> PrivateBall {
-        let (extra, anchor) = match self.regularizer {
-            None => (0.0, vec![0.0; centre.len()]),
-            Some((extra, anchor)) => {
-                let share = extra / (extra + regularization);
-                (
-                    *extra,
-                    anchor
-                        .iter()
-                        .zip(centre)
-                        .map(|(to, from)| (share * (to - from)) as f32)
-                        .collect(),
-                )
-            }
-        };
+        let (regularization, anchor) = combine(self.regularizer, centre, regularization);
         PrivateBall {
             radius: self.plan.acceleration.ball_radius,
-            regularization: regularization + extra,
+            regularization,
             anchor,
             lipschitz: self.plan.acceleration.lipschitz,
             gap_constant: PRACTICAL_GAP_CONSTANT,

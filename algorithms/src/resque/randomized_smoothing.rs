@@ -13,6 +13,7 @@
 use super::geometry::project;
 use super::pool::GradientPool;
 use super::{ResqueError, positive};
+use crate::state::StateVisitor;
 
 /// Radius, rounds and queries a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,6 +137,13 @@ impl RandomizedSmoothing {
     /// Whether all T rounds are done.
     pub fn finished(&self) -> bool {
         self.completed >= self.parameters.rounds
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("smoothing_rounds", &mut self.completed);
+        visitor.f64s("smoothing_average", &mut self.average);
+        visitor.f64s("smoothing_momentum", &mut self.momentum);
     }
 
     /// y, the point to use.
