@@ -3,5 +3,8 @@
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
 pub mod commands;
+pub mod data;
+pub mod definitions;
 pub mod machine;
+pub mod results;
 pub mod statistics;

@@ -1,9 +1,10 @@
 //! Independent noise whose level follows a schedule, one level a round: how a privacy budget is divided unevenly among
 //! rounds [003 (4.5)].
 
-use rounds_kernels::random::{self, StreamKey};
+use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
 /// The law and the level of every round's noise, on the *sum* that is released, a coordinate. Scale and standard
@@ -56,38 +57,32 @@ impl NoiseLevels {
 pub struct ScheduledNoise {
     key: StreamKey,
     levels: NoiseLevels,
-    next: u64,
+    progress: Progress,
 }
 
 impl ScheduledNoise {
     /// Noise of these levels.
     pub fn new(key: StreamKey, levels: NoiseLevels) -> Self {
-        Self { key, levels, next: 0 }
+        let progress = Progress::new(levels.rounds() as u64);
+        Self { key, levels, progress }
     }
 }
 
 impl NoiseMechanism for ScheduledNoise {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64]) -> Result<(), NoiseError> {
-        if round != self.next {
-            return Err(NoiseError::OutOfOrder {
-                asked: round,
-                next: self.next,
-            });
-        }
-        let exhausted = NoiseError::Exhausted {
-            rounds: self.levels.rounds() as u64,
-        };
-        let index = usize::try_from(round).map_err(|_| exhausted)?;
-        match &self.levels {
-            NoiseLevels::Laplace { scales } => {
-                random::add_laplace(&self.key, NOISE, round, *scales.get(index).ok_or(exhausted)?, sum);
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+        self.progress.take(round)?;
+        let index = round as usize;
+        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+            let block = (offset / BLOCK_COORDINATES) as u64;
+            match &self.levels {
+                NoiseLevels::Laplace { scales } => {
+                    add_laplace_blocks(&self.key, NOISE, round, block, scales[index], part);
+                }
+                NoiseLevels::Gaussian { standard_deviations } => {
+                    add_gaussian_blocks(&self.key, NOISE, round, block, standard_deviations[index], part);
+                }
             }
-            NoiseLevels::Gaussian { standard_deviations } => {
-                let level = *standard_deviations.get(index).ok_or(exhausted)?;
-                random::add_gaussian(&self.key, NOISE, round, level, sum);
-            }
-        }
-        self.next += 1;
+        });
         Ok(())
     }
 
@@ -100,7 +95,7 @@ impl NoiseMechanism for ScheduledNoise {
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("noise_next", &mut self.next);
+        visitor.u64("noise_next", &mut self.progress.next);
     }
 }
 
@@ -121,7 +116,7 @@ mod tests {
             let mut noise = ScheduledNoise::new(StreamKey::Simulation(3), levels);
             for (round, level) in [1.0, 0.25].into_iter().enumerate() {
                 let mut sum = vec![0.0; 200_000];
-                noise.add_increment(round as u64, &mut sum).unwrap();
+                noise.add_increment(round as u64, &mut sum, &Engine::Sequential).unwrap();
                 // E|y| = b for Laplace(b): the moment that a scale taken for a standard deviation misses by √2. Standard
                 // errors are below 1/√2e5 = 0.0022 of the level (variance: 0.005); five of them.
                 let mean = sum.iter().map(|y| y.abs()).sum::<f64>() / 2e5;
@@ -137,16 +132,16 @@ mod tests {
         let mut noise = ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0] });
         let mut sum = vec![0.0; 3];
         assert_eq!(
-            noise.add_increment(1, &mut sum),
+            noise.add_increment(1, &mut sum, &Engine::Sequential),
             Err(NoiseError::OutOfOrder { asked: 1, next: 0 })
         );
-        noise.add_increment(0, &mut sum).unwrap();
+        noise.add_increment(0, &mut sum, &Engine::Sequential).unwrap();
         assert_eq!(
-            noise.add_increment(0, &mut sum),
+            noise.add_increment(0, &mut sum, &Engine::Sequential),
             Err(NoiseError::OutOfOrder { asked: 0, next: 1 })
         );
         assert_eq!(
-            noise.add_increment(1, &mut sum),
+            noise.add_increment(1, &mut sum, &Engine::Sequential),
             Err(NoiseError::Exhausted { rounds: 1 })
         );
     }

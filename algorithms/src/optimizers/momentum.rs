@@ -18,7 +18,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::{Optimizer, RoundError};
 use crate::noise::{NoiseLevels, NoiseMechanism, ScheduledNoise};
-use crate::oracle::{Oracle, Phase};
+use crate::oracle::{Engine, Oracle, Phase};
 use crate::privacy::Mechanism;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -118,11 +118,11 @@ impl NoisyMomentum {
     ///
     /// # Errors
     /// Noise that is used up.
-    pub fn add_noise(&mut self, sum: &mut [f64]) -> Result<(), RoundError> {
+    pub fn add_noise(&mut self, sum: &mut [f64], engine: &Engine) -> Result<(), RoundError> {
         let round = self.round as u64;
         match &mut self.noise {
             Some(noise) => noise
-                .add_increment(round, sum)
+                .add_increment(round, sum, engine)
                 .map_err(|source| RoundError::Noise { round, source }),
             None => Ok(()),
         }
@@ -206,7 +206,7 @@ impl Optimizer for MomentumMethod {
             .gradient_sum(&batch, point, self.clip, &mut self.sum)
             .map_err(|source| RoundError::Gradient { round, source })?;
         oracle.enter(Phase::Noise);
-        self.iteration.add_noise(&mut self.sum)?;
+        self.iteration.add_noise(&mut self.sum, oracle.engine())?;
         oracle.enter(Phase::Update);
         self.iteration.update(&self.sum);
         Ok(())
@@ -249,7 +249,7 @@ mod tests {
                 .zip(EIGENVALUES)
                 .map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z))
                 .collect();
-            iteration.add_noise(&mut []).unwrap();
+            iteration.add_noise(&mut [], &Engine::Sequential).unwrap();
             iteration.update(&sum);
             iterates.push(std::array::from_fn(|i| f64::from(iteration.iterate()[i])));
         }

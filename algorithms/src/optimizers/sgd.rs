@@ -197,13 +197,22 @@ impl Sgd {
             }
         }
         if let Some(radius) = radius {
-            rounds_kernels::vector::project_onto_ball(&mut self.iterate, radius as f32);
+            project_onto_ball(&mut self.iterate, radius);
         }
         if self.round >= self.average_from() {
             for (total, &x) in self.iterates.iter_mut().zip(&self.iterate) {
                 *total += f64::from(x);
             }
         }
+    }
+}
+
+/// `x ← x · min(1, R/‖x‖)`, the projection on the ball of radius R around 0.
+fn project_onto_ball(x: &mut [f32], radius: f64) {
+    let norm = x.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    if norm > radius {
+        let factor = (radius / norm) as f32;
+        x.iter_mut().for_each(|value| *value *= factor);
     }
 }
 
@@ -221,7 +230,7 @@ impl Optimizer for Sgd {
             .map_err(|source| RoundError::Gradient { round, source })?;
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum).map_err(|source| RoundError::Noise { round, source })?;
+            noise.add_increment(round, &mut self.sum, oracle.engine()).map_err(|source| RoundError::Noise { round, source })?;
         }
         oracle.enter(Phase::Update);
         self.update(oracle.problem().regularization());

@@ -13,6 +13,7 @@ mod state;
 mod topology;
 
 pub use build::Build;
+pub(crate) use build::hexadecimal;
 pub use disturbance::{Disturbance, disturbances};
 pub use environment::{Environment, Machine, command_line};
 pub use instructions::{ProcessorError, check_processor, instruction_set, vector_extension};
