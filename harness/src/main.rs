@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rounds::commands::UsageError;
+use rounds::commands::compare::CompareArguments;
 use rounds::commands::machine::MachineArguments;
 use rounds::commands::report::ReportArguments;
 
@@ -20,6 +21,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
+    Compare(CompareArguments),
     Machine(MachineArguments),
     Report(ReportArguments),
 }
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     }
     let line = CommandLine::parse();
     let result = match &line.command {
+        Command::Compare(arguments) => rounds::commands::compare::run(arguments, line.json),
         Command::Machine(arguments) => rounds::commands::machine::run(arguments, line.json),
         Command::Report(arguments) => rounds::commands::report::run(arguments, line.json),
     };
