@@ -10,5 +10,7 @@ pub mod optimizers;
 pub mod oracle;
 pub mod privacy;
 pub mod problem;
+pub mod resque;
 pub mod sampling;
 pub mod state;
+pub mod theory;

@@ -4,7 +4,10 @@
 
 pub mod commands;
 pub mod compare;
+pub mod data;
 pub mod definitions;
+pub mod measure;
+pub mod settings;
 pub mod machine;
 pub mod report;
 pub mod results;

@@ -8,12 +8,14 @@
 mod engine;
 mod ledger;
 pub mod partition;
+mod recorded;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 pub use engine::{Engine, EngineError};
 pub use ledger::Ledger;
+pub use recorded::RecordedQuery;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
 
@@ -56,6 +58,8 @@ pub struct Oracle<'a> {
     leaves: Vec<Leaf>,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
+    /// Scratch of recorded queries, made when first needed.
+    recorded: Vec<Mutex<recorded::RecordedScratch>>,
     observer: Option<&'a mut (dyn PhaseObserver + Send)>,
 }
 
@@ -71,6 +75,7 @@ impl<'a> Oracle<'a> {
                 .map(|_| Leaf { sum: vec![0.0; if leaves > 1 { parameters } else { 0 }], range: 0..0, outcome: Ok(Tally::default()) })
                 .collect(),
             workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
+            recorded: Vec::new(),
             engine,
             observer: None,
         }
@@ -285,6 +290,6 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
 }
 
 /// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-fn lock(workspace: &Mutex<Workspace>) -> std::sync::MutexGuard<'_, Workspace> {
+fn lock<T>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     workspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

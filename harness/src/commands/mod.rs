@@ -4,7 +4,10 @@
 //! people. Errors are returned, never printed here: `main` prints one message and picks the exit code.
 
 pub mod compare;
+pub mod list;
 pub mod machine;
+pub mod run;
+pub mod train;
 pub mod report;
 mod usage;
 
