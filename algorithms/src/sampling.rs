@@ -115,6 +115,20 @@ impl Sampler {
         self.rows.div_ceil(self.batch)
     }
 
+    /// Rows of the first `rounds` batches together, unless they are random.
+    pub fn planned_rows(&self, rounds: u64) -> Option<u64> {
+        let (rows, batch) = (self.rows as u64, self.batch as u64);
+        match self.sampling {
+            Sampling::Poisson { .. } => None,
+            Sampling::FullBatch => Some(rounds * rows),
+            Sampling::WithoutReplacement { .. } => Some(rounds * batch),
+            Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
+                let per_epoch = self.rounds_per_epoch() as u64;
+                Some(rounds / per_epoch * rows + rounds % per_epoch * batch)
+            }
+        }
+    }
+
     /// The batch of `round` (0-based).
     pub fn draw(&mut self, round: u64) -> Selection<'_> {
         let per_epoch = self.rounds_per_epoch() as u64;

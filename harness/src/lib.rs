@@ -5,6 +5,9 @@
 pub mod commands;
 pub mod data;
 pub mod definitions;
+pub mod measure;
+pub mod settings;
 pub mod machine;
+pub mod report;
 pub mod results;
 pub mod statistics;

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::UsageError;
-use rounds::commands::machine::MachineArguments;
+use rounds::commands::{UsageError, list, machine, report, run, train};
+use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
 #[derive(Parser)]
@@ -19,18 +19,30 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    Machine(MachineArguments),
+    /// Measures suites: what a round costs, and what it buys.
+    Run(run::RunArguments),
+    /// Trains one private model and states its guarantee.
+    Train(Box<train::TrainArguments>),
+    /// What this machine is and what it can do.
+    Machine(machine::MachineArguments),
+    /// Writes the report of a run: one HTML page with figures and tables.
+    Report(report::ReportArguments),
+    /// What there is: algorithms, suites, data sets.
+    List(list::ListArguments),
 }
 
 fn main() -> ExitCode {
-    // First of all: what follows may use instructions that this processor lacks.
-    if let Err(error) = rounds::machine::check_processor() {
+    if let Err(error) = check_processor() {
         eprintln!("rounds: {error}");
         return ExitCode::FAILURE;
     }
     let line = CommandLine::parse();
     let result = match &line.command {
-        Command::Machine(arguments) => rounds::commands::machine::run(arguments, line.json),
+        Command::Run(arguments) => run::run(arguments, line.json),
+        Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::Report(arguments) => report::run(arguments, line.json),
+        Command::List(arguments) => list::run(arguments, line.json),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

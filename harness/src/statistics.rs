@@ -171,6 +171,19 @@ pub enum SampleWarning {
     },
 }
 
+impl SampleWarning {
+    /// The kind in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TooFew { .. } => "too-few",
+            Self::Outliers { .. } => "outliers",
+            Self::SlowStart { .. } => "slow-start",
+            Self::Drift { .. } => "drift",
+            Self::Bimodal { .. } => "bimodal",
+        }
+    }
+}
+
 /// Examines samples in the order they were taken. An empty answer means nothing stands out.
 ///
 /// The limits are chosen so that independent samples, normal or log-normal, raise any warning (but `TooFew`) in less

@@ -8,6 +8,7 @@ mod clipping;
 mod dense;
 mod packing;
 pub mod reference;
+pub mod replicas;
 mod residuals;
 mod sparse;
 

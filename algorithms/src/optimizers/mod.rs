@@ -60,6 +60,11 @@ pub trait Optimizer: Send {
     /// Rounds planned: what the privacy statement covers.
     fn planned_rounds(&self) -> u64;
 
+    /// Gradient queries of all planned rounds, where sampling does not make their number random.
+    fn planned_queries(&self) -> Option<u64> {
+        None
+    }
+
     /// Rounds done.
     fn completed_rounds(&self) -> u64;
 

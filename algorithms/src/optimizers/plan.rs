@@ -52,7 +52,10 @@ impl BatchPlan {
             .into());
         }
         let epochs = positive("--epochs", settings.epochs.unwrap_or(defaults.epochs))?;
-        let rounds = (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize;
+        let rounds = match settings.rounds {
+            Some(rounds) => rounds.max(1) as usize,
+            None => (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize,
+        };
         let sampling = match settings.sampling.unwrap_or(defaults.sampling) {
             SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },
             SamplingKind::WithoutReplacement => Sampling::WithoutReplacement { batch: batch_size, population: rows },

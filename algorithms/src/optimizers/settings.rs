@@ -197,6 +197,8 @@ impl std::str::FromStr for Averaging {
 pub struct Settings {
     /// Passes over the data (expected ones for Poisson sampling).
     pub epochs: Option<f64>,
+    /// Rounds, instead of passes over the data.
+    pub rounds: Option<u64>,
     /// Batch size B (expected size for Poisson sampling).
     pub batch_size: Option<usize>,
     /// Step size.
@@ -226,6 +228,7 @@ impl Settings {
     pub fn new(budget: Budget, key: StreamKey) -> Self {
         Self {
             epochs: None,
+            rounds: None,
             batch_size: None,
             learning_rate: None,
             momentum: None,

@@ -242,6 +242,10 @@ impl Optimizer for Sgd {
         self.parameters.rounds
     }
 
+    fn planned_queries(&self) -> Option<u64> {
+        self.sampler.planned_rows(self.parameters.rounds)
+    }
+
     fn completed_rounds(&self) -> u64 {
         self.round
     }

@@ -8,12 +8,14 @@
 mod engine;
 mod ledger;
 pub mod partition;
+mod replicas;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 pub use engine::{Engine, EngineError};
 pub use ledger::Ledger;
+pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
 

@@ -11,6 +11,9 @@
 //! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |
 //! | ball acceleration | [`acceleration`], [`bisection_free`] | [002 Propositions 1–2] |
 //! | the whole parallel method | [`parallel`] | [002 Theorems 1–2] |
+//! | private ball solvers | [`private_ball`] | [002 Algorithms 3–7] |
+//! | private empirical risk, localisation | [`private_erm`], [`localization`] | [002 Theorems 3–4] |
+//! | baselines | [`subgradient`], [`randomized_smoothing`], [`cutting_plane`] | [002 Table I] |
 //!
 //! Iterates near a centre x̄ are kept as offsets v = x − x̄ in f32: the balls are far smaller than the domain, and x̄ + v
 //! would lose v's digits. Centres and outer iterates are f64.
@@ -21,14 +24,20 @@ pub mod aggregate;
 pub mod ball;
 pub mod bisection_free;
 pub mod black_box;
+pub mod cutting_plane;
 pub mod epoch_sgd;
 pub mod estimator;
 pub mod functions;
 mod geometry;
+pub mod localization;
 pub mod multilevel;
 pub mod parallel;
 pub mod pool;
+pub mod private_ball;
+pub mod private_erm;
+pub mod randomized_smoothing;
 pub mod smoothed;
+pub mod subgradient;
 
 /// What cannot be solved, with the reason.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -5,6 +5,8 @@ pub mod allocation;
 pub mod heavy_ball;
 pub mod multistage;
 pub mod nesterov;
+pub mod parallel;
+pub mod private_sco;
 mod quadratic;
 
 pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};

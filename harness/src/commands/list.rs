@@ -44,7 +44,7 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
         ),
         Subject::Datasets => (
             vec!["id", "about"],
-            data::DATASETS.iter().map(|(id, about)| vec![(*id).to_owned(), (*about).to_owned()]).collect(),
+            data::NAMES.iter().map(|name| vec![name.name.to_owned(), name.about.to_owned()]).collect(),
         ),
     };
     if json {
@@ -55,7 +55,7 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
         table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
         table.set_header(header);
         table.add_rows(rows);

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};
-use rounds_algorithms::privacy::{Accountant, Adjacency, PrivacyStatement};
+use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement};
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -328,11 +328,33 @@ fn write_model(path: &std::path::Path, parameters: &[f32], outputs: usize) -> an
     Ok(())
 }
 
+/// The privacy statement in rows.
+fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
+    let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
+        return vec![("privacy", format!("none: {}", privacy.reason.as_deref().unwrap_or("nothing is claimed")))];
+    };
+    let name = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let claim = match privacy.claim {
+        Claim::Release => "release",
+        Claim::Simulation => "simulation (reproducible noise: for measurements, not for release)",
+        Claim::None => "none",
+    };
+    let mut rows = vec![
+        ("privacy", format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit)),
+        ("claim", claim.to_owned()),
+        ("adjacency", name(privacy.adjacency.map(|adjacency| adjacency.to_string()))),
+        ("accountant", name(privacy.accountant.map(|accountant| accountant.to_string()))),
+        ("mechanism", name(privacy.mechanism.clone())),
+    ];
+    rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));
+    rows
+}
+
 /// The outcome for people.
 fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(vec![outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
     let shape = format!("{} rows, {} features, {} classes", outcome.n, outcome.dimension, outcome.classes);
     table.add_row(vec!["data".to_owned(), shape]);
@@ -350,7 +372,9 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
             outcome.seconds, outcome.threads, outcome.load_seconds, outcome.calibration_seconds
         ),
     ]);
-    table.add_row(vec!["privacy".to_owned(), privacy.to_string()]);
+    for (what, value) in privacy_rows(privacy) {
+        table.add_row(vec![what.to_owned(), value]);
+    }
     table.add_row(vec!["model sha256".to_owned(), outcome.model_sha256.clone()]);
     println!("{table}");
 }

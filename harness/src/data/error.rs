@@ -154,4 +154,55 @@ pub enum DataError {
         /// What it holds.
         found: String,
     },
+    /// A line of a text file that is not what it should be.
+    #[error("{}, line {line}: expected {expected}; found {found}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counting from 1.
+        line: usize,
+        /// What was expected, and the way out.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// Labels that make no classes, or a label that is none of them.
+    #[error("{}: {found}; expected {expected}", path.display())]
+    Labels {
+        /// The file.
+        path: PathBuf,
+        /// What is expected.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// A number of features that the file's size does not justify.
+    #[error(
+        "{}: {rows} rows of {columns} features {storage} would take {bytes} bytes of memory, far more than the file holds; \
+         {way_out}", path.display()
+    )]
+    TooWide {
+        /// The file.
+        path: PathBuf,
+        /// Number of rows.
+        rows: usize,
+        /// Features a row.
+        columns: usize,
+        /// "as dense f32", or what the model would be.
+        storage: &'static str,
+        /// The bytes.
+        bytes: u128,
+        /// The way out.
+        way_out: &'static str,
+    },
+    /// No such label column.
+    #[error("{}: no label column {wanted}; found {found}", path.display())]
+    Column {
+        /// The file.
+        path: PathBuf,
+        /// The column that was asked for.
+        wanted: String,
+        /// What there is.
+        found: String,
+    },
 }

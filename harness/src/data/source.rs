@@ -5,7 +5,7 @@ use crate::data::error::DataError;
 use flate2::read::MultiGzDecoder;
 use liblzma::read::XzDecoder;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,8 @@ pub enum Compression {
     Gzip,
     /// xz.
     Xz,
+    /// An entry of a zip archive.
+    Zip,
 }
 
 impl Compression {
@@ -36,6 +38,7 @@ impl Compression {
             Self::Plain => "plain",
             Self::Gzip => "gzip",
             Self::Xz => "xz",
+            Self::Zip => "zip",
         }
     }
 }
@@ -51,16 +54,16 @@ pub fn expansion_bound(packed: u64) -> u64 {
 }
 
 /// An opened data file.
-pub struct Source {
+pub struct Source<'a> {
     path: PathBuf,
     file_bytes: u64,
     compression: Compression,
     unpacked: u64,
     consumed: Arc<AtomicU64>,
-    reader: Box<dyn Read + Send>,
+    reader: Box<dyn Read + Send + 'a>,
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for Source<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             formatter,
@@ -72,7 +75,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-impl Source {
+impl<'a> Source<'a> {
     /// Opens a file and looks at its first bytes.
     ///
     /// # Errors
@@ -101,11 +104,11 @@ impl Source {
         let compression = Compression::of(&start);
         let consumed = Arc::new(AtomicU64::new(0));
         let raw = Metered {
-            reader: std::io::Cursor::new(start).chain(file),
+            reader: Cursor::new(start).chain(file),
             consumed: Arc::clone(&consumed),
         };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::Plain => Box::new(raw),
+            Compression::Plain | Compression::Zip => Box::new(raw),
             Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, raw))),
             Compression::Xz => Box::new(XzDecoder::new_multi_decoder(BufReader::with_capacity(1 << 16, raw))),
         };
@@ -117,6 +120,19 @@ impl Source {
             consumed,
             reader,
         })
+    }
+
+    /// An entry of an archive: `packed` bytes that `reader` unpacks, to be called `path`.
+    pub fn entry(path: PathBuf, packed: u64, compression: Compression, reader: impl Read + Send + 'a) -> Self {
+        let consumed = Arc::new(AtomicU64::new(0));
+        Self {
+            path,
+            file_bytes: packed,
+            compression,
+            unpacked: 0,
+            consumed,
+            reader: Box::new(reader),
+        }
     }
 
     /// The file.
@@ -134,10 +150,10 @@ impl Source {
         self.file_bytes
     }
 
-    /// A handle that tells how much of the file has been consumed, from any thread.
+    /// How much of the file has been consumed so far.
     pub fn progress(&self) -> Progress {
         Progress {
-            consumed: Arc::clone(&self.consumed),
+            consumed: self.consumed.load(Ordering::Relaxed),
             file_bytes: self.file_bytes,
         }
     }
@@ -146,7 +162,7 @@ impl Source {
     pub fn byte_bound(&self) -> u64 {
         match self.compression {
             Compression::Plain => self.file_bytes,
-            Compression::Gzip | Compression::Xz => expansion_bound(self.file_bytes),
+            _ => expansion_bound(self.file_bytes),
         }
     }
 
@@ -250,17 +266,17 @@ impl Source {
 }
 
 /// How much of a file has been consumed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    consumed: Arc<AtomicU64>,
+    consumed: u64,
     file_bytes: u64,
 }
 
 impl Progress {
     /// Extrapolates a count reached so far to the whole file, with a margin of 2 %.
     pub fn extrapolate(&self, so_far: usize) -> usize {
-        let consumed = self.consumed.load(Ordering::Relaxed).clamp(1, self.file_bytes.max(1));
-        (so_far as f64 * (self.file_bytes.max(1) as f64 / consumed as f64) * 1.02) as usize
+        let file_bytes = self.file_bytes.max(1);
+        (so_far as f64 * (file_bytes as f64 / self.consumed.clamp(1, file_bytes) as f64) * 1.02) as usize
     }
 }
 

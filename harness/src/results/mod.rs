@@ -13,3 +13,6 @@ pub use cell::{Cell, Configuration, Phases, Record, RoundTimes, SCHEMA};
 pub use pooled::{Pooled, pool};
 pub use store::{Binding, Mode, ResultsError, Run, Store, newest_directory, read_run, results_directory};
 pub use table::write_csv;
+
+#[cfg(test)]
+pub(crate) use store::tests as store_tests;
