@@ -1,11 +1,11 @@
 //! Factorisations.
 mod banded_lower;
-mod dense;
+pub(crate) mod dense;
 mod encoding;
 mod error;
 mod lanes;
 mod minimizer;
-mod optimal;
+pub(crate) mod optimal;
 mod participation;
 mod pattern_dual;
 mod pattern_band;

@@ -4,12 +4,17 @@
 use rounds_kernels::random::StreamKey;
 
 use super::{AntiCorrelated, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
+use crate::factorization::dense::{invert_lower, multiply};
+use crate::factorization::optimal::{Objective, optimize};
 use crate::factorization::{
-    FactorizationError, Participation, Workload, WorkloadSpecification, inverse_square_root_coefficients,
-    square_root_coefficients, toeplitz_sensitivity,
+    FactorizationError, Participation, Workload, WorkloadSpecification, gram_sensitivity,
+    inverse_square_root_coefficients, square_root_coefficients, toeplitz_sensitivity,
 };
 use crate::optimizers::NoiseKind;
 use crate::privacy::{Mechanism, Sampling};
+
+/// Relative gap of the squared error that a factorisation for noise is certified to: half of it in the error itself.
+const OPTIMAL_GAP: f64 = 1e-4;
 
 /// What a mechanism is made for.
 #[derive(Clone, Debug)]
@@ -51,6 +56,14 @@ pub enum NoisePlanError {
     /// The closed form needs a Toeplitz workload.
     #[error("--noise toeplitz: the workload is not Toeplitz; take --noise optimal or banded=b")]
     NotToeplitz,
+    /// The optimal factorisation is made for whole epochs.
+    #[error("--noise optimal: {rounds} rounds are not whole epochs of {rounds_per_epoch} rounds; take whole --epochs")]
+    PartialEpoch {
+        /// Rounds.
+        rounds: usize,
+        /// Rounds an epoch.
+        rounds_per_epoch: usize,
+    },
     /// Laplace noise does not belong to this family.
     #[error("--noise laplace: this algorithm accounts for its noise as one Gaussian mechanism; take dp-gd, dp-hb or dp-nag")]
     Laplace,
@@ -89,11 +102,28 @@ impl NoisePlan {
                 Strategy::Dense { inverse: rows, sensitivity }
             }
             NoiseKind::Laplace => return Err(NoisePlanError::Laplace),
-            NoiseKind::HonakerFull | NoiseKind::Optimal | NoiseKind::Banded(_) | NoiseKind::Blt(_) => {
+            NoiseKind::Optimal => self.optimal()?,
+            NoiseKind::HonakerFull | NoiseKind::Banded(_) | NoiseKind::Blt(_) => {
                 return Err(NoisePlanError::NotToeplitz);
             }
         };
         Ok(PlannedNoise { plan: self, strategy })
+    }
+
+    /// The dense optimal factorisation, to a certified relative gap of [`OPTIMAL_GAP`].
+    fn optimal(&self) -> Result<Strategy, NoisePlanError> {
+        if !self.rounds.is_multiple_of(self.rounds_per_epoch) && self.rounds > self.rounds_per_epoch {
+            return Err(NoisePlanError::PartialEpoch { rounds: self.rounds, rounds_per_epoch: self.rounds_per_epoch });
+        }
+        let workload = Workload::new(self.rounds, self.workload.clone())?;
+        let participation = Participation::epochs(self.epochs());
+        let optimum = optimize(&workload, &participation, Objective::Frobenius, OPTIMAL_GAP)?;
+        let strategy = optimum.strategy.as_ref();
+        let gram = multiply(strategy.transpose(), strategy);
+        let sensitivity = gram_sensitivity(self.rounds, |row, column| gram[(row, column)], &participation)?.value;
+        let inverse = invert_lower(strategy);
+        let rows = (0..self.rounds).map(|t| (0..=t).map(|s| inverse[(t, s)]).collect()).collect();
+        Ok(Strategy::Dense { inverse: rows, sensitivity })
     }
 
     /// Anti-correlated noise, C = S ([001 Example 3.2]): the sensitivity is the norm of S's worst participation, at
