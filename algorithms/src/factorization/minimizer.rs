@@ -120,6 +120,28 @@ impl Minimizer {
     }
 }
 
+/// Minimises a smooth function of few variables from `start` until no step lowers it any more.
+pub(crate) fn minimize(
+    start: Vec<f64>,
+    most_steps: usize,
+    mut evaluate: impl FnMut(&[f64]) -> Option<(f64, Vec<f64>)>,
+) -> Option<Vec<f64>> {
+    let mut evaluation = |point: &[f64]| {
+        let (value, gradient) = evaluate(point)?;
+        let inverse_curvature = vec![1.0; gradient.len()];
+        (value.is_finite() && gradient.iter().all(|entry| entry.is_finite()))
+            .then_some(Evaluation { value, gradient, inverse_curvature })
+    };
+    let first = evaluation(&start)?;
+    let mut minimizer = Minimizer::new(start, first, 40);
+    for _ in 0..most_steps {
+        if !minimizer.step(&mut evaluation) {
+            break;
+        }
+    }
+    Some(minimizer.point)
+}
+
 pub(crate) fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(a, b)| a * b).sum()
 }

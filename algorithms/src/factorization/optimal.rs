@@ -307,18 +307,29 @@ pub(crate) fn squared_row_errors(workload: &Workload, strategy: MatRef<'_, f64>)
 
 /// ‖(A·R)_t‖² for every round t.
 pub(crate) fn squared_row_norms_of_product(workload: &Workload, right: MatRef<'_, f64>) -> Vec<f64> {
+    squared_row_norms_of_columns(workload, right.ncols(), |column, values| {
+        for (value, entry) in values.iter_mut().zip(right.col(column).iter()) {
+            *value = *entry;
+        }
+    })
+}
+
+/// ‖(A·R)_t‖² for every round t, with R given column by column; blocks of fixed size, combined in their order.
+pub(crate) fn squared_row_norms_of_columns(
+    workload: &Workload,
+    columns: usize,
+    fill: impl Fn(usize, &mut [f64]) + Sync,
+) -> Vec<f64> {
     const BLOCK: usize = 32;
     let rounds = workload.rounds();
-    let blocks: Vec<usize> = (0..right.ncols()).step_by(BLOCK).collect();
+    let blocks: Vec<usize> = (0..columns).step_by(BLOCK).collect();
     let partial: Vec<Vec<f64>> = blocks
         .into_par_iter()
         .map(|first| {
             let mut sums = vec![0.0; rounds];
             let mut values = vec![0.0; rounds];
-            for column in first..(first + BLOCK).min(right.ncols()) {
-                for (value, entry) in values.iter_mut().zip(right.col(column).iter()) {
-                    *value = *entry;
-                }
+            for column in first..(first + BLOCK).min(columns) {
+                fill(column, &mut values);
                 workload.apply_in_place(&mut values);
                 for (sum, value) in sums.iter_mut().zip(&values) {
                     *sum += value * value;
@@ -335,4 +346,3 @@ pub(crate) fn squared_row_norms_of_product(workload: &Workload, right: MatRef<'_
     }
     totals
 }
-
