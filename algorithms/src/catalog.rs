@@ -1,9 +1,11 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
+use crate::noise::NoisePlanError;
 use crate::optimizers::{
-    Optimizer, Settings, SettingsError, cutting_plane, gradient_descent, heavy_ball, multistage, nesterov, phased_sgd,
-    randomized_smoothing, resque_parallel, resque_private, sgd,
+    Optimizer, Settings, SettingsError, accelerated_srg, cutting_plane, gradient_descent, heavy_ball,
+    matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
+    srg_matrix_factorization, unaccelerated_srg,
 };
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
@@ -14,6 +16,16 @@ use crate::theory::TheoryError;
 pub static ALGORITHMS: &[&Algorithm] = &[
     &sgd::SGD,
     &sgd::DP_SGD,
+    &matrix_factorization::DP_FTRL,
+    &matrix_factorization::DP_MEMF,
+    &srg_matrix_factorization::DP_SRG_MEMF,
+    &accelerated_srg::ACCELERATED_DP_SRG,
+    &unaccelerated_srg::UNACCELERATED_DP_SRG,
+    &accelerated_srg::ACCELERATED_INDEPENDENT,
+    &matrix_factorization::PGD,
+    &matrix_factorization::ANTI_PGD,
+    &matrix_factorization::DP_MF,
+    &matrix_factorization::DP_MF_PLUS,
     &phased_sgd::PHASED_SGD,
     &resque_parallel::RESQUE_EPOCH_SGD,
     &resque_parallel::RESQUE_AC_SA,
@@ -65,6 +77,9 @@ pub enum PrepareError {
     /// A batch that the data cannot give.
     #[error("--batch-size: {0}")]
     Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
     /// A method of reweighted queries that cannot run so.
     #[error(transparent)]
     Resque(#[from] crate::resque::ResqueError),

@@ -486,14 +486,22 @@ impl AlgorithmDefinition {
     }
 }
 
-/// The candidate that is nearest to a name, if any is near.
+/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
 pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let similarity = |candidate: &str| {
+        let apart = strsim::damerau_levenshtein(name, candidate);
+        if apart <= (name.chars().count() / 3).max(1) {
+            2.0 - apart as f64
+        } else {
+            strsim::jaro_winkler(name, candidate) - 1e3
+        }
+    };
+    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
     candidates
         .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
-        .filter(|(similarity, _)| *similarity > 0.7)
-        .max_by(|first, second| first.0.total_cmp(&second.0))
-        .map(|(_, candidate)| candidate)
+        .copied()
+        .filter(|candidate| near(candidate))
+        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
 }
 
 fn way_out(name: &str, candidates: &[&str]) -> String {
@@ -706,12 +714,12 @@ sweep = { noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
             (
                 "id = \"sgd\"",
                 "name = \"sgd\"",
-                ":17: unknown key 'name' in [[algorithm]]; it must be one of id, ",
+                ":18: unknown key 'name' in [[algorithm]]; it must be one of id, ",
             ),
             (
                 "needs-files",
                 "need-file",
-                ":15: unknown key 'need-file' in [[problem]]; did you mean 'needs-files'?",
+                ":16: unknown key 'need-file' in [[problem]]; did you mean 'needs-files'?",
             ),
         ];
         for (right, wrong, expected) in cases {

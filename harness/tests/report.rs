@@ -45,13 +45,12 @@ fn chromium(page: &Path, arguments: &[&str]) -> Option<String> {
         .args(arguments)
         .arg(format!("file://{}", page.display()))
         .output();
-    match output {
-        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Err(_) => {
-            println!("skipped: chromium is not installed");
-            None
-        }
+    if output.is_err() {
+        println!("skipped: chromium is not installed");
     }
+    output
+        .ok()
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The page with a script behind its own, which writes what it finds into the title.
@@ -103,7 +102,7 @@ fn the_picture_of_times_names_every_series_and_the_roofline() {
 #[test]
 fn figures_and_tables_stand_in_the_loaded_page_and_work() {
     let (folder, page) = page();
-    let script = r#"
+    let script = r"
         const $ = (s) => [...document.querySelectorAll(s)];
         const facts = {};
         facts.figures = $('figure').map((f) => f.id).join(' ');
@@ -131,7 +130,7 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         facts.loads = performance.getEntriesByType('resource').length;
         facts.overflow = document.documentElement.scrollWidth <= innerWidth;
         document.title = JSON.stringify(facts);
-    "#;
+    ";
     let path = folder.path().join("report.html");
     fs::write(&path, examined(&page, script)).unwrap();
     let Some(dom) = chromium(&path, &["--dump-dom", "--window-size=1200,900"]) else {
@@ -167,12 +166,12 @@ fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
     let (folder, page) = page();
     // Headless windows have a least width; a frame of 390 pixels has not.
     let path = folder.path().join("report.html");
-    let script = r#"
+    let script = r"
         const $ = (s) => [...document.querySelectorAll(s)];
         const wide = $('svg.wide').filter((s) => s.getBoundingClientRect().width > 0).length;
         const narrow = $('figure .panel:not([hidden]) svg.narrow').filter((s) => s.getBoundingClientRect().width > 300).length;
         parent.postMessage(JSON.stringify([wide, narrow, document.documentElement.scrollWidth, innerWidth]), '*');
-    "#;
+    ";
     fs::write(&path, examined(&page, script)).unwrap();
     let frame = folder.path().join("frame.html");
     let text = "<!doctype html><title>waiting</title><script>onmessage=(e)=>{document.title=e.data}</script>\

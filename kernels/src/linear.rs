@@ -9,6 +9,7 @@ pub mod recorded;
 mod dense;
 mod packing;
 pub mod reference;
+pub mod replicas;
 mod residuals;
 mod sparse;
 
@@ -162,7 +163,7 @@ impl BlockSizes {
         let within = |bytes: usize, multiple: usize, most: usize| {
             (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
         };
-        let block = std::env::var("BLOCK").map_or(within(1 << 20, 16, BLOCK_ROWS), |b| b.parse().unwrap());
+        let block = within(1 << 20, 16, BLOCK_ROWS);
         let part = if model.outputs == 1 {
             within(24 << 10, ROW_GROUP, block)
         } else {
@@ -454,7 +455,7 @@ fn accumulate(
     } else {
         LANES * size_of::<f32>()
     };
-    let prefetching = sparse.is_none() && std::env::var("NOPF").is_err();
+    let prefetching = sparse.is_none();
     let mut tally = Tally::default();
     let total = batch.selection.len();
     for block in (0..total).step_by(blocks.block) {

@@ -31,6 +31,12 @@ impl Minimizer {
         Self { point, evaluation, history: Vec::new(), memory, evaluations: 1 }
     }
 
+    /// Replaces the evaluation of the current point after the function has changed; the curvature pairs stay.
+    pub(crate) fn reevaluate(&mut self, evaluation: Evaluation) {
+        self.evaluations += 1;
+        self.evaluation = evaluation;
+    }
+
     /// One quasi-Newton step with Armijo back-tracking; `false` when no step lowers the value any more.
     ///
     /// `evaluate` returns `None` outside its domain.

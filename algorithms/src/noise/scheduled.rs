@@ -1,9 +1,9 @@
 //! Independent noise whose level follows a schedule, one level a round: how a privacy budget is divided unevenly among
 //! rounds [003 (4.5)].
 
-use rounds_kernels::random::{self, StreamKey};
+use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -57,38 +57,32 @@ impl NoiseLevels {
 pub struct ScheduledNoise {
     key: StreamKey,
     levels: NoiseLevels,
-    next: u64,
+    progress: Progress,
 }
 
 impl ScheduledNoise {
     /// Noise of these levels.
     pub fn new(key: StreamKey, levels: NoiseLevels) -> Self {
-        Self { key, levels, next: 0 }
+        let progress = Progress::new(levels.rounds() as u64);
+        Self { key, levels, progress }
     }
 }
 
 impl NoiseMechanism for ScheduledNoise {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], _engine: &Engine) -> Result<(), NoiseError> {
-        if round != self.next {
-            return Err(NoiseError::OutOfOrder {
-                asked: round,
-                next: self.next,
-            });
-        }
-        let exhausted = NoiseError::Exhausted {
-            rounds: self.levels.rounds() as u64,
-        };
-        let index = usize::try_from(round).map_err(|_| exhausted)?;
-        match &self.levels {
-            NoiseLevels::Laplace { scales } => {
-                random::add_laplace(&self.key, NOISE, round, *scales.get(index).ok_or(exhausted)?, sum);
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+        self.progress.take(round)?;
+        let index = round as usize;
+        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+            let block = (offset / BLOCK_COORDINATES) as u64;
+            match &self.levels {
+                NoiseLevels::Laplace { scales } => {
+                    add_laplace_blocks(&self.key, NOISE, round, block, scales[index], part);
+                }
+                NoiseLevels::Gaussian { standard_deviations } => {
+                    add_gaussian_blocks(&self.key, NOISE, round, block, standard_deviations[index], part);
+                }
             }
-            NoiseLevels::Gaussian { standard_deviations } => {
-                let level = *standard_deviations.get(index).ok_or(exhausted)?;
-                random::add_gaussian(&self.key, NOISE, round, level, sum);
-            }
-        }
-        self.next += 1;
+        });
         Ok(())
     }
 
@@ -101,7 +95,7 @@ impl NoiseMechanism for ScheduledNoise {
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("noise_next", &mut self.next);
+        visitor.u64("noise_next", &mut self.progress.next);
     }
 }
 
@@ -135,7 +129,7 @@ mod tests {
 
     #[test]
     fn rounds_are_taken_in_order_and_not_past_the_schedule() {
-        let mut noise = ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0] });
+        let mut noise = ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0, 1.0] });
         let mut sum = vec![0.0; 3];
         assert_eq!(
             noise.add_increment(1, &mut sum, &Engine::Sequential),
@@ -147,8 +141,8 @@ mod tests {
             Err(NoiseError::OutOfOrder { asked: 0, next: 1 })
         );
         assert_eq!(
-            noise.add_increment(1, &mut sum, &Engine::Sequential),
-            Err(NoiseError::Exhausted { rounds: 1 })
+            noise.add_increment(2, &mut sum, &Engine::Sequential),
+            Err(NoiseError::Exhausted { rounds: 2 })
         );
     }
 }

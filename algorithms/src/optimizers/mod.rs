@@ -4,8 +4,10 @@
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
 pub mod accelerated_plan;
+pub mod accelerated_srg;
 pub mod gradient_descent;
 pub mod heavy_ball;
+pub mod matrix_factorization;
 pub mod momentum;
 pub mod multistage;
 pub mod nesterov;
@@ -17,6 +19,8 @@ pub mod resque_parallel;
 pub mod resque_private;
 pub mod settings;
 pub mod sgd;
+pub mod srg_matrix_factorization;
+pub mod unaccelerated_srg;
 
 pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 

@@ -16,7 +16,6 @@
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
-use rounds_kernels::random::StreamKey;
 
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::settings::{fraction, positive};
@@ -30,7 +29,7 @@ use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
 /// The own parameters of both variants.
-const PARAMETERS: &[(&str, &str)] = &[
+pub(super) const PARAMETERS: &[(&str, &str)] = &[
     ("averaging", "which iterate is returned: last (default), uniform or suffix"),
     ("radius", "radius of the ball around 0 that iterates are projected on (default: none)"),
 ];
@@ -62,7 +61,7 @@ fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError>
     let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let parameters = parameters(settings, &plan, 0.1, 0.0)?;
-    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None, settings.key.clone());
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
     Ok(Prepared { optimizer: Box::new(optimizer), privacy: PrivacyStatement::none("no noise is added") })
 }
 
@@ -78,15 +77,15 @@ fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareErr
             Mechanism::Gaussian { noise_multiplier, sampling: plan.sampling, participations: plan.participations() }
         }
     })?;
-    let privacy = GradientPrivacy { clip_norm, standard_deviation: noise.standard_deviation };
+    let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
+    let privacy = GradientPrivacy { clip_norm, noise: stream, mechanism: noise.mechanism };
     let parameters = parameters(settings, &plan, 4.0, 0.9)?;
-    let optimizer =
-        Sgd::new(problem.parameters(), parameters, sampler, Some((privacy, noise.mechanism)), settings.key.clone());
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
     Ok(Prepared { optimizer: Box::new(optimizer), privacy: noise.statement })
 }
 
 /// The iteration's parameters from the settings and the variant's defaults.
-fn parameters(
+pub(super) fn parameters(
     settings: &Settings,
     plan: &BatchPlan,
     learning_rate: f64,
@@ -102,13 +101,14 @@ fn parameters(
     })
 }
 
-/// Clipping and noise of the private variant.
-#[derive(Clone, Copy, Debug)]
+/// Clipping and noise of a private variant, and what both together release.
 pub struct GradientPrivacy {
     /// Clip norm C > 0 (L2). An f32, so that what is clipped to and what is accounted for are the same number.
     pub clip_norm: f32,
-    /// Standard deviation of the noise on a sum, a coordinate.
-    pub standard_deviation: f64,
+    /// The noise of each round's sum.
+    pub noise: Box<dyn NoiseMechanism>,
+    /// What the whole run releases.
+    pub mechanism: Mechanism,
 }
 
 /// Step sizes and shape of the iteration.
@@ -131,7 +131,7 @@ pub struct Sgd {
     parameters: SgdParameters,
     sampler: Sampler,
     clip: Clip,
-    noise: Option<IndependentGaussian>,
+    noise: Option<Box<dyn NoiseMechanism>>,
     mechanism: Option<Mechanism>,
     round: u64,
     iterate: Vec<f32>,
@@ -143,24 +143,25 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// The iteration from 0 on `dimension` parameters. `mechanism` describes exactly what `privacy` and `sampler` do; it
-    /// is built by the catalogue from the same values.
+    /// The iteration from 0 on `dimension` parameters. The mechanism of `privacy` describes exactly what its noise and
+    /// `sampler` do; constructors build all three from the same values.
     pub fn new(
         dimension: usize,
         parameters: SgdParameters,
         sampler: Sampler,
-        privacy: Option<(GradientPrivacy, Mechanism)>,
-        key: StreamKey,
+        privacy: Option<GradientPrivacy>,
     ) -> Self {
         let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
+        let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: privacy.clip_norm,
+        });
+        let (noise, mechanism) = privacy.map(|privacy| (privacy.noise, privacy.mechanism)).unzip();
         Self {
             sampler,
-            clip: privacy.as_ref().map_or(Clip::Unbounded, |(privacy, _)| Clip::Bounded {
-                norm: Norm::L2,
-                clip_norm: privacy.clip_norm,
-            }),
-            noise: privacy.as_ref().map(|(privacy, _)| IndependentGaussian::new(key, privacy.standard_deviation)),
-            mechanism: privacy.map(|(_, mechanism)| mechanism),
+            clip,
+            noise,
+            mechanism,
             round: 0,
             iterate: vec![0.0; dimension],
             velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
@@ -208,7 +209,7 @@ impl Sgd {
 }
 
 /// `x ← x · min(1, R/‖x‖)`, the projection on the ball of radius R around 0.
-fn project_onto_ball(x: &mut [f32], radius: f64) {
+pub(super) fn project_onto_ball(x: &mut [f32], radius: f64) {
     let norm = x.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
     if norm > radius {
         let factor = (radius / norm) as f32;

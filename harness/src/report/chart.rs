@@ -107,8 +107,8 @@ pub(super) struct Size {
 
 /// On a desk.
 pub(super) const WIDE: Size = Size {
-    width: 760.0,
-    height: 400.0,
+    width: 860.0,
+    height: 430.0,
 };
 /// On a phone.
 pub(super) const NARROW: Size = Size {
@@ -188,8 +188,9 @@ impl Range {
                     .into_iter()
                     .find(|step| *step >= raw);
                 let step = step.unwrap_or(raw);
-                let first = (self.low / step).ceil() as i64;
-                let last = (self.high / step).floor() as i64;
+                // A tick at the very end is within, whatever division makes of it.
+                let first = (self.low / step - 1e-9).ceil() as i64;
+                let last = (self.high / step + 1e-9).floor() as i64;
                 (first..=last).map(|place| place as f64 * step).collect()
             }
             Scale::Logarithmic => {

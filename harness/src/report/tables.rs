@@ -45,7 +45,8 @@ impl Entry {
 
     /// A share with a small bar.
     fn meter(share: Option<f64>) -> Self {
-        let mut entry = Self::number(share, percent);
+        // One digit always, so that the bars stand in line.
+        let mut entry = Self::number(share, |share| format!("{:.1} %", 100.0 * share));
         if let Some(share) = share.filter(|share| share.is_finite()) {
             let width = (100.0 * share).clamp(0.0, 100.0);
             entry.html = format!(

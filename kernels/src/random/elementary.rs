@@ -179,11 +179,11 @@ pub(super) fn split_to_f64(x: u64x8) -> (f64x8, f64x8) {
 pub(super) fn widen(x: f32x16) -> [f64x8; 2] {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
     {
-        let halves: [std::arch::x86_64::__m256; 2] = cast(x);
-        halves.map(|half| {
-            // SAFETY: the instruction belongs to AVX-512F, which this code is compiled for.
-            f64x8::from(unsafe { std::arch::x86_64::_mm512_cvtps_pd(half) })
-        })
+        // Not `map`, which is not inlined everywhere.
+        let [low, high]: [std::arch::x86_64::__m256; 2] = cast(x);
+        // SAFETY: the instruction belongs to AVX-512F, which this code is compiled for.
+        let convert = |half| f64x8::from(unsafe { std::arch::x86_64::_mm512_cvtps_pd(half) });
+        [convert(low), convert(high)]
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
     {

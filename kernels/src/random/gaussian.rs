@@ -112,7 +112,8 @@ pub fn fill_gaussian_blocks(
 
 /// The sixteen normals of a release group in order.
 fn flatten(normals: [f64x8; 2]) -> [f64; 16] {
-    cast(normals.map(f64x8::to_array))
+    let [cosines, sines] = normals;
+    cast([cosines.to_array(), sines.to_array()])
 }
 
 /// Hands the normals of the simulation streams to `write`: thirty-two a time, cosines before sines.
@@ -123,7 +124,10 @@ fn simulate<T: Copy + Default>(
     out: &mut [T],
     write: impl Fn([f32x16; 2], &mut [T; 32]),
 ) {
-    let draw = |lanes: &mut XoshiroLanes| box_muller(lanes.next().map(cast));
+    let draw = |lanes: &mut XoshiroLanes| {
+        let [first, second] = lanes.next();
+        box_muller([cast(first), cast(second)])
+    };
     for_each_group(first_block, out, |block| streams.lanes(block), draw, write);
 }
 
@@ -131,7 +135,8 @@ fn simulate<T: Copy + Default>(
 ///
 /// Of the 64 bits of a pair, 31 and 9 make `u = (k + ½)·2⁻⁴⁰`, one is the sign of the cosine, and 23 make the odd
 /// multiple `w` of 2⁻²³ in (−1, 1). So `2⁻⁴¹ ≤ u ≤ 1`: no infinity, and the tail reaches √(82·ln 2) = 7.53 standard
-/// deviations. Relative error of each value against the exact transform of the rounded u: below 6·2⁻²⁴.
+/// deviations. u is rounded to f32 by at most 2⁻²⁴ of itself, and the rest adds at most 6·2⁻²⁴: relative error of a value
+/// below (6 + r⁻²)·2⁻²⁴, r its radius. Only values near 0 feel the second term, on a scale of 2⁻²⁴/r.
 #[inline(always)]
 fn box_muller(words: [u32x16; 2]) -> [f32x16; 2] {
     let [first, second] = words;
@@ -174,7 +179,7 @@ fn averaged_normals(block: &mut ReleaseBlock) -> [f64x8; 2] {
         sums[0] += cosines;
         sums[1] += sines;
     }
-    sums.map(|sum| sum * f64x8::HALF)
+    [sums[0] * f64x8::HALF, sums[1] * f64x8::HALF]
 }
 
 /// Two vectors of iid N(0, 1) in f64: `√(−2 ln u)·(±cos πw/2, sin πw/2)`.
@@ -203,4 +208,115 @@ pub(super) fn open_unit_interval(word: u64x8) -> f64x8 {
 pub(super) fn half_circle(word: u64x8) -> f64x8 {
     let (high, _) = split_to_f64(word);
     (high - f64x8::HALF).mul_add(f64x8::splat(2.0), f64x8::splat(2f64.powi(-52)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of both pairs' extremes: smallest and largest u, angles at both ends and in the middle, both signs.
+    fn words() -> impl Iterator<Item = [u32; 2]> {
+        let radii = (0..4096u32)
+            .map(|k| k << 1)
+            .chain((0..32).map(|bit| 1 << bit))
+            .chain([u32::MAX, u32::MAX - 1]);
+        radii
+            .enumerate()
+            .flat_map(|(i, radius)| {
+                let angle = (i as u32).wrapping_mul(0x9e37_79b9);
+                [angle, angle & 0x1ff, 0x7fff_ffff, 0x8000_0000, 0, u32::MAX]
+                    .map(|second| [[radius, second], [radius | 1, second]])
+            })
+            .flatten()
+    }
+
+    /// The scalar reference: the transform in f64 of the exact u and w.
+    fn reference([first, second]: [u32; 2]) -> [f64; 2] {
+        let k = u64::from(first >> 1) << 9 | u64::from(second & 0x1ff);
+        let u = (k as f64 + 0.5) * 2f64.powi(-40);
+        let w = f64::from(second.cast_signed() >> 9).mul_add(2.0, 1.0) * 2f64.powi(-23);
+        let radius = libm::sqrt(-2.0 * libm::log(u));
+        let (sine, cosine) = libm::sincos(std::f64::consts::FRAC_PI_2 * w);
+        [
+            if first & 1 == 1 {
+                -radius * cosine
+            } else {
+                radius * cosine
+            },
+            radius * sine,
+        ]
+    }
+
+    #[test]
+    fn box_muller_is_the_scalar_transform_into_the_tail() {
+        let (mut worst, mut largest) = (0f64, 0f64);
+        for pair in words() {
+            let [cosines, sines] = box_muller(pair.map(u32x16::splat));
+            let exact = reference(pair);
+            let radius = exact[0].hypot(exact[1]);
+            for (computed, exact) in [cosines, sines].into_iter().zip(exact) {
+                let computed = f64::from(computed.to_array()[3]);
+                assert!(computed.is_finite());
+                largest = largest.max(computed.abs());
+                worst = worst.max((computed - exact).abs() / (exact.abs() * (6.0 + radius.powi(-2))));
+            }
+        }
+        assert!(worst < 2f64.powi(-24), "relative error {worst} of the stated one");
+        assert!((7.5..7.54).contains(&largest), "largest deviate {largest}");
+    }
+
+    #[test]
+    fn release_box_muller_is_the_scalar_transform_into_the_tail() {
+        let mut largest = 0f64;
+        for [first, second] in words() {
+            let (first, second) = (
+                u64::from(first) << 32 | u64::from(second),
+                u64::from(second) << 32 | u64::from(first),
+            );
+            let u = (first as f64 + 0.5) * 2f64.powi(-64);
+            let w = ((second >> 12) as f64 - 2f64.powi(51) + 0.5) * 2f64.powi(-51);
+            let radius = libm::sqrt(-2.0 * libm::log(u));
+            let (sine, cosine) = libm::sincos(std::f64::consts::FRAC_PI_2 * w);
+            let exact = [
+                if second & 1 == 1 {
+                    -radius * cosine
+                } else {
+                    radius * cosine
+                },
+                radius * sine,
+            ];
+            let computed = box_muller_f64([u64x8::splat(first), u64x8::splat(second)]);
+            for (computed, exact) in computed.into_iter().zip(exact) {
+                let computed = computed.to_array()[5];
+                largest = largest.max(computed.abs());
+                assert!(
+                    (computed - exact).abs() <= 1e-14 * exact.abs().max(1.0),
+                    "{computed} for {exact}"
+                );
+            }
+        }
+        assert!((9.4..9.5).contains(&largest), "largest deviate {largest}");
+    }
+
+    #[test]
+    fn release_normals_are_half_the_sum_of_four_transforms() {
+        let key = StreamKey::Release([3; 32]);
+        let RoundStreams::Release(round) = RoundStreams::new(&key, Purpose(1), Law::Gaussian, 2) else {
+            unreachable!("a release key opens release streams")
+        };
+        let (mut block, mut reference) = (round.block(0), round.block(0));
+        for _ in 0..100 {
+            let averaged = averaged_normals(&mut block).map(f64x8::to_array);
+            let words: [[u64; 8]; 8] = std::array::from_fn(|_| std::array::from_fn(|_| reference.next_u64()));
+            for lane in 0..8 {
+                let mut sums = [0.0; 2];
+                for pair in words.as_chunks::<2>().0 {
+                    let transformed = box_muller_f64(pair.map(|words| u64x8::splat(words[lane])));
+                    sums[0] += transformed[0].to_array()[0];
+                    sums[1] += transformed[1].to_array()[0];
+                }
+                assert_eq!([averaged[0][lane], averaged[1][lane]], sums.map(|sum| sum / 2.0));
+            }
+        }
+    }
 }

@@ -51,7 +51,8 @@ pub fn add_laplace_blocks(
 /// the tail reaches 56·ln 2 = 38.8 scales. Relative error against the exact logarithm of the rounded u: below 3·2⁻²⁴.
 #[inline(always)]
 fn laplace(lanes: &mut XoshiroLanes) -> f32x16 {
-    let [first, second]: [u32x16; 2] = lanes.next().map(cast);
+    let [first, second] = lanes.next();
+    let (first, second): (u32x16, u32x16) = (cast(first), cast(second));
     let high = to_f32(first >> 1_u32);
     let low = to_f32(second >> 8_u32);
     let low = low.mul_add(f32x16::splat(2f32.powi(-55)), f32x16::splat(2f32.powi(-56)));

@@ -29,7 +29,7 @@ fn laplace_cdf(t: f64) -> f64 {
 }
 
 /// Kolmogorov and Smirnov: √n·sup|F̂ − F| < √(ln(2/α)/2) = 2.694.
-fn assert_kolmogorov_smirnov(mut sample: Vec<f64>, cdf: impl Fn(f64) -> f64) {
+pub(super) fn assert_kolmogorov_smirnov(mut sample: Vec<f64>, cdf: impl Fn(f64) -> f64) {
     sample.sort_unstable_by(f64::total_cmp);
     let n = sample.len() as f64;
     let mut distance = 0.0f64;
@@ -42,7 +42,7 @@ fn assert_kolmogorov_smirnov(mut sample: Vec<f64>, cdf: impl Fn(f64) -> f64) {
 
 /// Pearson: Σ(observed − expected)²/expected below the 1 − 1e-6 quantile of χ² (Wilson and Hilferty), cells of
 /// expectation below 10 pooled.
-fn assert_chi_square(observed: &[u64], probabilities: &[f64]) {
+pub(super) fn assert_chi_square(observed: &[u64], probabilities: &[f64]) {
     assert_eq!(observed.len(), probabilities.len());
     let total = observed.iter().sum::<u64>() as f64;
     let (mut statistic, mut cells) = (0.0, 0.0);
@@ -412,10 +412,10 @@ fn for_each_sampler(check: impl Fn(&str, &dyn Fn(u64, &mut [f64]))) {
                 .for_each(|(out, value)| *out = f64::from(value));
         };
         check("add_gaussian", &|block, out| {
-            add_gaussian_blocks(&key, PURPOSE, 6, block, 1.5, out)
+            add_gaussian_blocks(&key, PURPOSE, 6, block, 1.5, out);
         });
         check("add_laplace", &|block, out| {
-            add_laplace_blocks(&key, PURPOSE, 6, block, 1.5, out)
+            add_laplace_blocks(&key, PURPOSE, 6, block, 1.5, out);
         });
         check("add_gaussian_f32", &|block, out| {
             single(&|out| add_gaussian_f32_blocks(&key, PURPOSE, 6, block, 1.5, out), out);
