@@ -13,3 +13,4 @@ pub mod machine;
 pub mod report;
 pub mod results;
 pub mod statistics;
+pub mod studies;

@@ -437,13 +437,9 @@ mod tests {
         let refused =
             |problem: &Problem, settings: &Settings| PHASED_SGD.prepare(problem, settings).err().unwrap().to_string();
         assert!(refused(&problem(Loss::Hinge), &settings(1.0)).contains("smooth loss"));
-        let unbounded = Problem::new(
-            Arc::new(synthetic_logistic(100, 5, 3).into_binary().unwrap()),
-            Loss::Logistic,
-            true,
-            0.0,
-        )
-        .unwrap();
+        let (features, labels) = synthetic_logistic(100, 5, 3).into_binary().unwrap().into_parts();
+        let data = crate::problem::Dataset::new("unbounded", features, labels).unwrap();
+        let unbounded = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
         let message = refused(&unbounded, &settings(1.0));
         assert!(message.contains("row-bound"), "{message}");
         let mut short = settings(1.0);

@@ -19,7 +19,6 @@
 //! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
 
 use rounds_kernels::features::Selection;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
@@ -705,6 +704,7 @@ mod tests {
     use crate::oracle::Engine;
     use crate::privacy::Claim;
     use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::loss::Loss;
     use std::sync::Arc;
 
     fn problem(rows: usize) -> Problem {

@@ -22,6 +22,8 @@ use crate::measure::{self, Measurement};
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
+use crate::report::study_html;
+use crate::studies::depth_against_work;
 
 /// What `rounds run` takes.
 #[derive(clap::Args)]
@@ -60,6 +62,9 @@ pub struct RunArguments {
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    if arguments.suites == [depth_against_work::NAME] {
+        return run_study(arguments, json);
+    }
     let threads: Vec<usize> = if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
         if cores > 1 { vec![1, cores] } else { vec![1] }
@@ -128,6 +133,46 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     );
     if !json {
         println!("results: {}", folder.display());
+    }
+    Ok(())
+}
+
+/// The study of query depth against work: its cells are runs to a target, not rounds of a suite.
+fn run_study(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    let mut definition = depth_against_work::definition()?;
+    if !arguments.threads.is_empty() {
+        definition.threads = arguments.threads.iter().map(|&count| usize::from(count)).collect();
+    }
+    if !arguments.algorithms.is_empty() {
+        definition.methods.retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
+        if definition.methods.is_empty() {
+            return Err(UsageError::new(format!("--algorithms: {} measures none of them", depth_against_work::NAME)).into());
+        }
+    }
+    let environment = Environment::capture(&definition.threads);
+    let folder = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), |cell| {
+        if json {
+            if let Ok(line) = serde_json::to_string(cell) {
+                println!("{line}");
+            }
+        } else {
+            eprintln!("{}", depth_against_work::line(cell));
+        }
+    })?;
+    let file = folder.join(format!("{}.json", depth_against_work::NAME));
+    let document = serde_json::to_string_pretty(&study)?;
+    std::fs::write(&file, document).with_context(|| format!("cannot write {}", file.display()))?;
+    let page = folder.join(format!("{}.html", depth_against_work::NAME));
+    std::fs::write(&page, study_html(&study, &environment))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    if !json {
+        println!("{}", depth_against_work::table(&study));
+        println!("results: {} and {}", file.display(), page.display());
     }
     Ok(())
 }
