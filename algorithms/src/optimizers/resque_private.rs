@@ -499,7 +499,9 @@ impl NoisyOracle<'_, '_, '_> {
         );
         let norms = &problem.row_norms(rounds_kernels::features::Norm::L2).values;
         for (shifts, &row) in balls.shifts.chunks_exact_mut(outputs).zip(&balls.rows) {
-            shifts.iter_mut().for_each(|shift| *shift *= norms[row as usize]);
+            for shift in shifts.iter_mut() {
+                *shift *= norms[row as usize];
+            }
         }
         oracle.enter(Phase::Gradient);
         balls
@@ -582,7 +584,9 @@ impl NoisyOracle<'_, '_, '_> {
             let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
             if squared > balls.smoothing * balls.smoothing {
                 let factor = (balls.smoothing / squared.sqrt()) as f32;
-                offset.iter_mut().for_each(|v| *v *= factor);
+                for v in offset.iter_mut() {
+                    *v *= factor;
+                }
             }
             let weight = step as f64;
             total_weight += weight;
@@ -592,7 +596,9 @@ impl NoisyOracle<'_, '_, '_> {
                 .for_each(|(sum, &v)| *sum += weight * f64::from(v));
             start = end;
         }
-        solution.iter_mut().for_each(|v| *v /= total_weight);
+        for v in solution.iter_mut() {
+            *v /= total_weight;
+        }
         Ok(())
     }
 }
