@@ -11,3 +11,4 @@ pub mod machine;
 pub mod report;
 pub mod results;
 pub mod statistics;
+pub mod studies;
