@@ -759,7 +759,9 @@ mod tests {
             let (loss, prepared, _) = loss_after(algorithm, &problem, &settings(4.0, &[]));
             assert!(loss < start - 0.01, "{}: {loss}", algorithm.id);
             assert_eq!(prepared.privacy.claim, Claim::Simulation);
-            assert!(prepared.privacy.epsilon.unwrap() <= 4.0);
+            // The Rényi accountant's search over orders is exact to rounding only.
+            let epsilon = prepared.privacy.epsilon.unwrap();
+            assert!(epsilon <= 4.0 * (1.0 + 1e-6), "{epsilon}");
             let planned = prepared.optimizer.planned_rounds();
             let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.optimizer.mechanism() else {
                 panic!()
