@@ -1,13 +1,45 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
-use crate::optimizers::{Optimizer, Settings, SettingsError, sgd};
+use crate::noise::NoisePlanError;
+use crate::optimizers::{
+    Optimizer, Settings, SettingsError, accelerated_srg, cutting_plane, gradient_descent, heavy_ball,
+    matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
+    srg_matrix_factorization, unaccelerated_srg,
+};
 use crate::privacy::{PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
+use crate::theory::TheoryError;
 
 /// All algorithms, in the order in which they are listed.
-pub const ALGORITHMS: &[&Algorithm] = &[&sgd::SGD, &sgd::DP_SGD];
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &sgd::SGD,
+    &sgd::DP_SGD,
+    &matrix_factorization::DP_FTRL,
+    &matrix_factorization::DP_MEMF,
+    &srg_matrix_factorization::DP_SRG_MEMF,
+    &accelerated_srg::ACCELERATED_DP_SRG,
+    &unaccelerated_srg::UNACCELERATED_DP_SRG,
+    &accelerated_srg::ACCELERATED_INDEPENDENT,
+    &matrix_factorization::PGD,
+    &matrix_factorization::ANTI_PGD,
+    &matrix_factorization::DP_MF,
+    &matrix_factorization::DP_MF_PLUS,
+    &phased_sgd::PHASED_SGD,
+    &resque_parallel::RESQUE_EPOCH_SGD,
+    &resque_parallel::RESQUE_AC_SA,
+    &resque_private::RESQUE_PRIVATE_ERM,
+    &resque_private::RESQUE_PRIVATE_SCO,
+    &randomized_smoothing::RANDOMIZED_SMOOTHING,
+    &cutting_plane::CUTTING_PLANE,
+    &gradient_descent::DP_GD,
+    &heavy_ball::DP_HB,
+    &nesterov::DP_NAG,
+    &nesterov::DP_NAG_OPT,
+    &multistage::DP_MASG,
+    &multistage::DP_MASG_OPT,
+];
 
 /// An entry of the catalogue.
 pub struct Algorithm {
@@ -45,9 +77,18 @@ pub enum PrepareError {
     /// A batch that the data cannot give.
     #[error("--batch-size: {0}")]
     Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] crate::resque::ResqueError),
     /// A guarantee that cannot be given.
     #[error(transparent)]
     Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
 }
 
 /// An algorithm that is not in the catalogue.
@@ -77,14 +118,18 @@ impl Algorithm {
 /// # Errors
 /// An unknown id, with the nearest one.
 pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
-    ALGORITHMS.iter().copied().find(|algorithm| algorithm.id == id).ok_or_else(|| UnknownAlgorithm {
-        name: id.to_owned(),
-        nearest: ALGORITHMS
-            .iter()
-            .map(|algorithm| algorithm.id)
-            .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
-            .unwrap_or("dp-sgd"),
-    })
+    ALGORITHMS
+        .iter()
+        .copied()
+        .find(|algorithm| algorithm.id == id)
+        .ok_or_else(|| UnknownAlgorithm {
+            name: id.to_owned(),
+            nearest: ALGORITHMS
+                .iter()
+                .map(|algorithm| algorithm.id)
+                .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
+                .unwrap_or("dp-sgd"),
+        })
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@
 //! Nothing here reads a clock or a file; execution engines and observers are arguments.
 
 pub mod catalog;
+pub mod factorization;
 pub mod noise;
 pub mod optimizers;
 pub mod oracle;
 pub mod privacy;
 pub mod problem;
+pub mod resque;
 pub mod sampling;
 pub mod state;
+pub mod theory;

@@ -4,7 +4,7 @@
 //! Every draw is addressed by (key, round): a replayed round reads the same rows.
 
 use rounds_kernels::features::Selection;
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+use rounds_kernels::random::{BernoulliGaps, Purpose, StreamKey, UniformStream};
 
 use crate::privacy::Sampling;
 
@@ -51,9 +51,15 @@ pub struct Sampler {
     order: Vec<u32>,
     /// The epoch that `order` belongs to, for reshuffled sampling.
     epoch: u64,
+    /// Gaps of a rare Poisson sampling; absent where every row's decision is drawn.
+    gaps: Option<BernoulliGaps>,
     chosen: Vec<u32>,
     swaps: Vec<u32>,
 }
+
+/// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Decisions are
+/// exact, gaps are so up to the rounding of a logarithm: a release always decides.
+const RARE: f64 = 1.0 / 64.0;
 
 impl Sampler {
     /// A sampler of batches of `batch` rows (expected size for Poisson sampling) from `rows` rows.
@@ -73,7 +79,7 @@ impl Sampler {
             return Err(SamplingError::OtherData { described: population, rows });
         }
         let mut sampler =
-            Self { sampling, rows, batch, key, order: Vec::new(), epoch: 0, chosen: Vec::new(), swaps: Vec::new() };
+            Self { sampling, rows, batch, key, order: Vec::new(), epoch: 0, gaps: None, chosen: Vec::new(), swaps: Vec::new() };
         match sampling {
             Sampling::FullBatch | Sampling::FixedOrder => {}
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => sampler.shuffle(0),
@@ -83,6 +89,9 @@ impl Sampler {
                 sampler.swaps = Vec::with_capacity(batch);
             }
             Sampling::Poisson { rate } => {
+                if rate < RARE && matches!(sampler.key, StreamKey::Simulation(_)) {
+                    sampler.gaps = Some(BernoulliGaps::new(rate));
+                }
                 // Eight standard deviations above the mean: no allocation in a round.
                 let mean = rate * rows as f64;
                 sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize));
@@ -106,6 +115,20 @@ impl Sampler {
         self.rows.div_ceil(self.batch)
     }
 
+    /// Rows of the first `rounds` batches together, unless they are random.
+    pub fn planned_rows(&self, rounds: u64) -> Option<u64> {
+        let (rows, batch) = (self.rows as u64, self.batch as u64);
+        match self.sampling {
+            Sampling::Poisson { .. } => None,
+            Sampling::FullBatch => Some(rounds * rows),
+            Sampling::WithoutReplacement { .. } => Some(rounds * batch),
+            Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
+                let per_epoch = self.rounds_per_epoch() as u64;
+                Some(rounds / per_epoch * rows + rounds % per_epoch * batch)
+            }
+        }
+    }
+
     /// The batch of `round` (0-based).
     pub fn draw(&mut self, round: u64) -> Selection<'_> {
         let per_epoch = self.rounds_per_epoch() as u64;
@@ -123,11 +146,16 @@ impl Sampler {
             }
             Sampling::Poisson { rate } => {
                 let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
-                self.chosen.clear();
-                let mut next = stream.geometric_gap(rate);
-                while next < self.rows as u64 {
-                    self.chosen.push(next as u32);
-                    next = next.saturating_add(1).saturating_add(stream.geometric_gap(rate));
+                match self.gaps {
+                    None => stream.bernoulli_subset(rate, self.rows as u32, &mut self.chosen),
+                    Some(gaps) => {
+                        self.chosen.clear();
+                        let mut next = gaps.next(&mut stream);
+                        while next < self.rows as u64 {
+                            self.chosen.push(next as u32);
+                            next = next.saturating_add(1).saturating_add(gaps.next(&mut stream));
+                        }
+                    }
                 }
                 Selection::Indices(&self.chosen)
             }
@@ -219,8 +247,10 @@ mod tests {
     #[test]
     fn every_row_is_included_at_its_rate() {
         // Inclusion counts over R rounds are Binomial(R, q); the χ² statistic over rows is approximately normal.
-        for sampling in [Sampling::Poisson { rate: 0.05 }, Sampling::WithoutReplacement { batch: 20, population: 400 }] {
-            let (rows, rounds, rate) = (400, 4_000_u32, 0.05);
+        let poisson = |rate| (Sampling::Poisson { rate }, rate);
+        let fixed_size = (Sampling::WithoutReplacement { batch: 20, population: 400 }, 0.05);
+        for (sampling, rate) in [poisson(0.05), poisson(0.01), fixed_size] {
+            let (rows, rounds) = (400, 8_000_u32);
             let mut sampler = sampler(sampling, rows, 20);
             let mut counts = vec![0_u32; rows];
             let mut sizes = Vec::new();
@@ -237,7 +267,7 @@ mod tests {
             let average = sizes.iter().sum::<f64>() / f64::from(rounds);
             let variance = sizes.iter().map(|size| (size - average).powi(2)).sum::<f64>() / f64::from(rounds);
             match sampling {
-                Sampling::Poisson { .. } => assert!((variance / (400.0 * 0.05 * 0.95) - 1.0).abs() < 0.15, "{variance}"),
+                Sampling::Poisson { .. } => assert!((variance / (400.0 * rate * (1.0 - rate)) - 1.0).abs() < 0.15, "{variance}"),
                 _ => assert!(variance == 0.0 && average == 20.0),
             }
         }

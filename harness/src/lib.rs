@@ -2,4 +2,15 @@
 //!
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
+pub mod checkpoint;
 pub mod commands;
+pub mod compare;
+pub mod data;
+pub mod definitions;
+pub mod measure;
+pub mod settings;
+pub mod machine;
+pub mod report;
+pub mod results;
+pub mod statistics;
+pub mod studies;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::UsageError;
+use rounds::commands::{UsageError, compare, list, machine, report, run, simulate, train};
+use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
 #[derive(Parser)]
@@ -17,12 +18,38 @@ struct CommandLine {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Measures suites: what a round costs, and what it buys.
+    Run(run::RunArguments),
+    /// Trains one private model and states its guarantee.
+    Train(Box<train::TrainArguments>),
+    /// What this machine is and what it can do.
+    Machine(machine::MachineArguments),
+    /// Writes the report of a run: one HTML page with figures and tables.
+    Report(report::ReportArguments),
+    /// What a method would cost on other workers: time to a target from measured costs and a round's latency.
+    Simulate(simulate::SimulateArguments),
+    /// What changed between two runs, with significance.
+    Compare(compare::CompareArguments),
+    /// What there is: algorithms, suites, data sets.
+    List(list::ListArguments),
+}
 
 fn main() -> ExitCode {
+    if let Err(error) = check_processor() {
+        eprintln!("rounds: {error}");
+        return ExitCode::FAILURE;
+    }
     let line = CommandLine::parse();
-    let result: anyhow::Result<()> = match line.command {};
-    #[expect(unreachable_code, reason = "until the first command is added")]
+    let result = match &line.command {
+        Command::Run(arguments) => run::run(arguments, line.json),
+        Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::Report(arguments) => report::run(arguments, line.json),
+        Command::Simulate(arguments) => simulate::run(arguments, line.json),
+        Command::Compare(arguments) => compare::run(arguments, line.json),
+        Command::List(arguments) => list::run(arguments, line.json),
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

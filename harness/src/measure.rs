@@ -46,17 +46,17 @@ impl PhaseObserver for PhaseLog {
 /// Runs every planned round of `prepared` and times all but the first `warm_up`.
 ///
 /// Rounds are first timed whole, without marks; the phases come from a second pass over the same number of rounds of an
-/// equal run, so that the clock's own cost stands outside the round.
+/// equal run (made by `again`), so that the clock's own cost stands outside the round.
 ///
 /// # Errors
 /// The first round that fails.
 pub fn measure(
     problem: &Problem,
     engine: &Engine,
-    prepare: &dyn Fn() -> anyhow::Result<Prepared>,
+    mut prepared: Prepared,
+    again: &dyn Fn() -> anyhow::Result<Prepared>,
     warm_up: u64,
 ) -> anyhow::Result<Measurement> {
-    let mut prepared = prepare()?;
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let mut samples = Samples { round: Vec::with_capacity(planned as usize), ..Samples::default() };
@@ -75,7 +75,7 @@ pub fn measure(
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution().to_vec();
 
-    samples.phases = phase_times(problem, engine, &mut prepare()?, planned.min(warm_up + PHASE_ROUNDS), warm_up)?;
+    samples.phases = phase_times(problem, engine, &mut again()?, planned.min(warm_up + PHASE_ROUNDS), warm_up)?;
     let model_sha256 = digest(&parameters);
     Ok(Measurement { samples, ledger, parameters, model_sha256 })
 }

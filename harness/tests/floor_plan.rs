@@ -15,11 +15,24 @@ fn no_crate_depends_on_one_above_it() {
         ("rounds-bench", &["rounds-kernels", "rounds-algorithms"]),
         ("rounds", &["rounds-kernels", "rounds-algorithms", "rounds-bench"]),
     ]);
-    assert_eq!(metadata.packages.len(), allowed.len(), "a new crate needs its place in the floor plan");
+    assert_eq!(
+        metadata.packages.len(),
+        allowed.len(),
+        "a new crate needs its place in the floor plan"
+    );
     for package in &metadata.packages {
         let may = allowed.get(package.name.as_str()).expect("a crate of the floor plan");
-        for dependency in package.dependencies.iter().filter(|dependency| dependency.name.starts_with("rounds")) {
-            assert!(may.contains(&dependency.name.as_str()), "{} may not depend on {}", package.name, dependency.name);
+        for dependency in package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.name.starts_with("rounds"))
+        {
+            assert!(
+                may.contains(&dependency.name.as_str()),
+                "{} may not depend on {}",
+                package.name,
+                dependency.name
+            );
         }
     }
 }
@@ -32,8 +45,22 @@ fn kernels_have_no_threads_and_algorithms_no_clock_or_file_formats() {
         .exec()
         .expect("cargo metadata of the workspace");
     let forbidden: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("rounds-kernels", &["rayon", "serde", "getrandom", "hwlocality"] as &[&str]),
-        ("rounds-algorithms", &["hwlocality", "clap", "flate2", "liblzma", "plotters", "jiff", "indicatif"]),
+        (
+            "rounds-kernels",
+            &["rayon", "serde", "getrandom", "hwlocality"] as &[&str],
+        ),
+        (
+            "rounds-algorithms",
+            &[
+                "hwlocality",
+                "clap",
+                "flate2",
+                "liblzma",
+                "plotters",
+                "jiff",
+                "indicatif",
+            ],
+        ),
     ]);
     for package in &metadata.packages {
         for name in *forbidden.get(package.name.as_str()).unwrap_or(&(&[] as &[&str])) {

@@ -5,12 +5,25 @@
 //! the L1 norm alike, and clipping needs no materialised per-example gradient.
 
 mod clipping;
+pub mod recorded;
+mod dense;
+mod packing;
 pub mod reference;
+pub mod replicas;
+mod residuals;
+mod sparse;
 
 use crate::features::{Norm, Rows, Selection, Targets};
-use crate::loss::{Loss, Target};
+use crate::loss::Loss;
+use crate::vector::lanes::LANES;
+use dense::{Prefetch, ROW_GROUP, RowPointers, Sink};
+use packing::{Layout, PackedWeights};
+use residuals::RowFacts;
+use wide::f32x16;
 
-pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, row_norms};
+pub use clipping::{
+    MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks, row_norms,
+};
 
 /// Rows whose contributions are summed in f32 before the sum moves to f64: the m of [`computed_sensitivity`].
 pub const BLOCK_ROWS: usize = 128;
@@ -118,23 +131,62 @@ pub struct Perturbation<'a> {
     pub weights: &'a [f32],
 }
 
-/// Scratch memory of the kernels for one model: made once by whoever owns the loop.
+/// Scratch memory of the kernels for one model: made once by whoever owns the loop. Calls of the kernels allocate
+/// nothing.
 #[derive(Debug)]
 pub struct Workspace {
-    row: Vec<f32>,
-    margins: Vec<f64>,
-    previous: Vec<f64>,
-    gradient: Vec<f32>,
+    current: PackedWeights,
+    previous: PackedWeights,
+    /// `[output][128]` margins, then residuals, then coefficients.
+    residuals: Vec<f32>,
+    others: Vec<f32>,
+    /// Rows that are not read in place, padded to whole vectors.
+    rows: Vec<f32x16>,
+    /// A block's gradient, where it is summed in parts (one output only).
+    partial: Vec<f32x16>,
+    facts: Box<RowFacts>,
+    blocks: BlockSizes,
+}
+
+/// How many rows go through a kernel together.
+#[derive(Clone, Copy, Debug)]
+struct BlockSizes {
+    /// Rows whose sum stays in f32.
+    block: usize,
+    /// Rows whose margins are computed before their gradients: with one output, as many as stay in first-level cache.
+    part: usize,
+}
+
+impl BlockSizes {
+    fn of(model: &LinearModel) -> Self {
+        let row_bytes = (model.features.div_ceil(LANES) * LANES * size_of::<f32>()).max(1);
+        let within = |bytes: usize, multiple: usize, most: usize| {
+            (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
+        };
+        let block = within(1 << 20, 16, BLOCK_ROWS);
+        let part = if model.outputs == 1 {
+            within(24 << 10, ROW_GROUP, block)
+        } else {
+            block
+        };
+        BlockSizes { block, part }
+    }
 }
 
 impl Workspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
+        let blocks = BlockSizes::of(model);
+        let vectors = model.features.div_ceil(LANES);
         Workspace {
-            row: vec![0.0; model.features + 1],
-            margins: vec![0.0; model.outputs],
-            previous: vec![0.0; model.outputs],
-            gradient: vec![0.0; model.parameters()],
+            current: PackedWeights::with_capacity(model),
+            previous: PackedWeights::with_capacity(model),
+            residuals: vec![0.0; model.outputs * BLOCK_ROWS],
+            others: vec![0.0; model.outputs * BLOCK_ROWS],
+            rows: vec![f32x16::ZERO; blocks.part * vectors],
+            partial: vec![f32x16::ZERO; vectors],
+            facts: Box::new(RowFacts::new()),
+            blocks,
         }
     }
 }
@@ -145,7 +197,7 @@ impl Workspace {
 /// A row whose gradient is not finite; `sum` is then unspecified.
 ///
 /// # Panics
-/// Shapes that do not fit the model, rows out of range, a clip norm outside
+/// Shapes that do not fit the model, rows or classes out of range, a clip norm outside
 /// [[`MINIMUM_CLIP_NORM`], [`MAXIMUM_CLIP_NORM`]], or a bounded clip without norms of its kind.
 pub fn accumulate_gradients(
     model: &LinearModel,
@@ -155,22 +207,20 @@ pub fn accumulate_gradients(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    accumulate(
-        model,
-        batch,
-        Point {
+    let query = Query {
+        current: Point {
             coefficient: 1.0,
             parameters,
         },
-        None,
-        None,
+        previous: None,
+        perturbation: None,
         clip,
-        sum,
-        workspace,
-    )
+    };
+    accumulate(model, batch, &query, sum, workspace)
 }
 
-/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once.
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once. With b = 0 the second
+/// point is not read.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
@@ -186,13 +236,25 @@ pub fn accumulate_differences(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    accumulate(model, batch, current, Some(previous), None, clip, sum, workspace)
+    let previous = (previous.coefficient != 0.0).then_some(previous);
+    accumulate(
+        model,
+        batch,
+        &Query {
+            current,
+            previous,
+            perturbation: None,
+            clip,
+        },
+        sum,
+        workspace,
+    )
 }
 
-/// `sum += Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)` for ReSQue.
+/// `sum += Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)` for ReSQue: contribution b is at most |w_b|·C long.
 ///
 /// # Errors
-/// As [`accumulate_gradients`].
+/// As [`accumulate_gradients`]; also a shift or weight that is not finite.
 ///
 /// # Panics
 /// As [`accumulate_gradients`].
@@ -205,67 +267,87 @@ pub fn accumulate_perturbed_gradients(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let point = Point {
+    assert!(
+        perturbation.shifts.len() == batch.selection.len() * model.outputs
+            && perturbation.weights.len() == batch.selection.len(),
+        "a batch of {} rows needs {} shifts a row and one weight, found {} and {} in all",
+        batch.selection.len(),
+        model.outputs,
+        perturbation.shifts.len(),
+        perturbation.weights.len(),
+    );
+    let current = Point {
         coefficient: 1.0,
         parameters,
     };
-    accumulate(model, batch, point, None, Some(perturbation), clip, sum, workspace)
+    accumulate(
+        model,
+        batch,
+        &Query {
+            current,
+            previous: None,
+            perturbation: Some(perturbation),
+            clip,
+        },
+        sum,
+        workspace,
+    )
+}
+
+/// What is summed: `Σ_i w_i·clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, margins shifted if perturbed.
+struct Query<'a> {
+    current: Point<'a>,
+    previous: Option<Point<'a>>,
+    perturbation: Option<Perturbation<'a>>,
+    clip: Clip,
 }
 
 fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
+    let rows = batch.rows.len();
     assert_eq!(
         batch.rows.columns(),
         model.features,
-        "the rows' columns are not the model's features"
+        "columns of the rows (left) and features of the model (right)"
     );
-    assert!(batch.targets.len() >= batch.rows.len(), "fewer targets than rows");
-    assert_eq!(parameters.len(), model.parameters(), "parameters do not fit the model");
+    assert_eq!(
+        parameters.len(),
+        model.parameters(),
+        "parameters given (left) and of the model (right)"
+    );
+    assert_eq!(batch.targets.len(), rows, "targets (left) and rows (right)");
+    match (model.loss, batch.targets) {
+        (Loss::Softmax, Targets::Classes(_)) => assert!(model.outputs >= 2, "softmax needs at least two outputs"),
+        (Loss::Softmax, Targets::Values(_)) => panic!("softmax needs classes, found real targets"),
+        (loss, Targets::Classes(_)) => panic!("{loss:?} needs real targets, found classes"),
+        (loss, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss:?} (left)"),
+    }
     match &batch.selection {
-        Selection::Range(range) => assert!(range.end <= batch.rows.len(), "range beyond the rows"),
+        Selection::Range(range) => assert!(range.end <= rows, "rows {range:?} of a matrix with {rows}"),
         Selection::Indices(indices) => {
-            let end = indices.iter().copied().max().map_or(0, |index| index as usize + 1);
-            assert!(end <= batch.rows.len(), "row index beyond the rows");
+            let greatest = indices.iter().copied().max();
+            assert!(
+                greatest.is_none_or(|row| (row as usize) < rows),
+                "row {greatest:?} of a matrix with {rows}"
+            );
         }
     }
 }
 
-fn load_row(rows: Rows<'_>, index: usize, out: &mut [f32]) {
-    match rows {
-        Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
-        Rows::U8(bytes) => {
-            let values = &bytes.values[index * bytes.columns..][..bytes.columns];
-            out.iter_mut()
-                .zip(values)
-                .for_each(|(o, &v)| *o = f32::from(v) * bytes.scale);
-        }
-        Rows::Sparse(sparse) => {
-            out.fill(0.0);
-            for entry in sparse.offsets[index]..sparse.offsets[index + 1] {
-                out[sparse.indices[entry] as usize] += sparse.values[entry];
-            }
-        }
-    }
-}
-
-fn margins(row: &[f32], parameters: &[f32], margins: &mut [f64]) {
-    for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(row.len())) {
-        let mut lanes = [0f32; 16];
-        let (a, w) = (row.chunks_exact(16), weights.chunks_exact(16));
-        let tail: f32 = a.remainder().iter().zip(w.remainder()).map(|(a, w)| a * w).sum();
-        for (a, w) in a.zip(w) {
-            for lane in 0..16 {
-                lanes[lane] = a[lane].mul_add(w[lane], lanes[lane]);
-            }
-        }
-        *margin = f64::from(lanes.iter().sum::<f32>() + tail);
-    }
-}
-
-fn target(targets: Targets<'_>, row: usize) -> Target {
-    match targets {
-        Targets::Classes(classes) => Target::Class(classes[row] as usize),
-        Targets::Values(values) => Target::Value(f64::from(values[row])),
-    }
+/// The norms that clipping needs, checked.
+fn norms_for<'a>(clip: Clip, batch: &Batch<'a>) -> Option<&'a [f32]> {
+    let Clip::Bounded { norm, clip_norm } = clip else {
+        return None;
+    };
+    assert!(
+        (MINIMUM_CLIP_NORM..=MAXIMUM_CLIP_NORM).contains(&clip_norm),
+        "clip norm {clip_norm}, expected one in [2^-64, 2^64]"
+    );
+    let norms = batch
+        .norms
+        .expect("a bounded clip needs the norms of the rows (linear::row_norms)");
+    assert_eq!(norms.norm, norm, "norms of the rows (left) and of the clip (right)");
+    assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
+    Some(&norms.values)
 }
 
 fn row_at(selection: &Selection<'_>, position: usize) -> usize {
@@ -275,90 +357,242 @@ fn row_at(selection: &Selection<'_>, position: usize) -> usize {
     }
 }
 
+/// How the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
+/// else through scratch memory.
+fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
+    match rows {
+        Rows::F32(_) if features >= LANES => Layout::in_place(features),
+        _ => Layout::padded(features),
+    }
+}
+
+/// Pointers to the rows `facts.ids[part]`, copied to `scratch` where the format or the layout asks for it.
+fn place_rows(rows: Rows<'_>, ids: &[usize], layout: Layout, scratch: &mut [f32x16]) -> RowPointers {
+    let mut pointers = [std::ptr::null(); BLOCK_ROWS];
+    let stride = layout.vectors * LANES;
+    match rows {
+        Rows::F32(dense) if dense.columns >= LANES => {
+            for (pointer, &id) in pointers.iter_mut().zip(ids) {
+                *pointer = dense.values[id * dense.columns..][..dense.columns].as_ptr();
+            }
+        }
+        Rows::F32(_) | Rows::U8(_) if stride > 0 => {
+            let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
+            for ((pointer, &id), out) in pointers.iter_mut().zip(ids).zip(scratch.chunks_exact_mut(stride)) {
+                match rows {
+                    Rows::U8(bytes) => dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out),
+                    Rows::F32(values) => {
+                        dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
+                    }
+                    Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
+                }
+                *pointer = out.as_ptr();
+            }
+        }
+        _ => {}
+    }
+    if let Some(last) = ids.len().checked_sub(1) {
+        let end = ids.len().next_multiple_of(ROW_GROUP);
+        let last = pointers[last];
+        pointers[ids.len()..end].fill(last);
+    }
+    pointers
+}
+
+fn address(rows: Rows<'_>, row: usize) -> *const u8 {
+    match rows {
+        Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
+        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.columns),
+        Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
+    }
+}
+
 fn accumulate(
     model: &LinearModel,
     batch: &Batch<'_>,
-    current: Point<'_>,
-    previous: Option<Point<'_>>,
-    perturbation: Option<Perturbation<'_>>,
-    clip: Clip,
+    query: &Query<'_>,
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    check(model, batch, current.parameters);
-    let width = model.features + usize::from(model.bias);
-    let mut tally = Tally::default();
-    let Workspace {
-        row,
-        margins: residual,
-        previous: other,
-        gradient,
-    } = workspace;
-    let row = &mut row[..width];
-    if model.bias {
-        row[model.features] = 1.0;
+    check(model, batch, query.current.parameters);
+    assert_eq!(
+        sum.len(),
+        model.parameters(),
+        "length of the sum (left) and parameters of the model (right)"
+    );
+    if let Some(previous) = &query.previous {
+        check(model, batch, previous.parameters);
     }
-    for start in (0..batch.selection.len()).step_by(BLOCK_ROWS) {
-        gradient.fill(0.0);
-        for position in start..(start + BLOCK_ROWS).min(batch.selection.len()) {
-            let index = row_at(&batch.selection, position);
-            load_row(batch.rows, index, &mut row[..model.features]);
-            let target = target(batch.targets, index);
-            let at = |point: &Point<'_>, out: &mut [f64]| {
-                margins(row, point.parameters, out);
-                if let Some(perturbation) = perturbation {
-                    let shifts = &perturbation.shifts[position * model.outputs..];
-                    out.iter_mut()
-                        .zip(shifts)
-                        .for_each(|(margin, &shift)| *margin += f64::from(shift));
-                }
-                let finite = out.iter().all(|margin| margin.is_finite());
-                let label = match target {
-                    Target::Class(_) => true,
-                    Target::Value(value) => value.is_finite(),
-                };
-                if !(finite && label) {
-                    return Err(NonFiniteGradient { row: index });
-                }
-                model.loss.residual(out, target);
-                out.iter_mut().for_each(|r| *r *= f64::from(point.coefficient));
-                Ok(())
-            };
-            at(&current, residual)?;
-            if let Some(previous) = &previous {
-                at(previous, other)?;
-                residual.iter_mut().zip(other.iter()).for_each(|(r, o)| *r -= o);
-            }
-            let mut factor = 1.0;
-            if let Clip::Bounded { norm, clip_norm } = clip {
-                let norms = batch.norms.expect("a bounded clip needs the rows' norms");
-                assert_eq!(norms.norm, norm, "norms of another kind than the clip's");
-                let length = reference::norm(residual, norm) * f64::from(norms.values[index]);
-                if length > f64::from(clip_norm) {
-                    factor = f64::from(clip_norm) / length * clipping::ROUNDED_DOWN;
-                    tally.clipped += 1;
-                }
-            }
-            if let Some(perturbation) = perturbation {
-                factor *= f64::from(perturbation.weights[position]);
-            }
-            for (r, gradient) in residual.iter().zip(gradient.chunks_exact_mut(width)) {
-                let coefficient = (r * factor) as f32;
-                if !coefficient.is_finite() {
-                    return Err(NonFiniteGradient { row: index });
-                }
-                gradient
-                    .iter_mut()
-                    .zip(row.iter())
-                    .for_each(|(g, &a)| *g = coefficient.mul_add(a, *g));
-            }
-            tally.rows += 1;
+    let norms = norms_for(query.clip, batch);
+    let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
+    let layout = layout_of(batch.rows, model.features);
+    let Workspace {
+        current,
+        previous,
+        residuals,
+        others,
+        rows: scratch,
+        partial,
+        facts,
+        blocks,
+    } = workspace;
+    let sparse = match batch.rows {
+        Rows::Sparse(sparse) => Some(sparse),
+        _ => None,
+    };
+    if sparse.is_none() {
+        current.pack(model, layout, query.current.parameters);
+        if let Some(point) = &query.previous {
+            previous.pack(model, layout, point.parameters);
         }
-        sum.iter_mut()
-            .zip(gradient.iter())
-            .for_each(|(s, &g)| *s += f64::from(g));
+    }
+    let feature_scale = match batch.rows {
+        Rows::U8(bytes) => bytes.scale,
+        _ => 1.0,
+    };
+    let bytes = if matches!(batch.rows, Rows::U8(_)) {
+        LANES
+    } else {
+        LANES * size_of::<f32>()
+    };
+    let prefetching = sparse.is_none();
+    let mut tally = Tally::default();
+    let total = batch.selection.len();
+    for block in (0..total).step_by(blocks.block) {
+        let block_end = (block + blocks.block).min(total);
+        let in_parts = outputs == 1 && block_end - block > blocks.part;
+        if in_parts {
+            partial.fill(f32x16::ZERO);
+        }
+        for start in (block..block_end).step_by(blocks.part) {
+            let count = (block_end - start).min(blocks.part);
+            for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+                *id = row_at(&batch.selection, start + offset);
+            }
+            facts.gather(count, batch.targets, norms, outputs);
+            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+            let side = |weights: &PackedWeights, point: &Point<'_>, out: &mut [f32]| {
+                if let Some(sparse) = sparse {
+                    sparse::margins(sparse, &facts.ids[..count], model, point.parameters, out);
+                } else {
+                    // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights
+                    // were packed with it.
+                    unsafe { dense::margins(&pointers, count, layout, weights, feature_scale, out) };
+                }
+                if let Some(perturbation) = &query.perturbation {
+                    let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
+                    for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
+                        for (output, shift) in shifts.iter().enumerate() {
+                            out[output * BLOCK_ROWS + row] += shift;
+                        }
+                    }
+                }
+                residuals::residuals(model.loss, outputs, count, facts, out)
+            };
+            side(current, &query.current, residuals)?;
+            if let Some(point) = &query.previous {
+                side(previous, point, others)?;
+                residuals::combine(
+                    query.current.coefficient,
+                    residuals,
+                    point.coefficient,
+                    others,
+                    outputs,
+                    count,
+                );
+            } else {
+                residuals::scale(query.current.coefficient, residuals, outputs, count);
+            }
+            if let Some(perturbation) = &query.perturbation {
+                facts.weights[..count].copy_from_slice(&perturbation.weights[start..start + count]);
+                facts.weights[count..].fill(0.0);
+            }
+            residuals::clip(
+                query.clip,
+                outputs,
+                count,
+                facts,
+                query.perturbation.is_some(),
+                residuals,
+                &mut tally,
+            )?;
+            residuals::clear_beyond(residuals, outputs, count);
+            if model.bias {
+                for output in 0..outputs {
+                    let total = residuals::total(&residuals[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
+                    sum[output * width + model.features] += f64::from(total);
+                }
+            }
+            if let Some(sparse) = sparse {
+                sparse::add_gradient(sparse, &facts.ids[..count], model, residuals, sum);
+                continue;
+            }
+            if layout.vectors == 0 {
+                continue;
+            }
+            residuals::scale(feature_scale, residuals, outputs, count);
+            let mut ahead = [std::ptr::null(); BLOCK_ROWS];
+            let next = if prefetching && start + count < total {
+                for (offset, pointer) in ahead[..count.next_multiple_of(ROW_GROUP)].iter_mut().enumerate() {
+                    let position = (start + count + offset).min(total - 1);
+                    *pointer = address(batch.rows, row_at(&batch.selection, position));
+                }
+                Prefetch::Rows {
+                    pointers: &ahead,
+                    bytes,
+                }
+            } else {
+                Prefetch::Nothing
+            };
+            let sink = if in_parts {
+                Sink::Partial(partial)
+            } else {
+                Sink::Sum {
+                    sum: &mut *sum,
+                    width,
+                    features: model.features,
+                }
+            };
+            // SAFETY: as for the margins; coefficients beyond the rows were cleared.
+            unsafe { dense::gradient(&pointers, count, layout, residuals, outputs, next, sink) };
+        }
+        if in_parts {
+            dense::add_partial(partial, layout, &mut sum[..model.features]);
+        }
+    }
+    if query.clip == Clip::Unbounded && sum.iter().any(|value| !value.is_finite()) {
+        return Err(NonFiniteGradient {
+            row: longest_gradient(model, batch, query),
+        });
     }
     Ok(tally)
+}
+
+/// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
+#[cold]
+fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
+    let length = |position: usize| {
+        let row = row_at(&batch.selection, position);
+        let single = Batch {
+            selection: Selection::Range(row..row + 1),
+            ..batch.clone()
+        };
+        let gradient = match &query.perturbation {
+            Some(perturbation) => {
+                let outputs = model.outputs;
+                let perturbation = Perturbation {
+                    shifts: &perturbation.shifts[position * outputs..(position + 1) * outputs],
+                    weights: &perturbation.weights[position..=position],
+                };
+                let parameters = query.current.parameters;
+                reference::sum_of_perturbed_gradients(model, &single, parameters, perturbation, Clip::Unbounded)
+            }
+            None => reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded),
+        };
+        reference::norm(&gradient, Norm::L2)
+    };
+    let position = (0..batch.selection.len()).max_by(|&i, &j| length(i).total_cmp(&length(j)));
+    position.map_or(0, |position| row_at(&batch.selection, position))
 }
 
 /// Loss and accuracy of a batch at `parameters`. Softmax predicts the first class of largest margin; the logistic and
@@ -376,31 +610,43 @@ pub fn evaluate(
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
     check(model, batch, parameters);
-    let width = model.features + usize::from(model.bias);
-    let row = &mut workspace.row[..width];
-    if model.bias {
-        row[model.features] = 1.0;
+    let layout = layout_of(batch.rows, model.features);
+    let Workspace {
+        current,
+        residuals: margins,
+        rows: scratch,
+        facts,
+        blocks,
+        ..
+    } = workspace;
+    let feature_scale = match batch.rows {
+        Rows::U8(bytes) => bytes.scale,
+        _ => 1.0,
+    };
+    if !matches!(batch.rows, Rows::Sparse(_)) {
+        current.pack(model, layout, parameters);
     }
-    let mut evaluation = Evaluation::default();
-    for position in 0..batch.selection.len() {
-        let index = row_at(&batch.selection, position);
-        load_row(batch.rows, index, &mut row[..model.features]);
-        let u = &mut workspace.margins;
-        margins(row, parameters, u);
-        let target = target(batch.targets, index);
-        let loss = model.loss.value(u, target);
-        if !loss.is_finite() {
-            return Err(NonFiniteGradient { row: index });
+    let mut evaluation = Evaluation {
+        rows: batch.selection.len(),
+        ..Evaluation::default()
+    };
+    for start in (0..batch.selection.len()).step_by(blocks.part) {
+        let count = (batch.selection.len() - start).min(blocks.part);
+        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+            *id = row_at(&batch.selection, start + offset);
         }
+        facts.gather(count, batch.targets, None, model.outputs);
+        if let Rows::Sparse(sparse) = batch.rows {
+            sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
+        } else {
+            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+            // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were packed
+            // with it.
+            unsafe { dense::margins(&pointers, count, layout, current, feature_scale, margins) };
+        }
+        let (loss, correct) = residuals::values(model.loss, model.outputs, count, facts, margins)?;
         evaluation.loss += loss;
-        evaluation.rows += 1;
-        evaluation.correct += usize::from(match (model.loss, target) {
-            (Loss::Softmax, Target::Class(class)) => {
-                (0..u.len()).rev().max_by(|&i, &j| u[i].total_cmp(&u[j])) == Some(class)
-            }
-            (Loss::Logistic | Loss::Hinge, Target::Value(y)) => (u[0] >= 0.0) == (y >= 0.0),
-            _ => false,
-        });
+        evaluation.correct += correct;
     }
     Ok(evaluation)
 }

@@ -118,3 +118,17 @@ impl Loss {
         }
     }
 }
+
+impl Loss {
+    /// m with smoothness `M = m·‖a‖²` of the per-example loss; `None` where the loss is not smooth.
+    ///
+    /// Softmax: λ_max(diag(p) − ppᵀ) ≤ 1/2; logistic: σ′ ≤ 1/4; squared and Huber: 1.
+    pub fn smoothness_factor(self) -> Option<f64> {
+        match self {
+            Self::Softmax => Some(0.5),
+            Self::Logistic => Some(0.25),
+            Self::Squared | Self::Huber(_) => Some(1.0),
+            Self::Hinge | Self::Absolute => None,
+        }
+    }
+}

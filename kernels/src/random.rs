@@ -18,9 +18,12 @@
     reason = "vectors stay in registers only if the whole loop body is one function"
 )]
 
+mod blocks;
 mod elementary;
 mod gaussian;
 mod laplace;
+#[cfg(test)]
+mod laws;
 mod stream;
 mod uniform;
 mod xoshiro;

@@ -3,10 +3,26 @@
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
 
-mod settings;
+pub mod accelerated_plan;
+pub mod accelerated_srg;
+pub mod gradient_descent;
+pub mod heavy_ball;
+pub mod matrix_factorization;
+pub mod momentum;
+pub mod multistage;
+pub mod nesterov;
+pub mod plan;
+pub mod cutting_plane;
+pub mod phased_sgd;
+pub mod randomized_smoothing;
+pub mod resque_parallel;
+pub mod resque_private;
+pub mod settings;
 pub mod sgd;
+pub mod srg_matrix_factorization;
+pub mod unaccelerated_srg;
 
-pub use settings::{Averaging, Budget, NoiseKind, Settings, SettingsError};
+pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 
 use crate::noise::NoiseError;
 use crate::oracle::Oracle;
@@ -34,6 +50,14 @@ pub enum RoundError {
         /// Why.
         source: NoiseError,
     },
+    /// A pool of reweighted queries refused.
+    #[error("round {round}: {source}")]
+    Resque {
+        /// The round, 0-based.
+        round: u64,
+        /// Why.
+        source: crate::resque::ResqueError,
+    },
     /// More rounds than planned (and accounted for).
     #[error("all {rounds} planned rounds are done: another one would not be covered by the privacy statement")]
     Finished {
@@ -52,6 +76,11 @@ pub trait Optimizer: Send {
 
     /// Rounds planned: what the privacy statement covers.
     fn planned_rounds(&self) -> u64;
+
+    /// Gradient queries of all planned rounds, where sampling does not make their number random.
+    fn planned_queries(&self) -> Option<u64> {
+        None
+    }
 
     /// Rounds done.
     fn completed_rounds(&self) -> u64;

@@ -114,6 +114,16 @@ pub enum SettingsError {
         /// Why not, and what instead.
         reason: &'static str,
     },
+    /// A theorem whose preconditions do not hold.
+    #[error("--set mode=faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one")]
+    Infeasible {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The precondition.
+        reason: String,
+        /// From how many examples on.
+        examples: String,
+    },
     /// A name that no variant has.
     #[error("{flag} '{value}' is not known; it takes {known}")]
     UnknownName {
@@ -197,6 +207,8 @@ impl std::str::FromStr for Averaging {
 pub struct Settings {
     /// Passes over the data (expected ones for Poisson sampling).
     pub epochs: Option<f64>,
+    /// Rounds, instead of passes over the data.
+    pub rounds: Option<u64>,
     /// Batch size B (expected size for Poisson sampling).
     pub batch_size: Option<usize>,
     /// Step size.
@@ -226,6 +238,7 @@ impl Settings {
     pub fn new(budget: Budget, key: StreamKey) -> Self {
         Self {
             epochs: None,
+            rounds: None,
             batch_size: None,
             learning_rate: None,
             momentum: None,

@@ -16,22 +16,99 @@
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
-use rounds_kernels::random::StreamKey;
 
-use super::{Averaging, Optimizer, RoundError};
+use super::plan::{self, BatchDefaults, BatchPlan};
+use super::settings::{fraction, positive};
+use super::{Averaging, Optimizer, RoundError, SamplingKind, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::Mechanism;
+use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::problem::Problem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
-/// Clipping and noise of the private variant.
-#[derive(Clone, Copy, Debug)]
+/// The own parameters of both variants.
+pub(super) const PARAMETERS: &[(&str, &str)] = &[
+    ("averaging", "which iterate is returned: last (default), uniform or suffix"),
+    ("radius", "radius of the ball around 0 that iterates are projected on (default: none)"),
+];
+
+/// The catalogue's entry of the non-private twin.
+pub static SGD: Algorithm = Algorithm {
+    id: "sgd",
+    name: "stochastic gradient descent",
+    source: "[000 §2.3] without clipping and noise",
+    promise: "no privacy; excess risk LR/√T with averaging",
+    private: false,
+    parameters: PARAMETERS,
+    constructor: sgd,
+};
+
+/// The catalogue's entry of DP-SGD.
+pub static DP_SGD: Algorithm = Algorithm {
+    id: "dp-sgd",
+    name: "DP-SGD",
+    source: "[000 §2.3], [004 §2.1], [001 (3)]",
+    promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
+    private: true,
+    parameters: PARAMETERS,
+    constructor: dp_sgd,
+};
+
+fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults { batch_size: 500, epochs: 5.0, sampling: SamplingKind::Reshuffled };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let parameters = parameters(settings, &plan, 0.1, 0.0)?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
+    Ok(Prepared { optimizer: Box::new(optimizer), privacy: PrivacyStatement::none("no noise is added") })
+}
+
+fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults { batch_size: 4_000, epochs: 10.0, sampling: SamplingKind::Poisson };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem.rows(), |noise_multiplier| {
+        if plan.sampling.amplifies() {
+            Mechanism::SubsampledGaussian { noise_multiplier, sampling: plan.sampling, steps: plan.rounds }
+        } else {
+            Mechanism::Gaussian { noise_multiplier, sampling: plan.sampling, participations: plan.participations() }
+        }
+    })?;
+    let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
+    let privacy = GradientPrivacy { clip_norm, noise: stream, mechanism: noise.mechanism };
+    let parameters = parameters(settings, &plan, 4.0, 0.9)?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
+    Ok(Prepared { optimizer: Box::new(optimizer), privacy: noise.statement })
+}
+
+/// The iteration's parameters from the settings and the variant's defaults.
+pub(super) fn parameters(
+    settings: &Settings,
+    plan: &BatchPlan,
+    learning_rate: f64,
+    momentum: f64,
+) -> Result<SgdParameters, SettingsError> {
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    Ok(SgdParameters {
+        learning_rate: positive("--learning-rate", settings.learning_rate.unwrap_or(learning_rate))?,
+        momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
+        radius: radius.is_finite().then_some(radius),
+        averaging: settings.named("averaging", Averaging::Last)?,
+        rounds: plan.rounds as u64,
+    })
+}
+
+/// Clipping and noise of a private variant, and what both together release.
 pub struct GradientPrivacy {
     /// Clip norm C > 0 (L2). An f32, so that what is clipped to and what is accounted for are the same number.
     pub clip_norm: f32,
-    /// Standard deviation of the noise on a sum, a coordinate.
-    pub standard_deviation: f64,
+    /// The noise of each round's sum.
+    pub noise: Box<dyn NoiseMechanism>,
+    /// What the whole run releases.
+    pub mechanism: Mechanism,
 }
 
 /// Step sizes and shape of the iteration.
@@ -54,7 +131,7 @@ pub struct Sgd {
     parameters: SgdParameters,
     sampler: Sampler,
     clip: Clip,
-    noise: Option<IndependentGaussian>,
+    noise: Option<Box<dyn NoiseMechanism>>,
     mechanism: Option<Mechanism>,
     round: u64,
     iterate: Vec<f32>,
@@ -66,24 +143,25 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// The iteration from 0 on `dimension` parameters. `mechanism` describes exactly what `privacy` and `sampler` do; it
-    /// is built by the catalogue from the same values.
+    /// The iteration from 0 on `dimension` parameters. The mechanism of `privacy` describes exactly what its noise and
+    /// `sampler` do; constructors build all three from the same values.
     pub fn new(
         dimension: usize,
         parameters: SgdParameters,
         sampler: Sampler,
-        privacy: Option<(GradientPrivacy, Mechanism)>,
-        key: StreamKey,
+        privacy: Option<GradientPrivacy>,
     ) -> Self {
         let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
+        let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: privacy.clip_norm,
+        });
+        let (noise, mechanism) = privacy.map(|privacy| (privacy.noise, privacy.mechanism)).unzip();
         Self {
             sampler,
-            clip: privacy.as_ref().map_or(Clip::Unbounded, |(privacy, _)| Clip::Bounded {
-                norm: Norm::L2,
-                clip_norm: privacy.clip_norm,
-            }),
-            noise: privacy.as_ref().map(|(privacy, _)| IndependentGaussian::new(key, privacy.standard_deviation)),
-            mechanism: privacy.map(|(_, mechanism)| mechanism),
+            clip,
+            noise,
+            mechanism,
             round: 0,
             iterate: vec![0.0; dimension],
             velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
@@ -120,13 +198,22 @@ impl Sgd {
             }
         }
         if let Some(radius) = radius {
-            rounds_kernels::vector::project_onto_ball(&mut self.iterate, radius as f32);
+            project_onto_ball(&mut self.iterate, radius);
         }
         if self.round >= self.average_from() {
             for (total, &x) in self.iterates.iter_mut().zip(&self.iterate) {
                 *total += f64::from(x);
             }
         }
+    }
+}
+
+/// `x ← x · min(1, R/‖x‖)`, the projection on the ball of radius R around 0.
+pub(super) fn project_onto_ball(x: &mut [f32], radius: f64) {
+    let norm = x.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    if norm > radius {
+        let factor = (radius / norm) as f32;
+        x.iter_mut().for_each(|value| *value *= factor);
     }
 }
 
@@ -144,7 +231,7 @@ impl Optimizer for Sgd {
             .map_err(|source| RoundError::Gradient { round, source })?;
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum).map_err(|source| RoundError::Noise { round, source })?;
+            noise.add_increment(round, &mut self.sum, oracle.engine()).map_err(|source| RoundError::Noise { round, source })?;
         }
         oracle.enter(Phase::Update);
         self.update(oracle.problem().regularization());
@@ -154,6 +241,10 @@ impl Optimizer for Sgd {
 
     fn planned_rounds(&self) -> u64 {
         self.parameters.rounds
+    }
+
+    fn planned_queries(&self) -> Option<u64> {
+        self.sampler.planned_rows(self.parameters.rounds)
     }
 
     fn completed_rounds(&self) -> u64 {

@@ -88,6 +88,16 @@ impl Engine {
 
     /// Runs `task(offset, part)` over consecutive parts of `values`, each of `chunk` values but the last.
     pub fn for_each_chunk<T: Send>(&self, values: &mut [T], chunk: usize, task: &(impl Fn(usize, &mut [T]) + Sync)) {
+        self.for_each_chunk_with_worker(values, chunk, &|offset, part, _| task(offset, part));
+    }
+
+    /// [`Self::for_each_chunk`] that also tells which worker runs: `task(offset, part, worker)`.
+    pub fn for_each_chunk_with_worker<T: Send>(
+        &self,
+        values: &mut [T],
+        chunk: usize,
+        task: &(impl Fn(usize, &mut [T], usize) + Sync),
+    ) {
         match self {
             Self::Pool(pool) if values.len() > chunk => {
                 if pool.current_thread_index().is_some() {
@@ -97,8 +107,9 @@ impl Engine {
                 }
             }
             _ => {
+                let worker = self.worker();
                 for (index, part) in values.chunks_mut(chunk).enumerate() {
-                    task(index * chunk, part);
+                    task(index * chunk, part, worker);
                 }
             }
         }
@@ -126,11 +137,16 @@ fn halve<T: Send>(items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
 }
 
 /// [`halve`] for parts of a slice: splits at a multiple of `chunk`.
-fn halve_chunks<T: Send>(values: &mut [T], offset: usize, chunk: usize, task: &(impl Fn(usize, &mut [T]) + Sync)) {
+fn halve_chunks<T: Send>(
+    values: &mut [T],
+    offset: usize,
+    chunk: usize,
+    task: &(impl Fn(usize, &mut [T], usize) + Sync),
+) {
     let chunks = values.len().div_ceil(chunk);
     if chunks <= 1 {
         if !values.is_empty() {
-            task(offset, values);
+            task(offset, values, rayon::current_thread_index().unwrap_or(0));
         }
         return;
     }

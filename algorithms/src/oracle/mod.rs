@@ -8,12 +8,16 @@
 mod engine;
 mod ledger;
 pub mod partition;
+mod recorded;
+mod replicas;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 pub use engine::{Engine, EngineError};
 pub use ledger::Ledger;
+pub use recorded::RecordedQuery;
+pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
 
@@ -56,6 +60,8 @@ pub struct Oracle<'a> {
     leaves: Vec<Leaf>,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
+    /// Scratch of recorded queries, made when first needed.
+    recorded: Vec<Mutex<recorded::RecordedScratch>>,
     observer: Option<&'a mut (dyn PhaseObserver + Send)>,
 }
 
@@ -71,6 +77,7 @@ impl<'a> Oracle<'a> {
                 .map(|_| Leaf { sum: vec![0.0; if leaves > 1 { parameters } else { 0 }], range: 0..0, outcome: Ok(Tally::default()) })
                 .collect(),
             workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
+            recorded: Vec::new(),
             engine,
             observer: None,
         }
@@ -285,6 +292,6 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
 }
 
 /// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-fn lock(workspace: &Mutex<Workspace>) -> std::sync::MutexGuard<'_, Workspace> {
+fn lock<T>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     workspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

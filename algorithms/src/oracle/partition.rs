@@ -16,13 +16,13 @@ pub fn row_cycles(flops: f64, bytes: f64) -> f64 {
     flops / 64.0 + bytes / 16.0
 }
 
-/// Number of leaves of a batch of `rows` rows: a power of two near √(rows/32), fewer where the work is too small to
+/// Number of leaves of a batch of `rows` rows: the power of two just around √(rows/32) (rounded down from 5/4 of it), fewer where the work is too small to
 /// share; at least 1.
 pub fn leaves(rows: usize, row_cycles: f64) -> usize {
     let by_rows = (rows as f64 / 32.0).sqrt();
     let by_work = rows as f64 * row_cycles / LEAST_LEAF_CYCLES;
     let wanted = by_rows.min(by_work).clamp(1.0, MOST_LEAVES as f64);
-    1 << (wanted * std::f64::consts::SQRT_2).log2().floor() as u32
+    1 << (wanted * 1.25).log2().floor() as u32
 }
 
 /// Rows `start..end` of leaf `leaf` out of `leaves`: contiguous, sizes differing by at most one.

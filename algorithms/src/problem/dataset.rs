@@ -428,7 +428,7 @@ impl Dataset {
         hasher.update((self.len() as u64).to_le_bytes());
         hasher.update((self.columns() as u64).to_le_bytes());
         match &self.features {
-            Features::F32 { values, .. } => hash_numbers(&mut hasher, values, |value| value.to_le_bytes()),
+            Features::F32 { values, .. } => hash_numbers(&mut hasher, values, f32::to_le_bytes),
             Features::U8 { values, scale, .. } => {
                 hasher.update(scale.to_le_bytes());
                 hasher.update(values);
@@ -565,7 +565,9 @@ impl Dataset {
         check_positive(&self.name, "scaling factor", f64::from(factor))?;
         match &mut self.features {
             Features::F32 { values, .. } | Features::Sparse { values, .. } => {
-                values.iter_mut().for_each(|value| *value *= factor);
+                for value in values {
+                    *value *= factor;
+                }
             }
             Features::U8 { scale, .. } => *scale *= factor,
         }
@@ -581,9 +583,9 @@ impl Dataset {
     /// `x ↦ x · min(1, bound/‖x‖)` for every row, so that `bound` is a public constant of the data.
     ///
     /// # Guarantee
-    /// The exact norm of every resulting row is at most `bound`, rounding included: norms are rounded up, factors down, and
-    /// products towards zero. Rows within the bound keep their bits. Bytes stay bytes if no row exceeds the bound, and
-    /// become f32 rows otherwise.
+    /// The exact norm of every resulting row is at most `bound`, rounding included: norms are rounded up, factors down,
+    /// and products towards zero. Rows that stay below the bound by more than (d + 4)·2⁻⁵² of it keep their bits. Bytes
+    /// stay bytes if no row is clipped, and become f32 rows otherwise.
     ///
     /// # Errors
     /// `NotPositive` for a bound that is not positive and finite.
@@ -707,7 +709,7 @@ fn check_features(name: &str, features: &Features) -> Result<(), DatasetError> {
         });
     }
     match features {
-        Features::F32 { .. } | Features::U8 { .. } if features.stored() % columns != 0 => {
+        Features::F32 { .. } | Features::U8 { .. } if !features.stored().is_multiple_of(columns) => {
             return Err(DatasetError::IncompleteRow {
                 name: name.into(),
                 values: features.stored(),
@@ -845,5 +847,256 @@ fn hash_numbers<T: Copy, const BYTES: usize>(hasher: &mut Sha256, numbers: &[T],
             out.copy_from_slice(&bytes(number));
         }
         hasher.update(&buffer[..block.len() * BYTES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn dense(values: &[f32], columns: usize) -> Features {
+        Features::F32 {
+            values: values.to_vec(),
+            columns,
+        }
+    }
+
+    fn classes(values: &[u32], classes: usize) -> Labels {
+        Labels::Classes {
+            values: values.to_vec(),
+            classes,
+            names: None,
+        }
+    }
+
+    fn sparse(offsets: &[usize], indices: &[u32], values: &[f32], columns: usize) -> Features {
+        Features::Sparse {
+            offsets: offsets.to_vec(),
+            indices: indices.to_vec(),
+            values: values.to_vec(),
+            columns,
+        }
+    }
+
+    fn refusal(features: Features, labels: Labels) -> String {
+        Dataset::new("d", features, labels).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn data_that_breaks_a_promise_is_refused_with_row_and_way_out() {
+        let ok = classes(&[0, 1], 2);
+        assert!(refusal(dense(&[], 3), classes(&[], 2)).contains("no rows"));
+        assert!(refusal(dense(&[1.0], 0), ok.clone()).contains("no features"));
+        assert!(refusal(dense(&[1.0; 5], 3), ok.clone()).contains("5 values do not fill rows of 3"));
+        assert!(refusal(dense(&[1.0; 2], 3), ok.clone()).contains("2 values do not fill rows of 3"));
+        assert!(refusal(dense(&[1.0; 9], 3), ok.clone()).contains("3 rows but 2 labels"));
+        let message = refusal(dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok.clone());
+        assert!(
+            message.contains("row 1, column 1") && message.contains("NaN"),
+            "{message}"
+        );
+        let message = refusal(dense(&[1.0, f32::NEG_INFINITY, 3.0, 4.0], 2), ok.clone());
+        assert!(
+            message.contains("row 0, column 1") && message.contains("-inf"),
+            "{message}"
+        );
+        assert!(refusal(dense(&[1.0; 4], 2), classes(&[0, 2], 2)).contains("row 1: class 2 is not below"));
+        assert!(refusal(dense(&[1.0; 4], 2), Labels::Values(vec![0.0, f32::INFINITY])).contains("row 1: the target"));
+        let names = Some(vec!["only".to_owned()]);
+        let labels = Labels::Classes {
+            values: vec![0, 1],
+            classes: 2,
+            names,
+        };
+        assert!(refusal(dense(&[1.0; 4], 2), labels).contains("1 class names for 2 classes"));
+        let bytes = Features::U8 {
+            values: vec![1; 4],
+            columns: 2,
+            scale: 0.0,
+        };
+        assert!(refusal(bytes, ok.clone()).contains("scale is 0"));
+        let bytes = Features::U8 {
+            values: vec![1; 4],
+            columns: 2,
+            scale: f32::MAX,
+        };
+        assert!(refusal(bytes, ok).contains("largest byte"));
+        if usize::BITS == 64 {
+            let columns = 1usize << 33;
+            let message = refusal(sparse(&[0, 0], &[], &[], columns), classes(&[0], 1));
+            assert!(message.contains("8589934592 columns"), "{message}");
+        }
+    }
+
+    #[test]
+    fn sparse_rows_that_are_out_of_order_are_refused() {
+        let ok = classes(&[0, 1], 2);
+        assert!(refusal(sparse(&[0], &[], &[], 3), ok.clone()).contains("no rows"));
+        assert!(refusal(sparse(&[], &[], &[], 3), ok.clone()).contains("no rows"));
+        for offsets in [[1, 1, 2], [0, 2, 1], [0, 1, 1], [0, 3, 2]] {
+            assert!(
+                refusal(sparse(&offsets, &[0, 1], &[1.0, 2.0], 3), ok.clone()).contains("offsets"),
+                "{offsets:?}"
+            );
+        }
+        assert!(refusal(sparse(&[0, 1, 2], &[0], &[1.0, 2.0], 3), ok.clone()).contains("offsets"));
+        assert!(refusal(sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3), ok.clone()).contains("row 0: column 1"));
+        assert!(refusal(sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3), ok.clone()).contains("row 1: column 1"));
+        assert!(refusal(sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3), ok.clone()).contains("row 1: column 3"));
+        let message = refusal(sparse(&[0, 0, 2], &[0, 2], &[1.0, f32::NAN], 3), ok.clone());
+        assert!(message.contains("row 1, column 2"), "{message}");
+        let data = Dataset::new("d", sparse(&[0, 0, 2], &[0, 2], &[1.0, 3.0], 3), ok).unwrap();
+        assert_eq!((data.len(), data.columns(), data.features().stored()), (2, 3, 2));
+        let Features::F32 { values, .. } = data.to_f32().unwrap().into_parts().0 else {
+            panic!("dense")
+        };
+        assert_eq!(values, [0.0, 0.0, 0.0, 1.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_values_and_changes_with_each_of_them() {
+        let make =
+            |values: &[f32], columns, labels| Dataset::new("d", dense(values, columns), labels).unwrap().digest();
+        let base = make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2));
+        assert_eq!(base, make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2)));
+        // hashlib.sha256(b"rounds dataset 1\nf32\n" + struct.pack("<QQ4f7sQII", 2, 2, 1, 2, 3, 4, b"classes", 2, 0, 1))
+        assert_eq!(base[..8], 0xf746_1f1a_8743_6222_u64.to_be_bytes());
+        for other in [
+            make(&[1.0, 2.0, 3.0, 4.5], 2, classes(&[0, 1], 2)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[1, 1], 2)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 3)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, Labels::Values(vec![0.0, 1.0])),
+            make(&[1.0, 2.0, 3.0, 4.0], 1, classes(&[0, 1, 0, 1], 2)),
+        ] {
+            assert_ne!(base, other);
+        }
+        let bytes = |scale| {
+            let features = Features::U8 {
+                values: vec![1, 2, 3, 4],
+                columns: 2,
+                scale,
+            };
+            Dataset::new("d", features, classes(&[0, 1], 2)).unwrap().digest()
+        };
+        assert_ne!(bytes(1.0), base);
+        assert_ne!(bytes(1.0), bytes(0.5));
+    }
+
+    #[test]
+    fn two_classes_become_minus_one_and_one() {
+        let data = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 0], 2)).unwrap();
+        assert_eq!(data.binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        assert_eq!(data.into_binary().unwrap().binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        let three = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 2], 3)).unwrap();
+        assert!(three.binary_targets().unwrap_err().to_string().contains("3 classes"));
+        let split = three.clone().one_against_rest(2).unwrap();
+        assert_eq!(split.binary_targets().unwrap(), [-1.0, -1.0, 1.0]);
+        let error = three.one_against_rest(3).unwrap_err();
+        assert!(matches!(error, DatasetError::LabelOutOfRange { label: 3, .. }));
+        let real = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5])).unwrap();
+        assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 1"));
+        assert!(matches!(real.one_against_rest(0), Err(DatasetError::NotBinary { .. })));
+    }
+
+    #[test]
+    fn bytes_stay_bytes_unless_a_row_is_clipped_and_their_bound_follows_from_the_format() {
+        let bytes = Features::U8 {
+            values: vec![0, 255, 255, 255],
+            columns: 2,
+            scale: 1.0 / 255.0,
+        };
+        let data = Dataset::new("d", bytes, classes(&[0, 1], 2)).unwrap();
+        assert!((data.public_bound(Norm::L2).unwrap() - 2f64.sqrt()).abs() < 1e-6);
+        assert!((data.public_bound(Norm::L1).unwrap() - 2.0).abs() < 1e-6);
+        assert_eq!(data.feature_bound(), None);
+        let wide = data.clone().clip_features(Norm::L2, 2.0).unwrap();
+        assert_eq!(wide.features(), data.features());
+        assert_eq!(wide.feature_bound(), Some((Norm::L2, 2.0)));
+        assert!(wide.public_bound(Norm::L2).unwrap() < 1.4143);
+        let clipped = data.clip_features(Norm::L2, 1.0).unwrap();
+        let Features::F32 { values, .. } = clipped.features() else {
+            panic!("f32 rows")
+        };
+        assert!(values[0] == 0.0 && values[1] <= 1.0 && values[1] >= 0.999_999_9);
+        assert!((values[2] - 0.5f32.sqrt()).abs() < 1e-6);
+        let tighter = clipped.clip_features(Norm::L2, 0.5).unwrap();
+        assert_eq!(tighter.feature_bound(), Some((Norm::L2, 0.5)));
+        assert_eq!(
+            tighter.clip_features(Norm::L2, 3.0).unwrap().feature_bound(),
+            Some((Norm::L2, 0.5))
+        );
+    }
+
+    #[test]
+    fn scaling_keeps_bytes_and_carries_the_bound() {
+        let bytes = Features::U8 {
+            values: vec![0, 100],
+            columns: 1,
+            scale: 1.0,
+        };
+        let data = Dataset::new("d", bytes, classes(&[0, 1], 2))
+            .unwrap()
+            .scale_features(0.01)
+            .unwrap();
+        assert_eq!(
+            data.features(),
+            &Features::U8 {
+                values: vec![0, 100],
+                columns: 1,
+                scale: 0.01
+            }
+        );
+        let data = Dataset::new("d", dense(&[3.0, 4.0], 2), classes(&[0], 1)).unwrap();
+        let data = data.clip_features(Norm::L2, 5.0).unwrap().scale_features(0.1).unwrap();
+        let (norm, bound) = data.feature_bound().unwrap();
+        assert!(norm == Norm::L2 && (0.5..0.500_001).contains(&bound));
+        assert!((data.public_bound(Norm::L1).unwrap() - bound * 2f64.sqrt()).abs() < 1e-9);
+        for factor in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let error = data.clone().scale_features(factor).unwrap_err().to_string();
+            assert!(error.contains("scaling factor"), "{error}");
+        }
+        let error = data
+            .clone()
+            .scale_features(f32::MAX)
+            .unwrap()
+            .scale_features(f32::MAX)
+            .unwrap_err();
+        assert!(matches!(
+            error,
+            DatasetError::NonFiniteFeature { row: 0, column: 0, .. }
+        ));
+        assert!(
+            data.clip_features(Norm::L1, 0.0)
+                .unwrap_err()
+                .to_string()
+                .contains("feature bound is 0")
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn clipped_rows_never_exceed_the_bound_and_short_rows_keep_their_bits(
+            values in prop::collection::vec(prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL | prop::num::f32::ZERO, 1..40),
+            exponent in -40i32..38,
+            l1 in any::<bool>(),
+        ) {
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let bound = 10f64.powi(exponent);
+            let columns = values.len();
+            let data = Dataset::new("d", dense(&values, columns), classes(&[0], 1)).unwrap();
+            let data = data.clip_features(norm, bound).unwrap();
+            let Features::F32 { values: clipped, .. } = data.features() else { panic!("f32 rows") };
+            let exact = |row: &[f32]| match norm {
+                Norm::L1 => row.iter().map(|&value| f64::from(value.abs())).sum::<f64>(),
+                Norm::L2 => row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt(),
+            };
+            // The check itself rounds, by at most (d + 1)·2⁻⁵³ relative.
+            prop_assert!(exact(clipped) <= bound * (1.0 + (columns + 1) as f64 * f64::EPSILON / 2.0));
+            if exact(&values) <= bound * (1.0 - 1e-12) {
+                prop_assert_eq!(clipped, &values);
+            }
+        }
     }
 }

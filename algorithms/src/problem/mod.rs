@@ -5,7 +5,9 @@
 
 pub mod dataset;
 pub mod objective;
+mod second_moment;
 pub mod synthetic;
 
 pub use dataset::{Dataset, DatasetError, Features, Labels};
 pub use objective::{Problem, ProblemError};
+pub use second_moment::largest_second_moment;

@@ -5,6 +5,7 @@ use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
+use wide::u64x8;
 use zeroize::Zeroize;
 
 /// Coordinates that one block's stream covers: coordinate `j` of a round lies in block `j / 4096`.
@@ -174,15 +175,124 @@ impl ReleaseRound {
     }
 
     /// The generator of a block.
-    pub(super) fn block(&self, block: u64) -> ChaCha20Rng {
+    pub(super) fn block(&self, block: u64) -> ReleaseBlock {
         let mut generator = ChaCha20Rng::from_seed(self.key);
         generator.set_stream(block);
-        generator
+        ReleaseBlock { generator }
+    }
+}
+
+/// The ChaCha20 stream of one block; zeroed on drop by the generator.
+pub(super) struct ReleaseBlock {
+    generator: ChaCha20Rng,
+}
+
+impl ReleaseBlock {
+    /// The next 64 bits.
+    #[inline]
+    pub(super) fn next_u64(&mut self) -> u64 {
+        self.generator.next_u64()
+    }
+
+    /// The next `64·8·N` bits.
+    #[inline]
+    pub(super) fn next_vectors<const N: usize>(&mut self) -> [u64x8; N] {
+        let mut words = [u64x8::ZERO; N];
+        self.generator.fill_bytes(bytemuck::cast_slice_mut(&mut words));
+        words
     }
 }
 
 impl Drop for ReleaseRound {
     fn drop(&mut self) {
         self.key.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block_words(seed: u64, purpose: u32, law: Law, round: u64, block: u64) -> [u64; 64] {
+        SimulationRound::new(seed, Purpose(purpose), law, round).words(block)
+    }
+
+    #[test]
+    fn one_bit_of_the_address_changes_half_the_bits_of_every_lane() {
+        let origin = block_words(5, 6, Law::Gaussian, 7, 8);
+        let mut neighbours = vec![
+            block_words(5, 6, Law::Laplace, 7, 8),
+            block_words(5, 6, Law::Uniform, 7, 8),
+        ];
+        for bit in 0..64 {
+            neighbours.push(block_words(5 ^ 1 << bit, 6, Law::Gaussian, 7, 8));
+            neighbours.push(block_words(5, 6 ^ 1 << (bit % 32), Law::Gaussian, 7, 8));
+            neighbours.push(block_words(5, 6, Law::Gaussian, 7 ^ 1 << bit, 8));
+            neighbours.push(block_words(5, 6, Law::Gaussian, 7, 8 ^ 1 << bit));
+        }
+        for (which, words) in neighbours.iter().enumerate() {
+            let flipped: u32 = words
+                .iter()
+                .zip(&origin)
+                .map(|(word, origin)| (word ^ origin).count_ones())
+                .sum();
+            // Binomial(4096, ½): standard deviation 32.
+            assert!(
+                (f64::from(flipped) - 2048.0).abs() < 4.892 * 32.0,
+                "neighbour {which}: {flipped} of 4096 bits"
+            );
+            for (word, origin) in words.iter().zip(&origin) {
+                assert!((8..=56).contains(&(word ^ origin).count_ones()), "neighbour {which}");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_lanes_and_words_share_no_pattern() {
+        for block in 0..256 {
+            let words = block_words(1, 1, Law::Gaussian, 1, block);
+            for (i, a) in words.iter().enumerate() {
+                for b in &words[..i] {
+                    // P(≤ 6 or ≥ 58 of 64 fair bits) is 4e-12 a side.
+                    assert!((7..58).contains(&(a ^ b).count_ones()), "block {block}, word {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_lane_is_all_zero() {
+        for block in 0..10_000 {
+            let words = block_words(0, 0, Law::Uniform, 0, block);
+            for lane in 0..16 {
+                assert_ne!(
+                    [words[lane], words[16 + lane], words[32 + lane], words[48 + lane]],
+                    [0; 4]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn both_finalisers_are_bijections() {
+        // Their inverses, by the inverse multipliers and shifts.
+        fn unshift(z: u64, by: u32) -> u64 {
+            let mut x = z;
+            for _ in 0..64 / by {
+                x = z ^ (x >> by);
+            }
+            x
+        }
+        fn inverse(odd: u64) -> u64 {
+            (0..6).fold(1u64, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
+        }
+        for z in (0..10_000u64).map(|i| i.wrapping_mul(0x2545_f491_4f6c_dd1d)) {
+            let mut x = unshift(mix(z), 31).wrapping_mul(inverse(0x94d0_49bb_1331_11eb));
+            x = unshift(x, 27).wrapping_mul(inverse(0xbf58_476d_1ce4_e5b9));
+            assert_eq!(unshift(x, 30), z);
+            let mut x = unshift(mix_increment(z), 33).wrapping_mul(inverse(0xc4ce_b9fe_1a85_ec53));
+            x = unshift(x, 33).wrapping_mul(inverse(0xff51_afd7_ed55_8ccd));
+            assert_eq!(unshift(x, 33), z);
+        }
     }
 }

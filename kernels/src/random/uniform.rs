@@ -1,7 +1,6 @@
 //! Uniform words, and the sampling decisions that are made of them.
 
-use super::stream::{Law, Purpose, RoundStreams, StreamKey};
-use chacha20::ChaCha20Rng;
+use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -13,7 +12,7 @@ pub struct UniformStream {
 #[allow(clippy::large_enum_variant, reason = "a box would allocate in every round")]
 enum Generator {
     Simulation(Xoshiro256PlusPlus),
-    Release(ChaCha20Rng),
+    Release(ReleaseBlock),
 }
 
 impl UniformStream {
@@ -64,29 +63,14 @@ impl UniformStream {
 
     /// 64 independent Bernoulli(q) decisions, bit `i` set with probability exactly `q` (the f64 value).
     ///
-    /// Bit `i` is `[U_i < q]`, U_i drawn bit by bit for all 64 at once until none equals q's prefix: about 8 words.
+    /// About eight words for q that is not a multiple of a large power of ½.
     ///
     /// # Panics
     /// If `q` is not in [0, 1].
+    #[inline]
     pub fn bernoulli_mask(&mut self, q: f64) -> u64 {
         assert_probability(q);
-        if q == 1.0 {
-            return u64::MAX;
-        }
-        let (mut undecided, mut below, mut rest) = (u64::MAX, 0, q);
-        // Each turn: `rest` is the part of q that is not yet compared, scaled to [0, 1); doubling it is exact.
-        while undecided != 0 && rest > 0.0 {
-            let word = self.next_u64();
-            rest *= 2.0;
-            if rest >= 1.0 {
-                rest -= 1.0;
-                below |= undecided & !word;
-                undecided &= word;
-            } else {
-                undecided &= !word;
-            }
-        }
-        below
+        below_probability(q, || self.next_u64())
     }
 
     /// Poisson sampling: replaces `indices` by the subset of `0..n` that holds each index with probability exactly `q`,
@@ -122,6 +106,30 @@ impl UniformStream {
     }
 }
 
+/// Bit `i` is `[U_i < q]`, where the binary digits of `U_i ∈ [0, 1)` are bit `i` of word 1, 2, …
+///
+/// The digits of q and of all 64 U are compared from the highest down until none of the U equals q so far; each turn
+/// halves their number. Exact for every f64: doubling and subtracting 1 lose nothing.
+#[inline]
+fn below_probability(q: f64, mut next_word: impl FnMut() -> u64) -> u64 {
+    if q >= 1.0 {
+        return u64::MAX;
+    }
+    let (mut undecided, mut below, mut rest) = (u64::MAX, 0, q);
+    while undecided != 0 && rest > 0.0 {
+        let word = next_word();
+        rest *= 2.0;
+        if rest >= 1.0 {
+            rest -= 1.0;
+            below |= undecided & !word;
+            undecided &= word;
+        } else {
+            undecided &= !word;
+        }
+    }
+    below
+}
+
 fn assert_probability(q: f64) {
     assert!(
         (0.0..=1.0).contains(&q),
@@ -130,6 +138,11 @@ fn assert_probability(q: f64) {
 }
 
 /// Gaps between the successes of Bernoulli(q) trials: `P(gap ≥ k) = (1 − q)^k`.
+///
+/// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`. **Not exact**: rounding moves each boundary
+/// `(1 − q)^k` by a relative 2⁻⁵¹·(1 + |ln u|), and u ends at 2⁻⁶⁵, so no gap exceeds 45/q. Where the sampling
+/// probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs an eighth
+/// of a word an item; gaps pay for q far below 1/1000.
 #[derive(Clone, Copy, Debug)]
 pub struct BernoulliGaps {
     /// 1/ln(1 − q), in [−∞, −0].
@@ -150,10 +163,244 @@ impl BernoulliGaps {
 
     /// How many trials fail before the next success; `u64::MAX` if none ever succeeds.
     pub fn next(&self, stream: &mut UniformStream) -> u64 {
-        let u = (stream.next_u64() as f64 + 0.5) * 2f64.powi(-64);
         if self.inverse_log == f64::NEG_INFINITY {
             return u64::MAX;
         }
+        let u = (stream.next_u64() as f64 + 0.5) * 2f64.powi(-64);
         (libm::log(u) * self.inverse_log) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::laws::{assert_chi_square, assert_kolmogorov_smirnov};
+    use super::*;
+
+    fn streams() -> [UniformStream; 2] {
+        [StreamKey::Simulation(11), StreamKey::Release([11; 32])].map(|key| UniformStream::new(&key, Purpose(1), 2, 3))
+    }
+
+    /// Binomial(n, q) probabilities of 0..=n.
+    fn binomial(n: u32, q: f64) -> Vec<f64> {
+        let ln_factorial = |k: u32| libm::lgamma(f64::from(k) + 1.0);
+        (0..=n)
+            .map(|k| {
+                let choose = ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
+                libm::exp(choose + f64::from(k) * libm::log(q) + f64::from(n - k) * libm::log1p(-q))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn uniform_reals_are_uniform_on_the_half_open_interval() {
+        for mut stream in streams() {
+            let sample: Vec<f64> = (0..1 << 18).map(|_| stream.next_f64()).collect();
+            assert!(sample.iter().all(|u| (0.0..1.0).contains(u)));
+            assert_kolmogorov_smirnov(sample, |u| u);
+        }
+    }
+
+    #[test]
+    fn every_bit_of_the_words_is_fair() {
+        for mut stream in streams() {
+            let mut counts = [0u32; 64];
+            for _ in 0..1 << 18 {
+                let word = stream.next_u64();
+                counts
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(bit, count)| *count += u32::from(word >> bit & 1 == 1));
+            }
+            for count in counts {
+                assert!(
+                    (f64::from(count) - 131_072.0).abs() < 4.892 * 256.0,
+                    "{count} of 262144"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn integers_below_a_bound_are_unbiased() {
+        for mut stream in streams() {
+            for n in [1, 2, 3, 10, 97] {
+                let mut counts = vec![0; n];
+                (0..100_000).for_each(|_| counts[stream.below(n as u64) as usize] += 1);
+                if n > 1 {
+                    assert_chi_square(&counts, &vec![1.0 / n as f64; n]);
+                }
+            }
+            // 2⁶⁴ = ⅔·n + n: a multiplication without rejection would hit some thirds twice as often as others.
+            let n = 3 << 62;
+            let mut thirds = [0; 3];
+            let mut odd = [0; 2];
+            for _ in 0..100_000 {
+                let x = stream.below(n);
+                assert!(x < n);
+                thirds[(x % 3) as usize] += 1;
+                odd[(x % 2) as usize] += 1;
+            }
+            assert_chi_square(&thirds, &[1.0 / 3.0; 3]);
+            assert_chi_square(&odd, &[0.5; 2]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the range must hold at least one integer")]
+    fn an_integer_below_zero_is_refused() {
+        streams()[0].below(0);
+    }
+
+    #[test]
+    fn a_mask_compares_exactly() {
+        let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 1, 1);
+        let probabilities = [
+            0.5,
+            0.25,
+            0.3,
+            1.0 / 3.0,
+            500.0 / 60_000.0,
+            1e-5,
+            1.0 - 2f64.powi(-53),
+            2f64.powi(-30),
+        ];
+        for q in probabilities {
+            for _ in 0..2_000 {
+                let words: [u64; 64] = std::array::from_fn(|_| stream.next_u64());
+                let mut used = words.iter().copied();
+                let mask = below_probability(q, || used.next().expect("64 digits decide"));
+                for i in 0..64 {
+                    // All 64 digits of U; q·2⁶⁴ is an integer for these q or lies strictly between two.
+                    let u = words.iter().fold(0u64, |u, word| u << 1 | word >> i & 1);
+                    let threshold = q * 2f64.powi(64);
+                    assert_eq!(
+                        mask >> i & 1 == 1,
+                        u128::from(u) < threshold.ceil() as u128,
+                        "{q}, bit {i}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn certain_and_impossible_events_are_so_without_drawing() {
+        let draw = || -> u64 { panic!("no word is needed") };
+        assert_eq!(below_probability(1.0, draw), u64::MAX);
+        assert_eq!(below_probability(0.0, draw), 0);
+        for mut stream in streams() {
+            let mut indices = vec![9; 3];
+            stream.bernoulli_subset(1.0, 131, &mut indices);
+            assert_eq!(indices, (0..131).collect::<Vec<_>>());
+            stream.bernoulli_subset(0.0, 131, &mut indices);
+            assert!(indices.is_empty());
+            stream.bernoulli_subset(0.5, 0, &mut indices);
+            assert!(indices.is_empty());
+            assert_eq!(BernoulliGaps::new(1.0).next(&mut stream), 0);
+            assert_eq!(BernoulliGaps::new(0.0).next(&mut stream), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn probabilities_outside_the_unit_interval_are_refused() {
+        for q in [-1e-9, 1.0 + 1e-9, f64::NAN, f64::INFINITY] {
+            assert!(std::panic::catch_unwind(|| BernoulliGaps::new(q)).is_err());
+            assert!(std::panic::catch_unwind(|| streams()[0].bernoulli_mask(q)).is_err());
+        }
+    }
+
+    #[test]
+    fn poisson_samples_have_binomial_sizes_and_uniform_members() {
+        for mut stream in streams() {
+            for (n, q, repeats) in [
+                (130, 0.01, 40_000),
+                (130, 0.5, 20_000),
+                (70, 0.999, 20_000),
+                (1_000, 1e-4, 40_000),
+            ] {
+                let mut sizes = vec![0; n as usize + 1];
+                let mut members = vec![0; n as usize];
+                let mut indices = Vec::new();
+                for _ in 0..repeats {
+                    stream.bernoulli_subset(q, n, &mut indices);
+                    assert!(indices.is_sorted_by(|a, b| a < b));
+                    sizes[indices.len()] += 1;
+                    for &index in &indices {
+                        members[index as usize] += 1;
+                    }
+                }
+                assert_chi_square(&sizes, &binomial(n, q));
+                if q < 0.5 {
+                    assert_chi_square(&members, &vec![1.0 / f64::from(n); n as usize]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_in_a_mask_are_independent() {
+        let mut stream = UniformStream::new(&StreamKey::Simulation(12), Purpose(1), 1, 1);
+        let q = 0.3f64;
+        let mut counts = [0; 4];
+        for _ in 0..10_000 {
+            let mask = stream.bernoulli_mask(q);
+            (0..32).for_each(|i| counts[(mask >> (2 * i) & 3) as usize] += 1);
+        }
+        assert_chi_square(&counts, &[(1.0 - q).powi(2), q * (1.0 - q), q * (1.0 - q), q * q]);
+    }
+
+    #[test]
+    fn gaps_have_the_geometric_law() {
+        for mut stream in streams() {
+            for q in [0.999, 0.5, 0.1, 0.008] {
+                let gaps = BernoulliGaps::new(q);
+                let cells = (20.0 / q) as usize;
+                let mut counts = vec![0; cells + 1];
+                (0..200_000).for_each(|_| counts[(gaps.next(&mut stream) as usize).min(cells)] += 1);
+                let mut probabilities: Vec<f64> = (0..cells).map(|k| q * libm::pow(1.0 - q, k as f64)).collect();
+                probabilities.push(libm::pow(1.0 - q, cells as f64));
+                assert_chi_square(&counts, &probabilities);
+            }
+            // q·gap tends to the exponential law.
+            for q in [1e-9, 1e-15] {
+                let gaps = BernoulliGaps::new(q);
+                let sample = (0..100_000).map(|_| gaps.next(&mut stream) as f64 * q).collect();
+                assert_kolmogorov_smirnov(sample, |x| 1.0 - libm::exp(-x));
+            }
+        }
+    }
+
+    #[test]
+    fn trials_by_gaps_have_binomial_counts() {
+        let (n, q) = (400, 0.01);
+        for mut stream in streams() {
+            let gaps = BernoulliGaps::new(q);
+            let mut sizes = vec![0; n as usize + 1];
+            for _ in 0..50_000 {
+                let (mut next, mut size) = (gaps.next(&mut stream), 0);
+                while next < u64::from(n) {
+                    size += 1;
+                    next = next.saturating_add(1).saturating_add(gaps.next(&mut stream));
+                }
+                sizes[size] += 1;
+            }
+            assert_chi_square(&sizes, &binomial(n, q));
+        }
+    }
+
+    #[test]
+    fn shuffles_reach_every_order_equally_often() {
+        for mut stream in streams() {
+            let mut counts = vec![0; 3125];
+            for _ in 0..60_000 {
+                let mut items = [0usize, 1, 2, 3, 4];
+                stream.shuffle(&mut items);
+                counts[items.iter().fold(0, |code, item| 5 * code + item)] += 1;
+            }
+            let reached: Vec<u64> = counts.into_iter().filter(|&count| count > 0).collect();
+            assert_eq!(reached.len(), 120);
+            assert_chi_square(&reached, &[1.0 / 120.0; 120]);
+        }
+        streams()[0].shuffle::<u32>(&mut []);
     }
 }

@@ -45,3 +45,27 @@ fn step(s: &mut [u64x8; 4]) -> u64x8 {
     s[3] = rotate_left::<45>(s[3]);
     word
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn each_lane_is_the_scalar_generator_bit_for_bit() {
+        let words: [u64; 64] =
+            std::array::from_fn(|i| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(i as u32));
+        let mut scalars: [Xoshiro256PlusPlus; 16] = std::array::from_fn(|lane| {
+            let state: Vec<u8> = (0..4).flat_map(|s| words[16 * s + lane].to_le_bytes()).collect();
+            Xoshiro256PlusPlus::from_seed(state.try_into().unwrap())
+        });
+        let mut lanes = XoshiroLanes::from_words(&words);
+        for step in 0..10_000 {
+            let [low, high] = lanes.next().map(u64x8::to_array);
+            for (lane, (scalar, word)) in scalars.iter_mut().zip(low.into_iter().chain(high)).enumerate() {
+                assert_eq!(scalar.next_u64(), word, "lane {lane}, step {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Dense f64 linear algebra with one fixed partition of the work, so that results do not depend on the thread count.
+//!
+//! Everything here is a thin, typed wrapper of faer's routines. A result's bits depend on [`PARALLELISM`], which is a
+//! constant, and not on how many threads the pool in which it runs has.
+
+use std::num::NonZeroUsize;
+
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::{Accum, Mat, MatRef, Par};
+
+use super::error::FactorizationError;
+
+/// The one partition that every dense routine of this room asks for, whatever the thread count is.
+pub(crate) const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
+
+/// X = L·Lᵀ: the lower Cholesky factor of a symmetric positive definite matrix (its lower triangle is read).
+///
+/// `None` when X is not positive definite to working precision. O(n³/3).
+pub(crate) fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
+    let size = matrix.nrows();
+    let mut factor = Mat::zeros(size, size);
+    factor.copy_from_triangular_lower(matrix);
+    let mut memory = MemBuffer::new(faer::linalg::cholesky::llt::factor::cholesky_in_place_scratch::<f64>(
+        size,
+        PARALLELISM,
+        Default::default(),
+    ));
+    faer::linalg::cholesky::llt::factor::cholesky_in_place(
+        factor.as_mut(),
+        Default::default(),
+        PARALLELISM,
+        MemStack::new(&mut memory),
+        Default::default(),
+    )
+    .ok()?;
+    for column in 1..size {
+        factor.col_mut(column).subrows_mut(0, column).fill(0.0);
+    }
+    Some(factor)
+}
+
+/// X = Cᵀ·C with C lower triangular: C = J·Lᵀ·J of the Cholesky factor L of J·X·J, J the exchange matrix.
+///
+/// [Denisov et al. 2022; ALGORITHMS 3.3] The ordinary Cholesky factor is in the wrong order: L·Lᵀ is not Cᵀ·C. The
+/// lower triangle of X is read. `None` when X is not positive definite.
+pub(crate) fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
+    let size = gram.nrows();
+    let flipped = Mat::from_fn(size, size, |row, column| {
+        if row >= column { gram[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+    });
+    let factor = cholesky(flipped.as_ref())?;
+    Some(Mat::from_fn(size, size, |row, column| {
+        if row >= column { factor[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+    }))
+}
+
+/// L⁻¹ of a lower triangular matrix, entries above the diagonal zero. O(n³/3).
+pub(crate) fn invert_lower(matrix: MatRef<'_, f64>) -> Mat<f64> {
+    let size = matrix.nrows();
+    let mut inverse = Mat::zeros(size, size);
+    faer::linalg::triangular_inverse::invert_lower_triangular(inverse.as_mut(), matrix, PARALLELISM);
+    inverse
+}
+
+/// destination = left · right.
+pub(crate) fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64> {
+    let mut product = Mat::zeros(left.nrows(), right.ncols());
+    faer::linalg::matmul::matmul(product.as_mut(), Accum::Replace, left, right, 1.0, PARALLELISM);
+    product
+}
+
+/// N = P·Σ·Qᵀ: the singular values, largest first, P and Q.
+pub(crate) fn singular_vectors(
+    matrix: MatRef<'_, f64>,
+) -> Result<(Vec<f64>, Mat<f64>, Mat<f64>), FactorizationError> {
+    use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
+    let size = matrix.ncols();
+    let mut values = faer::diag::Diag::<f64>::zeros(size);
+    let mut left = Mat::zeros(size, size);
+    let mut right = Mat::zeros(size, size);
+    let mut memory = MemBuffer::new(svd_scratch::<f64>(
+        size,
+        size,
+        ComputeSvdVectors::Full,
+        ComputeSvdVectors::Full,
+        PARALLELISM,
+        Default::default(),
+    ));
+    svd(
+        matrix,
+        values.as_mut(),
+        Some(left.as_mut()),
+        Some(right.as_mut()),
+        PARALLELISM,
+        MemStack::new(&mut memory),
+        Default::default(),
+    )
+    .map_err(|_| FactorizationError::Numerical { routine: "the singular value decomposition", size })?;
+    let values = (0..size).map(|index| values[index]).collect();
+    Ok((values, left, right))
+}
+
+/// ⟨C e_i, C e_j⟩ over the rows from `first` on.
+pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
+    let rows = matrix.nrows() - first;
+    let (left, right) = (matrix.col(left).subrows(first, rows), matrix.col(right).subrows(first, rows));
+    left.iter().zip(right.iter()).map(|(a, b)| a * b).sum()
+}
+
+/// Multiplies a column by `factor`.
+pub(crate) fn scale_column(matrix: &mut Mat<f64>, column: usize, factor: f64) {
+    for entry in matrix.col_mut(column).iter_mut() {
+        *entry *= factor;
+    }
+}
+
+/// Adds `factor` times another column to a column.
+pub(crate) fn add_column(matrix: &mut Mat<f64>, target: usize, source: usize, factor: f64) {
+    for row in 0..matrix.nrows() {
+        let value = matrix[(row, source)];
+        matrix[(row, target)] += factor * value;
+    }
+}

@@ -1,0 +1,152 @@
+//! What a factorisation refuses, and why.
+
+use thiserror::Error;
+
+/// What makes a workload, a participation, a strategy or a stored factorisation unusable.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum FactorizationError {
+    /// T = 0.
+    #[error("a workload needs at least one round, found T = 0")]
+    NoRounds,
+    /// A participation with more epochs than rounds.
+    #[error("{epochs} epochs do not fit into {rounds} rounds: an example takes part at most once a round; use at most {rounds} epochs")]
+    MoreEpochsThanRounds {
+        /// The epochs asked for.
+        epochs: usize,
+        /// The rounds there are.
+        rounds: usize,
+    },
+    /// A parameter outside its range.
+    #[error("{name} = {value} is outside its range: expected {expected}")]
+    InvalidParameter {
+        /// The parameter's name.
+        name: &'static str,
+        /// What was found.
+        value: f64,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A sequence (learning rates, decays, coefficients) of the wrong length.
+    #[error("{name} holds {found} values, expected {expected}: one a round")]
+    WrongLength {
+        /// What the sequence is.
+        name: &'static str,
+        /// How many values it has.
+        found: usize,
+        /// How many it should have.
+        expected: usize,
+    },
+    /// A matrix that is not square or has the wrong size.
+    #[error("{name} is {rows} x {columns}, expected {expected} x {expected}")]
+    ShapeMismatch {
+        /// Which matrix.
+        name: &'static str,
+        /// Its rows.
+        rows: usize,
+        /// Its columns.
+        columns: usize,
+        /// The size expected.
+        expected: usize,
+    },
+    /// An entry above the diagonal.
+    #[error("{name} is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}")]
+    NotLowerTriangular {
+        /// Which matrix.
+        name: &'static str,
+        /// Row of the first offending entry, from 0.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// A zero on the diagonal of a triangular matrix, or a value that is no number.
+    #[error("{name} is singular: its diagonal entry {row} is {value}, expected a finite number other than zero")]
+    Singular {
+        /// Which matrix.
+        name: &'static str,
+        /// Row of the entry, from 0.
+        row: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// An entry that is infinite or no number.
+    #[error("{name} has the entry {value} at ({row}, {column}), expected finite numbers")]
+    NotFinite {
+        /// Which matrix.
+        name: &'static str,
+        /// Its row, from 0.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// Its value.
+        value: f64,
+    },
+    /// C⁻¹ leaves the range of f64.
+    #[error("the inverse of C overflows at row {row}: the noise recursion would release infinite noise; choose fewer bands or smaller coefficients")]
+    InverseOverflow {
+        /// The first row that is not finite, from 0.
+        row: usize,
+    },
+    /// B·C is not the workload.
+    #[error("B·C is not the workload: entry ({row}, {column}) is {found}, expected {expected}; the factors belong to another workload")]
+    ProductMismatch {
+        /// Row of the largest difference, from 0.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// The entry of B·C.
+        found: f64,
+        /// The entry of A.
+        expected: f64,
+    },
+    /// A recorded sensitivity that the matrix does not have.
+    #[error("the recorded sensitivity {found} is not that of C, {expected}: noise calibrated to it would be wrong")]
+    SensitivityMismatch {
+        /// The recorded value.
+        found: f64,
+        /// The value of the matrix.
+        expected: f64,
+    },
+    /// The optimiser stopped short of the gap asked for.
+    #[error("the certified relative duality gap stopped at {gap:e}, asked for {asked:e}: ask for a larger gap")]
+    NotConverged {
+        /// What was reached.
+        gap: f64,
+        /// What was asked for.
+        asked: f64,
+    },
+    /// A combination this room does not factorise.
+    #[error("{what} is not supported: {reason}")]
+    Unsupported {
+        /// The combination.
+        what: String,
+        /// Why, and what to do instead.
+        reason: String,
+    },
+    /// A text that names no workload, method or participation.
+    #[error("cannot read {text:?} as {what}: expected {expected}")]
+    Unreadable {
+        /// What was to be read.
+        what: &'static str,
+        /// The text found.
+        text: String,
+        /// The forms accepted.
+        expected: &'static str,
+    },
+    /// Stored bytes that fail their checks.
+    #[error("the stored factorisation is damaged: {reason}; it must be computed again")]
+    Damaged {
+        /// Which check failed.
+        reason: String,
+    },
+    /// An eigenvalue, singular value or Cholesky routine failed.
+    #[error("{routine} failed on a {size} x {size} matrix: the problem is too badly conditioned for f64")]
+    Numerical {
+        /// The routine.
+        routine: &'static str,
+        /// The size.
+        size: usize,
+    },
+}

@@ -1,0 +1,153 @@
+//! Limited-memory BFGS with a diagonal preconditioner, for the smooth duals of this room.
+
+/// A point's value, gradient and the diagonal of an approximate inverse Hessian.
+#[derive(Clone, Debug)]
+pub(crate) struct Evaluation {
+    pub(crate) value: f64,
+    pub(crate) gradient: Vec<f64>,
+    pub(crate) inverse_curvature: Vec<f64>,
+}
+
+impl Evaluation {
+    /// gᵀ·H₀·g, twice what a Newton step is expected to gain.
+    pub(crate) fn expected_gain(&self) -> f64 {
+        self.gradient.iter().zip(&self.inverse_curvature).map(|(g, h)| g * g * h).sum()
+    }
+}
+
+/// What a minimisation keeps between calls, so that it can be resumed with a tighter goal.
+pub(crate) struct Minimizer {
+    pub(crate) point: Vec<f64>,
+    pub(crate) evaluation: Evaluation,
+    /// (s, y, 1/sᵀy), oldest first.
+    history: Vec<(Vec<f64>, Vec<f64>, f64)>,
+    memory: usize,
+    /// Evaluations made.
+    pub(crate) evaluations: usize,
+}
+
+impl Minimizer {
+    pub(crate) fn new(point: Vec<f64>, evaluation: Evaluation, memory: usize) -> Self {
+        Self { point, evaluation, history: Vec::new(), memory, evaluations: 1 }
+    }
+
+    /// Replaces the evaluation of the current point after the function has changed; the curvature pairs stay.
+    pub(crate) fn reevaluate(&mut self, evaluation: Evaluation) {
+        self.evaluations += 1;
+        self.evaluation = evaluation;
+    }
+
+    /// One quasi-Newton step with Armijo back-tracking; `false` when no step lowers the value any more.
+    ///
+    /// `evaluate` returns `None` outside its domain.
+    pub(crate) fn step(&mut self, mut evaluate: impl FnMut(&[f64]) -> Option<Evaluation>) -> bool {
+        loop {
+            let direction = self.direction();
+            let slope: f64 = dot(&direction, &self.evaluation.gradient);
+            if slope < 0.0 && self.search(&direction, slope, &mut evaluate) {
+                return true;
+            }
+            if self.history.is_empty() {
+                return false;
+            }
+            self.history.clear();
+        }
+    }
+
+    fn search(
+        &mut self,
+        direction: &[f64],
+        slope: f64,
+        evaluate: &mut impl FnMut(&[f64]) -> Option<Evaluation>,
+    ) -> bool {
+        // A step in logarithms beyond e^2 leaves the region in which the curvature means anything.
+        let largest = direction.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+        let mut length = (2.0 / largest).min(1.0);
+        // Values are known to about 1e-14 relative (sums of T terms); below that, a step may be taken blindly.
+        let noise = 2e-14 * self.evaluation.value.abs().max(1.0);
+        for _ in 0..40 {
+            let candidate: Vec<f64> =
+                self.point.iter().zip(direction).map(|(value, step)| value + length * step).collect();
+            self.evaluations += 1;
+            if let Some(found) = evaluate(&candidate)
+                && found.value <= self.evaluation.value + 1e-4 * length * slope + noise
+            {
+                let step: Vec<f64> = direction.iter().map(|value| length * value).collect();
+                let change: Vec<f64> =
+                    found.gradient.iter().zip(&self.evaluation.gradient).map(|(new, old)| new - old).collect();
+                let curvature = dot(&step, &change);
+                if curvature > 1e-12 * (dot(&step, &step) * dot(&change, &change)).sqrt() {
+                    if self.history.len() == self.memory {
+                        self.history.remove(0);
+                    }
+                    self.history.push((step, change, 1.0 / curvature));
+                }
+                let flat = (found.value - self.evaluation.value).abs() <= 1e-16 && found.expected_gain() < 1e-26;
+                self.point = candidate;
+                self.evaluation = found;
+                return !flat;
+            }
+            length *= 0.5;
+            if length * largest < 1e-14 {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// −H·g by the two-loop recursion, H₀ the diagonal preconditioner scaled by the newest pair.
+    fn direction(&self) -> Vec<f64> {
+        let mut direction: Vec<f64> = self.evaluation.gradient.iter().map(|value| -value).collect();
+        let mut coefficients = Vec::with_capacity(self.history.len());
+        for (step, change, inverse) in self.history.iter().rev() {
+            let coefficient = inverse * dot(step, &direction);
+            add_scaled(&mut direction, -coefficient, change);
+            coefficients.push(coefficient);
+        }
+        let scale = self.history.last().map_or(1.0, |(_, change, inverse)| {
+            let weighted: f64 =
+                change.iter().zip(&self.evaluation.inverse_curvature).map(|(value, weight)| value * value * weight).sum();
+            1.0 / (inverse * weighted)
+        });
+        for (value, weight) in direction.iter_mut().zip(&self.evaluation.inverse_curvature) {
+            *value *= scale * weight;
+        }
+        for ((step, change, inverse), coefficient) in self.history.iter().zip(coefficients.iter().rev()) {
+            let correction = coefficient - inverse * dot(change, &direction);
+            add_scaled(&mut direction, correction, step);
+        }
+        direction
+    }
+}
+
+/// Minimises a smooth function of few variables from `start` until no step lowers it any more.
+pub(crate) fn minimize(
+    start: Vec<f64>,
+    most_steps: usize,
+    mut evaluate: impl FnMut(&[f64]) -> Option<(f64, Vec<f64>)>,
+) -> Option<Vec<f64>> {
+    let mut evaluation = |point: &[f64]| {
+        let (value, gradient) = evaluate(point)?;
+        let inverse_curvature = vec![1.0; gradient.len()];
+        (value.is_finite() && gradient.iter().all(|entry| entry.is_finite()))
+            .then_some(Evaluation { value, gradient, inverse_curvature })
+    };
+    let first = evaluation(&start)?;
+    let mut minimizer = Minimizer::new(start, first, 40);
+    for _ in 0..most_steps {
+        if !minimizer.step(&mut evaluation) {
+            break;
+        }
+    }
+    Some(minimizer.point)
+}
+
+pub(crate) fn dot(left: &[f64], right: &[f64]) -> f64 {
+    left.iter().zip(right).map(|(a, b)| a * b).sum()
+}
+
+fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
+    for (value, addend) in target.iter_mut().zip(source) {
+        *value += factor * addend;
+    }
+}
