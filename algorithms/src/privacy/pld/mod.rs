@@ -13,7 +13,7 @@ mod pair;
 
 use composition::{Bound, Composed, Located, Plan};
 use grid::{GridLoss, Tails};
-use pair::Direction;
+use pair::{Direction, Sample};
 
 use super::zcdp::log_conversion;
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
@@ -110,8 +110,12 @@ impl PrivacyLoss {
         for direction in &self.directions {
             let target = Target::for_delta(direction, delta);
             // The Rényi bound of a direction may show that it cannot matter.
-            if target.epsilon > largest {
-                largest = f64::max(largest, self.direction_epsilon(direction, &target, Bound::Upper)?);
+            let renyi = target.renyi_epsilon(direction);
+            if renyi > largest {
+                largest = f64::max(
+                    largest,
+                    self.direction_epsilon(direction, &target, Bound::Upper)?.min(renyi),
+                );
             }
         }
         Ok(largest)
@@ -126,9 +130,7 @@ impl PrivacyLoss {
         let mut largest = 0.0;
         for direction in &self.directions {
             let target = Target::for_epsilon(direction, epsilon);
-            if target.delta > largest {
-                largest = f64::max(largest, self.direction_delta(direction, &target, Bound::Upper)?);
-            }
+            largest = f64::max(largest, self.direction_delta(direction, &target, Bound::Upper)?);
         }
         Ok(largest)
     }
@@ -142,7 +144,7 @@ impl PrivacyLoss {
         let mut lower = 0.0;
         for direction in &self.directions {
             let target = Target::for_delta(direction, delta);
-            if target.epsilon > lower {
+            if target.renyi_epsilon(direction) > lower {
                 lower = f64::max(lower, self.direction_epsilon(direction, &target, Bound::Lower)?);
             }
         }
@@ -158,9 +160,7 @@ impl PrivacyLoss {
         let mut lower = 0.0;
         for direction in &self.directions {
             let target = Target::for_epsilon(direction, epsilon);
-            if target.delta > lower {
-                lower = f64::max(lower, self.direction_delta(direction, &target, Bound::Lower)?);
-            }
+            lower = f64::max(lower, self.direction_delta(direction, &target, Bound::Lower)?);
         }
         Ok(Bounds { lower, upper })
     }
@@ -191,8 +191,8 @@ impl PrivacyLoss {
         let composed = self.compose(direction, target, window, bound)?;
         let found = composed.delta(target.epsilon, bound);
         Ok(match bound {
-            // Past the largest loss there is only the mass at +∞; the Rényi bound holds in any case.
-            Bound::Upper => found.unwrap_or_else(|| composed.resolution(bound)).min(target.delta),
+            // Past the largest loss there is only the mass at +∞.
+            Bound::Upper => found.unwrap_or_else(|| composed.resolution(bound)),
             Bound::Lower => found.unwrap_or(0.0),
         })
     }
@@ -205,7 +205,7 @@ impl PrivacyLoss {
         bound: Bound,
     ) -> Result<Composed, PrivacyError> {
         let interval = self.choose_interval(direction, target, window)?;
-        let tails = target.tails(direction);
+        let tails = Target::tails(direction, target.delta);
         let steps: Vec<(GridLoss, usize)> = direction
             .iter()
             .map(|&(pair, count)| {
@@ -226,7 +226,7 @@ impl PrivacyLoss {
     }
 
     fn choose_interval(&self, direction: &Direction, target: &Target, window: (f64, f64)) -> Result<f64, PrivacyError> {
-        let tails = target.tails(direction);
+        let tails = Target::tails(direction, target.delta);
         let needed = |interval: f64| {
             let steps = direction.iter().map(|&(pair, _)| {
                 let (first, last) = GridLoss::cells(pair, interval, tails);
@@ -257,8 +257,8 @@ impl PrivacyLoss {
     }
 }
 
-/// Where on the curve of (ε, δ) the question lies, found from the cumulant functions: the tilt λ, the Rényi values of ε and δ
-/// there, and the window of losses that matters.
+/// Where on the curve of (ε, δ) the question lies, found from sampled cumulant functions: the tilt λ, the Rényi values of ε and
+/// δ there, and the window of losses that matters. Nothing here is a bound; what is computed from it is.
 #[derive(Debug)]
 struct Target {
     lambda: f64,
@@ -268,44 +268,63 @@ struct Target {
     edges: (f64, f64),
 }
 
+/// The steps of a direction as samples.
+type Samples = Vec<(Sample, f64)>;
+
 impl Target {
-    fn cumulant(direction: &Direction, lambda: f64) -> f64 {
+    fn samples(direction: &Direction, tails: Tails) -> Samples {
         direction
             .iter()
-            .map(|&(pair, count)| count as f64 * pair.cumulant(lambda))
+            .map(|&(pair, count)| (Sample::new(pair, tails.lower, tails.upper), count as f64))
+            .collect()
+    }
+
+    fn cumulant(samples: &Samples, lambda: f64) -> f64 {
+        samples
+            .iter()
+            .map(|(sample, count)| count * sample.cumulant(lambda))
             .sum()
     }
 
     fn for_delta(direction: &Direction, delta: f64) -> Self {
+        let samples = Self::samples(direction, Self::tails(direction, delta));
         let log_delta = delta.ln();
         let at = |log_lambda: f64| {
             let lambda = log_lambda.exp();
-            (Self::cumulant(direction, lambda) + log_conversion(lambda) - log_delta) / lambda
+            (Self::cumulant(&samples, lambda) + log_conversion(lambda) - log_delta) / lambda
         };
         let (log_lambda, epsilon) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
-        Self::around(direction, log_lambda.exp(), epsilon, delta)
+        Self::around(&samples, log_lambda.exp(), epsilon, delta)
     }
 
     fn for_epsilon(direction: &Direction, epsilon: f64) -> Self {
-        let at = |log_lambda: f64| {
-            let lambda = log_lambda.exp();
-            Self::cumulant(direction, lambda) - lambda * epsilon + log_conversion(lambda)
-        };
-        let (log_lambda, log_delta) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
-        Self::around(direction, log_lambda.exp(), epsilon, log_delta.min(0.0).exp())
+        // The first pass finds the size of δ, the second the tilt with the tails that fit it.
+        let mut delta = f64::MIN_POSITIVE;
+        let mut lambda = 1.0;
+        let mut samples = Samples::new();
+        for _ in 0..2 {
+            samples = Self::samples(direction, Self::tails(direction, delta));
+            let at = |log_lambda: f64| {
+                let lambda = log_lambda.exp();
+                Self::cumulant(&samples, lambda) - lambda * epsilon + log_conversion(lambda)
+            };
+            let (log_lambda, log_delta) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
+            (lambda, delta) = (log_lambda.exp(), log_delta.min(0.0).exp().max(f64::MIN_POSITIVE));
+        }
+        Self::around(&samples, lambda, epsilon, delta)
     }
 
     /// The window that holds all but e^{−28} of the tilted law on either side, by Chernoff's inequality.
-    fn around(direction: &Direction, lambda: f64, epsilon: f64, delta: f64) -> Self {
-        let at_lambda = Self::cumulant(direction, lambda);
+    fn around(samples: &Samples, lambda: f64, epsilon: f64, delta: f64) -> Self {
+        let at_lambda = Self::cumulant(samples, lambda);
         // Below: θ = λ·s with s ∈ (0, 1). Above: θ = λ(1 + s).
         let below = |share: f64| {
             let gap = lambda * (1.0 - share);
-            (Self::cumulant(direction, lambda * share) - at_lambda + LOG_WINDOW) / gap
+            (Self::cumulant(samples, lambda * share) - at_lambda + LOG_WINDOW) / gap
         };
         let above = |log_share: f64| {
             let gap = lambda * log_share.exp();
-            (Self::cumulant(direction, lambda + gap) - at_lambda + LOG_WINDOW) / gap
+            (Self::cumulant(samples, lambda + gap) - at_lambda + LOG_WINDOW) / gap
         };
         let (share, low) = search::minimize(below, 0.0, 1.0 - 1e-6, 1e-3);
         let (log_share, high) = search::minimize(above, -12.0, 12.0, 1e-2);
@@ -319,6 +338,15 @@ impl Target {
         }
     }
 
+    /// The Rényi bound on the ε at δ, of the pairs themselves, at the order λ + 1.
+    fn renyi_epsilon(&self, direction: &Direction) -> f64 {
+        let cumulant: f64 = direction
+            .iter()
+            .map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda))
+            .sum();
+        (cumulant + log_conversion(self.lambda) - self.delta.ln()) / self.lambda
+    }
+
     /// Δ whose error is accuracy·ε: T·Δ²(λ + 1)/12 by splitting mass between neighbours, never more than T·Δ.
     fn interval(&self, direction: &Direction, accuracy: f64) -> f64 {
         let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
@@ -326,11 +354,11 @@ impl Target {
         (12.0 * error / (steps * (self.lambda + 1.0))).sqrt().max(error / steps)
     }
 
-    fn tails(&self, direction: &Direction) -> Tails {
+    fn tails(direction: &Direction, delta: f64) -> Tails {
         let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
         Tails {
             lower: 1e-13 / steps,
-            upper: (TRUNCATION * self.delta / steps).max(f64::MIN_POSITIVE),
+            upper: (TRUNCATION * delta / steps).max(f64::MIN_POSITIVE),
         }
     }
 }

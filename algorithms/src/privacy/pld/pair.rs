@@ -1,6 +1,6 @@
 //! Pairs of distributions (P, Q) that dominate one step, described by their privacy loss ℓ = ln dP/dQ under P.
 
-use super::super::normal::{density, survival};
+use super::super::normal::{density, gauss_legendre, survival};
 use super::super::{Adjacency, Mechanism, Sampling};
 use super::super::{laplace, rdp};
 
@@ -110,13 +110,16 @@ impl Pair {
     }
 
     /// (density of P at y, 1 − e^{threshold − ℓ(y)}).
+    ///
+    /// The ratio form is the cheaper one; it loses digits where 1 − e^{threshold − ℓ} is as small as `span` below 1e-7.
     #[inline]
-    fn density_and_excess(self, y: f64, threshold: f64, exp_threshold: f64) -> (f64, f64) {
+    fn density_and_excess(self, y: f64, threshold: f64, exp_threshold: f64, span: f64) -> (f64, f64) {
+        let direct = span > 1e-7 && threshold.abs() < 300.0;
         match self {
             Self::Gaussian { .. } => (density(y), -(threshold - self.loss(y)).exp_m1()),
             Self::Remove { rate, noise } => {
                 let t = (y - 0.5 / noise) / noise;
-                if t.abs() < 300.0 && threshold.abs() < 300.0 {
+                if direct && t.abs() < 300.0 {
                     let ratio = 1.0 - rate + rate * t.exp();
                     (density(y) * ratio, 1.0 - exp_threshold / ratio)
                 } else {
@@ -126,7 +129,7 @@ impl Pair {
             }
             Self::Add { rate, noise } => {
                 let t = (-y - 0.5 / noise) / noise;
-                if t.abs() < 300.0 && threshold.abs() < 300.0 {
+                if direct && t.abs() < 300.0 {
                     (density(y), 1.0 - exp_threshold * (1.0 - rate + rate * t.exp()))
                 } else {
                     (density(y), -(threshold - self.loss(y)).exp_m1())
@@ -150,7 +153,7 @@ impl Pair {
             return (0.0, 0.0);
         }
         let exp_threshold = threshold.exp();
-        let node = |y: f64| self.density_and_excess(y, threshold, exp_threshold);
+        let node = |y: f64| self.density_and_excess(y, threshold, exp_threshold, span);
         if width < 2e-3 && span < 2e-2 {
             let (middle, half) = (0.5 * (from + to), 0.5 * width);
             let (low, low_excess) = node(middle - INNER * half);
@@ -173,7 +176,7 @@ impl Pair {
 
     /// (1 − e^{threshold − ℓ(y)}) times the density of P at y.
     pub(super) fn balance_slope(self, y: f64, threshold: f64) -> f64 {
-        let (density, excess) = self.density_and_excess(y, threshold, threshold.exp());
+        let (density, excess) = self.density_and_excess(y, threshold, threshold.exp(), 0.0);
         density * excess
     }
 
@@ -245,7 +248,7 @@ impl Pair {
         }
     }
 
-    /// K(λ) = ln E_P[e^{λℓ}], the cumulant function, for λ ≥ 0. Sizes grids; no bound rests on it.
+    /// K(λ) = ln E_P[e^{λℓ}], the cumulant function, for λ ≥ 0; an upper bound where it would be costly.
     pub(super) fn cumulant(self, lambda: f64) -> f64 {
         if lambda == 0.0 {
             return 0.0;
@@ -258,6 +261,60 @@ impl Pair {
             Self::Laplace { epsilon } => lambda * rdp::laplace(order, epsilon),
             Self::Response { epsilon } => lambda * rdp::randomized_response(order, epsilon),
         }
+    }
+}
+
+/// Losses of a pair at quadrature nodes, with their masses: the cumulant function in microseconds, of the pair as truncated.
+/// Sizes grids and windows; no bound rests on it.
+#[derive(Debug)]
+pub(super) struct Sample {
+    losses: Vec<f64>,
+    log_masses: Vec<f64>,
+}
+
+impl Sample {
+    /// Nodes over the y-range that leaves `lower` and `upper` mass outside.
+    pub(super) fn new(pair: Pair, lower: f64, upper: f64) -> Self {
+        const MOST_PANELS: f64 = 2000.0;
+        let (low, high) = pair.range(lower, upper);
+        let panels = ((high - low) / 0.25).ceil().min(MOST_PANELS);
+        let half = 0.5 * (high - low) / panels;
+        let mut sample = Self {
+            losses: Vec::new(),
+            log_masses: Vec::new(),
+        };
+        let rule = gauss_legendre::<4>();
+        for panel in 0..panels as usize {
+            let middle = low + half * (2 * panel + 1) as f64;
+            for (node, weight) in rule {
+                let y = middle + half * node;
+                let (density, _) = pair.density_and_excess(y, 0.0, 1.0, 0.0);
+                sample.push(pair.loss(y), half * weight * density);
+            }
+        }
+        for (loss, mass) in pair.atoms() {
+            sample.push(loss, mass);
+        }
+        sample
+    }
+
+    fn push(&mut self, loss: f64, mass: f64) {
+        if mass > 0.0 {
+            self.losses.push(loss);
+            self.log_masses.push(mass.ln());
+        }
+    }
+
+    /// ln Σ mass·e^{λℓ}.
+    pub(super) fn cumulant(&self, lambda: f64) -> f64 {
+        let exponents = || {
+            self.losses
+                .iter()
+                .zip(&self.log_masses)
+                .map(|(loss, log_mass)| lambda * loss + log_mass)
+        };
+        let largest = exponents().fold(f64::NEG_INFINITY, f64::max);
+        largest + exponents().map(|exponent| (exponent - largest).exp()).sum::<f64>().ln()
     }
 }
 
@@ -325,7 +382,7 @@ mod tests {
                 let continuous: f64 = (0..steps)
                     .map(|step| {
                         let y = low + width * (f64::from(step) + 0.5);
-                        let (density, _) = pair.density_and_excess(y, 0.0, 1.0);
+                        let (density, _) = pair.density_and_excess(y, 0.0, 1.0, 0.0);
                         if density == 0.0 {
                             0.0
                         } else {
