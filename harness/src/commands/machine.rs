@@ -87,7 +87,7 @@ fn print_for_people(environment: &Environment, threads: usize) {
     row(
         "cores",
         format!(
-            "{} cores, {} hardware threads, {} packages, {} NUMA nodes",
+            "{} cores, {} hardware threads, {} sockets, {} NUMA nodes",
             topology.cores,
             topology.hardware_threads,
             topology.packages,

@@ -87,7 +87,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         studies.iter().for_each(|study| println!("{study}: a study, run as a whole"));
         return list(&cells, json);
     }
-    let environment = Environment::capture(&threads);
+    let environment = Environment::capture(&[]);
     for study in &studies {
         run_figure(arguments, study, &environment, threads.iter().copied().max().unwrap_or(1), json)?;
     }
@@ -107,6 +107,9 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     let stopped = stop_on_interrupt()?;
     let mut bench = Bench { data_dir: arguments.data_dir.clone(), problems: HashMap::new(), multipliers: HashMap::new() };
     let missing: Vec<_> = cells.iter().filter(|cell| !store.is_finished(&cell.configuration, cell.repeat)).collect();
+    if !missing.is_empty() {
+        store.measure_rooflines(&threads)?;
+    }
     let progress = progress_bar(missing.len() as u64, json);
     let mut done = 0;
     for cell in &missing {

@@ -96,7 +96,7 @@ impl Environment {
             state,
             build: Build::current().clone(),
             pinning: Some("none".to_string()).into(),
-            rooflines: measure(threads),
+            rooflines: super::measure_rooflines(threads),
         }
     }
 
@@ -112,10 +112,6 @@ impl Environment {
     pub fn day(&self) -> String {
         self.date.strftime("%Y-%m-%d").to_string()
     }
-}
-
-fn measure(threads: &[usize]) -> Vec<Roofline> {
-    super::measure_rooflines(threads)
 }
 
 /// The command as typed, with `rounds` for the program's path and quotes where a shell needs them.

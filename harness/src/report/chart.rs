@@ -206,8 +206,17 @@ impl Range {
                 if decades.len() > wanted {
                     return within(&[1.0], decades.len().div_ceil(wanted));
                 }
-                let finer = [within(&[1.0, 2.0, 5.0], 1), within(&[1.0, 3.0], 1)];
-                finer.into_iter().find(|ticks| ticks.len() <= wanted).unwrap_or(decades)
+                let finer: [&[f64]; 4] = [
+                    &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+                    &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+                    &[1.0, 2.0, 5.0],
+                    &[1.0, 3.0],
+                ];
+                finer
+                    .into_iter()
+                    .map(|factors| within(factors, 1))
+                    .find(|ticks| ticks.len() <= wanted)
+                    .unwrap_or(decades)
             }
         }
     }
@@ -490,9 +499,9 @@ mod tests {
             .ticks(6)
         };
         assert_eq!(ticks(8.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0]);
-        let fine = ticks(9.0, 90.0);
-        assert_eq!(fine.len(), 3);
-        assert!((fine[1] - 20.0).abs() < 1e-9);
+        assert_eq!(ticks(9.0, 90.0), [10.0, 15.0, 20.0, 30.0, 50.0, 70.0]);
+        assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+        assert_eq!(ticks(18.0, 85.0), [20.0, 30.0, 40.0, 50.0, 60.0, 80.0]);
         assert!(ticks(1.0, 1e30).len() <= 7);
     }
 

@@ -6,6 +6,7 @@ use super::bars::Bars;
 use super::chart::Chart;
 use super::format::{count, escape, percent, three_digits, time};
 use crate::results::Pooled;
+use crate::statistics::SampleWarning;
 
 /// A table with headings that sort.
 pub(super) struct Table {
@@ -183,7 +184,7 @@ pub(super) fn of_cells(cells: &[Pooled]) -> Table {
             html: escape(&format!("{} – {}", time(low), time(high))),
             value: Some(format!("{low:.0}")),
         };
-        let remarks: Vec<String> = pooled.warnings.iter().map(ToString::to_string).collect();
+        let remarks: Vec<&str> = pooled.warnings.iter().map(SampleWarning::name).collect();
         table.row(vec![
             Entry::text(&configuration.label()),
             Entry::text(&super::figures::dataset_name(pooled)),
@@ -201,7 +202,7 @@ pub(super) fn of_cells(cells: &[Pooled]) -> Table {
             Entry::number(Some(cell.rounds as f64), count),
             Entry::number(Some(cell.gradient_queries as f64), count),
             Entry::number(Some(pooled.repeat_medians.len() as f64), count),
-            Entry::text(&remarks.join("; ")),
+            Entry::text(&remarks.join(", ")),
         ]);
     }
     table

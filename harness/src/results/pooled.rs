@@ -42,7 +42,8 @@ impl Pooled {
     }
 }
 
-/// Pools the repeats of each configuration, in the order in which configurations first appear.
+/// Pools the repeats of each configuration. The order does not depend on that of the run: by data set, algorithm,
+/// batch size and threads.
 pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
     let mut groups: Vec<Vec<&Cell>> = Vec::new();
     let mut places = std::collections::HashMap::new();
@@ -53,7 +54,19 @@ pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
         });
         groups[place].push(cell);
     }
-    groups.into_iter().map(|group| pool_group(&group)).collect()
+    let mut pooled: Vec<Pooled> = groups.into_iter().map(|group| pool_group(&group)).collect();
+    pooled.sort_by_cached_key(|pooled| {
+        let configuration = pooled.configuration();
+        let data = (configuration.dataset.clone(), configuration.features.clone());
+        (
+            data,
+            configuration.label(),
+            configuration.batch_size,
+            configuration.threads,
+            configuration.suite.clone(),
+        )
+    });
+    pooled
 }
 
 fn pool_group(group: &[&Cell]) -> Pooled {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::cell::repeat_key;
 use super::{Cell, Configuration, Record, SCHEMA, write_csv};
-use crate::machine::Environment;
+use crate::machine::{Environment, measure_rooflines};
 
 const MEASUREMENTS: &str = "measurements.jsonl";
 const ENVIRONMENT: &str = "environment.json";
@@ -336,6 +336,27 @@ impl Store {
                 self.write_sheet()
             }
         }
+    }
+
+    /// Measures peak and bandwidth for those thread counts that the sheet lacks, and keeps them in it.
+    ///
+    /// Call it before the first cell, not when there is none to measure: a finished run is resumed at once.
+    ///
+    /// # Errors
+    /// When the sheet cannot be written.
+    pub fn measure_rooflines(&mut self, threads: &[usize]) -> Result<(), ResultsError> {
+        let environment = &mut self.sheet.environment;
+        let missing: Vec<usize> = threads
+            .iter()
+            .copied()
+            .filter(|&threads| environment.roofline(threads).is_none())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        environment.rooflines.extend(measure_rooflines(&missing));
+        environment.rooflines.sort_by_key(|roofline| roofline.threads);
+        self.write_sheet()
     }
 
     /// Appends one record: one write, then a sync. When this returns, the record survives a kill.
@@ -756,6 +777,20 @@ pub(crate) mod tests {
             fs::read_to_string(folder.path().join(TABLE)).unwrap().lines().count(),
             3
         );
+    }
+
+    #[test]
+    fn rooflines_are_measured_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.measure_rooflines(&[1]).unwrap();
+        let measured = store.environment().rooflines.clone();
+        assert_eq!(measured.len(), 1);
+        drop(store);
+        let mut store = open(folder.path(), Mode::Resume).unwrap();
+        store.measure_rooflines(&[1]).unwrap();
+        assert_eq!(store.environment().rooflines, measured);
+        assert_eq!(read_run(folder.path()).unwrap().environment.rooflines, measured);
     }
 
     #[test]
