@@ -7,6 +7,7 @@ pub mod commands;
 pub mod compare;
 pub mod data;
 pub mod definitions;
+pub mod factorization_cache;
 pub mod measure;
 pub mod settings;
 pub mod machine;
