@@ -9,7 +9,11 @@ use rounds_algorithms::factorization::{Factorization, FactorizationError, Factor
 
 /// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
 pub fn default_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(root.join("rounds").join("factorizations"))
 }
@@ -72,6 +76,9 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let (anew, found) = factorize(request(), Some(folder.path())).unwrap();
         assert!(!found && anew.frobenius() == first.frobenius());
-        assert!(factorize(request(), Some(folder.path())).unwrap().1, "the damaged file was replaced");
+        assert!(
+            factorize(request(), Some(folder.path())).unwrap().1,
+            "the damaged file was replaced"
+        );
     }
 }

@@ -55,11 +55,17 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     let objective = match arguments.objective.as_str() {
         "frobenius" => Objective::Frobenius,
         "max" => Objective::Max,
-        other => return Err(UsageError::new(format!("--objective '{other}' is not known; it takes frobenius or max")).into()),
+        other => {
+            return Err(
+                UsageError::new(format!("--objective '{other}' is not known; it takes frobenius or max")).into(),
+            );
+        }
     };
     let workload = Workload::new(arguments.rounds, specification).map_err(|error| usage("--workload", &error))?;
     let participation = Participation::epochs(arguments.epochs);
-    participation.check(arguments.rounds).map_err(|error| usage("--epochs", &error))?;
+    participation
+        .check(arguments.rounds)
+        .map_err(|error| usage("--epochs", &error))?;
     let request = FactorizationRequest {
         objective,
         gap: arguments.gap,
@@ -71,8 +77,10 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     if let Some(path) = &arguments.out {
         let matrix = factorization.strategy().matrix();
-        let array = ndarray::Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)]);
-        ndarray_npy::write_npy(path, &array).with_context(|| format!("--out {}: C could not be written", path.display()))?;
+        let array =
+            ndarray::Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)]);
+        ndarray_npy::write_npy(path, &array)
+            .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
     let sensitivity = factorization.sensitivity();
     if json {
@@ -95,15 +103,32 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([method.to_string(), format!("{} rounds of {}, {} epochs", arguments.rounds, arguments.workload, arguments.epochs)]);
-    let gap = factorization.relative_gap().map_or_else(|| "not an optimum".to_owned(), |gap| format!("{gap:.2e}"));
+    table.set_header([
+        method.to_string(),
+        format!(
+            "{} rounds of {}, {} epochs",
+            arguments.rounds, arguments.workload, arguments.epochs
+        ),
+    ]);
+    let gap = factorization
+        .relative_gap()
+        .map_or_else(|| "not an optimum".to_owned(), |gap| format!("{gap:.2e}"));
     for (what, value) in [
         ("root mean square error", format!("{:.9}", factorization.rms_error())),
         ("largest error of a round", format!("{:.9}", factorization.max_error())),
         ("‖B‖_F", format!("{:.9}", factorization.frobenius())),
-        ("sensitivity of C as written", format!("{:.9} ({:?}: {})", sensitivity.value, sensitivity.exactness, sensitivity.reason)),
+        (
+            "sensitivity of C as written",
+            format!(
+                "{:.9} ({:?}: {})",
+                sensitivity.value, sensitivity.exactness, sensitivity.reason
+            ),
+        ),
         ("certified relative gap", gap),
-        ("seconds", format!("{seconds:.3}{}", if kept { " (kept from before)" } else { "" })),
+        (
+            "seconds",
+            format!("{seconds:.3}{}", if kept { " (kept from before)" } else { "" }),
+        ),
     ] {
         table.add_row([what.to_owned(), value]);
     }
@@ -115,12 +140,19 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
 /// A workload by its name, or learning rates from a file.
 fn workload(text: &str) -> anyhow::Result<WorkloadSpecification> {
     let Some(path) = text.strip_prefix("lr=") else {
-        return text.parse().map_err(|error| UsageError::new(format!("--workload: {error}")).into());
+        return text
+            .parse()
+            .map_err(|error| UsageError::new(format!("--workload: {error}")).into());
     };
-    let content = std::fs::read_to_string(path).with_context(|| format!("--workload {text}: the file cannot be read"))?;
+    let content =
+        std::fs::read_to_string(path).with_context(|| format!("--workload {text}: the file cannot be read"))?;
     let mut rates = Vec::new();
     for (line, value) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let rate = value.trim().parse::<f64>().ok().filter(|rate| *rate > 0.0 && rate.is_finite());
+        let rate = value
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|rate| *rate > 0.0 && rate.is_finite());
         rates.push(rate.with_context(|| format!("{path}:{}: '{value}' is not a positive learning rate", line + 1))?);
     }
     Ok(WorkloadSpecification::prefix().with_learning_rates(rates))

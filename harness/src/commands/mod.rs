@@ -8,10 +8,10 @@ pub mod compare;
 pub mod factorize;
 pub mod list;
 pub mod machine;
+pub mod report;
 pub mod run;
 pub mod simulate;
 pub mod train;
-pub mod report;
 mod usage;
 
 pub use usage::UsageError;
