@@ -2,6 +2,7 @@
 //!
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
+pub mod checkpoint;
 pub mod commands;
 pub mod compare;
 pub mod data;
@@ -12,3 +13,4 @@ pub mod machine;
 pub mod report;
 pub mod results;
 pub mod statistics;
+pub mod studies;

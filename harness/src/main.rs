@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::{UsageError, compare, list, machine, report, run, train};
+use rounds::commands::{UsageError, compare, list, machine, report, run, simulate, train};
 use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
@@ -27,6 +27,8 @@ enum Command {
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
     Report(report::ReportArguments),
+    /// What a method would cost on other workers: time to a target from measured costs and a round's latency.
+    Simulate(simulate::SimulateArguments),
     /// What changed between two runs, with significance.
     Compare(compare::CompareArguments),
     /// What there is: algorithms, suites, data sets.
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),
         Command::Report(arguments) => report::run(arguments, line.json),
+        Command::Simulate(arguments) => simulate::run(arguments, line.json),
         Command::Compare(arguments) => compare::run(arguments, line.json),
         Command::List(arguments) => list::run(arguments, line.json),
     };

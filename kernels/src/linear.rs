@@ -9,6 +9,7 @@ pub mod recorded;
 mod dense;
 mod packing;
 pub mod reference;
+pub mod replicas;
 mod residuals;
 mod sparse;
 

@@ -6,8 +6,7 @@
 use std::num::NonZeroUsize;
 
 use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::matmul::triangular::BlockStructure;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatRef, Par};
 
 use super::error::FactorizationError;
 
@@ -70,26 +69,8 @@ pub(crate) fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64
     product
 }
 
-/// The lower triangle of leftᵀ · left (the upper one is zero).
-pub(crate) fn gram_lower(left: MatRef<'_, f64>) -> Mat<f64> {
-    let size = left.ncols();
-    let mut product = Mat::zeros(size, size);
-    faer::linalg::matmul::triangular::matmul(
-        product.as_mut(),
-        BlockStructure::TriangularLower,
-        Accum::Replace,
-        left.transpose(),
-        BlockStructure::Rectangular,
-        left,
-        BlockStructure::Rectangular,
-        1.0,
-        PARALLELISM,
-    );
-    product
-}
-
-/// N = P·Σ·Qᵀ: the singular values, largest first, and Q.
-pub(crate) fn singular_values_and_right_vectors(
+/// N = P·Σ·Qᵀ: the singular values, largest first, P and Q.
+pub(crate) fn singular_vectors(
     matrix: MatRef<'_, f64>,
 ) -> Result<(Vec<f64>, Mat<f64>, Mat<f64>), FactorizationError> {
     use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
@@ -119,11 +100,24 @@ pub(crate) fn singular_values_and_right_vectors(
     Ok((values, left, right))
 }
 
-/// Multiplies column j of `matrix` by `factors[j]`.
-pub(crate) fn scale_columns(mut matrix: MatMut<'_, f64>, factors: &[f64]) {
-    for (column, &factor) in factors.iter().enumerate() {
-        for entry in matrix.as_mut().col_mut(column).iter_mut() {
-            *entry *= factor;
-        }
+/// ⟨C e_i, C e_j⟩ over the rows from `first` on.
+pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
+    let rows = matrix.nrows() - first;
+    let (left, right) = (matrix.col(left).subrows(first, rows), matrix.col(right).subrows(first, rows));
+    left.iter().zip(right.iter()).map(|(a, b)| a * b).sum()
+}
+
+/// Multiplies a column by `factor`.
+pub(crate) fn scale_column(matrix: &mut Mat<f64>, column: usize, factor: f64) {
+    for entry in matrix.col_mut(column).iter_mut() {
+        *entry *= factor;
+    }
+}
+
+/// Adds `factor` times another column to a column.
+pub(crate) fn add_column(matrix: &mut Mat<f64>, target: usize, source: usize, factor: f64) {
+    for row in 0..matrix.nrows() {
+        let value = matrix[(row, source)];
+        matrix[(row, target)] += factor * value;
     }
 }

@@ -1,8 +1,308 @@
-//! x
+//! A factorisation as bytes: keyed by all its inputs, closed by a digest, checked on reading.
+//!
+//! The layout is `magic · key (32 bytes) · fields · SHA-256 of everything before it (32 bytes)`, integers as u64 and
+//! numbers as f64, little-endian. Reading recomputes the digest, compares the key with that of the request, rebuilds C
+//! and recomputes its sensitivity; a difference is [`FactorizationError::Damaged`]. Where the bytes lie is not decided here.
+
+use faer::Mat;
+use sha2::{Digest, Sha256};
+
+use super::error::FactorizationError;
+use super::participation::Participation;
+use super::strategy::{BandedStrategy, Strategy};
+use super::tree::TreeVariant;
+use super::{Factorization, FactorizationRequest};
+
+/// The layout's name and version. A change of an optimiser or of the layout changes the number.
+const MAGIC: &[u8; 16] = b"rounds-factor-01";
+
+/// SHA-256 of a request: all the inputs of a factorisation and the version of this room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FactorizationKey([u8; 32]);
+
+impl FactorizationKey {
+    /// 64 hexadecimal digits: a file name.
+    pub fn hexadecimal(&self) -> String {
+        hexadecimal(&self.0)
+    }
+}
+
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}
+
+impl FactorizationRequest {
+    /// The key of this request.
+    pub fn key(&self) -> FactorizationKey {
+        let text = format!(
+            "{}|{}|{}|{}|{}|{:?}|{:016x}",
+            hexadecimal(MAGIC),
+            self.workload.rounds(),
+            self.workload.key(),
+            self.participation.describe(),
+            self.method,
+            self.objective,
+            self.gap.to_bits()
+        );
+        FactorizationKey(Sha256::digest(text.as_bytes()).into())
+    }
+
+    /// Reads a factorisation of this request back.
+    ///
+    /// # Errors
+    ///
+    /// `Damaged`, with the check that failed.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Factorization, FactorizationError> {
+        let (content, digest) = bytes
+            .len()
+            .checked_sub(32)
+            .map(|length| bytes.split_at(length))
+            .ok_or_else(|| damaged("it is shorter than its digest"))?;
+        if Sha256::digest(content).as_slice() != digest {
+            return Err(damaged("its digest does not match its content"));
+        }
+        let mut reader = Reader { rest: content };
+        if reader.take(MAGIC.len())? != MAGIC {
+            return Err(damaged("it was written in another format"));
+        }
+        if reader.take(32)? != self.key().0 {
+            return Err(damaged("it belongs to other inputs"));
+        }
+        let recorded_sensitivity = reader.number()?;
+        let gap = reader.number()?;
+        let squared_row_errors = reader.numbers()?;
+        let strategy = read_strategy(&mut reader)?;
+        if !reader.rest.is_empty() {
+            return Err(damaged("it is longer than its fields"));
+        }
+        let rounds = self.workload.rounds();
+        strategy.check().map_err(|error| damaged(&error.to_string()))?;
+        if strategy.rounds() != rounds || squared_row_errors.len() != rounds {
+            return Err(damaged("its shape is not that of the workload"));
+        }
+        let mut factorization = Factorization {
+            sensitivity: strategy.sensitivity(&self.participation)?,
+            workload: self.workload.clone(),
+            participation: self.participation,
+            method: Some(self.method),
+            strategy,
+            squared_row_errors,
+            relative_gap: (!gap.is_nan()).then_some(gap),
+        };
+        factorization.correct_sensitivity()?;
+        factorization
+            .check_sensitivity(recorded_sensitivity)
+            .map_err(|error| damaged(&error.to_string()))?;
+        Ok(factorization)
+    }
+}
+
+impl Factorization {
+    /// The bytes of this factorisation under the key of the request that made it.
+    pub fn encode(&self, key: FactorizationKey) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&key.0);
+        write_number(&mut bytes, self.sensitivity.value);
+        write_number(&mut bytes, self.relative_gap.unwrap_or(f64::NAN));
+        write_numbers(&mut bytes, self.squared_row_errors.iter().copied());
+        match &self.strategy {
+            Strategy::Identity { rounds } => {
+                write_integer(&mut bytes, 0);
+                write_integer(&mut bytes, *rounds);
+            }
+            Strategy::Dense(matrix) => {
+                write_integer(&mut bytes, 1);
+                write_integer(&mut bytes, matrix.nrows());
+                let lower = (0..matrix.ncols()).flat_map(|column| matrix.col(column).iter().skip(column).copied());
+                write_numbers(&mut bytes, lower);
+            }
+            Strategy::Banded(banded) => {
+                write_integer(&mut bytes, 2);
+                write_integer(&mut bytes, banded.rounds);
+                write_integer(&mut bytes, banded.bands);
+                write_numbers(&mut bytes, banded.coefficients.iter().copied());
+            }
+            Strategy::Toeplitz { coefficients } => {
+                write_integer(&mut bytes, 3);
+                write_numbers(&mut bytes, coefficients.iter().copied());
+            }
+            Strategy::Blt { rounds, omega, theta } => {
+                write_integer(&mut bytes, 4);
+                write_integer(&mut bytes, *rounds);
+                write_numbers(&mut bytes, omega.iter().copied());
+                write_numbers(&mut bytes, theta.iter().copied());
+            }
+            Strategy::Tree { rounds, variant } => {
+                write_integer(&mut bytes, 5);
+                write_integer(&mut bytes, *rounds);
+                write_integer(&mut bytes, usize::from(*variant == TreeVariant::HonakerOnline));
+            }
+        }
+        let digest = Sha256::digest(&bytes);
+        bytes.extend_from_slice(&digest);
+        bytes
+    }
+}
+
+fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError> {
+    Ok(match reader.integer()? {
+        0 => Strategy::Identity { rounds: reader.integer()? },
+        1 => {
+            let size = reader.integer()?;
+            let lower = reader.numbers()?;
+            if size.checked_mul(size + 1).map(|double| double / 2) != Some(lower.len()) {
+                return Err(damaged("its triangle has the wrong number of entries"));
+            }
+            // Column j of the triangle starts at Σ_{i<j} (size − i).
+            let start = |column: usize| column * size - column * column.saturating_sub(1) / 2;
+            Strategy::Dense(Mat::from_fn(size, size, |row, column| {
+                if row >= column { lower[start(column) + row - column] } else { 0.0 }
+            }))
+        }
+        2 => {
+            let (rounds, bands) = (reader.integer()?, reader.integer()?);
+            Strategy::Banded(BandedStrategy { rounds, bands, coefficients: reader.numbers()? })
+        }
+        3 => Strategy::Toeplitz { coefficients: reader.numbers()? },
+        4 => Strategy::Blt { rounds: reader.integer()?, omega: reader.numbers()?, theta: reader.numbers()? },
+        5 => {
+            let rounds = reader.integer()?;
+            let variant = if reader.integer()? == 1 { TreeVariant::HonakerOnline } else { TreeVariant::Plain };
+            Strategy::Tree { rounds, variant }
+        }
+        _ => return Err(damaged("it holds an unknown form of C")),
     })
+}
+
+fn damaged(reason: &str) -> FactorizationError {
+    FactorizationError::Damaged { reason: reason.to_owned() }
+}
+
+fn write_integer(bytes: &mut Vec<u8>, value: usize) {
+    bytes.extend_from_slice(&(value as u64).to_le_bytes());
+}
+
+fn write_number(bytes: &mut Vec<u8>, value: f64) {
+    bytes.extend_from_slice(&value.to_le_bytes());
+}
+
+fn write_numbers(bytes: &mut Vec<u8>, values: impl Iterator<Item = f64>) {
+    let start = bytes.len();
+    write_integer(bytes, 0);
+    let mut count = 0_u64;
+    for value in values {
+        write_number(bytes, value);
+        count += 1;
+    }
+    bytes[start..start + 8].copy_from_slice(&count.to_le_bytes());
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], FactorizationError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| damaged("it ends too early"))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn eight(&mut self) -> Result<[u8; 8], FactorizationError> {
+        self.take(8)?.try_into().map_err(|_| damaged("it ends too early"))
+    }
+
+    fn integer(&mut self) -> Result<usize, FactorizationError> {
+        usize::try_from(u64::from_le_bytes(self.eight()?)).map_err(|_| damaged("a length is too large"))
+    }
+
+    fn number(&mut self) -> Result<f64, FactorizationError> {
+        Ok(f64::from_le_bytes(self.eight()?))
+    }
+
+    fn numbers(&mut self) -> Result<Vec<f64>, FactorizationError> {
+        let count = self.integer()?;
+        let length = count.checked_mul(8).ok_or_else(|| damaged("a length is too large"))?;
+        Ok(self.take(length)?.as_chunks::<8>().0.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Method, Workload, WorkloadSpecification};
+    use super::*;
+
+    fn request(method: Method) -> FactorizationRequest {
+        let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.5)).unwrap();
+        FactorizationRequest::new(workload, Participation::FixedEpoch { epochs: 2 }, method)
+    }
+
+    fn methods() -> [Method; 8] {
+        [
+            Method::Optimal,
+            Method::Banded { bands: 3 },
+            Method::Blt { buffers: 2 },
+            Method::Toeplitz,
+            Method::Identity,
+            Method::Tree(TreeVariant::Plain),
+            Method::Tree(TreeVariant::HonakerOnline),
+            Method::Tree(TreeVariant::HonakerFull),
+        ]
+    }
+
+    #[test]
+    fn every_form_is_read_back_bit_by_bit() {
+        for method in methods() {
+            let request = request(method);
+            let key = request.key();
+            let found = request.clone().factorize().unwrap();
+            let bytes = found.encode(key);
+            let read = request.decode(&bytes).unwrap();
+            assert_eq!(read.encode(key), bytes, "{method}");
+            assert_eq!(read.sensitivity(), found.sensitivity(), "{method}");
+            assert_eq!(read.frobenius().to_bits(), found.frobenius().to_bits(), "{method}");
+            assert_eq!(read.relative_gap(), found.relative_gap(), "{method}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_and_every_cut_is_noticed() {
+        let request = request(Method::Banded { bands: 2 });
+        let bytes = request.clone().factorize().unwrap().encode(request.key());
+        for position in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[position] ^= 4;
+            assert!(matches!(request.decode(&changed), Err(FactorizationError::Damaged { .. })), "{position}");
+            assert!(matches!(request.decode(&bytes[..position]), Err(FactorizationError::Damaged { .. })), "{position}");
+        }
+    }
+
+    #[test]
+    fn another_request_has_another_key_and_refuses_the_bytes() {
+        let base = request(Method::Banded { bands: 2 });
+        let bytes = base.clone().factorize().unwrap().encode(base.key());
+        let mut others = vec![request(Method::Banded { bands: 3 })];
+        others.push(FactorizationRequest { gap: 1e-7, ..base.clone() });
+        others.push(FactorizationRequest { objective: super::super::Objective::Max, ..base.clone() });
+        others.push(FactorizationRequest { participation: Participation::FixedEpoch { epochs: 3 }, ..base.clone() });
+        others.push(FactorizationRequest {
+            workload: Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.5 + f64::EPSILON)).unwrap(),
+            ..base.clone()
+        });
+        for other in others {
+            assert_ne!(other.key(), base.key());
+            assert!(matches!(other.decode(&bytes), Err(FactorizationError::Damaged { .. })));
+        }
+    }
+
+    #[test]
+    fn a_wrong_sensitivity_under_a_right_digest_is_noticed() {
+        let request = request(Method::Toeplitz);
+        let mut found = request.clone().factorize().unwrap();
+        found.sensitivity.value *= 0.5;
+        let bytes = found.encode(request.key());
+        assert!(matches!(request.decode(&bytes), Err(FactorizationError::Damaged { .. })));
+    }
 }

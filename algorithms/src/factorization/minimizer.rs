@@ -31,6 +31,12 @@ impl Minimizer {
         Self { point, evaluation, history: Vec::new(), memory, evaluations: 1 }
     }
 
+    /// Replaces the evaluation of the current point after the function has changed; the curvature pairs stay.
+    pub(crate) fn reevaluate(&mut self, evaluation: Evaluation) {
+        self.evaluations += 1;
+        self.evaluation = evaluation;
+    }
+
     /// One quasi-Newton step with Armijo back-tracking; `false` when no step lowers the value any more.
     ///
     /// `evaluate` returns `None` outside its domain.
@@ -112,6 +118,28 @@ impl Minimizer {
         }
         direction
     }
+}
+
+/// Minimises a smooth function of few variables from `start` until no step lowers it any more.
+pub(crate) fn minimize(
+    start: Vec<f64>,
+    most_steps: usize,
+    mut evaluate: impl FnMut(&[f64]) -> Option<(f64, Vec<f64>)>,
+) -> Option<Vec<f64>> {
+    let mut evaluation = |point: &[f64]| {
+        let (value, gradient) = evaluate(point)?;
+        let inverse_curvature = vec![1.0; gradient.len()];
+        (value.is_finite() && gradient.iter().all(|entry| entry.is_finite()))
+            .then_some(Evaluation { value, gradient, inverse_curvature })
+    };
+    let first = evaluation(&start)?;
+    let mut minimizer = Minimizer::new(start, first, 40);
+    for _ in 0..most_steps {
+        if !minimizer.step(&mut evaluation) {
+            break;
+        }
+    }
+    Some(minimizer.point)
 }
 
 pub(crate) fn dot(left: &[f64], right: &[f64]) -> f64 {

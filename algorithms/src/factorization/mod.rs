@@ -1,17 +1,372 @@
-//! Factorisations.
+//! Factorisations A = B·C of a workload: which C to add noise through, what error it leaves, and how it streams.
+//!
+//! Releasing A·G + sens(C)·B·Z for Gaussian Z is one Gaussian mechanism with noise C⁻¹·Z on the increments, whatever the
+//! factorisation [001 §2.1]; the factorisation decides the error ‖B‖·sens(C). Nothing here draws noise, reads a file or
+//! knows a clock: a mechanism takes [`Factorization::noise_recursion`], an accountant takes its sensitivity.
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | `workload` | A = Λ_τ·S·diag(η)·M·L, products and banded inverses |
+//! | `participation` | in which rounds one example may take part; sensitivities, exact or bounded |
+//! | `optimal` | the optimal C with a certified gap; `shifted_inverse`, `pattern_dual`, `pattern_band`, `quadrature` serve it |
+//! | `toeplitz` | closed-form square roots |
+//! | `banded` | optimised C with few diagonals |
+//! | `blt` | optimised buffered linear Toeplitz C |
+//! | `tree` | the binary tree and the estimators of Honaker |
+//! | `strategy` | C in each form: inverse, sensitivity, error, recursion |
+//! | `encoding` | a factorisation as bytes, keyed by its inputs, checked on reading |
+
+mod banded;
 mod banded_lower;
+mod blt;
 mod dense;
 mod encoding;
 mod error;
+mod lanes;
 mod minimizer;
 mod optimal;
 mod participation;
+mod pattern_band;
+mod pattern_dual;
 mod quadrature;
 mod shifted_inverse;
+mod strategy;
 mod toeplitz;
 mod tree;
 mod workload;
+
+use std::str::FromStr;
+
+use faer::{Mat, MatRef};
+
+pub use banded_lower::BandedLower;
+pub use blt::{BltParameters, inverse_blt};
+pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
-pub use participation::*;
-pub use workload::*;
-pub use tree::*; pub use toeplitz::*;
+pub use optimal::Objective;
+pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
+pub use strategy::{BandedStrategy, NoiseRecursion, Strategy};
+pub use toeplitz::{inverse_coefficients, inverse_square_root_coefficients, square_root_coefficients};
+pub use tree::{TreeVariant, node_count, nodes, tree_sensitivity};
+pub use workload::{Workload, WorkloadSpecification, lambda_tau_matrix, learning_rates_with_cooldown};
+
+/// How C is chosen. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `tree`, `honaker-online`, `honaker-full`,
+/// `identity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The least error of all C, with a certified gap.
+    Optimal,
+    /// The least error of C with b diagonals that the optimiser finds; b vectors of memory.
+    Banded {
+        /// b, the main diagonal included.
+        bands: usize,
+    },
+    /// The least error of buffered linear Toeplitz C that the optimiser finds; m vectors of memory.
+    Blt {
+        /// m.
+        buffers: usize,
+    },
+    /// The square root of the workload (of its Toeplitz part, where it is not Toeplitz).
+    Toeplitz,
+    /// The binary tree.
+    Tree(TreeVariant),
+    /// C = I: independent noise.
+    Identity,
+}
+
+impl FromStr for Method {
+    type Err = FactorizationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unreadable = || FactorizationError::Unreadable {
+            what: "a factorisation method",
+            text: text.to_owned(),
+            expected: "optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity",
+        };
+        let number = |value: &str| value.parse::<usize>().ok().filter(|&value| value > 0).ok_or_else(unreadable);
+        Ok(match text.split_once('=') {
+            Some(("banded", bands)) => Self::Banded { bands: number(bands)? },
+            Some(("blt", buffers)) => Self::Blt { buffers: number(buffers)? },
+            Some(_) => return Err(unreadable()),
+            None => match text {
+                "optimal" => Self::Optimal,
+                "toeplitz" => Self::Toeplitz,
+                "tree" => Self::Tree(TreeVariant::Plain),
+                "honaker-online" => Self::Tree(TreeVariant::HonakerOnline),
+                "honaker-full" => Self::Tree(TreeVariant::HonakerFull),
+                "identity" => Self::Identity,
+                _ => return Err(unreadable()),
+            },
+        })
+    }
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Optimal => formatter.write_str("optimal"),
+            Self::Banded { bands } => write!(formatter, "banded={bands}"),
+            Self::Blt { buffers } => write!(formatter, "blt={buffers}"),
+            Self::Toeplitz => formatter.write_str("toeplitz"),
+            Self::Tree(TreeVariant::Plain) => formatter.write_str("tree"),
+            Self::Tree(TreeVariant::HonakerOnline) => formatter.write_str("honaker-online"),
+            Self::Tree(TreeVariant::HonakerFull) => formatter.write_str("honaker-full"),
+            Self::Identity => formatter.write_str("identity"),
+        }
+    }
+}
+
+/// Everything a factorisation depends on.
+#[derive(Clone, Debug)]
+pub struct FactorizationRequest {
+    /// A.
+    pub workload: Workload,
+    /// In which rounds an example may take part.
+    pub participation: Participation,
+    /// How C is chosen.
+    pub method: Method,
+    /// What is made small. Closed forms, trees and the identity ignore it.
+    pub objective: Objective,
+    /// The largest certified relative gap of the squared objective that `Method::Optimal` may leave.
+    pub gap: f64,
+}
+
+impl FactorizationRequest {
+    /// The Frobenius objective and a gap of 1e-6.
+    pub fn new(workload: Workload, participation: Participation, method: Method) -> Self {
+        Self { workload, participation, method, objective: Objective::Frobenius, gap: 1e-6 }
+    }
+
+    /// Computes the factorisation.
+    ///
+    /// # Errors
+    ///
+    /// A participation that does not fit the rounds, parameters out of range, a method that does not cover the request,
+    /// an optimiser that misses the gap.
+    pub fn factorize(self) -> Result<Factorization, FactorizationError> {
+        let Self { workload, participation, method, objective, gap } = self;
+        let rounds = workload.rounds();
+        participation.check(rounds)?;
+        let mut relative_gap = None;
+        let strategy = match method {
+            Method::Identity => Strategy::Identity { rounds },
+            Method::Optimal => {
+                let optimum = optimal::optimize(&workload, &participation, objective, gap)?;
+                relative_gap = Some(optimum.relative_gap);
+                Strategy::Dense(optimum.strategy)
+            }
+            Method::Banded { bands } => {
+                Strategy::Banded(banded::optimize(&workload, &participation, objective, bands)?)
+            }
+            Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?.strategy(rounds),
+            Method::Toeplitz => Strategy::Toeplitz { coefficients: square_root_coefficients(rounds, &workload.similar_roots()) },
+            Method::Tree(TreeVariant::HonakerFull) => {
+                // B = S·H⁺ has the law of S·C⁻¹ with CᵀC = HᵀH.
+                let gram = Mat::from_fn(rounds, rounds, |row, column| {
+                    tree::gram(TreeVariant::HonakerFull, rounds, row, column)
+                });
+                let factor = dense::strategy_from_gram(gram.as_ref()).ok_or(FactorizationError::Numerical {
+                    routine: "the Cholesky factorisation of the tree's Gram matrix",
+                    size: rounds,
+                })?;
+                Strategy::Dense(factor)
+            }
+            Method::Tree(variant) => Strategy::Tree { rounds, variant },
+        };
+        let mut factorization = Factorization::evaluate(workload, participation, strategy)?;
+        factorization.method = Some(method);
+        factorization.relative_gap = relative_gap;
+        factorization.correct_sensitivity()?;
+        Ok(factorization)
+    }
+}
+
+/// A = B·C with its sensitivity and errors.
+#[derive(Clone, Debug)]
+pub struct Factorization {
+    workload: Workload,
+    participation: Participation,
+    method: Option<Method>,
+    strategy: Strategy,
+    sensitivity: Sensitivity,
+    /// ‖B_t‖² of C as written.
+    squared_row_errors: Vec<f64>,
+    relative_gap: Option<f64>,
+}
+
+impl Factorization {
+    /// Measures a given C against a workload and a participation.
+    ///
+    /// # Errors
+    ///
+    /// A C that is not lower triangular, singular, not finite, of the wrong size, or whose inverse overflows.
+    pub fn evaluate(
+        workload: Workload,
+        participation: Participation,
+        strategy: Strategy,
+    ) -> Result<Self, FactorizationError> {
+        let rounds = workload.rounds();
+        participation.check(rounds)?;
+        strategy.check()?;
+        if strategy.rounds() != rounds {
+            return Err(FactorizationError::ShapeMismatch {
+                name: "C",
+                rows: strategy.rounds(),
+                columns: strategy.rounds(),
+                expected: rounds,
+            });
+        }
+        let sensitivity = strategy.sensitivity(&participation)?;
+        let squared_row_errors = strategy.squared_row_errors(&workload)?;
+        Ok(Self { workload, participation, method: None, strategy, sensitivity, squared_row_errors, relative_gap: None })
+    }
+
+    /// Takes factors that come from outside: checks shapes, B·C = A to 1e-9 of A's largest entry, and, where one is
+    /// recorded, the sensitivity to 1e-9 relative.
+    ///
+    /// # Errors
+    ///
+    /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `ProductMismatch`,
+    /// `SensitivityMismatch`.
+    pub fn from_matrices(
+        workload: Workload,
+        participation: Participation,
+        strategy: Mat<f64>,
+        error_matrix: Option<MatRef<'_, f64>>,
+        recorded_sensitivity: Option<f64>,
+    ) -> Result<Self, FactorizationError> {
+        let rounds = workload.rounds();
+        let square = |name, rows, columns| {
+            if (rows, columns) == (rounds, rounds) {
+                Ok(())
+            } else {
+                Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rounds })
+            }
+        };
+        square("C", strategy.nrows(), strategy.ncols())?;
+        if let Some(error_matrix) = error_matrix {
+            square("B", error_matrix.nrows(), error_matrix.ncols())?;
+            workload::check_lower_triangular("C", strategy.as_ref())?;
+            let product = dense::multiply(error_matrix, strategy.as_ref());
+            let expected = workload.matrix();
+            let scale = (0..rounds)
+                .flat_map(|column| expected.col(column).iter())
+                .fold(0.0_f64, |largest, entry| largest.max(entry.abs()));
+            let mut worst = (0.0, 0, 0);
+            for column in 0..rounds {
+                for row in 0..rounds {
+                    let difference = (product[(row, column)] - expected[(row, column)]).abs();
+                    // The comparison is written so that a NaN counts as a mismatch.
+                    if !(difference <= worst.0) {
+                        worst = (difference, row, column);
+                    }
+                }
+            }
+            if !(worst.0 <= 1e-9 * scale) {
+                let (_, row, column) = worst;
+                return Err(FactorizationError::ProductMismatch {
+                    row,
+                    column,
+                    found: product[(row, column)],
+                    expected: expected[(row, column)],
+                });
+            }
+        }
+        let factorization = Self::evaluate(workload, participation, Strategy::Dense(strategy))?;
+        if let Some(found) = recorded_sensitivity {
+            factorization.check_sensitivity(found)?;
+        }
+        Ok(factorization)
+    }
+
+    /// The full Honaker estimator keeps the causal factor of its law; its sensitivity is that of the tree it comes from.
+    fn correct_sensitivity(&mut self) -> Result<(), FactorizationError> {
+        if self.method == Some(Method::Tree(TreeVariant::HonakerFull)) {
+            self.sensitivity = tree_sensitivity(TreeVariant::HonakerFull, self.rounds(), &self.participation)?;
+        }
+        Ok(())
+    }
+
+    fn check_sensitivity(&self, found: f64) -> Result<(), FactorizationError> {
+        let expected = self.sensitivity.value;
+        if (found - expected).abs() <= 1e-9 * expected {
+            Ok(())
+        } else {
+            Err(FactorizationError::SensitivityMismatch { found, expected })
+        }
+    }
+
+    /// T.
+    pub fn rounds(&self) -> usize {
+        self.workload.rounds()
+    }
+
+    /// A.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// The participation that the sensitivity holds for.
+    pub fn participation(&self) -> &Participation {
+        &self.participation
+    }
+
+    /// The method that chose C; `None` for a C from outside.
+    pub fn method(&self) -> Option<Method> {
+        self.method
+    }
+
+    /// C.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// sens(C) of C as written, and whether it is exact.
+    pub fn sensitivity(&self) -> Sensitivity {
+        self.sensitivity
+    }
+
+    /// (P − D)/P of the squared objective, where an optimum was certified.
+    pub fn relative_gap(&self) -> Option<f64> {
+        self.relative_gap
+    }
+
+    /// ‖B_t‖·sens(C) for every round t: the error per unit of noise at sensitivity 1.
+    pub fn row_errors(&self) -> Vec<f64> {
+        self.squared_row_errors.iter().map(|error| error.sqrt() * self.sensitivity.value).collect()
+    }
+
+    /// √(Σ_t ‖B_t‖²/T) at sensitivity 1.
+    pub fn rms_error(&self) -> f64 {
+        self.frobenius() / (self.rounds() as f64).sqrt()
+    }
+
+    /// max_t ‖B_t‖ at sensitivity 1.
+    pub fn max_error(&self) -> f64 {
+        self.squared_row_errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)).sqrt()
+            * self.sensitivity.value
+    }
+
+    /// ‖B‖_F at sensitivity 1; the workload's Λ_τ, where it has one, is part of B.
+    pub fn frobenius(&self) -> f64 {
+        self.squared_row_errors.iter().sum::<f64>().sqrt() * self.sensitivity.value
+    }
+
+    /// How the noise streams.
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`.
+    pub fn noise_recursion(&self) -> Result<NoiseRecursion, FactorizationError> {
+        self.strategy.noise_recursion()
+    }
+
+    /// B, T × T (T × nodes for trees), of C as written.
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`.
+    pub fn error_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
+        self.strategy.error_matrix(&self.workload)
+    }
+}

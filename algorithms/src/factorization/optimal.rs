@@ -28,6 +28,7 @@ use super::dense;
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, Minimizer};
 use super::participation::Participation;
+use super::pattern_dual::PatternDual;
 use super::quadrature::InverseSquareRoot;
 use super::shifted_inverse::{MOST_SUBDIAGONALS, ShiftedInverse};
 use super::workload::Workload;
@@ -63,20 +64,32 @@ pub(crate) fn optimize(
     gap: f64,
 ) -> Result<Optimum, FactorizationError> {
     participation.check(workload.rounds())?;
+    if !(gap.is_finite() && gap > 0.0) {
+        return Err(FactorizationError::InvalidParameter { name: "gap", value: gap, expected: "a positive number" });
+    }
+    let banded = workload.banded_inverse().filter(|inverse| inverse.subdiagonals() <= MOST_SUBDIAGONALS);
     if participation.participations(workload.rounds()) == 1 {
-        if let Some(inverse) = workload.banded_inverse().filter(|inverse| inverse.subdiagonals() <= MOST_SUBDIAGONALS) {
+        if let Some(inverse) = banded {
             return minimize_gap(&SingleParticipation::new(workload, inverse, objective), gap);
         }
+        return minimize_gap(&PatternDual::new(workload, &Participation::Single, objective, None)?, gap);
     }
-    todo!()
+    minimize_gap(&PatternDual::new(workload, participation, objective, banded)?, gap)
 }
 
 /// A dual problem in logarithmic variables, and the primal point that belongs to its optimum.
-trait Dual {
+pub(crate) trait Dual {
+    /// Which objective it bounds.
+    fn objective(&self) -> Objective;
     /// Where to start.
     fn start(&self) -> Result<Vec<f64>, FactorizationError>;
-    /// −ln D and its gradient; `None` outside the domain.
-    fn evaluate(&self, point: &[f64]) -> Option<Evaluation>;
+    /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
+    fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
+    /// The first weight of the barrier −Σ_π ln det S_π/b that keeps the dual's blocks away from singular ones, from
+    /// which the way back is flat; `None` where the dual has no such blocks.
+    fn first_barrier(&self) -> Option<f64> {
+        None
+    }
     /// A strategy from the primal point and its certified gap; `None` where the primal point is not positive definite.
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError>;
 }
@@ -84,16 +97,33 @@ trait Dual {
 /// Steps until the certificate meets the goal. A cheap estimate decides when a certificate is worth its price.
 fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationError> {
     const MOST_STEPS: usize = 5000;
+    const MOST_STEPS_A_BARRIER: usize = 200;
     let start = dual.start()?;
-    let first = dual.evaluate(&start).ok_or(FactorizationError::Numerical {
-        routine: "the dual at its starting point",
-        size: start.len(),
-    })?;
+    let size = start.len();
+    let failed = move || FactorizationError::Numerical { routine: "the dual of the optimal factorisation", size };
+    let mut barrier = dual.first_barrier().unwrap_or(0.0);
+    let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
     let mut minimizer = Minimizer::new(start, first, 30);
+    // The last barrier costs far less than the goal.
+    while barrier > 0.02 * goal {
+        for _ in 0..MOST_STEPS_A_BARRIER {
+            if !minimizer.step(|point| dual.evaluate(point, barrier))
+                || minimizer.evaluation.expected_gain() < 0.3 * barrier
+            {
+                break;
+            }
+        }
+        barrier *= 0.1;
+        minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+    }
+    // The gap of the worst row is first order in what is left of the gradient, that of the sum second order.
+    let mut estimate_goal = match dual.objective() {
+        Objective::Frobenius => 0.1 * goal,
+        Objective::Max => 0.01 * goal * goal.min(1.0),
+    };
     let mut best: Option<Optimum> = None;
-    let mut estimate_goal = 0.5 * goal;
     for _ in 0..MOST_STEPS {
-        let stuck = !minimizer.step(|point| dual.evaluate(point));
+        let stuck = !minimizer.step(|point| dual.evaluate(point, barrier));
         if stuck || minimizer.evaluation.expected_gain() <= estimate_goal {
             if let Some(found) = dual.certify(&minimizer.point)? {
                 let gap = found.relative_gap;
@@ -108,6 +138,10 @@ fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationErr
                 break;
             }
             estimate_goal = 0.1 * minimizer.evaluation.expected_gain().min(estimate_goal);
+            if barrier > 0.0 {
+                barrier *= 0.1;
+                minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+            }
         }
     }
     match best {
@@ -185,6 +219,10 @@ impl<'a> SingleParticipation<'a> {
 }
 
 impl Dual for SingleParticipation<'_> {
+    fn objective(&self) -> Objective {
+        self.objective
+    }
+
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         // One step of the fixed point from uniform weights: v = diag(G^(1/2)), λ = diag((A·Aᵀ)^(1/2)).
         let rounds = self.workload.rounds();
@@ -205,7 +243,7 @@ impl Dual for SingleParticipation<'_> {
         }
     }
 
-    fn evaluate(&self, point: &[f64]) -> Option<Evaluation> {
+    fn evaluate(&self, point: &[f64], _barrier: f64) -> Option<Evaluation> {
         let dual = self.dual_point(point);
         if !(dual.nuclear.is_finite() && dual.nuclear > 0.0) {
             return None;
@@ -269,18 +307,29 @@ pub(crate) fn squared_row_errors(workload: &Workload, strategy: MatRef<'_, f64>)
 
 /// ‖(A·R)_t‖² for every round t.
 pub(crate) fn squared_row_norms_of_product(workload: &Workload, right: MatRef<'_, f64>) -> Vec<f64> {
+    squared_row_norms_of_columns(workload, right.ncols(), |column, values| {
+        for (value, entry) in values.iter_mut().zip(right.col(column).iter()) {
+            *value = *entry;
+        }
+    })
+}
+
+/// ‖(A·R)_t‖² for every round t, with R given column by column; blocks of fixed size, combined in their order.
+pub(crate) fn squared_row_norms_of_columns(
+    workload: &Workload,
+    columns: usize,
+    fill: impl Fn(usize, &mut [f64]) + Sync,
+) -> Vec<f64> {
     const BLOCK: usize = 32;
     let rounds = workload.rounds();
-    let blocks: Vec<usize> = (0..right.ncols()).step_by(BLOCK).collect();
+    let blocks: Vec<usize> = (0..columns).step_by(BLOCK).collect();
     let partial: Vec<Vec<f64>> = blocks
         .into_par_iter()
         .map(|first| {
             let mut sums = vec![0.0; rounds];
             let mut values = vec![0.0; rounds];
-            for column in first..(first + BLOCK).min(right.ncols()) {
-                for (value, entry) in values.iter_mut().zip(right.col(column).iter()) {
-                    *value = *entry;
-                }
+            for column in first..(first + BLOCK).min(columns) {
+                fill(column, &mut values);
                 workload.apply_in_place(&mut values);
                 for (sum, value) in sums.iter_mut().zip(&values) {
                     *sum += value * value;
@@ -296,47 +345,4 @@ pub(crate) fn squared_row_norms_of_product(workload: &Workload, right: MatRef<'_
         }
     }
     totals
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::workload::WorkloadSpecification;
-    use super::*;
-
-    fn mean_error(rounds: usize, specification: WorkloadSpecification, gap: f64) -> f64 {
-        let workload = Workload::new(rounds, specification).unwrap();
-        let t = std::time::Instant::now();
-        let optimum = optimize(&workload, &Participation::Single, Objective::Frobenius, gap).unwrap();
-        let m = largest_column(optimum.strategy.as_ref())
-            * squared_row_errors(&workload, optimum.strategy.as_ref()).iter().sum::<f64>()
-            / rounds as f64;
-        eprintln!("{rounds} {m} {:e} {:?}", optimum.relative_gap, t.elapsed());
-        m
-    }
-
-    #[test]
-    fn prefix_sums_have_the_reference_errors() {
-        for (rounds, expected) in [
-            (2, 0.25 * (3.0 + 5.0_f64.sqrt())),
-            (3, 1.535_953_882_8),
-            (4, 1.718_536_024_1),
-            (8, 2.233_272_166_6),
-            (16, 2.854_084_800_7),
-            (32, 3.579_990_713_3),
-            (64, 4.409_397_203_9),
-            (120, 5.249_745_569_9),
-            (128, 5.340_726_756_0),
-            (256, 6.372_668_142_6),
-            (512, 7.504_228_294_0),
-            (600, 7.777_076_515_4),
-            (1024, 8.734_696_479_0),
-            (2048, 10.063_581_980_5)
-        ] {
-            let found = mean_error(rounds, WorkloadSpecification::prefix(), 1e-9);
-            assert!((found - expected).abs() < 1e-9 * expected, "T = {rounds}: {found} {expected}");
-        }
-        mean_error(2048, WorkloadSpecification::prefix(), 1e-6);
-        mean_error(2048, WorkloadSpecification::prefix().with_momentum(0.9), 1e-6);
-        mean_error(2048, WorkloadSpecification::prefix().with_momentum(0.9), 1e-9);
-    }
 }

@@ -156,6 +156,9 @@ pub fn gram_sensitivity(
         }
         return Ok(if *participation == Participation::Single {
             exact(largest.0, "the largest column norm: an example takes part once")
+        } else if patterns[largest.1].iter().map(|&round| gram(round, round)).sum::<f64>() >= largest.0 * (1.0 - 1e-12) {
+            // The mean over all sign vectors is the sum of the squared norms, so some sign vector attains it.
+            exact(largest.0, "columns of the worst pattern are orthogonal to within 1e-12")
         } else if signs_attain(&patterns[largest.1], &gram) {
             exact(largest.0, "contributions of aligned signs attain the largest pattern sum of |CᵀC|")
         } else {

@@ -13,74 +13,11 @@ use faer::Mat;
 use rayon::prelude::*;
 
 use super::banded_lower::BandedLower;
+use super::lanes::{LANES, Lanes};
 use super::quadrature::InverseSquareRoot;
 
 /// The most subdiagonals of W that [`ShiftedInverse`] takes.
 pub(crate) const MOST_SUBDIAGONALS: usize = 4;
-
-const LANES: usize = 8;
-
-/// One value for each of eight quadrature nodes.
-#[derive(Clone, Copy)]
-struct Lanes([f64; LANES]);
-
-impl Lanes {
-    const ZERO: Self = Self([0.0; LANES]);
-
-    #[inline(always)]
-    fn splat(value: f64) -> Self {
-        Self([value; LANES])
-    }
-
-    #[inline(always)]
-    fn map2(self, other: Self, operation: impl Fn(f64, f64) -> f64) -> Self {
-        Self(std::array::from_fn(|lane| operation(self.0[lane], other.0[lane])))
-    }
-
-    /// self·factor + addend.
-    #[inline(always)]
-    fn multiply_add(self, factor: Self, addend: Self) -> Self {
-        Self(std::array::from_fn(|lane| self.0[lane].mul_add(factor.0[lane], addend.0[lane])))
-    }
-
-    /// self/divisor, and 0 where the divisor is 0.
-    #[inline(always)]
-    fn divide_or_zero(self, divisor: Self) -> Self {
-        self.map2(divisor, |value, divisor| if divisor > 0.0 { value / divisor } else { 0.0 })
-    }
-}
-
-impl std::ops::Add for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.map2(other, |a, b| a + b)
-    }
-}
-
-impl std::ops::Sub for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.map2(other, |a, b| a - b)
-    }
-}
-
-impl std::ops::Mul for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.map2(other, |a, b| a * b)
-    }
-}
-
-impl std::ops::Div for Lanes {
-    type Output = Self;
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.map2(other, |a, b| a / b)
-    }
-}
 
 /// The operator v ↦ X(v) for one W.
 pub(crate) struct ShiftedInverse<'a> {

@@ -1,6 +1,9 @@
 //! Toeplitz strategies: the closed-form square root of a Toeplitz workload, and products of Toeplitz sequences.
 
 use super::error::FactorizationError;
+use super::optimal::Objective;
+use super::participation::Participation;
+use super::workload::Workload;
 
 /// The coefficients of ∏_i (1 − r_i x)^(−1/2), T of them: C of the square-root factorisation A = C·C.
 ///
@@ -67,6 +70,80 @@ pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, Factorizat
         }
     }
     Ok(inverse)
+}
+
+/// The error and the sensitivity of a Toeplitz C under a Toeplitz workload, with their gradients: what the banded and
+/// the BLT optimisers share.
+pub(crate) struct ToeplitzObjective {
+    rounds: usize,
+    /// The roots of the workload (of its Toeplitz part, where it has others).
+    roots: Vec<f64>,
+    participations: usize,
+    separation: usize,
+    objective: Objective,
+}
+
+impl ToeplitzObjective {
+    pub(crate) fn new(workload: &Workload, participation: &Participation, objective: Objective) -> Self {
+        let rounds = workload.rounds();
+        Self {
+            rounds,
+            roots: workload.similar_roots(),
+            participations: participation.participations(rounds),
+            separation: participation.separation(rounds),
+            objective,
+        }
+    }
+
+    /// The workload's roots.
+    pub(crate) fn roots(&self) -> &[f64] {
+        &self.roots
+    }
+
+    /// sens² = ‖Σ_e C_{:,eb}‖² of non-negative, non-increasing coefficients c, and its gradient in c.
+    pub(crate) fn squared_sensitivity(&self, coefficients: &[f64]) -> (f64, Vec<f64>) {
+        let starts = (0..self.participations).map(|epoch| epoch * self.separation).take_while(|&start| start < self.rounds);
+        let mut sum = vec![0.0; self.rounds];
+        for start in starts.clone() {
+            for (value, coefficient) in sum[start..].iter_mut().zip(coefficients) {
+                *value += coefficient;
+            }
+        }
+        let mut gradient = vec![0.0; coefficients.len()];
+        for start in starts {
+            for (entry, value) in gradient.iter_mut().zip(&sum[start..]) {
+                *entry += 2.0 * value;
+            }
+        }
+        (sum.iter().map(|value| value * value).sum(), gradient)
+    }
+
+    /// With b = A·d, d the coefficients of C⁻¹: the worst (last) row's Σ b_s², or the mean over rows Σ (T − s) b_s²/T;
+    /// and its gradient in d.
+    pub(crate) fn squared_error(&self, inverse: &[f64]) -> (f64, Vec<f64>) {
+        let mut values = inverse.to_vec();
+        for root in &self.roots {
+            for round in 1..values.len() {
+                values[round] += root * values[round - 1];
+            }
+        }
+        let mut error = 0.0;
+        for (lag, value) in values.iter_mut().enumerate() {
+            let weight = match self.objective {
+                Objective::Max => 1.0,
+                Objective::Frobenius => (self.rounds - lag) as f64 / self.rounds as f64,
+            };
+            error += weight * *value * *value;
+            *value *= 2.0 * weight;
+        }
+        // Aᵀ: the same recurrences, from the last round to the first.
+        for root in &self.roots {
+            for round in (1..values.len()).rev() {
+                values[round - 1] += root * values[round];
+            }
+        }
+        (error, values)
+    }
 }
 
 #[cfg(test)]

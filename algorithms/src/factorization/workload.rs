@@ -309,6 +309,14 @@ impl Workload {
         specification.underlying_roots()
     }
 
+    /// The roots of a Toeplitz workload, or of the Toeplitz part of one that is not: {1} where there is none.
+    pub(crate) fn similar_roots(&self) -> Vec<f64> {
+        match &self.form {
+            Form::Composed { specification, .. } => specification.underlying_roots().unwrap_or_else(|| vec![1.0]),
+            Form::Dense { .. } => vec![1.0],
+        }
+    }
+
     /// The coefficients a_0 … a_{T−1} of a Toeplitz workload, A[t, s] = a_{t−s}; `None` where A is not Toeplitz.
     pub fn toeplitz_coefficients(&self) -> Option<Vec<f64>> {
         self.toeplitz_roots()?;

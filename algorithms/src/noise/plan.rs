@@ -3,13 +3,17 @@
 
 use rounds_kernels::random::StreamKey;
 
-use super::{AntiCorrelated, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
+use super::scalar::NoiseScalar;
+use super::{AntiCorrelated, Banded, BufferedToeplitz, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
 use crate::factorization::{
-    FactorizationError, Participation, Workload, WorkloadSpecification, inverse_square_root_coefficients,
-    square_root_coefficients, toeplitz_sensitivity,
+    FactorizationError, FactorizationRequest, Method, NoiseRecursion, Participation, TreeVariant, Workload,
+    WorkloadSpecification,
 };
 use crate::optimizers::NoiseKind;
 use crate::privacy::{Mechanism, Sampling};
+
+/// Relative gap of the squared error that an optimal factorisation is certified to: half of it in the error itself.
+const OPTIMAL_GAP: f64 = 1e-4;
 
 /// What a mechanism is made for.
 #[derive(Clone, Debug)]
@@ -38,7 +42,7 @@ enum Strategy {
     Tree,
     HonakerOnline,
     AntiCorrelated { sensitivity: f64 },
-    Dense { inverse: Vec<Vec<f64>>, sensitivity: f64 },
+    Factorized { recursion: NoiseRecursion, sensitivity: f64 },
 }
 
 /// A mechanism that cannot be made.
@@ -48,9 +52,6 @@ pub enum NoisePlanError {
     /// The factorisation refuses.
     #[error(transparent)]
     Factorization(#[from] FactorizationError),
-    /// The closed form needs a Toeplitz workload.
-    #[error("--noise toeplitz: the workload is not Toeplitz; take --noise optimal or banded=b")]
-    NotToeplitz,
     /// Laplace noise does not belong to this family.
     #[error("--noise laplace: this algorithm accounts for its noise as one Gaussian mechanism; take dp-gd, dp-hb or dp-nag")]
     Laplace,
@@ -62,11 +63,13 @@ impl NoisePlan {
         self.rounds.div_ceil(self.rounds_per_epoch)
     }
 
-    /// The participation of one example.
+    /// The participation of one example: whole epochs, or rounds at least b apart where the last epoch is not whole.
     fn participation(&self) -> Participation {
-        match self.epochs() {
-            1 => Participation::Single,
-            epochs => Participation::MinimumSeparation { participations: epochs, separation: self.rounds_per_epoch },
+        let epochs = self.epochs();
+        if epochs * self.rounds_per_epoch == self.rounds || epochs == 1 {
+            Participation::epochs(epochs)
+        } else {
+            Participation::MinimumSeparation { participations: epochs, separation: self.rounds_per_epoch }
         }
     }
 
@@ -75,23 +78,23 @@ impl NoisePlan {
     /// # Errors
     /// A workload or participation that the factorisation refuses.
     pub fn prepare(self) -> Result<PlannedNoise, NoisePlanError> {
-        let strategy = match self.kind {
-            NoiseKind::Independent => Strategy::Independent,
-            NoiseKind::Tree => Strategy::Tree,
-            NoiseKind::HonakerOnline => Strategy::HonakerOnline,
-            NoiseKind::Toeplitz => {
-                let workload = Workload::new(self.rounds, self.workload.clone())?;
-                let roots = workload.toeplitz_roots().ok_or(NoisePlanError::NotToeplitz)?;
-                let coefficients = square_root_coefficients(self.rounds, &roots);
-                let inverse = inverse_square_root_coefficients(self.rounds, &roots);
-                let sensitivity = toeplitz_sensitivity(&coefficients, &self.participation())?.value;
-                let rows = (0..self.rounds).map(|t| inverse[..=t].iter().rev().copied().collect()).collect();
-                Strategy::Dense { inverse: rows, sensitivity }
-            }
+        let method = match self.kind {
+            NoiseKind::Independent => return Ok(PlannedNoise { plan: self, strategy: Strategy::Independent }),
+            NoiseKind::Tree => return Ok(PlannedNoise { plan: self, strategy: Strategy::Tree }),
+            NoiseKind::HonakerOnline => return Ok(PlannedNoise { plan: self, strategy: Strategy::HonakerOnline }),
             NoiseKind::Laplace => return Err(NoisePlanError::Laplace),
-            NoiseKind::HonakerFull | NoiseKind::Optimal | NoiseKind::Banded(_) | NoiseKind::Blt(_) => {
-                return Err(NoisePlanError::NotToeplitz);
-            }
+            NoiseKind::HonakerFull => Method::Tree(TreeVariant::HonakerFull),
+            NoiseKind::Optimal => Method::Optimal,
+            NoiseKind::Banded(bands) => Method::Banded { bands },
+            NoiseKind::Blt(buffers) => Method::Blt { buffers },
+            NoiseKind::Toeplitz => Method::Toeplitz,
+        };
+        let workload = Workload::new(self.rounds, self.workload.clone())?;
+        let request = FactorizationRequest::new(workload, self.participation(), method);
+        let factorization = FactorizationRequest { gap: OPTIMAL_GAP, ..request }.factorize()?;
+        let strategy = Strategy::Factorized {
+            recursion: factorization.strategy().noise_recursion()?,
+            sensitivity: factorization.sensitivity().value,
         };
         Ok(PlannedNoise { plan: self, strategy })
     }
@@ -117,7 +120,7 @@ impl PlannedNoise {
                 rounds: self.plan.rounds_per_epoch.min(self.plan.rounds),
                 trees: self.plan.epochs(),
             },
-            Strategy::AntiCorrelated { sensitivity } | Strategy::Dense { sensitivity, .. } => {
+            Strategy::AntiCorrelated { sensitivity } | Strategy::Factorized { sensitivity, .. } => {
                 Mechanism::Factorized { noise_multiplier, sampling, sensitivity }
             }
         }
@@ -138,12 +141,43 @@ impl PlannedNoise {
                 Box::new(HonakerTree::<f32>::new(key, standard_deviation, rounds, per_epoch, dimension))
             }
             Strategy::AntiCorrelated { .. } => Box::new(AntiCorrelated::new(key, standard_deviation, rounds)),
-            Strategy::Dense { inverse, .. } if release => {
-                Box::new(Dense::<f64>::new(key, standard_deviation, &inverse, dimension))
+            Strategy::Factorized { recursion, .. } if release => {
+                factorized::<f64>(recursion, key, standard_deviation, rounds, dimension)
             }
-            Strategy::Dense { inverse, .. } => {
-                Box::new(Dense::<f32>::new(key, standard_deviation, &inverse, dimension))
+            Strategy::Factorized { recursion, .. } => {
+                factorized::<f32>(recursion, key, standard_deviation, rounds, dimension)
             }
         }
+    }
+}
+
+/// The stream of a recursion.
+fn factorized<F: NoiseScalar>(
+    recursion: NoiseRecursion,
+    key: StreamKey,
+    sigma: f64,
+    rounds: u64,
+    dimension: usize,
+) -> Box<dyn NoiseMechanism> {
+    let lower = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
+        (0..rounds as usize).map(|t| (0..=t).map(|s| entry(t, s)).collect()).collect()
+    };
+    match recursion {
+        NoiseRecursion::Identity => Box::new(IndependentGaussian::new(key, sigma)),
+        NoiseRecursion::Dense { inverse } => {
+            Box::new(Dense::<F>::new(key, sigma, &lower(&|t, s| inverse[(t, s)]), dimension))
+        }
+        NoiseRecursion::Toeplitz { inverse } => {
+            Box::new(Dense::<F>::new(key, sigma, &lower(&|t, s| inverse[t - s]), dimension))
+        }
+        NoiseRecursion::Banded(banded) => {
+            let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
+            Box::new(Banded::<F>::from_rows(key, sigma, rows, dimension))
+        }
+        NoiseRecursion::Blt { omega, theta } => {
+            Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, &omega, &theta, dimension))
+        }
+        NoiseRecursion::Tree { variant: TreeVariant::Plain } => Box::new(Tree::new(key, sigma, rounds, rounds.max(1))),
+        NoiseRecursion::Tree { .. } => Box::new(HonakerTree::<F>::new(key, sigma, rounds, rounds.max(1), dimension)),
     }
 }

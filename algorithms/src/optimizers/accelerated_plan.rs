@@ -18,7 +18,7 @@ use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 use crate::catalog::{PrepareError, Prepared};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling, gaussian,
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian,
     zcdp,
 };
 use crate::problem::{Problem, largest_second_moment};
@@ -321,12 +321,23 @@ impl AcceleratedPlan {
     }
 
     /// The plan with noise `factor` times as large, for studies of what other noise does; its guarantee is withdrawn.
+    /// The mechanism describes the noise that is then drawn.
     #[must_use]
     pub fn with_noise_scaled(mut self, factor: f64) -> Self {
         self.noise = self.noise.map(|noise| noise.scaled(factor));
         self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
-        self.mechanism = None;
+        // Noise times a factor and sensitivity divided by it are the same mechanism.
+        self.mechanism = self.mechanism.map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
         self
+    }
+
+    /// ε of the mechanism under replace-one, by its default accountant at δ = 0: what Laplace noise truly gives.
+    ///
+    /// # Errors
+    /// No noise, or Gaussian noise, which gives no pure guarantee.
+    pub fn pure_epsilon(&self) -> Result<f64, PrivacyError> {
+        let mechanism = self.mechanism.as_ref().ok_or(PrivacyError::EmptyComposition)?;
+        privacy::laplace::pure_epsilon(mechanism, Adjacency::ReplaceOne)
     }
 
     /// The iteration on `problem`, with noise from `key`.

@@ -22,7 +22,6 @@ use rounds_kernels::linear::{Clip, Point};
 
 use super::matrix_factorization::{calibrated, whole_epochs};
 use super::plan::{self, BatchPlan};
-use super::settings::positive;
 use super::sgd::project_onto_ball;
 use super::{NoiseKind, Optimizer, RoundError, Settings, SettingsError};
 use crate::catalog::{Algorithm, PrepareError, Prepared};

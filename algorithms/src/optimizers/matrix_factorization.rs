@@ -78,13 +78,13 @@ const FTRL: Variant = Variant {
 };
 const MEMF: Variant = Variant {
     id: "dp-memf",
-    noise: NoiseKind::Toeplitz,
+    noise: NoiseKind::Blt(3),
     weighs_momentum: true,
     momentum: 0.9,
     learning_rate: 0.5,
     epochs: 5.0,
 };
-const MF: Variant = Variant { id: "dp-mf", noise: NoiseKind::Toeplitz, weighs_momentum: false, momentum: 0.0, ..MEMF };
+const MF: Variant = Variant { id: "dp-mf", noise: NoiseKind::Optimal, weighs_momentum: false, momentum: 0.0, ..MEMF };
 const MF_PLUS: Variant = Variant { id: "dp-mf-plus", noise: NoiseKind::Optimal, epochs: 1.0, ..MF };
 const PGD_VARIANT: Variant = Variant { id: "pgd", noise: NoiseKind::Independent, ..MF };
 const ANTI: Variant = Variant { id: "anti-pgd", epochs: 1.0, ..MF };

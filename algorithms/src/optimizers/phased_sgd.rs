@@ -210,7 +210,9 @@ impl PhasedSgd {
         let (round, scale) = (self.round, self.deviation * self.step());
         // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
         let share = 1.0 / (self.position as f64 * scale);
-        self.iterates.iter_mut().for_each(|sum| *sum *= share);
+        for sum in self.iterates.iter_mut() {
+            *sum *= share;
+        }
         self.noise
             .add_increment(self.phase, &mut self.iterates, oracle.engine())
             .map_err(|source| RoundError::Noise { round, source })?;
@@ -231,7 +233,9 @@ fn project(x: &mut [f32], radius: f64) {
     let norm = x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
     if norm > radius {
         let factor = (radius / norm) as f32;
-        x.iter_mut().for_each(|x| *x *= factor);
+        for x in x.iter_mut() {
+            *x *= factor;
+        }
     }
 }
 
@@ -437,13 +441,9 @@ mod tests {
         let refused =
             |problem: &Problem, settings: &Settings| PHASED_SGD.prepare(problem, settings).err().unwrap().to_string();
         assert!(refused(&problem(Loss::Hinge), &settings(1.0)).contains("smooth loss"));
-        let unbounded = Problem::new(
-            Arc::new(synthetic_logistic(100, 5, 3).into_binary().unwrap()),
-            Loss::Logistic,
-            true,
-            0.0,
-        )
-        .unwrap();
+        let (features, labels) = synthetic_logistic(100, 5, 3).into_binary().unwrap().into_parts();
+        let data = crate::problem::Dataset::new("unbounded", features, labels).unwrap();
+        let unbounded = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
         let message = refused(&unbounded, &settings(1.0));
         assert!(message.contains("row-bound"), "{message}");
         let mut short = settings(1.0);

@@ -131,8 +131,16 @@ pub fn calibrate(
             .into());
         }
         Budget::Target { epsilon, delta } => {
-            let exact = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)?;
-            ((exact * inflation).next_up(), delta)
+            let mut noise_multiplier = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)? * inflation;
+            // The product is rounded, and ε on a grid is not exactly monotone: what is stated must hold.
+            let exceeds = |noise_multiplier| {
+                let inflated = mechanism(noise_multiplier).with_inflated_sensitivity(inflation);
+                accountant.epsilon(&inflated, adjacency, delta).is_ok_and(|stated| stated > epsilon)
+            };
+            while exceeds(noise_multiplier) {
+                noise_multiplier *= 1.0 + 1e-10;
+            }
+            (noise_multiplier, delta)
         }
         Budget::NoiseMultiplier { noise_multiplier, delta } => {
             (positive("--noise-multiplier", noise_multiplier)?, delta)

@@ -21,7 +21,7 @@ const PARAMETERS: &[(&str, &str)] = &[
     ("outer", "bisection-free (default) or line-search"),
     (
         "samples",
-        "constant of the sample sizes (default 0.5; the theory's is 48)",
+        "constant of the sample sizes (default 2; the theory's is 48)",
     ),
     (
         "smoothing",
@@ -80,7 +80,7 @@ fn prepare(problem: &Problem, settings: &Settings, solver: Solver) -> Result<Pre
     let rounds = settings.number("rounds", 100.0, "a number of at least 1 is needed", |rounds| {
         rounds >= 1.0
     })?;
-    let samples = settings.number("samples", 0.5, "a constant above 0 is needed", above_zero)?;
+    let samples = settings.number("samples", 2.0, "a constant above 0 is needed", above_zero)?;
     let smoothing = settings.number(
         "smoothing",
         0.5 * accuracy / lipschitz,

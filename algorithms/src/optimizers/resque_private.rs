@@ -19,7 +19,6 @@
 //! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
 
 use rounds_kernels::features::Selection;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
@@ -500,7 +499,9 @@ impl NoisyOracle<'_, '_, '_> {
         );
         let norms = &problem.row_norms(rounds_kernels::features::Norm::L2).values;
         for (shifts, &row) in balls.shifts.chunks_exact_mut(outputs).zip(&balls.rows) {
-            shifts.iter_mut().for_each(|shift| *shift *= norms[row as usize]);
+            for shift in shifts.iter_mut() {
+                *shift *= norms[row as usize];
+            }
         }
         oracle.enter(Phase::Gradient);
         balls
@@ -583,7 +584,9 @@ impl NoisyOracle<'_, '_, '_> {
             let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
             if squared > balls.smoothing * balls.smoothing {
                 let factor = (balls.smoothing / squared.sqrt()) as f32;
-                offset.iter_mut().for_each(|v| *v *= factor);
+                for v in offset.iter_mut() {
+                    *v *= factor;
+                }
             }
             let weight = step as f64;
             total_weight += weight;
@@ -593,7 +596,9 @@ impl NoisyOracle<'_, '_, '_> {
                 .for_each(|(sum, &v)| *sum += weight * f64::from(v));
             start = end;
         }
-        solution.iter_mut().for_each(|v| *v /= total_weight);
+        for v in solution.iter_mut() {
+            *v /= total_weight;
+        }
         Ok(())
     }
 }
@@ -705,6 +710,7 @@ mod tests {
     use crate::oracle::Engine;
     use crate::privacy::Claim;
     use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::loss::Loss;
     use std::sync::Arc;
 
     fn problem(rows: usize) -> Problem {
@@ -753,7 +759,9 @@ mod tests {
             let (loss, prepared, _) = loss_after(algorithm, &problem, &settings(4.0, &[]));
             assert!(loss < start - 0.01, "{}: {loss}", algorithm.id);
             assert_eq!(prepared.privacy.claim, Claim::Simulation);
-            assert!(prepared.privacy.epsilon.unwrap() <= 4.0);
+            // The Rényi accountant's search over orders is exact to rounding only.
+            let epsilon = prepared.privacy.epsilon.unwrap();
+            assert!(epsilon <= 4.0 * (1.0 + 1e-6), "{epsilon}");
             let planned = prepared.optimizer.planned_rounds();
             let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.optimizer.mechanism() else {
                 panic!()

@@ -70,7 +70,7 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         }
     }
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(NoiseKind::Toeplitz),
+        kind: settings.noise.unwrap_or(NoiseKind::Blt(3)),
         rounds: plan.rounds,
         rounds_per_epoch: plan.rounds_per_epoch,
         workload,

@@ -9,6 +9,7 @@ mod engine;
 mod ledger;
 pub mod partition;
 mod recorded;
+mod replicas;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +17,7 @@ use std::sync::{Mutex, PoisonError};
 pub use engine::{Engine, EngineError};
 pub use ledger::Ledger;
 pub use recorded::RecordedQuery;
+pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
 

@@ -19,19 +19,6 @@ pub(super) fn survival(x: f64) -> f64 {
     0.5 * libm::erfc(x * FRAC_1_SQRT_2)
 }
 
-/// P(lower < N(0, 1) ≤ upper), without cancellation in either tail.
-pub(super) fn probability_between(lower: f64, upper: f64) -> f64 {
-    if lower >= upper {
-        0.0
-    } else if lower > 0.0 {
-        survival(lower) - survival(upper)
-    } else if upper < 0.0 {
-        survival(-upper) - survival(-lower)
-    } else {
-        1.0 - survival(upper) - survival(-lower)
-    }
-}
-
 /// Nodes and weights of Gauss–Legendre quadrature on [−1, 1], ascending.
 pub(super) fn gauss_legendre<const NODES: usize>() -> [(f64, f64); NODES] {
     let mut rule = [(0.0, 0.0); NODES];
@@ -150,15 +137,6 @@ mod tests {
                 "R({x}) - R({x} + {shift}) = {found:e}, not {expected:e}"
             );
         }
-    }
-
-    #[test]
-    fn interval_probabilities_add_up() {
-        let edges = [-40.0, -9.0, -1.0, 0.0, 0.5, 3.0, 8.0, 40.0];
-        let total: f64 = edges.windows(2).map(|edge| probability_between(edge[0], edge[1])).sum();
-        assert!((total - 1.0).abs() < 1e-15);
-        assert!((probability_between(8.0, 40.0) / 6.220_960_574_271_784e-16 - 1.0).abs() < 1e-13);
-        assert_eq!(probability_between(2.0, 2.0), 0.0);
     }
 
     #[test]

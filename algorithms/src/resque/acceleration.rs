@@ -419,7 +419,7 @@ pub(crate) mod tests {
         };
         // The minimum of the convolved function, by one solve on a ball that holds it.
         oracle.radius = 10.0;
-        let best = oracle.solve(&vec![0.0; 8], 0.0);
+        let best = oracle.solve(&[0.0; 8], 0.0);
         oracle.radius = radius;
         let mut gradient = vec![0.0; 8];
         let minimum = oracle.value_and_gradient(&best, &mut gradient);

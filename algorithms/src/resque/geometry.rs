@@ -24,6 +24,7 @@ pub(crate) fn squared_norm(v: &[f32]) -> f64 {
 }
 
 /// ‖a − b‖.
+#[cfg(test)]
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
 }
@@ -38,7 +39,9 @@ pub(crate) fn project(v: &mut [f64], radius: f64) {
     let length = norm(v);
     if length > radius {
         let factor = radius / length;
-        v.iter_mut().for_each(|v| *v *= factor);
+        for v in v.iter_mut() {
+            *v *= factor;
+        }
     }
 }
 
@@ -47,6 +50,8 @@ pub(crate) fn project_offset(v: &mut [f32], radius: f64) {
     let squared = squared_norm(v);
     if squared > radius * radius {
         let factor = (radius / squared.sqrt()) as f32;
-        v.iter_mut().for_each(|v| *v *= factor);
+        for v in v.iter_mut() {
+            *v *= factor;
+        }
     }
 }

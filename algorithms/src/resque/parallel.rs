@@ -91,10 +91,10 @@ impl Constants {
         }
     }
 
-    /// Sample sizes divided by 96 and single solves in the line search.
+    /// Sample sizes divided by 24 and single solves in the line search.
     pub fn practical() -> Self {
         Self {
-            samples: 0.5,
+            samples: 2.0,
             ball_accuracy: 2.0,
             proximal: 0.5,
             aggregated: 1,
@@ -402,12 +402,6 @@ mod tests {
                     run.advance(&mut pool).unwrap();
                 }
                 let gap = function.value(run.iterate());
-                eprintln!(
-                    "{solver:?} {outer:?}: gap {gap:.4} rounds {} queries {} depth {} ",
-                    run.rounds(),
-                    pool.ledger().gradient_queries,
-                    run.computational_depth()
-                );
                 assert!(
                     run.finished() && gap <= accuracy,
                     "{solver:?} {outer:?}: {gap} after {} rounds",

@@ -147,7 +147,9 @@ impl PrivateSolver {
                 sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum += f64::from(v));
                 sample += 1;
             }
-            sum.iter_mut().for_each(|sum| *sum /= length as f64);
+            for sum in sum.iter_mut() {
+                *sum /= length as f64;
+            }
             if deviation > 0.0 {
                 add_gaussian(key, RELEASE, *releases, deviation, sum);
                 *releases += 1;

@@ -485,7 +485,7 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
 mod tests {
     use super::*;
     use crate::oracle::Engine;
-    use crate::resque::black_box::BlackBoxOracle;
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::PlantedRegression;
 
     const LAPTOP: Setting = Setting {
@@ -544,7 +544,6 @@ mod tests {
     fn a_scaled_run_makes_progress_and_its_rounds_are_its_calls() {
         let planted = PlantedRegression::new(5, 2_000, 1.0, 0.05, 7);
         let function = planted.function();
-        use crate::resque::black_box::BlackBox;
         let setting = Setting {
             examples: 4_000.0,
             dimension: 5.0,

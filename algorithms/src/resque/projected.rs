@@ -183,7 +183,9 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
             fill_gaussian(&pool.key, SHIFTS, pool.round, radius as f32, &mut pool.shifts);
             let norms = &problem.row_norms(Norm::L2).values;
             for (shifts, &row) in pool.shifts.chunks_exact_mut(outputs).zip(&pool.rows) {
-                shifts.iter_mut().for_each(|shift| *shift *= norms[row as usize]);
+                for shift in shifts.iter_mut() {
+                    *shift *= norms[row as usize];
+                }
             }
         } else {
             pool.shifts.fill(0.0);

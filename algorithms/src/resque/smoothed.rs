@@ -117,9 +117,9 @@ fn gauss_hermite() -> &'static [(f64, f64); NODES] {
             for _ in 0..80 {
                 let middle = 0.5 * (low + high);
                 if evaluate(middle).0.signum() == sign {
-                    low = middle
+                    low = middle;
                 } else {
-                    high = middle
+                    high = middle;
                 }
             }
             let root = 0.5 * (low + high);

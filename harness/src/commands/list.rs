@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use rounds_algorithms::catalog;
 use serde_json::json;
 
-use crate::{data, definitions};
+use crate::{data, definitions, studies};
 
 /// What `rounds list` takes.
 #[derive(clap::Args)]
@@ -40,7 +40,11 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
         ),
         Subject::Suites => (
             vec!["id", "about"],
-            definitions::all()?.into_iter().map(|suite| vec![suite.name, suite.about]).collect(),
+            definitions::all()?
+                .into_iter()
+                .map(|suite| vec![suite.name, suite.about])
+                .chain(studies::NAMES.iter().map(|(name, about)| vec![(*name).to_owned(), (*about).to_owned()]))
+                .collect(),
         ),
         Subject::Datasets => (
             vec!["id", "about"],

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod list;
 pub mod machine;
 pub mod run;
+pub mod simulate;
 pub mod train;
 pub mod report;
 mod usage;

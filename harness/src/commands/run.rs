@@ -19,9 +19,13 @@ use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
+use crate::report::time_per_round_svg;
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
+use crate::studies;
+use crate::report::study_html;
+use crate::studies::depth_against_work;
 
 /// What `rounds run` takes.
 #[derive(clap::Args)]
@@ -60,6 +64,9 @@ pub struct RunArguments {
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    if arguments.suites == [depth_against_work::NAME] {
+        return run_depth_against_work(arguments, json);
+    }
     let threads: Vec<usize> = if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
         if cores > 1 { vec![1, cores] } else { vec![1] }
@@ -73,11 +80,20 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         repeats: arguments.repeats.map(usize::from),
         files: arguments.data_dir.is_some(),
     };
-    let (suites, cells) = planned(&arguments.suites, &selection)?;
+    let (studies, suites): (Vec<_>, Vec<_>) =
+        arguments.suites.iter().cloned().partition(|name| studies::is_figure(name));
+    let (suites, cells) = planned(&suites, &selection)?;
     if arguments.list {
+        studies.iter().for_each(|study| println!("{study}: a study, run as a whole"));
         return list(&cells, json);
     }
     let environment = Environment::capture(&[]);
+    for study in &studies {
+        run_figure(arguments, study, &environment, threads.iter().copied().max().unwrap_or(1), json)?;
+    }
+    if suites.is_empty() {
+        return Ok(());
+    }
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
     let folder = arguments
         .out
@@ -119,6 +135,9 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     }
     progress.finish_and_clear();
     store.write_table()?;
+    let picture = folder.join("time-per-round.svg");
+    std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
+        .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
         print_table(store.cells());
     }
@@ -131,6 +150,74 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     );
     if !json {
         println!("results: {}", folder.display());
+        println!("picture: {}", picture.display());
+        println!("report:  rounds report {}", folder.display());
+    }
+    Ok(())
+}
+
+/// The study of query depth against work: its cells are runs to a target, not rounds of a suite.
+fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    let mut definition = depth_against_work::definition()?;
+    if !arguments.threads.is_empty() {
+        definition.threads = arguments.threads.iter().map(|&count| usize::from(count)).collect();
+    }
+    if !arguments.algorithms.is_empty() {
+        definition.methods.retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
+        if definition.methods.is_empty() {
+            return Err(UsageError::new(format!("--algorithms: {} measures none of them", depth_against_work::NAME)).into());
+        }
+    }
+    let environment = Environment::capture(&definition.threads);
+    let folder = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), |cell| {
+        if json {
+            if let Ok(line) = serde_json::to_string(cell) {
+                println!("{line}");
+            }
+        } else {
+            eprintln!("{}", depth_against_work::line(cell));
+        }
+    })?;
+    let file = folder.join(format!("{}.json", depth_against_work::NAME));
+    let document = serde_json::to_string_pretty(&study)?;
+    std::fs::write(&file, document).with_context(|| format!("cannot write {}", file.display()))?;
+    let page = folder.join(format!("{}.html", depth_against_work::NAME));
+    std::fs::write(&page, study_html(&study, &environment))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    if !json {
+        println!("{}", depth_against_work::table(&study));
+        println!("results: {} and {}", file.display(), page.display());
+    }
+    Ok(())
+}
+
+/// Runs a paper's figure into the results' folder and says where its files are.
+fn run_figure(
+    arguments: &RunArguments,
+    name: &str,
+    environment: &Environment,
+    threads: usize,
+    json: bool,
+) -> anyhow::Result<()> {
+    let default = || Path::new("results").join(environment.day()).join(&environment.machine.id);
+    let folder = arguments.out.clone().unwrap_or_else(default);
+    let mut say = |line: &str| {
+        if !json {
+            eprintln!("{line}");
+        }
+    };
+    let files = studies::run_figure(name, &folder, environment, threads, &mut say)?;
+    for file in files {
+        if json {
+            println!("{}", serde_json::json!({ "study": name, "file": file }));
+        } else {
+            println!("{}", file.display());
+        }
     }
     Ok(())
 }

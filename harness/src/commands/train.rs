@@ -18,7 +18,9 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::UsageError;
+use crate::checkpoint::{self, Checkpoint};
 use crate::data;
+use crate::machine::{Build, vector_extension};
 
 /// What `rounds train` takes.
 #[derive(clap::Args)]
@@ -86,6 +88,15 @@ pub struct TrainArguments {
     /// Noise and sampling from a 256-bit key of the operating system: a release.
     #[arg(long, conflicts_with = "seed")]
     secure: bool,
+    /// Where to keep a checkpoint while the run lasts (mode 0600; removed at the end).
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Rounds between two checkpoints.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_every: u64,
+    /// Go on from this checkpoint; everything else must be as it was.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
     /// Where to write the model: NPY f32 [K, d + 1], bias last.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
@@ -138,20 +149,36 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0)).transpose()?;
     let load = started.elapsed();
 
-    let settings = settings(arguments, algorithm)?;
+    let resumed = arguments.resume.as_deref().map(Checkpoint::read).transpose()?;
+    let settings = settings(arguments, algorithm, resumed.as_ref())?;
     let started = Instant::now();
     let mut prepared = algorithm.prepare(&problem, &settings)?;
     let calibration = started.elapsed();
+    let keeps = arguments.checkpoint.is_some() || resumed.is_some();
+    let binding = keeps.then(|| binding(arguments, &problem));
 
     let planned = prepared.optimizer.planned_rounds();
     let progress = progress_bar(planned, json);
     let mut oracle = Oracle::new(&problem, engine.clone());
+    if let (Some(checkpoint), Some(path), Some(binding)) = (&resumed, &arguments.resume, &binding) {
+        checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor))?;
+        oracle.set_ledger(checkpoint.ledger());
+    }
+    let first = prepared.optimizer.completed_rounds();
     let started = Instant::now();
     engine.install(|| {
-        for round in 0..planned {
+        for round in first..planned {
             prepared.optimizer.advance(&mut oracle)?;
             if round % 16 == 0 {
                 progress.set_position(round);
+            }
+            if let (Some(path), Some(binding)) = (&arguments.checkpoint, &binding)
+                && (round + 1) % arguments.checkpoint_every == 0
+                && round + 1 < planned
+            {
+                let optimizer = &mut prepared.optimizer;
+                Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| optimizer.visit_state(visitor))
+                    .write(path)?;
             }
         }
         anyhow::Ok(())
@@ -172,6 +199,14 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
     if let Some(path) = &arguments.model {
         write_model(path, parameters, problem.model().outputs)?;
+    }
+    for path in [&arguments.checkpoint, &arguments.resume].into_iter().flatten() {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("checkpoint {}: it could not be removed", path.display()));
+            }
+            _ => {}
+        }
     }
     let outcome = Outcome {
         algorithm: algorithm.id,
@@ -199,8 +234,45 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The run's settings from the command line.
-fn settings(arguments: &TrainArguments, algorithm: &catalog::Algorithm) -> anyhow::Result<Settings> {
+/// What a checkpoint of this run is bound to.
+fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding {
+    let number = |value: Option<f64>| value.map(|value| value.to_string());
+    let named = |flag: &str, value: Option<String>| value.map(|value| (flag.to_owned(), value));
+    let parameters = [
+        named("--algorithm", Some(arguments.algorithm.clone())),
+        named("--data", Some(arguments.data.clone())),
+        named("--epsilon", number(arguments.epsilon)),
+        named("--delta", number(Some(arguments.delta))),
+        named("--noise-multiplier", number(arguments.noise_multiplier)),
+        named("--epochs", number(arguments.epochs)),
+        named("--batch-size", arguments.batch_size.map(|size| size.to_string())),
+        named("--learning-rate", number(arguments.learning_rate)),
+        named("--clip-norm", number(arguments.clip_norm)),
+        named("--momentum", number(arguments.momentum)),
+        named("--loss", arguments.loss.clone()),
+        named("--regularization", number(Some(arguments.regularization))),
+        named("--noise", arguments.noise.map(|noise| format!("{noise:?}"))),
+        named("--adjacency", arguments.adjacency.map(|adjacency| adjacency.to_string())),
+        named("--sampling", arguments.sampling.map(|sampling| format!("{sampling:?}"))),
+        named("--accountant", arguments.accountant.map(|accountant| accountant.to_string())),
+        named("--secure", Some(arguments.secure.to_string())),
+        named("--seed", (!arguments.secure).then(|| arguments.seed.to_string())),
+    ];
+    let own = arguments.parameters.iter().map(|(key, value)| (format!("--set {key}"), value.clone()));
+    checkpoint::Binding {
+        data: hex(&problem.dataset().digest()),
+        build: Build::current().identity(),
+        isa: vector_extension().to_owned(),
+        parameters: parameters.into_iter().flatten().chain(own).collect(),
+    }
+}
+
+/// The run's settings from the command line; a resumed secure run takes its key from the checkpoint.
+fn settings(
+    arguments: &TrainArguments,
+    algorithm: &catalog::Algorithm,
+    resumed: Option<&Checkpoint>,
+) -> anyhow::Result<Settings> {
     let budget = match (arguments.epsilon, arguments.noise_multiplier) {
         _ if !algorithm.private => Budget::NonPrivate,
         (Some(epsilon), _) => Budget::Target { epsilon, delta: arguments.delta },
@@ -213,7 +285,9 @@ fn settings(arguments: &TrainArguments, algorithm: &catalog::Algorithm) -> anyho
             .into());
         }
     };
-    let key = if arguments.secure {
+    let key = if let Some(key) = resumed.and_then(Checkpoint::key).filter(|_| arguments.secure) {
+        key
+    } else if arguments.secure {
         let mut key = [0; 32];
         getrandom::fill(&mut key).context("no key could be had from the operating system's generator")?;
         StreamKey::Release(key)

@@ -1,7 +1,7 @@
 //! CSV: a line a row, numbers separated by commas, semicolons or tabs, one column the label. With a header or without;
 //! plain, gzip or xz.
 
-use crate::data::error::DataError;
+use crate::data::error::{DataError, listing};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks, reserve};
 use crate::data::number;
@@ -61,7 +61,7 @@ pub fn read(path: &Path, options: &CsvOptions) -> Result<(Features, RawLabels), 
     let (shape, skipped) = shape(path, &text, options)?;
     let mut lines_before = 0;
     if shape.header {
-        lines_before = text[..skipped].iter().filter(|&&byte| byte == b'\n').count();
+        lines_before = text[..skipped].split(|&byte| byte == b'\n').count() - 1;
         text.drain(..skipped);
     }
     let columns = shape.fields - 1;
@@ -156,7 +156,7 @@ fn shape(path: &Path, text: &[u8], options: &CsvOptions) -> Result<(Shape, usize
         found,
     };
     let delimiter = options.delimiter.unwrap_or_else(|| {
-        let count = |delimiter: u8| line.iter().filter(|&&byte| byte == delimiter).count();
+        let count = |delimiter: u8| line.split(|&byte| byte == delimiter).count();
         // The last maximum wins, so the comma stands last.
         [b'\t', b';', b',']
             .into_iter()
@@ -204,7 +204,7 @@ fn shape(path: &Path, text: &[u8], options: &CsvOptions) -> Result<(Shape, usize
             exact.ok_or_else(|| DataError::Column {
                 path: path.into(),
                 wanted: format!("named {name:?}"),
-                found: listing(&fields),
+                found: listing(fields.iter().map(|field| String::from_utf8_lossy(field))),
             })?
         }
         LabelColumn::Index(index) if *index > last => {
@@ -263,15 +263,6 @@ fn shape(path: &Path, text: &[u8], options: &CsvOptions) -> Result<(Shape, usize
         },
         start,
     ))
-}
-
-fn listing(fields: &[Vec<u8>]) -> String {
-    let names: Vec<_> = fields
-        .iter()
-        .take(20)
-        .map(|field| String::from_utf8_lossy(field))
-        .collect();
-    format!("{}{}", names.join(", "), if fields.len() > 20 { ", …" } else { "" })
 }
 
 fn nth_field(line: &[u8], place: usize, delimiter: u8) -> Option<Vec<u8>> {

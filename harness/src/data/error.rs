@@ -4,6 +4,19 @@
 use rounds_algorithms::problem::DatasetError;
 use std::path::PathBuf;
 
+/// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
+pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> String {
+    let mut names = names.into_iter();
+    let mut shown: Vec<String> = Vec::new();
+    for name in names.by_ref().take(12) {
+        shown.push(name.as_ref().chars().take(40).flat_map(char::escape_debug).collect());
+    }
+    if names.next().is_some() {
+        shown.push("…".into());
+    }
+    shown.join(", ")
+}
+
 /// Why data cannot be loaded. Lines count from 1, as editors do; rows, records and columns from 0 unless said otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 //! which training rows.
 
 use crate::data::csv::{self, CsvOptions, LabelColumn};
-use crate::data::error::DataError;
+use crate::data::error::{DataError, listing};
 use crate::data::labels::{BadLabels, Classes, RawLabels, Target};
 use crate::data::libsvm::{self, LibsvmOptions, Storage};
 use crate::data::npy::{self, Archive, Roles};
@@ -369,6 +369,13 @@ fn test_file(path: &Path) -> Option<PathBuf> {
     packed_or_not(folder, &counterpart.unwrap_or_else(|| format!("{name}.t")))
 }
 
+/// Whether a file is called as binary records are.
+fn is_records(path: &Path) -> bool {
+    Path::new(&unpacked_name(path))
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
+}
+
 /// What a single file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -400,7 +407,7 @@ fn format_of(path: &Path) -> Result<Format, DataError> {
         }
         _ => {}
     }
-    if unpacked_name(path).ends_with(".bin") {
+    if is_records(path) {
         return Ok(Format::Cifar);
     }
     if start.contains(&0) {
@@ -485,15 +492,14 @@ fn load_folder(folder: &Path, options: &LoadOptions) -> Result<TrainTest, DataEr
     if let Some(train) = start("train.") {
         return load_file(&name, &train, start("test.").as_deref(), options);
     }
-    let shown = files.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
     Err(DataError::Layout {
         path: folder.into(),
         expected: "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays (x_train, \
                    y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it",
-        found: if shown.is_empty() {
+        found: if files.is_empty() {
             "no files".into()
         } else {
-            format!("a folder with {shown}")
+            format!("a folder with {}", listing(files))
         },
     })
 }
@@ -650,11 +656,11 @@ enum Array {
 fn load_npz(name: &str, path: &Path, options: &LoadOptions) -> Result<TrainTest, DataError> {
     let mut archive = Archive::open(path)?;
     let Some(roles) = Roles::of(archive.names()) else {
-        let names = archive.names().iter().take(20).cloned().collect::<Vec<_>>().join(", ");
+        let names = archive.names();
         let found = if names.is_empty() {
             "no arrays".into()
         } else {
-            format!("the arrays {names}")
+            format!("the arrays {}", listing(names))
         };
         return Err(DataError::Layout {
             path: path.into(),
@@ -718,9 +724,7 @@ struct CifarFiles {
 fn cifar_files(folder: &Path) -> Option<CifarFiles> {
     let files = list(folder).ok()?;
     let find = |start: &[&str]| -> Vec<PathBuf> {
-        let wanted = |file: &&String| {
-            start.iter().any(|start| file.starts_with(start)) && unpacked_name(Path::new(file)).ends_with(".bin")
-        };
+        let wanted = |file: &&String| start.iter().any(|start| file.starts_with(start)) && is_records(Path::new(file));
         files.iter().filter(wanted).map(|file| folder.join(file)).collect()
     };
     let train = find(&["data_batch_", "train"]);

@@ -6,6 +6,9 @@ use crate::data::source::Source;
 use rounds_algorithms::problem::{Features, Labels};
 use std::path::Path;
 
+/// Data has no more dimensions than this.
+const MOST_DIMENSIONS: u8 = 8;
+
 /// Type of an IDX element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
@@ -62,7 +65,7 @@ fn read(path: &Path) -> Result<Array, DataError> {
     let mut header = Vec::new();
     source.read_up_to(4, &mut header)?;
     let (element, dimensions) = match header[..] {
-        [0, 0, code, dimensions] => {
+        [0, 0, code, dimensions @ ..=MOST_DIMENSIONS] => {
             let element = Element::ALL.into_iter().find(|&element| element as u8 == code);
             element.map(|element| (element, usize::from(dimensions)))
         }
@@ -70,8 +73,9 @@ fn read(path: &Path) -> Result<Array, DataError> {
     }
     .ok_or_else(|| DataError::Magic {
         path: path.into(),
-        expected: "an IDX file (bytes 00 00, an element type 08, 09, 0b, 0c, 0d or 0e, the number of dimensions)"
-            .into(),
+        expected:
+            "an IDX file (bytes 00 00, an element type 08, 09, 0b, 0c, 0d or 0e, the number of dimensions, at most 8)"
+                .into(),
         found: format!("{header:02x?}"),
     })?;
     let sizes = 4 * dimensions;
@@ -163,7 +167,7 @@ pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataEr
     };
     let integers: Vec<i64> = match element {
         Element::U8 => bytes.iter().map(|&byte| i64::from(byte)).collect(),
-        Element::I8 => bytes.iter().map(|&byte| i64::from(byte as i8)).collect(),
+        Element::I8 => bytes.iter().map(|&byte| i64::from(byte.cast_signed())).collect(),
         Element::I16 => bytes
             .as_chunks()
             .0

@@ -1,5 +1,6 @@
 //! From labels as a file writes them to classes `0..K` or real targets.
 
+use crate::data::error::listing;
 use rounds_algorithms::problem::Labels;
 
 /// What the labels of a file are.
@@ -64,12 +65,13 @@ fn distinct(labels: &[f32], limit: usize) -> Option<Vec<f32>> {
     for &label in labels {
         if label != last {
             last = label;
-            // −0 and 0 compare equal here and are one class.
-            if let Err(place) = found.binary_search_by(|probe| probe.partial_cmp(&label).expect("labels are finite")) {
+            // −0 and 0 are one class.
+            let label = label + 0.0;
+            if let Err(place) = found.binary_search_by(|probe| probe.total_cmp(&label)) {
                 if found.len() == limit {
                     return None;
                 }
-                found.insert(place, label + 0.0);
+                found.insert(place, label);
             }
         }
     }
@@ -137,7 +139,7 @@ impl RawLabels {
             (Self::Numbers(values), Some(numbers)) => {
                 let class = |(row, value): (usize, f32)| {
                     numbers
-                        .binary_search_by(|probe| probe.partial_cmp(&value).expect("labels are finite"))
+                        .binary_search_by(|probe| probe.total_cmp(&(value + 0.0)))
                         .map(|class| class as u32)
                         .map_err(|_| unknown(row, value.to_string()))
                 };
@@ -174,16 +176,6 @@ fn too_many(what: &str) -> BadLabels {
     BadLabels {
         expected: format!("at most {MOST_CLASSES} classes; choose real targets, or another label column"),
         found: format!("more different {what} as labels than that"),
-    }
-}
-
-/// The first few names.
-fn listing(names: &[String]) -> String {
-    let shown = names.iter().take(10).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > 10 {
-        format!("{shown}, …")
-    } else {
-        shown
     }
 }
 

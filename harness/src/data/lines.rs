@@ -152,8 +152,8 @@ pub fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
     let mut text = Vec::new();
     loop {
         let read = source.read_up_to(BLOCK_BYTES.max(text.len()), &mut text)?;
-        let lines = text.iter().filter(|&&byte| byte == b'\n').count();
-        if read == 0 || lines > 1 {
+        let lines = text.split(|&byte| byte == b'\n').count();
+        if read == 0 || lines > 2 {
             if read == 0 && text.last().is_some_and(|&last| last != b'\n') {
                 text.push(b'\n');
             }

@@ -168,7 +168,7 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
         refuse(
             "an element type among bool, integers, float32 and float64, in either byte order; convert with \
              array.astype('float32') and save again",
-            format!("the dtype {}", shorten(&fields.descr)),
+            format!("the dtype {:?}", shorten(&fields.descr)),
         )
     })?;
     let bytes = fields
@@ -176,11 +176,11 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
         .iter()
         .try_fold(element.bytes() as u128, |total, &size| total.checked_mul(size as u128));
     let bytes = bytes
-        .filter(|_| !fields.shape.is_empty() && !fields.shape.contains(&0))
+        .filter(|_| (1..=8).contains(&fields.shape.len()) && !fields.shape.contains(&0))
         .ok_or_else(|| {
             refuse(
-                "at least one dimension, and no empty or impossibly large one",
-                format!("the shape {:?}", fields.shape),
+                "one to eight dimensions, none of them empty or impossibly large",
+                format!("the shape {}", shorten(&format!("{:?}", fields.shape))),
             )
         })?;
     let promised = bytes.saturating_add((8 + width + length) as u128);

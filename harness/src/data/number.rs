@@ -6,6 +6,9 @@ const POWERS_OF_TEN: [f64; 23] = [
     1e21, 1e22,
 ];
 
+/// The part of an f64's mantissa that f32 lacks, when the f64 lies halfway between two f32.
+const HALFWAY: u64 = 1 << 28;
+
 /// Reads the decimal number that `text` starts with: `[+-]digits[.digits][(e|E)[+-]digits]`, digits on either side of the
 /// point optional. Returns the number, rounded to nearest (ties to even) as `str::parse::<f32>` does, and its length in
 /// bytes; an overflow is an infinity. `None` if no number stands there; words such as `nan` are not numbers.
@@ -43,7 +46,7 @@ pub fn scan(text: &[u8]) -> Option<(f32, usize)> {
             at += 1;
         }
         digits += at - start;
-        exponent = -((at - start) as i64);
+        exponent = -((at - start).cast_signed() as i64);
     }
     if digits == 0 {
         return None;
@@ -54,7 +57,7 @@ pub fn scan(text: &[u8]) -> Option<(f32, usize)> {
         let mut end = start;
         let mut power = 0i64;
         while let Some(digit) = digit(text, end) {
-            power = (power * 10 + digit as i64).min(1 << 32);
+            power = (power * 10 + digit.cast_signed()).min(1 << 32);
             end += 1;
         }
         if end > start {
@@ -72,7 +75,6 @@ pub fn scan(text: &[u8]) -> Option<(f32, usize)> {
     } else {
         magnitude * POWERS_OF_TEN[scale]
     };
-    const HALFWAY: u64 = 1 << 28;
     let ambiguous = magnitude.to_bits() & (2 * HALFWAY - 1) == HALFWAY
         || (magnitude < f64::from(f32::MIN_POSITIVE) && magnitude != 0.0);
     if ambiguous {

@@ -2,8 +2,9 @@
 //! read, and what comes out is bounded by what went in.
 
 use crate::data::error::DataError;
-use flate2::read::MultiGzDecoder;
-use liblzma::read::XzDecoder;
+use flate2::bufread::MultiGzDecoder;
+use liblzma::bufread::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -47,6 +48,9 @@ impl Compression {
 pub const EXPANSION_LIMIT: u64 = 200;
 /// … or to this many bytes, if that is more.
 pub const EXPANSION_FLOOR: u64 = 1 << 20;
+
+/// Memory that an xz decoder may take; `xz -9` asks for 65 MiB, whatever the size of the file.
+const XZ_MEMORY: u64 = 128 << 20;
 
 /// Bytes that `packed` packed bytes may unpack to.
 pub fn expansion_bound(packed: u64) -> u64 {
@@ -110,7 +114,13 @@ impl<'a> Source<'a> {
         let reader: Box<dyn Read + Send> = match compression {
             Compression::Plain | Compression::Zip => Box::new(raw),
             Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, raw))),
-            Compression::Xz => Box::new(XzDecoder::new_multi_decoder(BufReader::with_capacity(1 << 16, raw))),
+            Compression::Xz => {
+                let decoder = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED).map_err(|error| DataError::Read {
+                    path: path.into(),
+                    source: error.into(),
+                })?;
+                Box::new(XzDecoder::new_stream(BufReader::with_capacity(1 << 16, raw), decoder))
+            }
         };
         Ok(Self {
             path: path.into(),

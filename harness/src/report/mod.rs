@@ -8,7 +8,9 @@ mod chart;
 mod figures;
 mod format;
 mod page;
+mod study;
 mod tables;
 
 pub use figures::time_per_round_svg;
 pub use page::report_html;
+pub use study::study_html;

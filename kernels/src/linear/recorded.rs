@@ -2,12 +2,17 @@
 //! coefficients times rows. A pool of ReSQue queries records K residuals a query in its round and is reweighted later, at
 //! points that were not known then.
 
-use super::{Batch, LinearModel};
+use super::dense::{self, Prefetch, Sink};
+use super::{BLOCK_ROWS, Batch, LinearModel, Workspace, check, layout_of, place_rows, residuals};
 use crate::features::{Rows, Selection};
 
-/// Scratch memory: one row and an f32 partial sum.
+/// Rows below which packing the weights for the fused kernels costs more than they save.
+const FEW_ROWS: usize = 16;
+
+/// Scratch memory: that of the fused kernels, one row and an f32 partial sum.
 #[derive(Debug)]
 pub struct RecordedWorkspace {
+    fused: Workspace,
     row: Vec<f32>,
     partial: Vec<f32>,
 }
@@ -21,6 +26,7 @@ impl RecordedWorkspace {
             row[model.features] = 1.0;
         }
         Self {
+            fused: Workspace::new(model),
             row,
             partial: vec![0.0; model.parameters()],
         }
@@ -47,6 +53,9 @@ pub fn margins(
         batch.selection.len() * model.outputs,
         "margins of another batch"
     );
+    if dense_rows(batch) {
+        return fused_margins(model, batch, parameters, margins, &mut workspace.fused);
+    }
     let width = model.features + usize::from(model.bias);
     for (position, margins) in margins.chunks_exact_mut(model.outputs).enumerate() {
         let row = row_at(&batch.selection, position);
@@ -93,8 +102,13 @@ pub fn accumulate_outer(
         "coefficients of another batch"
     );
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
+    if dense_rows(batch) {
+        return fused_outer(model, batch, coefficients, sum, &mut workspace.fused);
+    }
     let width = model.features + usize::from(model.bias);
-    let RecordedWorkspace { row: buffer, partial } = workspace;
+    let RecordedWorkspace {
+        row: buffer, partial, ..
+    } = workspace;
     let mut finite = true;
     for (block, coefficients) in coefficients.chunks(PARTIAL_ROWS * model.outputs).enumerate() {
         partial.fill(0.0);
@@ -134,6 +148,124 @@ pub fn accumulate_outer(
         }
     }
     finite
+}
+
+/// Whether the fused kernels take the batch: dense rows, and enough of them.
+fn dense_rows(batch: &Batch<'_>) -> bool {
+    !matches!(batch.rows, Rows::Sparse(_)) && batch.selection.len() >= FEW_ROWS && batch.rows.columns() > 0
+}
+
+/// The fused kernels read rows through pointers: no row may lie outside of the matrix.
+fn check_rows(batch: &Batch<'_>) {
+    let rows = batch.rows.len();
+    let inside = match &batch.selection {
+        Selection::Range(range) => range.end <= rows,
+        Selection::Indices(indices) => indices.iter().all(|&row| (row as usize) < rows),
+    };
+    assert!(inside, "a row outside of a matrix with {rows} rows");
+}
+
+/// What a stored feature is multiplied with.
+fn feature_scale(rows: Rows<'_>) -> f32 {
+    match rows {
+        Rows::U8(bytes) => bytes.scale,
+        _ => 1.0,
+    }
+}
+
+/// [`margins`] by the fused kernels.
+fn fused_margins(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    margins: &mut [f32],
+    workspace: &mut Workspace,
+) {
+    check(model, batch, parameters);
+    let (outputs, layout) = (model.outputs, layout_of(batch.rows, model.features));
+    let Workspace {
+        current,
+        residuals: out,
+        rows: scratch,
+        facts,
+        blocks,
+        ..
+    } = workspace;
+    current.pack(model, layout, parameters);
+    for start in (0..batch.selection.len()).step_by(blocks.part) {
+        let count = (batch.selection.len() - start).min(blocks.part);
+        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+            *id = row_at(&batch.selection, start + offset);
+        }
+        let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were packed
+        // with it; `out` holds a block of rows for every output.
+        unsafe { dense::margins(&pointers, count, layout, current, feature_scale(batch.rows), out) };
+        for (row, margins) in margins[start * outputs..(start + count) * outputs]
+            .chunks_exact_mut(outputs)
+            .enumerate()
+        {
+            for (output, margin) in margins.iter_mut().enumerate() {
+                *margin = out[output * BLOCK_ROWS + row];
+            }
+        }
+    }
+}
+
+/// [`accumulate_outer`] by the fused kernels.
+fn fused_outer(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    coefficients: &[f32],
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> bool {
+    check_rows(batch);
+    assert_eq!(
+        batch.rows.columns(),
+        model.features,
+        "columns of the rows (left) and features of the model (right)"
+    );
+    let (outputs, layout) = (model.outputs, layout_of(batch.rows, model.features));
+    let width = model.features + usize::from(model.bias);
+    let Workspace {
+        residuals: block,
+        rows: scratch,
+        facts,
+        blocks,
+        ..
+    } = workspace;
+    for start in (0..batch.selection.len()).step_by(blocks.part) {
+        let count = (batch.selection.len() - start).min(blocks.part);
+        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+            *id = row_at(&batch.selection, start + offset);
+        }
+        let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+        for (row, own) in coefficients[start * outputs..(start + count) * outputs]
+            .chunks_exact(outputs)
+            .enumerate()
+        {
+            for (output, &coefficient) in own.iter().enumerate() {
+                block[output * BLOCK_ROWS + row] = coefficient;
+            }
+        }
+        residuals::clear_beyond(block, outputs, count);
+        if model.bias {
+            for output in 0..outputs {
+                let total = residuals::total(&block[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
+                sum[output * width + model.features] += f64::from(total);
+            }
+        }
+        residuals::scale(feature_scale(batch.rows), block, outputs, count);
+        let sink = Sink::Sum {
+            sum: &mut *sum,
+            width,
+            features: model.features,
+        };
+        // SAFETY: as for the margins; coefficients beyond the rows were cleared.
+        unsafe { dense::gradient(&pointers, count, layout, block, outputs, Prefetch::Nothing, sink) };
+    }
+    sum.iter().all(|value| value.is_finite())
 }
 
 /// A dense row as f32: itself, or widened into `buffer`.
@@ -204,10 +336,18 @@ mod tests {
                     };
                     let width = features + usize::from(bias);
                     let parameters: Vec<f32> = (0..model.parameters()).map(|i| (i as f32 * 0.71).sin()).collect();
-                    let selected: Vec<u32> = (0..259).map(|i| (i * 7 % count) as u32).collect();
+                    let selected: Vec<u32> = (0..if bias { 259 } else { 9 })
+                        .map(|i| (i * 7 % count) as u32)
+                        .collect();
                     let coefficients: Vec<f32> =
                         (0..selected.len() * outputs).map(|i| (i as f32 * 0.37).cos()).collect();
                     let targets = vec![0.0; count];
+                    let classes = vec![0; count];
+                    let targets = if outputs == 1 {
+                        Targets::Values(&targets)
+                    } else {
+                        Targets::Classes(&classes)
+                    };
                     let formats = [
                         Rows::F32(F32Rows {
                             values: &values,
@@ -229,7 +369,7 @@ mod tests {
                         let selection = Selection::Indices(&selected);
                         let batch = Batch {
                             rows,
-                            targets: Targets::Values(&targets),
+                            targets,
                             norms: None,
                             selection,
                         };

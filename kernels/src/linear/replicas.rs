@@ -7,7 +7,7 @@
 
 use wide::f32x16;
 
-use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, load_row, row_at};
+use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, row_at};
 use crate::features::{Rows, Targets};
 use crate::loss::Loss;
 
@@ -163,7 +163,8 @@ impl LaneLoss for Logistic {
     #[inline(always)]
     fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
         let z = target * margin;
-        let decay = exp_within(-z.abs(), 80.0);
+        // Cut where it is below half an ulp of any loss that is summed; squares of smaller values would be subnormal, slow.
+        let decay = exp_within(-z.abs(), 40.0);
         // ln(1 + t) = 2·artanh(t/(2 + t)), and the argument is at most 1/3.
         let s = decay * reciprocal(f32x16::splat(2.0) + decay);
         let square = s * s;
@@ -244,6 +245,23 @@ fn reciprocal(x: f32x16) -> f32x16 {
     }
 }
 
+/// Row `index` as f32.
+fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
+    match rows {
+        Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
+        Rows::U8(bytes) => {
+            let values = &bytes.values[index * bytes.columns..][..bytes.columns];
+            out.iter_mut().zip(values).for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+        }
+        Rows::Sparse(sparse) => {
+            out.fill(0.0);
+            for entry in sparse.offsets[index]..sparse.offsets[index + 1] {
+                out[sparse.indices[entry] as usize] += sparse.values[entry];
+            }
+        }
+    }
+}
+
 /// The rows and targets of one block, contiguous.
 struct Block<'a> {
     /// `rows × features`.
@@ -282,7 +300,7 @@ fn for_each_block(
             _ => {
                 for position in 0..count {
                     let row = row_at(&batch.selection, start + position);
-                    load_row(batch.rows, row, &mut rows[position * features..][..features]);
+                    load_row(&batch.rows, row, &mut rows[position * features..][..features]);
                     targets[position] = values[row];
                 }
                 Block {
@@ -350,7 +368,7 @@ fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient
     let mut features = vec![0.0; model.features];
     let rows = (0..batch.selection.len()).map(|position| row_at(&batch.selection, position));
     let culprit = rows.clone().find(|&row| {
-        load_row(batch.rows, row, &mut features);
+        load_row(&batch.rows, row, &mut features);
         !features.iter().all(|value| value.is_finite())
     });
     NonFiniteGradient {

@@ -1,0 +1,365 @@
+//! Optimised buffered linear Toeplitz factorisations (BLT): almost optimal error with m vectors of memory.
+//!
+//! C has the coefficients c_0 = 1, c_i = Σ_{j ≤ m} ω_j θ_j^{i−1} [Dvijotham et al. 2024; McMahan et al. 2024]; so has C⁻¹,
+//! with decays θ̂ that interlace: θ_1 > θ̂_1 > θ_2 > θ̂_2 > … The pair (θ, θ̂) determines both:
+//! ω_j = ∏_i (θ_j − θ̂_i)/∏_{i≠j} (θ_j − θ_i), and ω̂_j with the roles exchanged. The optimiser works on interlaced pairs,
+//! written as cumulative products of logistics, where every point is feasible and error and sensitivity have
+//! gradients in O(T·m).
+
+use super::error::FactorizationError;
+use super::minimizer::minimize;
+use super::optimal::Objective;
+use super::participation::Participation;
+use super::strategy::{Strategy, blt_coefficients};
+use super::toeplitz::ToeplitzObjective;
+use super::workload::Workload;
+
+/// The scales ω and decays θ of a BLT, largest decay first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BltParameters {
+    /// ω.
+    pub omega: Vec<f64>,
+    /// θ.
+    pub theta: Vec<f64>,
+}
+
+impl BltParameters {
+    /// ω from an interlaced pair: ω_j = ∏_i (θ_j − θ̂_i)/∏_{i≠j} (θ_j − θ_i).
+    pub fn from_pair(theta: &[f64], theta_hat: &[f64]) -> Self {
+        let omega = theta
+            .iter()
+            .enumerate()
+            .map(|(j, decay)| {
+                let numerator: f64 = theta_hat.iter().map(|other| decay - other).product();
+                let denominator: f64 =
+                    theta.iter().enumerate().filter(|&(i, _)| i != j).map(|(_, other)| decay - other).product();
+                numerator / denominator
+            })
+            .collect();
+        Self { omega, theta: theta.to_vec() }
+    }
+
+    pub(crate) fn strategy(self, rounds: usize) -> Strategy {
+        Strategy::Blt { rounds, omega: self.omega, theta: self.theta }
+    }
+}
+
+/// C⁻¹ of a BLT with positive ω: again a BLT, with θ̂ the m roots of 1 = Σ_j ω_j/(θ_j − λ), one below every θ_j, found by
+/// bisection, and ω̂_j = ∏_i (θ̂_j − θ_i)/∏_{i≠j} (θ̂_j − θ̂_i).
+///
+/// # Errors
+///
+/// `InvalidParameter` where an ω is not positive or the θ are not distinct and descending.
+pub fn inverse_blt(parameters: &BltParameters) -> Result<BltParameters, FactorizationError> {
+    let BltParameters { omega, theta } = parameters;
+    if omega.len() != theta.len() {
+        return Err(FactorizationError::WrongLength { name: "the decays θ", found: theta.len(), expected: omega.len() });
+    }
+    for &value in omega {
+        if !(value.is_finite() && value > 0.0) {
+            return Err(FactorizationError::InvalidParameter { name: "ω", value, expected: "a positive number" });
+        }
+    }
+    for pair in theta.windows(2) {
+        if !(pair[0] > pair[1]) {
+            return Err(FactorizationError::InvalidParameter {
+                name: "θ",
+                value: pair[1],
+                expected: "distinct decays, largest first",
+            });
+        }
+    }
+    // Between θ_{j+1} and θ_j the sum rises from −∞ to +∞; below θ_m it starts from 0.
+    let sum = |lambda: f64| omega.iter().zip(theta).map(|(scale, decay)| scale / (decay - lambda)).sum::<f64>();
+    let total: f64 = omega.iter().sum();
+    let theta_hat: Vec<f64> = (0..theta.len())
+        .map(|j| {
+            let mut high = theta[j];
+            let mut low = theta.get(j + 1).copied().unwrap_or(theta[j] - 2.0 * total);
+            for _ in 0..200 {
+                let middle = 0.5 * (low + high);
+                if middle <= low || middle >= high {
+                    break;
+                }
+                if sum(middle) < 1.0 { low = middle } else { high = middle }
+            }
+            0.5 * (low + high)
+        })
+        .collect();
+    Ok(BltParameters::from_pair(&theta_hat, theta))
+}
+
+/// The best BLT with `buffers` buffers that the optimiser finds, for the workload (its Toeplitz part, where it is not
+/// Toeplitz) and the participation.
+pub(crate) fn optimize(
+    workload: &Workload,
+    participation: &Participation,
+    objective: Objective,
+    buffers: usize,
+) -> Result<BltParameters, FactorizationError> {
+    const MOST_STEPS: usize = 1000;
+    if buffers == 0 || buffers > 16 {
+        return Err(FactorizationError::InvalidParameter {
+            name: "buffers",
+            value: buffers as f64,
+            expected: "1 ≤ m ≤ 16: more buffers no longer lower the error in f64",
+        });
+    }
+    let rounds = workload.rounds();
+    let target = ToeplitzObjective::new(workload, participation, objective);
+    let loss = |point: &[f64]| loss(&target, rounds, point);
+    let mut best: Option<(f64, Vec<f64>)> = None;
+    for start in starts(rounds, target.roots(), buffers) {
+        if let Some(found) = minimize(start, MOST_STEPS, loss)
+            && let Some((value, _)) = loss(&found)
+            && best.as_ref().is_none_or(|(least, _)| value < *least)
+        {
+            best = Some((value, found));
+        }
+    }
+    let (_, point) = best.ok_or(FactorizationError::Numerical { routine: "the BLT optimiser", size: rounds })?;
+    let (theta, theta_hat) = interlaced(&point);
+    Ok(BltParameters::from_pair(&theta, &theta_hat))
+}
+
+/// Pairs that place the memories 1/(1 − θ) geometrically between the first and the last round, for two upper ends.
+fn starts(rounds: usize, roots: &[f64], buffers: usize) -> Vec<Vec<f64>> {
+    let count = 2 * buffers;
+    // With momentum or decay the coefficients are larger and fall later: start closer to the workload's own memory.
+    let shortest = if roots.len() > 1 { 0.3 } else { 0.7 };
+    [0.3, 3.0]
+        .iter()
+        .map(|reach| {
+            let longest = (reach / rounds as f64).clamp(1e-12, 0.5);
+            let mut previous = 1.0;
+            (0..count)
+                .map(|index| {
+                    let position = index as f64 / (count - 1) as f64;
+                    let decay = 1.0 - longest * (shortest / longest).max(1.0001).powf(position);
+                    let ratio: f64 = (decay / previous).clamp(1e-9, 1.0 - 1e-12);
+                    previous = decay;
+                    (ratio / (1.0 - ratio)).ln()
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// θ and θ̂ from the variables: z_n = ∏_{l ≤ n} logistic(u_l), alternately θ and θ̂.
+fn interlaced(point: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let mut product = 1.0;
+    let values: Vec<f64> = point
+        .iter()
+        .map(|u| {
+            product *= 1.0 / (1.0 + (-u).exp());
+            product
+        })
+        .collect();
+    (values.iter().step_by(2).copied().collect(), values.iter().skip(1).step_by(2).copied().collect())
+}
+
+/// ln sens² + ln error² and its gradient in the logistic variables.
+fn loss(target: &ToeplitzObjective, rounds: usize, point: &[f64]) -> Option<(f64, Vec<f64>)> {
+    let (theta, theta_hat) = interlaced(point);
+    let strategy = BltParameters::from_pair(&theta, &theta_hat);
+    let inverse = BltParameters::from_pair(&theta_hat, &theta);
+    if !strategy.omega.iter().all(|value| value.is_finite()) || !inverse.omega.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    let (sensitivity, sensitivity_gradient) =
+        target.squared_sensitivity(&blt_coefficients(rounds, &strategy.omega, &theta));
+    let (error, error_gradient) = target.squared_error(&blt_coefficients(rounds, &inverse.omega, &theta_hat));
+    let mut theta_gradient = vec![0.0; theta.len()];
+    let mut theta_hat_gradient = vec![0.0; theta.len()];
+    add_parameter_gradient(
+        &strategy.omega,
+        &theta,
+        &theta_hat,
+        &sensitivity_gradient,
+        1.0 / sensitivity,
+        &mut theta_gradient,
+        &mut theta_hat_gradient,
+    );
+    add_parameter_gradient(
+        &inverse.omega,
+        &theta_hat,
+        &theta,
+        &error_gradient,
+        1.0 / error,
+        &mut theta_hat_gradient,
+        &mut theta_gradient,
+    );
+    // ∂z_n/∂u_l = z_n·(1 − logistic(u_l)) for l ≤ n: suffix sums.
+    let mut gradient = vec![0.0; point.len()];
+    let mut suffix = 0.0;
+    for index in (0..point.len()).rev() {
+        let (value, slope) = if index % 2 == 0 {
+            (theta[index / 2], theta_gradient[index / 2])
+        } else {
+            (theta_hat[index / 2], theta_hat_gradient[index / 2])
+        };
+        suffix += value * slope;
+        gradient[index] = suffix / (1.0 + point[index].exp());
+    }
+    Some((sensitivity.ln() + error.ln(), gradient))
+}
+
+/// Adds the gradient in (own, other) of a function of the coefficients 1, Σ_j ω_j own_j^{i−1} with ω = ω(own, other).
+fn add_parameter_gradient(
+    omega: &[f64],
+    own: &[f64],
+    other: &[f64],
+    coefficient_gradient: &[f64],
+    factor: f64,
+    own_gradient: &mut [f64],
+    other_gradient: &mut [f64],
+) {
+    for (j, (&scale, &decay)) in omega.iter().zip(own).enumerate() {
+        // Σ g_i decay^{i−1} and Σ g_i (i−1) decay^{i−2}.
+        let (mut power, mut derivative) = (1.0, 0.0);
+        let (mut by_scale, mut by_decay) = (0.0, 0.0);
+        for value in &coefficient_gradient[1..] {
+            by_scale += value * power;
+            by_decay += value * derivative;
+            derivative = derivative * decay + power;
+            power *= decay;
+        }
+        own_gradient[j] += factor * scale * by_decay;
+        // ∂ω_j = ω_j·(Σ_i (∂own_j − ∂other_i)/(own_j − other_i) − Σ_{i≠j} (∂own_j − ∂own_i)/(own_j − own_i)).
+        let weight = factor * by_scale * scale;
+        for (i, value) in other.iter().enumerate() {
+            let share = weight / (decay - value);
+            own_gradient[j] += share;
+            other_gradient[i] -= share;
+        }
+        for (i, value) in own.iter().enumerate().filter(|&(i, _)| i != j) {
+            let share = weight / (decay - value);
+            own_gradient[j] -= share;
+            own_gradient[i] += share;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::toeplitz::{inverse_coefficients, square_root_coefficients};
+    use super::super::workload::WorkloadSpecification;
+    use super::*;
+
+    fn prefix(rounds: usize) -> Workload {
+        Workload::new(rounds, WorkloadSpecification::prefix()).unwrap()
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_finite_differences() {
+        for (participation, objective, momentum) in [
+            (Participation::Single, Objective::Max, 0.0),
+            (Participation::FixedEpoch { epochs: 3 }, Objective::Frobenius, 0.9),
+        ] {
+            let workload = Workload::new(50, WorkloadSpecification::prefix().with_momentum(momentum)).unwrap();
+            let target = ToeplitzObjective::new(&workload, &participation, objective);
+            let point = [3.0, 2.0, 1.5, 0.7, 0.3, -0.4];
+            let (_, gradient) = loss(&target, 50, &point).unwrap();
+            for index in 0..point.len() {
+                let shifted = |step: f64| {
+                    let mut moved = point;
+                    moved[index] += step;
+                    loss(&target, 50, &moved).unwrap().0
+                };
+                let difference = (shifted(1e-5) - shifted(-1e-5)) / 2e-5;
+                assert!((difference - gradient[index]).abs() < 1e-7, "{index}: {difference} {}", gradient[index]);
+            }
+        }
+    }
+
+    #[test]
+    fn two_buffers_for_a_hundred_thousand_rounds_are_the_reference_ones() {
+        let found = optimize(&prefix(100_000), &Participation::Single, Objective::Max, 2).unwrap();
+        for (value, expected) in found.omega.iter().zip([0.012_285_323_8, 0.187_839_366_5]) {
+            assert!((value - expected).abs() < 1e-5 * expected, "{found:?}");
+        }
+        for (value, expected) in found.theta.iter().zip([0.999_952_889_2, 0.985_706_866_7]) {
+            assert!((1.0 - value - (1.0 - expected)).abs() < 1e-5 * (1.0 - expected), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn few_buffers_come_within_the_reference_ratios_of_the_square_root() {
+        let optimum: f64 = square_root_coefficients(1024, &[1.0]).iter().map(|value| value * value).sum();
+        for (buffers, expected) in [(1, 1.181), (2, 1.0175), (3, 1.0015), (4, 1.0004)] {
+            let found = optimize(&prefix(1024), &Participation::Single, Objective::Max, buffers).unwrap();
+            let coefficients = blt_coefficients(1024, &found.omega, &found.theta);
+            let target = ToeplitzObjective::new(&prefix(1024), &Participation::Single, Objective::Max);
+            let sensitivity = target.squared_sensitivity(&coefficients).0;
+            let error = target.squared_error(&inverse_coefficients(&coefficients).unwrap()).0;
+            let ratio = (sensitivity * error).sqrt() / optimum;
+            // The reference gives four digits.
+            assert!(ratio < expected + 0.0006 && ratio > expected - 0.01, "m = {buffers}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn three_buffers_are_the_reference_ones() {
+        let found = optimize(&prefix(1024), &Participation::Single, Objective::Max, 3).unwrap();
+        for (value, expected) in found.theta.iter().zip([0.998_973, 0.978_560, 0.743_284]) {
+            assert!((value - expected).abs() < 2e-4, "{found:?}");
+        }
+        for (value, expected) in found.omega.iter().zip([0.044_441, 0.120_545, 0.311_390]) {
+            assert!((value - expected).abs() < 2e-4, "{found:?}");
+        }
+        let inverse = inverse_blt(&found).unwrap();
+        for (value, expected) in inverse.theta.iter().zip([0.994_450, 0.922_609, 0.327_381]) {
+            assert!((value - expected).abs() < 2e-4, "{inverse:?}");
+        }
+    }
+
+    #[test]
+    fn inverses_interlace_and_multiply_to_the_identity() {
+        let parameters = BltParameters { omega: vec![0.05, 0.1, 0.3], theta: vec![0.999, 0.9, 0.5] };
+        let inverse = inverse_blt(&parameters).unwrap();
+        for j in 0..3 {
+            assert!(inverse.theta[j] < parameters.theta[j]);
+            if j < 2 {
+                assert!(inverse.theta[j] > parameters.theta[j + 1]);
+            }
+        }
+        let dense = inverse_coefficients(&blt_coefficients(200, &parameters.omega, &parameters.theta)).unwrap();
+        for (found, expected) in blt_coefficients(200, &inverse.omega, &inverse.theta).iter().zip(&dense) {
+            assert!((found - expected).abs() < 1e-12, "{found} {expected}");
+        }
+        let back = BltParameters::from_pair(&parameters.theta, &inverse.theta);
+        for (found, expected) in back.omega.iter().zip(&parameters.omega) {
+            assert!((found - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_buffer_recursion_solves_the_triangular_system() {
+        let parameters = BltParameters { omega: vec![0.05, 0.2], theta: vec![0.99, 0.6] };
+        let draws: Vec<f64> = (0..60).map(|index| ((index * 37 % 23) as f64 - 11.0) / 7.0).collect();
+        let mut buffers = [0.0; 2];
+        let streamed: Vec<f64> = draws
+            .iter()
+            .map(|draw| {
+                let noise = draw - parameters.omega.iter().zip(&buffers).map(|(scale, buffer)| scale * buffer).sum::<f64>();
+                for (buffer, decay) in buffers.iter_mut().zip(&parameters.theta) {
+                    *buffer = decay * *buffer + noise;
+                }
+                noise
+            })
+            .collect();
+        let coefficients = blt_coefficients(60, &parameters.omega, &parameters.theta);
+        for (round, draw) in draws.iter().enumerate() {
+            let product: f64 = (0..=round).map(|s| coefficients[round - s] * streamed[s]).sum();
+            assert!((product - draw).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn parameters_outside_their_range_are_refused() {
+        assert!(optimize(&prefix(8), &Participation::Single, Objective::Max, 0).is_err());
+        assert!(inverse_blt(&BltParameters { omega: vec![-1.0], theta: vec![0.5] }).is_err());
+        assert!(inverse_blt(&BltParameters { omega: vec![0.1, 0.1], theta: vec![0.5, 0.6] }).is_err());
+        assert!(inverse_blt(&BltParameters { omega: vec![0.1], theta: vec![0.5, 0.4] }).is_err());
+    }
+}

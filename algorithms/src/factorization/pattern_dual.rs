@@ -1,0 +1,416 @@
+//! The dual for participations of several epochs, and for workloads whose inverse is dense.
+//!
+//! U is block diagonal over the patterns; on pattern π it is v_π·S_π with S_π a correlation matrix, S = L·Lᵀ with rows
+//! of unit norm, each row r the normalised (a_{r1}, …, a_{r,r−1}, 1). The variables are ln v_π, the a's, and for the
+//! largest-row objective ln λ_t: any value of them is a feasible dual point.
+
+use faer::Mat;
+
+use super::banded_lower::BandedLower;
+use super::dense;
+use super::error::FactorizationError;
+use super::minimizer::{Evaluation, dot};
+use super::optimal::{Dual, Objective, Optimum, squared_row_errors};
+use super::participation::{Participation, gram_sensitivity};
+use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
+use super::quadrature::InverseSquareRoot;
+use super::workload::Workload;
+
+/// The dual problem over block-diagonal U.
+pub(crate) struct PatternDual<'a> {
+    workload: &'a Workload,
+    participation: &'a Participation,
+    objective: Objective,
+    patterns: Vec<Vec<usize>>,
+    engine: Engine<'a>,
+}
+
+enum Engine<'a> {
+    /// The workload's inverse has few subdiagonals.
+    Banded { inverse: &'a BandedLower, order: FoldedOrder, squared_columns: Vec<f64> },
+    /// Anything else, by singular value decompositions.
+    Dense,
+}
+
+/// v, S and λ of one dual point.
+struct Blocks {
+    scales: Vec<f64>,
+    /// Per pattern: L with unit rows, row-major k × k, and the norms of its rows before normalisation.
+    roots: Vec<(Vec<f64>, Vec<f64>)>,
+    rows: Vec<f64>,
+}
+
+/// What the gradient needs of the primal point.
+struct PrimalBlocks {
+    nuclear: f64,
+    /// X on every pattern, row-major k × k.
+    gram: Vec<Vec<f64>>,
+    /// diag of B·Bᵀ, where the objective needs it.
+    row_errors: Vec<f64>,
+}
+
+impl<'a> PatternDual<'a> {
+    /// The problem; `Unsupported` for a participation whose patterns cannot be listed.
+    pub(crate) fn new(
+        workload: &'a Workload,
+        participation: &'a Participation,
+        objective: Objective,
+        banded: Option<&'a BandedLower>,
+    ) -> Result<Self, FactorizationError> {
+        let rounds = workload.rounds();
+        let patterns = participation.patterns(rounds).ok_or_else(|| FactorizationError::Unsupported {
+            what: format!("the optimal factorisation for {}", participation.describe()),
+            reason: "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
+                     or fixed epochs"
+                .to_owned(),
+        })?;
+        let engine = banded.map_or(Engine::Dense, |inverse| Engine::Banded {
+            inverse,
+            order: FoldedOrder::new(rounds, &patterns, inverse.subdiagonals()),
+            squared_columns: workload.squared_column_norms(),
+        });
+        Ok(Self { workload, participation, objective, patterns, engine })
+    }
+
+    fn row_variables(&self) -> usize {
+        if self.objective == Objective::Max { self.workload.rounds() } else { 0 }
+    }
+
+    /// Reads the variables: ln v, then the a's pattern by pattern and row by row, then ln λ.
+    fn blocks(&self, point: &[f64]) -> Blocks {
+        let scales: Vec<f64> = point[..self.patterns.len()].iter().map(|value| value.exp()).collect();
+        let mut next = self.patterns.len();
+        let roots = self
+            .patterns
+            .iter()
+            .map(|pattern| {
+                let size = pattern.len();
+                let mut root = vec![0.0; size * size];
+                let mut norms = vec![1.0; size];
+                for row in 0..size {
+                    root[row * size..row * size + row].copy_from_slice(&point[next..next + row]);
+                    root[row * size + row] = 1.0;
+                    next += row;
+                    let line = &mut root[row * size..=row * size + row];
+                    norms[row] = dot(line, line).sqrt();
+                    line.iter_mut().for_each(|value| *value /= norms[row]);
+                }
+                (root, norms)
+            })
+            .collect();
+        let rows = match self.objective {
+            Objective::Frobenius => vec![1.0; self.workload.rounds()],
+            Objective::Max => point[next..].iter().map(|value| value.exp()).collect(),
+        };
+        Blocks { scales, roots, rows }
+    }
+
+    fn primal(&self, blocks: &Blocks) -> Option<PrimalBlocks> {
+        match &self.engine {
+            Engine::Banded { inverse, order, squared_columns } => {
+                self.banded_primal(blocks, inverse, order, squared_columns)
+            }
+            Engine::Dense => {
+                let (nuclear, factor, row_errors) = self.dense_primal(blocks).ok()?;
+                let gram = self.patterns.iter().map(|pattern| small_gram(pattern, &factor)).collect();
+                Some(PrimalBlocks { nuclear, gram, row_errors })
+            }
+        }
+    }
+
+    fn banded_primal(
+        &self,
+        blocks: &Blocks,
+        inverse: &BandedLower,
+        order: &FoldedOrder,
+        squared_columns: &[f64],
+    ) -> Option<PrimalBlocks> {
+        let mut coupling = SymmetricBand::zeros(order);
+        let mut coupling_inverse_norm: f64 = 0.0;
+        let mut inverse_norm = 0.0;
+        let mut block_inverses = Vec::with_capacity(self.patterns.len());
+        for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
+            let size = pattern.len();
+            for row in 0..size {
+                for column in 0..=row {
+                    let value = scale * dot(&root[row * size..=row * size + column], &root[column * size..=column * size + column]);
+                    coupling.add(order, pattern[row], pattern[column], value);
+                }
+                // tr(U·G) ≤ λ_max(U_π)·tr(G_π) and λ_max(U_π) ≤ k·v.
+                inverse_norm += size as f64 * scale * squared_columns[pattern[row]];
+            }
+            let inverse = invert_small_lower(root, size);
+            coupling_inverse_norm = coupling_inverse_norm.max(dot(&inverse, &inverse) / scale);
+            block_inverses.push(inverse);
+        }
+        let row_inverses: Vec<f64> = blocks.rows.iter().map(|row| 1.0 / row).collect();
+        let fixed = weighted_product(order, inverse, &row_inverses);
+        let largest_row = blocks.rows.iter().fold(0.0_f64, |largest, &row| largest.max(row));
+        let smallest = 1.0 / (inverse_norm * largest_row);
+        let largest = fixed.norm_bound() * coupling_inverse_norm;
+        if !(smallest > 0.0 && largest.is_finite() && largest / smallest < 1e24) {
+            return None;
+        }
+        let rule = InverseSquareRoot::on(smallest, largest);
+        let gram_band = shifted_inverse_band(&fixed, &coupling, &rule)?;
+        let mut nuclear = 0.0;
+        let gram: Vec<Vec<f64>> = self
+            .patterns
+            .iter()
+            .map(|pattern| {
+                let mut block = Vec::with_capacity(pattern.len().pow(2));
+                for &row in pattern {
+                    for &column in pattern {
+                        let value = gram_band.get(order, row, column);
+                        let weight = coupling.get(order, row, column);
+                        block.push(value);
+                        nuclear += weight * value;
+                    }
+                }
+                block
+            })
+            .collect();
+        let row_errors = if self.objective == Objective::Max {
+            // B·Bᵀ = Σ w (A⁻ᵀU⁻¹A⁻¹ + s²Λ)⁻¹, in the same band.
+            let mut fixed = SymmetricBand::zeros(order);
+            for ((pattern, root_inverse), &scale) in self.patterns.iter().zip(&block_inverses).zip(&blocks.scales) {
+                add_inverse_coupling(&mut fixed, order, inverse, pattern, root_inverse, scale);
+            }
+            let mut shifted = SymmetricBand::zeros(order);
+            for (round, &row) in blocks.rows.iter().enumerate() {
+                shifted.add(order, round, round, row);
+            }
+            let errors = shifted_inverse_band(&fixed, &shifted, &rule)?;
+            (0..self.workload.rounds()).map(|round| errors.get(order, round, round)).collect()
+        } else {
+            Vec::new()
+        };
+        Some(PrimalBlocks { nuclear, gram, row_errors })
+    }
+
+    /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column) and diag(B·Bᵀ) = Λ^(−1/2)·diag(P·Σ·Pᵀ)·Λ^(−1/2), all from the
+    /// singular value decomposition of Λ^(1/2)·A·L.
+    fn dense_primal(&self, blocks: &Blocks) -> Result<(f64, Mat<f64>, Vec<f64>), FactorizationError> {
+        let rounds = self.workload.rounds();
+        let mut product = Mat::zeros(rounds, rounds);
+        let mut values = vec![0.0; rounds];
+        for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
+            let size = pattern.len();
+            for column in 0..size {
+                values.fill(0.0);
+                for row in column..size {
+                    values[pattern[row]] = scale.sqrt() * root[row * size + column];
+                }
+                self.workload.apply_in_place(&mut values);
+                for (row, value) in values.iter().enumerate() {
+                    product[(row, pattern[column])] = value * blocks.rows[row].sqrt();
+                }
+            }
+        }
+        let (singular, left, right) = dense::singular_vectors(product.as_ref())?;
+        let row_errors = (0..rounds)
+            .map(|row| {
+                singular.iter().enumerate().map(|(index, value)| value * left[(row, index)].powi(2)).sum::<f64>()
+                    / blocks.rows[row]
+            })
+            .collect();
+        let mut factor = Mat::from_fn(rounds, rounds, |index, round| right[(round, index)] * singular[index].max(0.0).sqrt());
+        for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
+            let size = pattern.len();
+            for row in (0..size).rev() {
+                for later in row + 1..size {
+                    dense::add_column(&mut factor, pattern[row], pattern[later], -scale.sqrt() * root[later * size + row]);
+                }
+                dense::scale_column(&mut factor, pattern[row], 1.0 / (scale.sqrt() * root[row * size + row]));
+            }
+        }
+        Ok((singular.iter().sum(), factor, row_errors))
+    }
+}
+
+impl Dual for PatternDual<'_> {
+    fn objective(&self) -> Objective {
+        self.objective
+    }
+
+    fn start(&self) -> Result<Vec<f64>, FactorizationError> {
+        let rounds = self.workload.rounds();
+        let pairs: usize = self.patterns.iter().map(|pattern| pattern.len() * (pattern.len() - 1) / 2).sum();
+        let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
+        let failed = FactorizationError::Numerical { routine: "the square root of AᵀA", size: rounds };
+        let primal = self.primal(&self.blocks(&start)).ok_or_else(|| failed.clone())?;
+        for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
+            let trace: f64 = (0..pattern.len()).map(|index| gram[index * pattern.len() + index]).sum();
+            *value = trace.ln();
+        }
+        if self.objective == Objective::Max {
+            for (value, error) in start[self.patterns.len() + pairs..].iter_mut().zip(&primal.row_errors) {
+                *value = error.ln();
+            }
+        }
+        if start.iter().all(|value| value.is_finite()) { Ok(start) } else { Err(failed) }
+    }
+
+    fn first_barrier(&self) -> Option<f64> {
+        self.patterns.iter().any(|pattern| pattern.len() > 1).then_some(1.0)
+    }
+
+    fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
+        let barrier = barrier / self.patterns.len() as f64;
+        let blocks = self.blocks(point);
+        let primal = self.primal(&blocks)?;
+        let nuclear = primal.nuclear;
+        if !(nuclear.is_finite() && nuclear > 0.0) {
+            return None;
+        }
+        let sum: f64 = blocks.scales.iter().sum();
+        let row_sum: f64 = blocks.rows.iter().sum();
+        let mut value = sum.ln() + row_sum.ln() - 2.0 * nuclear.ln();
+        let mut gradient = Vec::with_capacity(point.len());
+        let mut inverse_curvature = Vec::with_capacity(point.len());
+        let mut angles = Vec::new();
+        let mut angle_curvatures = Vec::new();
+        for (((pattern, (root, norms)), gram), &scale) in
+            self.patterns.iter().zip(&blocks.roots).zip(&primal.gram).zip(&blocks.scales)
+        {
+            let size = pattern.len();
+            // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
+            let mut product = vec![0.0; size * size];
+            let mut inner = 0.0;
+            for row in 0..size {
+                for column in 0..size {
+                    let value: f64 =
+                        (column..size).map(|k| gram[row * size + k] * root[k * size + column]).sum();
+                    product[row * size + column] = value;
+                    inner += value * root[row * size + column];
+                }
+            }
+            gradient.push(scale / sum - scale * inner / nuclear);
+            inverse_curvature.push(2.0 * sum / scale);
+            for row in 0..size {
+                let line = row * size..=row * size + row;
+                let along = dot(&product[line.clone()], &root[line]);
+                // ln det S = −2 Σ ln ‖row‖.
+                value += 2.0 * barrier * norms[row].ln();
+                for column in 0..row {
+                    let at = row * size + column;
+                    let descent = 2.0 * scale / nuclear * (product[at] - along * root[at]);
+                    angles.push((2.0 * barrier * root[at] - descent) / norms[row]);
+                    angle_curvatures.push(norms[row] * norms[row] / (scale / (sum * size as f64) + 2.0 * barrier));
+                }
+            }
+        }
+        gradient.extend(angles);
+        inverse_curvature.extend(angle_curvatures);
+        if self.objective == Objective::Max {
+            gradient.extend(
+                blocks.rows.iter().zip(&primal.row_errors).map(|(row, error)| row / row_sum - row * error / nuclear),
+            );
+            inverse_curvature.extend(blocks.rows.iter().map(|row| 2.0 * row_sum / row));
+        }
+        Some(Evaluation { value, gradient, inverse_curvature })
+    }
+
+    fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
+        let rounds = self.workload.rounds();
+        let blocks = self.blocks(point);
+        let (nuclear, mut factor, _) = self.dense_primal(&blocks)?;
+        // Feasible: columns of one pattern orthogonal, each pattern's squared norms adding up to 1. Gram–Schmidt on F is
+        // a congruence of X, so X stays positive definite however badly it is conditioned.
+        for pattern in &self.patterns {
+            let mut trace = 0.0;
+            for (index, &round) in pattern.iter().enumerate() {
+                for _ in 0..2 {
+                    for &earlier in &pattern[..index] {
+                        let along = dense::column_product(factor.as_ref(), earlier, round, 0)
+                            / dense::column_product(factor.as_ref(), earlier, earlier, 0);
+                        dense::add_column(&mut factor, round, earlier, -along);
+                    }
+                }
+                trace += dense::column_product(factor.as_ref(), round, round, 0);
+            }
+            for &round in pattern {
+                dense::scale_column(&mut factor, round, 1.0 / trace.sqrt());
+            }
+        }
+        let mut gram = dense::multiply(factor.transpose(), factor.as_ref());
+        for pattern in &self.patterns {
+            for &row in pattern {
+                for &column in pattern {
+                    if row != column {
+                        gram[(row, column)] = 0.0;
+                    }
+                }
+            }
+        }
+        let Some(strategy) = dense::strategy_from_gram(gram.as_ref()) else { return Ok(None) };
+        let entry = |row: usize, column: usize| {
+            let first = row.max(column);
+            dense::column_product(strategy.as_ref(), row, column, first)
+        };
+        let sensitivity = gram_sensitivity(rounds, entry, self.participation)?.value.powi(2);
+        let errors = squared_row_errors(self.workload, strategy.as_ref());
+        let nuclear = nuclear * (1.0 - 1e-13);
+        let sum: f64 = blocks.scales.iter().sum();
+        let (primal, bound) = match self.objective {
+            Objective::Frobenius => (sensitivity * errors.iter().sum::<f64>(), nuclear * nuclear / sum),
+            Objective::Max => (
+                sensitivity * errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
+                nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
+            ),
+        };
+        Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
+    }
+}
+
+/// FᵀF on the columns of one pattern, row-major.
+fn small_gram(pattern: &[usize], factor: &Mat<f64>) -> Vec<f64> {
+    let mut gram = Vec::with_capacity(pattern.len().pow(2));
+    for &row in pattern {
+        for &column in pattern {
+            gram.push(dense::column_product(factor.as_ref(), row, column, 0));
+        }
+    }
+    gram
+}
+
+/// L⁻¹ of a small row-major lower-triangular matrix.
+fn invert_small_lower(root: &[f64], size: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; size * size];
+    for column in 0..size {
+        for row in column..size {
+            let known: f64 = (column..row).map(|k| root[row * size + k] * inverse[k * size + column]).sum();
+            let unit = if row == column { 1.0 } else { 0.0 };
+            inverse[row * size + column] = (unit - known) / root[row * size + row];
+        }
+    }
+    inverse
+}
+
+/// Adds A⁻ᵀ·U_π⁻¹·A⁻¹ for one pattern, U_π⁻¹ = L⁻ᵀL⁻¹/v.
+fn add_inverse_coupling(
+    target: &mut SymmetricBand,
+    order: &FoldedOrder,
+    inverse: &BandedLower,
+    pattern: &[usize],
+    root_inverse: &[f64],
+    scale: f64,
+) {
+    let size = pattern.len();
+    let reach = inverse.subdiagonals();
+    for a in 0..size {
+        for c in 0..size {
+            let entry: f64 =
+                (a.max(c)..size).map(|k| root_inverse[k * size + a] * root_inverse[k * size + c]).sum::<f64>() / scale;
+            let (row, column) = (pattern[a], pattern[c]);
+            for i in row.saturating_sub(reach)..=row {
+                for j in column.saturating_sub(reach)..=column {
+                    // Every unordered pair (i, j), i ≠ j, is met twice, as (i, j) and (j, i).
+                    if i >= j {
+                        target.add(order, i, j, inverse.get(row, i) * entry * inverse.get(column, j));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! C in the form a method produces it, and what every form has in common: its inverse, its sensitivity, its error.
+
+use faer::{Mat, MatRef};
+
+use super::dense;
+use super::error::FactorizationError;
+use super::optimal::{squared_row_errors, squared_row_norms_of_columns};
+use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
+use super::toeplitz::inverse_coefficients;
+use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
+use super::workload::{Workload, check_lower_triangular};
+
+/// C of a factorisation A = B·C.
+#[derive(Clone, Debug)]
+pub enum Strategy {
+    /// C = I.
+    Identity {
+        /// T.
+        rounds: usize,
+    },
+    /// Any lower-triangular matrix, T × T.
+    Dense(Mat<f64>),
+    /// Lower triangular with few diagonals.
+    Banded(BandedStrategy),
+    /// C[t, s] = c_{t−s}.
+    Toeplitz {
+        /// c_0 … c_{T−1}.
+        coefficients: Vec<f64>,
+    },
+    /// Buffered linear Toeplitz: c_0 = 1, c_i = Σ_j ω_j·θ_j^{i−1}.
+    Blt {
+        /// T.
+        rounds: usize,
+        /// ω, one a buffer.
+        omega: Vec<f64>,
+        /// θ, one a buffer.
+        theta: Vec<f64>,
+    },
+    /// The incidence matrix of tree nodes and rounds: rectangular, one row a released node. Plain or online Honaker; the
+    /// full Honaker estimator is kept as the dense causal Cholesky factor of its law.
+    Tree {
+        /// T.
+        rounds: usize,
+        /// Which nodes and which estimator.
+        variant: TreeVariant,
+    },
+}
+
+/// C with `bands` diagonals: `coefficients[t·bands + i]` = C[t, t − i], 0 where t < i.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandedStrategy {
+    /// T.
+    pub rounds: usize,
+    /// The number of diagonals, the main one included.
+    pub bands: usize,
+    /// Row-major T × bands.
+    pub coefficients: Vec<f64>,
+}
+
+impl BandedStrategy {
+    /// The Toeplitz matrix of the given coefficients, one a band.
+    pub fn toeplitz(rounds: usize, coefficients: &[f64]) -> Self {
+        let bands = coefficients.len();
+        let rows = (0..rounds).flat_map(|round| {
+            coefficients.iter().enumerate().map(move |(lag, &value)| if lag <= round { value } else { 0.0 })
+        });
+        Self { rounds, bands, coefficients: rows.collect() }
+    }
+
+    /// C[row, column].
+    #[inline]
+    pub fn get(&self, row: usize, column: usize) -> f64 {
+        if row < column || row - column >= self.bands { 0.0 } else { self.coefficients[row * self.bands + row - column] }
+    }
+
+    /// x ← C⁻¹ x: O(T·bands).
+    pub fn solve_in_place(&self, values: &mut [f64]) {
+        for row in 0..self.rounds {
+            let line = &self.coefficients[row * self.bands..(row + 1) * self.bands];
+            let reach = self.bands.min(row + 1);
+            let sum: f64 =
+                line[1..reach].iter().zip(values[row + 1 - reach..row].iter().rev()).map(|(c, x)| c * x).sum();
+            values[row] = (values[row] - sum) / line[0];
+        }
+    }
+
+    /// ⟨C e_left, C e_right⟩.
+    pub(crate) fn gram(&self, left: usize, right: usize) -> f64 {
+        let (first, last) = (left.max(right), (left.min(right) + self.bands).min(self.rounds));
+        (first..last).map(|row| self.get(row, left) * self.get(row, right)).sum()
+    }
+}
+
+/// How the noise of round t follows from the Gaussian draws: ζ = C⁻¹·z, row by row.
+#[derive(Clone, Debug)]
+pub enum NoiseRecursion {
+    /// ζ_t = z_t.
+    Identity,
+    /// ζ_t = Σ_{s ≤ t} D[t, s]·z_s with D = C⁻¹.
+    Dense {
+        /// C⁻¹, T × T, zero above the diagonal.
+        inverse: Mat<f64>,
+    },
+    /// ζ_t = (z_t − Σ_{i=1}^{bands−1} C[t, t−i]·ζ_{t−i})/C[t, t].
+    Banded(BandedStrategy),
+    /// ζ_t = z_t − Σ_j ω_j s_j, then s_j ← θ_j s_j + ζ_t, from s = 0.
+    Blt {
+        /// ω.
+        omega: Vec<f64>,
+        /// θ.
+        theta: Vec<f64>,
+    },
+    /// ζ_t = Σ_{s ≤ t} d_{t−s}·z_s.
+    Toeplitz {
+        /// d_0 … d_{T−1}, the first column of C⁻¹.
+        inverse: Vec<f64>,
+    },
+    /// ζ_t = N_t − N_{t−1}, N_t the variant's estimate of prefix t from independent node draws [ALGORITHMS 3.1, 3.2].
+    Tree {
+        /// Plain or online Honaker.
+        variant: TreeVariant,
+    },
+}
+
+impl Strategy {
+    /// T.
+    pub fn rounds(&self) -> usize {
+        match self {
+            Self::Identity { rounds } | Self::Blt { rounds, .. } | Self::Tree { rounds, .. } => *rounds,
+            Self::Dense(matrix) => matrix.nrows(),
+            Self::Banded(banded) => banded.rounds,
+            Self::Toeplitz { coefficients } => coefficients.len(),
+        }
+    }
+
+    /// C as a matrix: T × T, or one row a node for trees.
+    pub fn matrix(&self) -> Mat<f64> {
+        let rounds = self.rounds();
+        match self {
+            Self::Identity { .. } => Mat::identity(rounds, rounds),
+            Self::Dense(matrix) => matrix.clone(),
+            Self::Banded(banded) => Mat::from_fn(rounds, rounds, |row, column| banded.get(row, column)),
+            Self::Toeplitz { .. } | Self::Blt { .. } => {
+                let coefficients = self.toeplitz_coefficients().unwrap_or_default();
+                Mat::from_fn(rounds, rounds, |row, column| if row >= column { coefficients[row - column] } else { 0.0 })
+            }
+            Self::Tree { variant, .. } => {
+                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
+                Mat::from_fn(nodes.len(), rounds, |row, column| {
+                    let (level, index) = nodes[row];
+                    f64::from(u8::from(column >> level == index - 1))
+                })
+            }
+        }
+    }
+
+    /// c_0 … c_{T−1} of the Toeplitz forms.
+    pub fn toeplitz_coefficients(&self) -> Option<Vec<f64>> {
+        match self {
+            Self::Identity { rounds } => {
+                let mut coefficients = vec![0.0; *rounds];
+                coefficients[0] = 1.0;
+                Some(coefficients)
+            }
+            Self::Toeplitz { coefficients } => Some(coefficients.clone()),
+            Self::Blt { rounds, omega, theta } => Some(blt_coefficients(*rounds, omega, theta)),
+            Self::Dense(_) | Self::Banded(_) | Self::Tree { .. } => None,
+        }
+    }
+
+    /// sens(C) under a participation, with its exactness.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Participation::check`].
+    pub fn sensitivity(&self, participation: &Participation) -> Result<Sensitivity, FactorizationError> {
+        match self {
+            Self::Identity { .. } | Self::Toeplitz { .. } | Self::Blt { .. } => {
+                toeplitz_sensitivity(&self.toeplitz_coefficients().unwrap_or_default(), participation)
+            }
+            Self::Dense(matrix) => gram_sensitivity(
+                matrix.nrows(),
+                |row, column| dense::column_product(matrix.as_ref(), row, column, row.max(column)),
+                participation,
+            ),
+            Self::Banded(banded) => {
+                gram_sensitivity(banded.rounds, |row, column| banded.gram(row, column), participation)
+            }
+            Self::Tree { rounds, variant } => tree_sensitivity(*variant, *rounds, participation),
+        }
+    }
+
+    /// ‖B_t‖² for every round, B = A·C⁻¹ (for trees A·S⁻¹ times the estimator's weights).
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`, `Singular`.
+    pub(crate) fn squared_row_errors(&self, workload: &Workload) -> Result<Vec<f64>, FactorizationError> {
+        let rounds = self.rounds();
+        let errors = match self {
+            Self::Dense(matrix) => squared_row_errors(workload, matrix.as_ref()),
+            Self::Identity { .. } | Self::Toeplitz { .. } | Self::Blt { .. } => {
+                let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
+                toeplitz_row_errors(workload, &inverse)
+            }
+            Self::Banded(banded) => squared_row_norms_of_columns(workload, rounds, |column, values| {
+                values.fill(0.0);
+                values[column] = 1.0;
+                banded.solve_in_place(values);
+            }),
+            Self::Tree { variant, .. } => {
+                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
+                squared_row_norms_of_columns(workload, nodes.len(), |column, values| {
+                    prefix_noise_column(*variant, nodes[column].0, nodes[column].1, values);
+                    for round in (1..rounds).rev() {
+                        values[round] -= values[round - 1];
+                    }
+                })
+            }
+        };
+        match errors.iter().position(|error| !error.is_finite()) {
+            Some(row) => Err(FactorizationError::InverseOverflow { row }),
+            None => Ok(errors),
+        }
+    }
+
+    /// B = A·C⁻¹, T × T (T × nodes for trees).
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`, `Singular`.
+    pub fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
+        let rounds = self.rounds();
+        let mut matrix = match self {
+            Self::Tree { variant, .. } => {
+                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
+                let mut matrix = Mat::zeros(rounds, nodes.len());
+                let mut values = vec![0.0; rounds];
+                for (column, (level, index)) in nodes.into_iter().enumerate() {
+                    prefix_noise_column(*variant, level, index, &mut values);
+                    for round in (1..rounds).rev() {
+                        values[round] -= values[round - 1];
+                    }
+                    for (row, value) in values.iter().enumerate() {
+                        matrix[(row, column)] = *value;
+                    }
+                }
+                matrix
+            }
+            _ => self.inverse_matrix()?,
+        };
+        let mut values = vec![0.0; rounds];
+        for column in 0..matrix.ncols() {
+            for (row, value) in values.iter_mut().enumerate() {
+                *value = matrix[(row, column)];
+            }
+            workload.apply_in_place(&mut values);
+            for (row, value) in values.iter().enumerate() {
+                matrix[(row, column)] = *value;
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// C⁻¹ as a dense matrix; for trees `Unsupported`, their C is not square.
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`, `Singular`, `Unsupported`.
+    pub fn inverse_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
+        let rounds = self.rounds();
+        let inverse = match self {
+            Self::Identity { .. } => Mat::identity(rounds, rounds),
+            Self::Dense(matrix) => dense::invert_lower(matrix.as_ref()),
+            Self::Toeplitz { .. } | Self::Blt { .. } => {
+                let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
+                Mat::from_fn(rounds, rounds, |row, column| if row >= column { inverse[row - column] } else { 0.0 })
+            }
+            Self::Banded(banded) => {
+                let mut matrix = Mat::zeros(rounds, rounds);
+                let mut values = vec![0.0; rounds];
+                for column in 0..rounds {
+                    values.fill(0.0);
+                    values[column] = 1.0;
+                    banded.solve_in_place(&mut values);
+                    for row in column..rounds {
+                        matrix[(row, column)] = values[row];
+                    }
+                }
+                matrix
+            }
+            Self::Tree { .. } => {
+                return Err(FactorizationError::Unsupported {
+                    what: "the inverse of a tree's node matrix".to_owned(),
+                    reason: "it has one row a node; stream it by its recursion instead".to_owned(),
+                });
+            }
+        };
+        check_finite(inverse.as_ref())?;
+        Ok(inverse)
+    }
+
+    /// The streaming form.
+    ///
+    /// # Errors
+    ///
+    /// `InverseOverflow`, `Singular`.
+    pub fn noise_recursion(&self) -> Result<NoiseRecursion, FactorizationError> {
+        Ok(match self {
+            Self::Identity { .. } => NoiseRecursion::Identity,
+            Self::Dense(_) => NoiseRecursion::Dense { inverse: self.inverse_matrix()? },
+            Self::Banded(banded) => NoiseRecursion::Banded(banded.clone()),
+            Self::Toeplitz { coefficients } => {
+                NoiseRecursion::Toeplitz { inverse: inverse_coefficients(coefficients)? }
+            }
+            Self::Blt { omega, theta, .. } => {
+                NoiseRecursion::Blt { omega: omega.clone(), theta: theta.clone() }
+            }
+            Self::Tree { variant, .. } => NoiseRecursion::Tree { variant: *variant },
+        })
+    }
+
+    /// Checks what no type can hold: finite entries, a triangular and invertible C, sequences of the right length.
+    pub(crate) fn check(&self) -> Result<(), FactorizationError> {
+        let finite = |values: &[f64]| match values.iter().position(|value| !value.is_finite()) {
+            Some(row) => Err(FactorizationError::NotFinite { name: "C", row, column: 0, value: values[row] }),
+            None => Ok(()),
+        };
+        if self.rounds() == 0 {
+            return Err(FactorizationError::NoRounds);
+        }
+        match self {
+            Self::Identity { .. } | Self::Tree { .. } => Ok(()),
+            Self::Dense(matrix) => check_lower_triangular("C", matrix.as_ref()),
+            Self::Banded(banded) => {
+                let expected = banded.rounds * banded.bands;
+                if banded.bands == 0 || banded.coefficients.len() != expected {
+                    return Err(FactorizationError::WrongLength {
+                        name: "the table of band coefficients",
+                        found: banded.coefficients.len(),
+                        expected,
+                    });
+                }
+                finite(&banded.coefficients)?;
+                match (0..banded.rounds).find(|&row| banded.get(row, row) == 0.0) {
+                    Some(row) => Err(FactorizationError::Singular { name: "C", row, value: 0.0 }),
+                    None => Ok(()),
+                }
+            }
+            Self::Toeplitz { coefficients } => {
+                finite(coefficients)?;
+                if coefficients[0] == 0.0 {
+                    return Err(FactorizationError::Singular { name: "C", row: 0, value: 0.0 });
+                }
+                Ok(())
+            }
+            Self::Blt { omega, theta, .. } => {
+                if omega.len() != theta.len() {
+                    return Err(FactorizationError::WrongLength {
+                        name: "the decays θ",
+                        found: theta.len(),
+                        expected: omega.len(),
+                    });
+                }
+                finite(omega)?;
+                finite(theta)
+            }
+        }
+    }
+}
+
+/// c_0 = 1, c_i = Σ_j ω_j·θ_j^{i−1}.
+pub(crate) fn blt_coefficients(rounds: usize, omega: &[f64], theta: &[f64]) -> Vec<f64> {
+    let mut terms = omega.to_vec();
+    let mut coefficients = Vec::with_capacity(rounds);
+    coefficients.push(1.0);
+    for _ in 1..rounds {
+        coefficients.push(terms.iter().sum());
+        for (term, decay) in terms.iter_mut().zip(theta) {
+            *term *= decay;
+        }
+    }
+    coefficients
+}
+
+/// ‖B_t‖² for a Toeplitz C⁻¹: running sums of b_s², b = A·d, where A is Toeplitz too; column by column elsewhere.
+pub(crate) fn toeplitz_row_errors(workload: &Workload, inverse: &[f64]) -> Vec<f64> {
+    if workload.toeplitz_roots().is_some() {
+        let mut values = inverse.to_vec();
+        workload.apply_in_place(&mut values);
+        let mut sum = 0.0;
+        return values
+            .iter()
+            .map(|value| {
+                sum += value * value;
+                sum
+            })
+            .collect();
+    }
+    squared_row_norms_of_columns(workload, inverse.len(), |column, values| {
+        values[..column].fill(0.0);
+        values[column..].copy_from_slice(&inverse[..inverse.len() - column]);
+    })
+}
+
+fn check_finite(inverse: MatRef<'_, f64>) -> Result<(), FactorizationError> {
+    for column in 0..inverse.ncols() {
+        if let Some(row) = inverse.col(column).iter().position(|value| !value.is_finite()) {
+            return Err(FactorizationError::InverseOverflow { row });
+        }
+    }
+    Ok(())
+}
