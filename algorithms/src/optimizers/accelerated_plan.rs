@@ -18,8 +18,8 @@ use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 use crate::catalog::{PrepareError, Prepared};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian,
-    zcdp,
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
+    Sampling, gaussian, zcdp,
 };
 use crate::problem::{Problem, largest_second_moment};
 use crate::sampling::Sampler;
@@ -327,7 +327,9 @@ impl AcceleratedPlan {
         self.noise = self.noise.map(|noise| noise.scaled(factor));
         self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
         // Noise times a factor and sensitivity divided by it are the same mechanism.
-        self.mechanism = self.mechanism.map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
+        self.mechanism = self
+            .mechanism
+            .map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
         self
     }
 
