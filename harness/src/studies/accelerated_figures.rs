@@ -978,3 +978,189 @@ fn draw(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     root.present()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        kind = "errors"
+        title = "small"
+        rows = 400
+        dimension = 4
+        data_seed = 3
+        regularization = 0.1
+        batch_size = BATCH
+        epsilon = 1.0
+        rounds = [10, 20]
+        step_scales = [1.0]
+        methods = ["dp-gd", "dp-nag-opt"]
+        noise = ["correct", "published-code"]
+        runs = 3
+        start = 2.0
+        initial_gap = 10.0
+        allocation = "guide"
+        evaluations = 5
+        seed = 1
+    "#;
+
+    fn small(batch: usize, out: &Path, threads: usize) -> (Figure, usize) {
+        let engine = Engine::with_threads(threads).unwrap();
+        let mut lines = 0;
+        let text = SMALL.replace("BATCH", &batch.to_string());
+        let figure = run(&text, out, &engine, &mut |_| lines += 1).unwrap();
+        (figure, lines)
+    }
+
+    #[test]
+    fn finished_settings_are_kept_and_a_line_cut_off_is_run_again() {
+        for batch in [400, 40] {
+            let folder = tempfile::tempdir().unwrap();
+            let (first, lines) = small(batch, folder.path(), 1);
+            // The optimum, and 2 methods × 2 T × 2 kinds of noise.
+            assert_eq!((lines, first.settings.len(), first.panels.len()), (9, 8, 4));
+            let path = folder.path().join("settings.jsonl");
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, &text[..text.len() - 30]).unwrap();
+            let (second, lines) = small(batch, folder.path(), 2);
+            assert_eq!(lines, 2, "the optimum and the setting whose line was cut");
+            // The same bits, whatever the number of threads.
+            assert_eq!(second.settings[7], first.settings[7]);
+            assert_eq!(second, first);
+            assert!(
+                fs::read_to_string(folder.path().join("figure.svg"))
+                    .unwrap()
+                    .contains("<svg")
+            );
+        }
+    }
+
+    #[test]
+    fn settings_count_queries_and_name_the_true_budget_of_the_published_code() {
+        let folder = tempfile::tempdir().unwrap();
+        for setting in small(40, folder.path(), 1).0.settings {
+            assert_eq!(setting.gradient_queries, 40 * setting.rounds as u64);
+            match setting.noise {
+                Noise::Correct => {
+                    assert_eq!(setting.claim, "simulation");
+                    assert!((setting.epsilon - 1.0).abs() < 1e-6);
+                }
+                Noise::PublishedCode => {
+                    assert_eq!(setting.claim, "none");
+                    assert!(setting.epsilon > 1.3);
+                }
+            }
+            assert!(setting.gap_least.iter().all(|&gap| gap > -1e-6), "F below its minimum");
+        }
+    }
+
+    #[test]
+    fn runs_that_share_a_pass_are_the_runs_of_the_optimiser() {
+        let text = SMALL.replace("BATCH", "400");
+        let Definition::Errors(definition) = toml::from_str(&text).unwrap() else {
+            panic!("errors")
+        };
+        let problem = definition.problem().unwrap();
+        let engine = Engine::Sequential;
+        let study = Study {
+            definition: &definition,
+            digest: "",
+            problem: &problem,
+            optimum: 0.0,
+            engine: &engine,
+        };
+        let collect = |shared: bool| {
+            let pending = study.pending(Method::Nesterov { optimized: true }, &[]).unwrap();
+            let mut settings = Vec::new();
+            let mut keep = |setting: Setting| {
+                settings.push(setting);
+                anyhow::Ok(())
+            };
+            if shared {
+                study.full_batches(pending, &mut keep)
+            } else {
+                study.batches(pending, &mut keep)
+            }
+            .unwrap();
+            settings.sort_by_key(|setting| (setting.rounds_asked, setting.noise == Noise::Correct));
+            settings
+        };
+        for (shared, alone) in collect(true).iter().zip(&collect(false)) {
+            assert_eq!(shared.gradient_queries, alone.gradient_queries);
+            for (a, b) in shared.gap_mean.iter().zip(&alone.gap_mean) {
+                assert!((a - b).abs() < 1e-4 * a.abs(), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_minimum_is_below_its_neighbourhood_by_what_its_bound_says() {
+        let text = SMALL.replace("BATCH", "400");
+        let Definition::Errors(definition) = toml::from_str(&text).unwrap() else {
+            panic!("errors")
+        };
+        let problem = definition.problem().unwrap();
+        let (value, bound) = minimum(&problem).unwrap();
+        assert!(bound <= 1e-12);
+        let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+        settings.parameters.insert("rounds".to_owned(), "2000".to_owned());
+        let plan = AcceleratedPlan::new(Method::Nesterov { optimized: false }, &problem, &settings).unwrap();
+        let mut optimizer = plan.optimizer(&problem, &settings.key).unwrap();
+        let mut oracle = Oracle::new(&problem, Engine::Sequential);
+        for _ in 0..2_000 {
+            optimizer.advance(&mut oracle).unwrap();
+        }
+        let mut replicas = ReplicatedOracle::new(&problem, Engine::Sequential, 1, Clip::Unbounded).unwrap();
+        let found = replicas.objectives(&[optimizer.solution()]).unwrap()[0];
+        assert!((found - value).abs() < 1e-6, "{found} {value}");
+    }
+
+    #[test]
+    fn figures_one_and_two_come_from_their_formulas() {
+        for (text, panels) in [
+            (
+                include_str!("../../../bench/definitions/paper/accelerated-figure-1.toml"),
+                9,
+            ),
+            (
+                include_str!("../../../bench/definitions/paper/accelerated-figure-2.toml"),
+                2,
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let figure = run(text, folder.path(), &Engine::Sequential, &mut |_| {}).unwrap();
+            assert_eq!(figure.panels.len(), panels);
+            let finite = |series: &Series| series.points.iter().all(|point| point.y.is_finite());
+            assert!(figure.panels.iter().all(|panel| panel.series.iter().all(finite)));
+        }
+    }
+
+    #[test]
+    fn the_quantile_of_students_t_is_that_of_tables() {
+        for (degrees, table) in [(4, 2.776), (19, 2.093), (100, 1.984)] {
+            assert!(
+                (t_quantile(degrees) / table - 1.0).abs() < 5e-3,
+                "{}",
+                t_quantile(degrees)
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_methods_and_keys_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = SMALL.replace("BATCH", "400").replace("dp-gd", "dp-dg");
+        let error = run(&wrong, folder.path(), &Engine::Sequential, &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("dp-nag-opt"), "{error}");
+        assert!(
+            run(
+                "kind = \"errors\"\nfoo = 1",
+                folder.path(),
+                &Engine::Sequential,
+                &mut |_| {}
+            )
+            .is_err()
+        );
+    }
+}
