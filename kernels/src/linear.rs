@@ -15,7 +15,7 @@ mod sparse;
 
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::Loss;
-use crate::vector::lanes::LANES;
+use crate::vector::lanes::{LANES, prefetch};
 use dense::{Prefetch, ROW_GROUP, RowPointers, Sink};
 use packing::{Layout, PackedWeights};
 use residuals::RowFacts;
@@ -366,6 +366,9 @@ fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
     }
 }
 
+/// How many rows ahead bytes are asked for while a row is widened: about as many lines as a core can wait for.
+const ROWS_AHEAD: usize = 4;
+
 /// Pointers to the rows `facts.ids[part]`, copied to `scratch` where the format or the layout asks for it.
 fn place_rows(rows: Rows<'_>, ids: &[usize], layout: Layout, scratch: &mut [f32x16]) -> RowPointers {
     let mut pointers = [std::ptr::null(); BLOCK_ROWS];
@@ -378,7 +381,18 @@ fn place_rows(rows: Rows<'_>, ids: &[usize], layout: Layout, scratch: &mut [f32x
         }
         Rows::F32(_) | Rows::U8(_) if stride > 0 => {
             let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
-            for ((pointer, &id), out) in pointers.iter_mut().zip(ids).zip(scratch.chunks_exact_mut(stride)) {
+            for (place, ((pointer, &id), out)) in pointers
+                .iter_mut()
+                .zip(ids)
+                .zip(scratch.chunks_exact_mut(stride))
+                .enumerate()
+            {
+                // Rows of a batch lie anywhere in memory: the latency of one is hidden behind the rows before it.
+                if let (Rows::U8(bytes), Some(&ahead)) = (rows, ids.get(place + ROWS_AHEAD)) {
+                    for line in (0..bytes.columns).step_by(64) {
+                        prefetch(address(rows, ahead).wrapping_add(line));
+                    }
+                }
                 match rows {
                     Rows::U8(bytes) => dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out),
                     Rows::F32(values) => {
