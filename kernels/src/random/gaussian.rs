@@ -307,7 +307,7 @@ mod tests {
         let (mut block, mut reference) = (round.block(0), round.block(0));
         for _ in 0..100 {
             let averaged = averaged_normals(&mut block).map(f64x8::to_array);
-            let words: [[u64; 8]; 8] = std::array::from_fn(|_| std::array::from_fn(|_| reference.next_u64()));
+            let words: [[u64; 8]; 8] = reference.next_vectors::<8>().map(u64x8::to_array);
             for lane in 0..8 {
                 let mut sums = [0.0; 2];
                 for pair in words.as_chunks::<2>().0 {

@@ -3,7 +3,6 @@
 use super::xoshiro::XoshiroLanes;
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
 use wide::u64x8;
 use zeroize::Zeroize;
@@ -120,9 +119,9 @@ impl SimulationRound {
         }
     }
 
-    /// The first `N` words of the SplitMix64 sequence of a block.
+    /// The states of the lanes of a block.
     #[inline]
-    fn words<const N: usize>(self, block: u64) -> [u64; N] {
+    fn words(self, block: u64) -> [u64; 64] {
         let address = self.absorb(block);
         // An increment with few bit transitions mixes badly (Steele, Lea, Flood 2014, mixGamma).
         let mut increment = address.increment | 1;
@@ -136,15 +135,6 @@ impl SimulationRound {
     #[inline]
     pub(super) fn lanes(self, block: u64) -> XoshiroLanes {
         XoshiroLanes::from_words(&self.words(block))
-    }
-
-    /// The scalar generator of a block.
-    pub(super) fn scalar(self, block: u64) -> Xoshiro256PlusPlus {
-        let mut seed = [0u8; 32];
-        for (bytes, word) in seed.chunks_exact_mut(8).zip(self.words::<4>(block)) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        Xoshiro256PlusPlus::from_seed(seed)
     }
 }
 
@@ -188,12 +178,6 @@ pub(super) struct ReleaseBlock {
 }
 
 impl ReleaseBlock {
-    /// The next 64 bits.
-    #[inline]
-    pub(super) fn next_u64(&mut self) -> u64 {
-        self.generator.next_u64()
-    }
-
     /// The next `64·8·N` bits.
     #[inline]
     pub(super) fn next_vectors<const N: usize>(&mut self) -> [u64x8; N] {

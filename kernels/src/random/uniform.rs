@@ -1,37 +1,57 @@
 //! Uniform words, and the sampling decisions that are made of them.
 
 use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
-use rand_core::Rng;
-use rand_xoshiro::Xoshiro256PlusPlus;
+use super::xoshiro::XoshiroLanes;
+use bytemuck::cast;
+use wide::u64x8;
+use zeroize::Zeroize;
 
 /// A stream of uniform 64-bit words for sampling decisions.
 pub struct UniformStream {
     generator: Generator,
+    /// Sixteen words, of which the first `used` are spent.
+    words: [u64; 16],
+    used: usize,
 }
 
 #[allow(clippy::large_enum_variant, reason = "a box would allocate in every round")]
 enum Generator {
-    Simulation(Xoshiro256PlusPlus),
+    Simulation(XoshiroLanes),
     Release(ReleaseBlock),
+}
+
+impl Drop for UniformStream {
+    fn drop(&mut self) {
+        self.words.zeroize();
+    }
 }
 
 impl UniformStream {
     /// The stream (key, purpose, round, block).
     pub fn new(key: &StreamKey, purpose: Purpose, round: u64, block: u64) -> Self {
         let generator = match RoundStreams::new(key, purpose, Law::Uniform, round) {
-            RoundStreams::Simulation(streams) => Generator::Simulation(streams.scalar(block)),
+            RoundStreams::Simulation(streams) => Generator::Simulation(streams.lanes(block)),
             RoundStreams::Release(streams) => Generator::Release(streams.block(block)),
         };
-        Self { generator }
+        Self {
+            generator,
+            words: [0; 16],
+            used: 16,
+        }
     }
 
     /// The next 64 uniform bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        match &mut self.generator {
-            Generator::Simulation(generator) => generator.next_u64(),
-            Generator::Release(generator) => generator.next_u64(),
+        if self.used == 16 {
+            self.words = cast(match &mut self.generator {
+                Generator::Simulation(generator) => generator.next(),
+                Generator::Release(generator) => generator.next_vectors(),
+            });
+            self.used = 0;
         }
+        self.used += 1;
+        self.words[self.used - 1]
     }
 
     /// Uniform on the multiples of 2⁻⁵³ in [0, 1).
@@ -61,18 +81,6 @@ impl UniformStream {
         (product >> 64) as u64
     }
 
-    /// 64 independent Bernoulli(q) decisions, bit `i` set with probability exactly `q` (the f64 value).
-    ///
-    /// Eight words, seldom sixteen.
-    ///
-    /// # Panics
-    /// If `q` is not in [0, 1].
-    #[inline]
-    pub fn bernoulli_mask(&mut self, q: f64) -> u64 {
-        assert_probability(q);
-        below_probability(q, || self.next_u64())
-    }
-
     /// Poisson sampling: replaces `indices` by the subset of `0..n` that holds each index with probability exactly `q`,
     /// independently, ascending.
     ///
@@ -84,8 +92,8 @@ impl UniformStream {
         assert_probability(q);
         // One branch a subset, not one a word.
         match &mut self.generator {
-            Generator::Simulation(generator) => bernoulli_subset(q, n, indices, || generator.next_u64()),
-            Generator::Release(generator) => bernoulli_subset(q, n, indices, || generator.next_u64()),
+            Generator::Simulation(generator) => bernoulli_subset(q, n, indices, || generator.next()),
+            Generator::Release(generator) => bernoulli_subset(q, n, indices, || generator.next_vectors()),
         }
     }
 
@@ -126,12 +134,14 @@ impl UniformStream {
 
 /// [`UniformStream::bernoulli_subset`] from any source of words.
 #[inline(always)]
-fn bernoulli_subset(q: f64, n: u32, indices: &mut Vec<u32>, mut next_word: impl FnMut() -> u64) {
+fn bernoulli_subset(q: f64, n: u32, indices: &mut Vec<u32>, mut next: impl FnMut() -> [u64x8; 2]) {
     indices.clear();
-    for first in (0..n).step_by(64) {
-        let mask = below_probability(q, &mut next_word);
-        let size = (n - first).min(64);
-        push_members(first, mask & (u64::MAX >> (64 - size)), indices);
+    for group in (0..n).step_by(1024) {
+        let masks: [u64; 16] = cast(below_probability(q, &mut next));
+        for (first, mask) in (group..n).step_by(64).zip(masks) {
+            let size = (n - first).min(64);
+            push_members(first, mask & (u64::MAX >> (64 - size)), indices);
+        }
     }
 }
 
@@ -144,31 +154,35 @@ fn push_members(first: u32, mut mask: u64, indices: &mut Vec<u32>) {
     }
 }
 
-/// Bit `i` is `[U_i < q]`, where the binary digits of `U_i ∈ [0, 1)` are bit `i` of word 1, 2, …
+/// 1024 independent Bernoulli(q) decisions: bit `i` is `[U_i < q]`, where the binary digits of `U_i ∈ [0, 1)` are bit
+/// `i` of the first draw, of the second, …
 ///
-/// The digits of q and of all 64 U are compared from the highest down until none of the U equals q so far; each word
-/// halves their number. Exact for every f64: scaling by 2⁶⁴ and taking off the integer part lose nothing. Eight words
-/// at a time, since a branch after each would be mispredicted once a mask.
-#[inline]
-fn below_probability(q: f64, mut next_word: impl FnMut() -> u64) -> u64 {
+/// The digits of q and of all U are compared from the highest down until none of the U equals q so far; each draw halves
+/// their number, so twelve draws mostly suffice. Exact for every f64: scaling by 2⁶⁴ and taking off the integer part lose
+/// nothing. Four draws at a time, since a branch after each would be mispredicted.
+#[inline(always)]
+fn below_probability(q: f64, mut next: impl FnMut() -> [u64x8; 2]) -> [u64x8; 2] {
+    let all = u64x8::splat(u64::MAX);
     if q >= 1.0 {
-        return u64::MAX;
+        return [all; 2];
     }
-    let (mut undecided, mut below, mut rest) = (u64::MAX, 0, q);
+    let (mut undecided, mut below, mut rest) = ([all; 2], [u64x8::ZERO; 2], q);
     while rest > 0.0 {
         let scaled = rest * 2f64.powi(64);
         let mut digits = scaled as u64;
         rest = scaled - digits as f64;
-        for _ in 0..8 {
-            for _ in 0..8 {
-                let word = next_word();
+        for _ in 0..16 {
+            for _ in 0..4 {
                 // All ones or all zeros, as the digit of q.
-                let digit = (digits.cast_signed() >> 63).cast_unsigned();
-                below |= undecided & digit & !word;
-                undecided &= !(word ^ digit);
+                let digit = u64x8::splat((digits.cast_signed() >> 63).cast_unsigned());
+                let words = next();
+                for half in 0..2 {
+                    below[half] |= undecided[half] & digit & !words[half];
+                    undecided[half] &= !(words[half] ^ digit);
+                }
                 digits <<= 1;
             }
-            if undecided == 0 || (digits == 0 && rest == 0.0) {
+            if undecided[0] | undecided[1] == u64x8::ZERO || (digits == 0 && rest == 0.0) {
                 return below;
             }
         }
@@ -187,8 +201,8 @@ fn assert_probability(q: f64) {
 ///
 /// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`. **Not exact**: rounding moves each boundary
 /// `(1 − q)^k` by a relative 2⁻⁵¹·(1 + |ln u|), and u ends at 2⁻⁶⁵, so no gap exceeds 45/q. Where the sampling
-/// probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs a sixth
-/// of a word an item; gaps pay for q far below 1/1000.
+/// probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs a fifth of
+/// a word an item; gaps pay for q far below 1/1000.
 #[derive(Clone, Copy, Debug)]
 pub struct BernoulliGaps {
     /// 1/ln(1 − q), in [−∞, −0].
@@ -297,6 +311,11 @@ mod tests {
         streams()[0].below(0);
     }
 
+    /// The decisions of [`below_probability`] on scripted words, sixteen a draw.
+    fn decide(q: f64, mut next: impl FnMut() -> u64) -> [u64; 16] {
+        cast(below_probability(q, || cast([(); 16].map(|()| next()))))
+    }
+
     #[test]
     fn a_mask_compares_exactly() {
         let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 1, 1);
@@ -311,19 +330,17 @@ mod tests {
             2f64.powi(-30),
         ];
         for q in probabilities {
-            for _ in 0..2_000 {
-                let words: [u64; 64] = std::array::from_fn(|_| stream.next_u64());
-                let mut used = words.iter().copied();
-                let mask = below_probability(q, || used.next().expect("64 digits decide"));
-                for i in 0..64 {
-                    // All 64 digits of U; q·2⁶⁴ is an integer for these q or lies strictly between two.
-                    let u = words.iter().fold(0u64, |u, word| u << 1 | word >> i & 1);
-                    let threshold = q * 2f64.powi(64);
-                    assert_eq!(
-                        mask >> i & 1 == 1,
-                        u128::from(u) < threshold.ceil() as u128,
-                        "{q}, bit {i}"
-                    );
+            for _ in 0..200 {
+                let draws: [[u64; 16]; 64] = std::array::from_fn(|_| std::array::from_fn(|_| stream.next_u64()));
+                let mut used = draws.as_flattened().iter().copied();
+                let masks = decide(q, || used.next().expect("64 digits decide"));
+                for (which, mask) in masks.into_iter().enumerate() {
+                    for i in 0..64 {
+                        // All 64 digits of U; as U is a multiple of 2⁻⁶⁴, U < q is U·2⁶⁴ < ⌈q·2⁶⁴⌉.
+                        let u = draws.iter().fold(0u64, |u, words| u << 1 | words[which] >> i & 1);
+                        let threshold = (q * 2f64.powi(64)).ceil() as u128;
+                        assert_eq!(mask >> i & 1 == 1, u128::from(u) < threshold, "{q}, bit {i} of {which}");
+                    }
                 }
             }
         }
@@ -335,19 +352,20 @@ mod tests {
         let q = 0.75 * 2f64.powi(-64);
         let digits = |last: [u64; 2]| {
             let mut words = std::iter::repeat_n(0, 64).chain(last).chain(std::iter::repeat(0));
-            below_probability(q, move || words.next().expect("an endless sequence"))
+            let masks = below_probability(q, || [u64x8::splat(words.next().expect("an endless sequence")); 2]);
+            cast::<_, [u64; 16]>(masks)[9]
         };
         assert_eq!(digits([u64::MAX, 0]), u64::MAX);
         assert_eq!(digits([u64::MAX, 0xff]), !0xff);
-        assert_eq!(below_probability(q, || 1), !1);
-        assert_eq!(below_probability(f64::MIN_POSITIVE, || 0), u64::MAX);
+        assert_eq!(decide(q, || 1), [!1; 16]);
+        assert_eq!(decide(f64::MIN_POSITIVE, || 0), [u64::MAX; 16]);
     }
 
     #[test]
     fn certain_and_impossible_events_are_so_without_drawing() {
         let draw = || -> u64 { panic!("no word is needed") };
-        assert_eq!(below_probability(1.0, draw), u64::MAX);
-        assert_eq!(below_probability(0.0, draw), 0);
+        assert_eq!(decide(1.0, draw), [u64::MAX; 16]);
+        assert_eq!(decide(0.0, draw), [0; 16]);
         for mut stream in streams() {
             let mut indices = vec![9; 3];
             stream.bernoulli_subset(1.0, 131, &mut indices);
@@ -365,7 +383,7 @@ mod tests {
     fn probabilities_outside_the_unit_interval_are_refused() {
         for q in [-1e-9, 1.0 + 1e-9, f64::NAN, f64::INFINITY] {
             assert!(std::panic::catch_unwind(|| BernoulliGaps::new(q)).is_err());
-            assert!(std::panic::catch_unwind(|| streams()[0].bernoulli_mask(q)).is_err());
+            assert!(std::panic::catch_unwind(|| streams()[0].bernoulli_subset(q, 1, &mut Vec::new())).is_err());
         }
     }
 
@@ -429,15 +447,26 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_a_mask_are_independent() {
-        let mut stream = UniformStream::new(&StreamKey::Simulation(12), Purpose(1), 1, 1);
+    fn members_of_a_poisson_sample_are_independent_of_their_neighbours() {
         let q = 0.3f64;
-        let mut counts = [0; 4];
-        for _ in 0..10_000 {
-            let mask = stream.bernoulli_mask(q);
-            (0..32).for_each(|i| counts[(mask >> (2 * i) & 3) as usize] += 1);
+        for mut stream in streams() {
+            // Neighbours, the same bit of the next word, and the next draw of 1024.
+            for distance in [1, 64, 1024] {
+                let mut counts = [0; 4];
+                let mut indices = Vec::new();
+                for _ in 0..200 {
+                    stream.bernoulli_subset(q, 2_048, &mut indices);
+                    let mut member = [0; 2_048];
+                    for &index in &indices {
+                        member[index as usize] = 1;
+                    }
+                    // Disjoint pairs.
+                    let starts = (0..2_048).filter(|first| first / distance % 2 == 0);
+                    starts.for_each(|first| counts[member[first] + 2 * member[first + distance]] += 1);
+                }
+                assert_chi_square(&counts, &[(1.0 - q).powi(2), q * (1.0 - q), q * (1.0 - q), q * q]);
+            }
         }
-        assert_chi_square(&counts, &[(1.0 - q).powi(2), q * (1.0 - q), q * (1.0 - q), q * q]);
     }
 
     #[test]
