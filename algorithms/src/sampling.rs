@@ -24,7 +24,9 @@ pub enum SamplingError {
         rows: usize,
     },
     /// More rows than there are.
-    #[error("a batch of {batch} rows is larger than the data set, which has {rows}: choose a batch size of at most {rows}")]
+    #[error(
+        "a batch of {batch} rows is larger than the data set, which has {rows}: choose a batch size of at most {rows}"
+    )]
     BatchTooLarge {
         /// Asked for.
         batch: usize,
@@ -76,10 +78,22 @@ impl Sampler {
         if let Sampling::WithoutReplacement { population, .. } = sampling
             && population != rows
         {
-            return Err(SamplingError::OtherData { described: population, rows });
+            return Err(SamplingError::OtherData {
+                described: population,
+                rows,
+            });
         }
-        let mut sampler =
-            Self { sampling, rows, batch, key, order: Vec::new(), epoch: 0, gaps: None, chosen: Vec::new(), swaps: Vec::new() };
+        let mut sampler = Self {
+            sampling,
+            rows,
+            batch,
+            key,
+            order: Vec::new(),
+            epoch: 0,
+            gaps: None,
+            chosen: Vec::new(),
+            swaps: Vec::new(),
+        };
         match sampling {
             Sampling::FullBatch | Sampling::FixedOrder => {}
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => sampler.shuffle(0),
@@ -210,10 +224,16 @@ mod tests {
 
     #[test]
     fn an_epoch_reads_every_row_once() {
-        for sampling in [Sampling::FixedOrder, Sampling::ShuffledOnce, Sampling::ReshuffledEachEpoch] {
+        for sampling in [
+            Sampling::FixedOrder,
+            Sampling::ShuffledOnce,
+            Sampling::ReshuffledEachEpoch,
+        ] {
             let mut sampler = sampler(sampling, 103, 10);
             for epoch in 0..3 {
-                let mut seen: Vec<u32> = (0..11).flat_map(|round| rows_of(&sampler.draw(epoch * 11 + round))).collect();
+                let mut seen: Vec<u32> = (0..11)
+                    .flat_map(|round| rows_of(&sampler.draw(epoch * 11 + round)))
+                    .collect();
                 seen.sort_unstable();
                 assert_eq!(seen, (0..103).collect::<Vec<_>>());
             }
@@ -232,9 +252,13 @@ mod tests {
 
     #[test]
     fn a_replayed_round_reads_the_same_rows() {
-        for sampling in
-            [Sampling::Poisson { rate: 0.1 }, Sampling::WithoutReplacement { batch: 100, population: 1_000 }]
-        {
+        for sampling in [
+            Sampling::Poisson { rate: 0.1 },
+            Sampling::WithoutReplacement {
+                batch: 100,
+                population: 1_000,
+            },
+        ] {
             let mut sampler = sampler(sampling, 1_000, 100);
             let first = rows_of(&sampler.draw(5));
             let other = rows_of(&sampler.draw(6));
@@ -248,7 +272,13 @@ mod tests {
     fn every_row_is_included_at_its_rate() {
         // Inclusion counts over R rounds are Binomial(R, q); the χ² statistic over rows is approximately normal.
         let poisson = |rate| (Sampling::Poisson { rate }, rate);
-        let fixed_size = (Sampling::WithoutReplacement { batch: 20, population: 400 }, 0.05);
+        let fixed_size = (
+            Sampling::WithoutReplacement {
+                batch: 20,
+                population: 400,
+            },
+            0.05,
+        );
         for (sampling, rate) in [poisson(0.05), poisson(0.01), fixed_size] {
             let (rows, rounds) = (400, 8_000_u32);
             let mut sampler = sampler(sampling, rows, 20);
@@ -260,14 +290,22 @@ mod tests {
                 chosen.iter().for_each(|&row| counts[row as usize] += 1);
             }
             let mean = f64::from(rounds) * rate;
-            let chi_squared: f64 =
-                counts.iter().map(|&count| (f64::from(count) - mean).powi(2) / (mean * (1.0 - rate))).sum();
+            let chi_squared: f64 = counts
+                .iter()
+                .map(|&count| (f64::from(count) - mean).powi(2) / (mean * (1.0 - rate)))
+                .sum();
             let deviations = (chi_squared - rows as f64) / (2.0 * rows as f64).sqrt();
-            assert!(deviations.abs() < 5.2, "{sampling:?}: χ² is {deviations} standard deviations off");
+            assert!(
+                deviations.abs() < 5.2,
+                "{sampling:?}: χ² is {deviations} standard deviations off"
+            );
             let average = sizes.iter().sum::<f64>() / f64::from(rounds);
             let variance = sizes.iter().map(|size| (size - average).powi(2)).sum::<f64>() / f64::from(rounds);
             match sampling {
-                Sampling::Poisson { .. } => assert!((variance / (400.0 * rate * (1.0 - rate)) - 1.0).abs() < 0.15, "{variance}"),
+                Sampling::Poisson { .. } => assert!(
+                    (variance / (400.0 * rate * (1.0 - rate)) - 1.0).abs() < 0.15,
+                    "{variance}"
+                ),
                 _ => assert!(variance == 0.0 && average == 20.0),
             }
         }
@@ -284,9 +322,21 @@ mod tests {
     #[test]
     fn impossible_batches_are_refused() {
         let key = || StreamKey::Simulation(0);
-        assert!(matches!(Sampler::new(Sampling::FixedOrder, 10, 0, key()), Err(SamplingError::EmptyBatch { .. })));
-        assert!(matches!(Sampler::new(Sampling::FixedOrder, 10, 11, key()), Err(SamplingError::BatchTooLarge { .. })));
-        let described = Sampling::WithoutReplacement { batch: 2, population: 9 };
-        assert!(matches!(Sampler::new(described, 10, 2, key()), Err(SamplingError::OtherData { .. })));
+        assert!(matches!(
+            Sampler::new(Sampling::FixedOrder, 10, 0, key()),
+            Err(SamplingError::EmptyBatch { .. })
+        ));
+        assert!(matches!(
+            Sampler::new(Sampling::FixedOrder, 10, 11, key()),
+            Err(SamplingError::BatchTooLarge { .. })
+        ));
+        let described = Sampling::WithoutReplacement {
+            batch: 2,
+            population: 9,
+        };
+        assert!(matches!(
+            Sampler::new(described, 10, 2, key()),
+            Err(SamplingError::OtherData { .. })
+        ));
     }
 }

@@ -16,10 +16,18 @@ use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 fn problem() -> Problem {
     let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 0, 0);
     let (rows, columns) = (600, 6);
-    let values: Vec<f32> = (0..rows * columns).map(|_| (0.8 * stream.next_f64() - 0.4) as f32).collect();
+    let values: Vec<f32> = (0..rows * columns)
+        .map(|_| (0.8 * stream.next_f64() - 0.4) as f32)
+        .collect();
     let labels: Vec<f32> = values
         .chunks(columns)
-        .map(|row| if f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5) > 0.0 { 1.0 } else { -1.0 })
+        .map(|row| {
+            if f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5) > 0.0 {
+                1.0
+            } else {
+                -1.0
+            }
+        })
         .collect();
     let dataset = Dataset::new("planted", Features::F32 { values, columns }, Labels::Values(labels))
         .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
@@ -28,14 +36,32 @@ fn problem() -> Problem {
 }
 
 fn settings(algorithm: &Algorithm) -> Settings {
-    let budget = if algorithm.private { Budget::Target { epsilon: 5.0, delta: 1e-5 } } else { Budget::NonPrivate };
-    Settings { batch_size: Some(60), ..Settings::new(budget, StreamKey::Simulation(21)) }
+    let budget = if algorithm.private {
+        Budget::Target {
+            epsilon: 5.0,
+            delta: 1e-5,
+        }
+    } else {
+        Budget::NonPrivate
+    };
+    Settings {
+        batch_size: Some(60),
+        ..Settings::new(budget, StreamKey::Simulation(21))
+    }
 }
 
 fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
     algorithm
         .prepare(problem, &settings(algorithm))
-        .or_else(|_| algorithm.prepare(problem, &Settings { batch_size: None, ..settings(algorithm) }))
+        .or_else(|_| {
+            algorithm.prepare(
+                problem,
+                &Settings {
+                    batch_size: None,
+                    ..settings(algorithm)
+                },
+            )
+        })
         .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
 }
 
@@ -48,7 +74,10 @@ fn run(algorithm: &'static Algorithm, problem: &Problem, threads: usize) -> (Vec
     let mut oracle = Oracle::new(problem, engine.clone());
     let rounds = prepared.optimizer.planned_rounds().min(MOST_ROUNDS);
     for _ in 0..rounds {
-        prepared.optimizer.advance(&mut oracle).unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
+        prepared
+            .optimizer
+            .advance(&mut oracle)
+            .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
     }
     let solution = prepared.optimizer.solution().to_vec();
     (solution, oracle.ledger(), prepared)
@@ -72,7 +101,12 @@ fn a_round_is_one_round_of_the_oracle_and_queries_are_the_planned_ones() {
         let (_, ledger, prepared) = run(algorithm, &problem, 1);
         let planned = prepared.optimizer.planned_rounds();
         assert_eq!(ledger.rounds, planned.min(MOST_ROUNDS), "{}", algorithm.id);
-        assert_eq!(prepared.optimizer.completed_rounds(), planned.min(MOST_ROUNDS), "{}", algorithm.id);
+        assert_eq!(
+            prepared.optimizer.completed_rounds(),
+            planned.min(MOST_ROUNDS),
+            "{}",
+            algorithm.id
+        );
         if planned <= MOST_ROUNDS
             && let Some(queries) = prepared.optimizer.planned_queries()
         {
@@ -93,7 +127,10 @@ struct Memory {
 impl StateVisitor for Memory {
     fn u64(&mut self, name: &str, value: &mut u64) {
         if self.restoring {
-            *value = self.counters.pop_front().unwrap_or_else(|| panic!("nothing was saved for {name}"));
+            *value = self
+                .counters
+                .pop_front()
+                .unwrap_or_else(|| panic!("nothing was saved for {name}"));
         } else {
             self.counters.push_back(*value);
         }
@@ -101,7 +138,12 @@ impl StateVisitor for Memory {
 
     fn f32s(&mut self, name: &str, values: &mut [f32]) {
         if self.restoring {
-            values.copy_from_slice(&self.singles.pop_front().unwrap_or_else(|| panic!("nothing was saved for {name}")));
+            values.copy_from_slice(
+                &self
+                    .singles
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
+            );
         } else {
             self.singles.push_back(values.to_vec());
         }
@@ -109,7 +151,12 @@ impl StateVisitor for Memory {
 
     fn f64s(&mut self, name: &str, values: &mut [f64]) {
         if self.restoring {
-            values.copy_from_slice(&self.doubles.pop_front().unwrap_or_else(|| panic!("nothing was saved for {name}")));
+            values.copy_from_slice(
+                &self
+                    .doubles
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
+            );
         } else {
             self.doubles.push_back(values.to_vec());
         }
@@ -137,7 +184,11 @@ fn a_restored_run_ends_as_an_undisturbed_one() {
         for _ in rounds / 2..rounds {
             second.optimizer.advance(&mut oracle).expect("a round");
         }
-        assert!(first.optimizer.solution() == second.optimizer.solution(), "{}", algorithm.id);
+        assert!(
+            first.optimizer.solution() == second.optimizer.solution(),
+            "{}",
+            algorithm.id
+        );
     }
 }
 
@@ -154,7 +205,11 @@ fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
             Claim::None => assert!(prepared.privacy.reason.is_some(), "{}", algorithm.id),
             Claim::Release => panic!("{}: a seed is no secret", algorithm.id),
             Claim::Simulation => {
-                assert!(prepared.privacy.epsilon.expect("a claim has its epsilon") <= 5.0, "{}", algorithm.id);
+                assert!(
+                    prepared.privacy.epsilon.expect("a claim has its epsilon") <= 5.0,
+                    "{}",
+                    algorithm.id
+                );
                 assert!(prepared.optimizer.mechanism().is_some(), "{}", algorithm.id);
             }
         }
@@ -165,8 +220,13 @@ fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
 fn a_private_algorithm_without_a_budget_claims_nothing() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-        let settings = Settings { budget: Budget::NonPrivate, ..settings(algorithm) };
-        let claim = algorithm.prepare(&problem, &settings).map(|prepared| prepared.privacy.claim);
+        let settings = Settings {
+            budget: Budget::NonPrivate,
+            ..settings(algorithm)
+        };
+        let claim = algorithm
+            .prepare(&problem, &settings)
+            .map(|prepared| prepared.privacy.claim);
         assert!(matches!(claim, Err(_) | Ok(Claim::None)), "{}", algorithm.id);
     }
 }
@@ -177,7 +237,11 @@ fn unknown_parameters_are_named() {
     for algorithm in catalog::ALGORITHMS {
         let mut settings = settings(algorithm);
         settings.parameters.insert("no-such-key".to_owned(), "1".to_owned());
-        let error = algorithm.prepare(&problem, &settings).err().expect("refused").to_string();
+        let error = algorithm
+            .prepare(&problem, &settings)
+            .err()
+            .expect("refused")
+            .to_string();
         assert!(error.contains("no-such-key") && error.contains(algorithm.id), "{error}");
     }
 }

@@ -79,12 +79,19 @@ pub struct Binding {
 impl Binding {
     /// The first difference, as (what, recorded, now).
     fn difference(&self, now: &Self) -> Option<(String, String, String)> {
-        let pairs = [("data", &self.data, &now.data), ("build", &self.build, &now.build), ("instruction set", &self.isa, &now.isa)];
+        let pairs = [
+            ("data", &self.data, &now.data),
+            ("build", &self.build, &now.build),
+            ("instruction set", &self.isa, &now.isa),
+        ];
         if let Some((what, recorded, now)) = pairs.into_iter().find(|(_, recorded, now)| recorded != now) {
             return Some((what.to_owned(), recorded.clone(), now.clone()));
         }
         let value = |parameters: &[(String, String)], name: &str| {
-            parameters.iter().find(|(key, _)| key == name).map_or("not given".to_owned(), |(_, value)| value.clone())
+            parameters
+                .iter()
+                .find(|(key, _)| key == name)
+                .map_or("not given".to_owned(), |(_, value)| value.clone())
         };
         self.parameters.iter().chain(&now.parameters).find_map(|(name, _)| {
             let (recorded, now) = (value(&self.parameters, name), value(&now.parameters, name));
@@ -174,12 +181,7 @@ impl StateVisitor for Restoring<'_> {
 
 impl Checkpoint {
     /// The state that `visit` shows, of a run bound by `binding`.
-    pub fn take(
-        binding: Binding,
-        ledger: Ledger,
-        key: &StreamKey,
-        visit: impl FnOnce(&mut dyn StateVisitor),
-    ) -> Self {
+    pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
         let mut state = Saving::default();
         visit(&mut state);
         let key = match key {
@@ -194,7 +196,11 @@ impl Checkpoint {
             singles: state.singles.iter().map(Vec::len).collect(),
             doubles: state.doubles.iter().map(Vec::len).collect(),
         };
-        Self { header, singles: state.singles, doubles: state.doubles }
+        Self {
+            header,
+            singles: state.singles,
+            doubles: state.doubles,
+        }
     }
 
     /// What the run had asked of the data.
@@ -223,7 +229,12 @@ impl Checkpoint {
         visit: impl FnOnce(&mut dyn StateVisitor),
     ) -> Result<(), CheckpointError> {
         if let Some((what, recorded, now)) = self.header.binding.difference(now) {
-            return Err(CheckpointError::OtherRun { path: path.to_owned(), what, recorded, now });
+            return Err(CheckpointError::OtherRun {
+                path: path.to_owned(),
+                what,
+                recorded,
+                now,
+            });
         }
         let mut state = Restoring {
             counters: self.header.counters.iter(),
@@ -234,7 +245,10 @@ impl Checkpoint {
         visit(&mut state);
         let left = state.counters.len() + state.singles.len() + state.doubles.len();
         match state.misfit {
-            Some(name) => Err(damaged(path, format!("the state '{name}' is missing or has another length"))),
+            Some(name) => Err(damaged(
+                path,
+                format!("the state '{name}' is missing or has another length"),
+            )),
             None if left > 0 => Err(damaged(path, format!("{left} values are left over"))),
             None => Ok(()),
         }
@@ -245,20 +259,37 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
-        let failed = |action| move |source| CheckpointError::File { action, path: path.to_owned(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let failed = |action| {
+            move |source| CheckpointError::File {
+                action,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let header = serde_json::to_vec(&self.header).map_err(|error| damaged(path, error.to_string()))?;
         let mut bytes = Vec::with_capacity(header.len() + 64);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&header);
-        self.singles.iter().flatten().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-        self.doubles.iter().flatten().for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        self.singles
+            .iter()
+            .flatten()
+            .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        self.doubles
+            .iter()
+            .flatten()
+            .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
         let digest = Sha256::digest(&bytes);
         bytes.extend_from_slice(&digest);
         // A temporary file is made with mode 0600; the mode is set again in case a platform does otherwise.
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed("create a file beside it"))?;
-        file.as_file().set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed("set its mode"))?;
+        file.as_file()
+            .set_permissions(fs::Permissions::from_mode(0o600))
+            .map_err(failed("set its mode"))?;
         file.write_all(&bytes).map_err(failed("write"))?;
         file.as_file().sync_all().map_err(failed("write"))?;
         file.persist(path).map_err(|error| failed("replace")(error.error))?;
@@ -270,7 +301,13 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, is no checkpoint, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
-        let failed = |action| move |source| CheckpointError::File { action, path: path.to_owned(), source };
+        let failed = |action| {
+            move |source| CheckpointError::File {
+                action,
+                path: path.to_owned(),
+                source,
+            }
+        };
         let mut file = fs::File::open(path).map_err(failed("open"))?;
         let size = file.metadata().map_err(failed("read"))?.len();
         if size > MOST_BYTES {
@@ -278,7 +315,10 @@ impl Checkpoint {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed("read"))?;
-        let whole = bytes.len().checked_sub(32).filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
+        let whole = bytes
+            .len()
+            .checked_sub(32)
+            .filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
         let end = whole.ok_or_else(|| damaged(path, "it is no checkpoint, or is damaged".to_owned()))?;
         let body = bytes[..end]
             .strip_prefix(MAGIC)
@@ -297,19 +337,40 @@ impl Checkpoint {
         let mut singles = Vec::new();
         for &count in &header.singles {
             let bytes = take(count, 4).ok_or_else(short)?;
-            singles.push(bytes.as_chunks::<4>().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect());
+            singles.push(
+                bytes
+                    .as_chunks::<4>()
+                    .0
+                    .iter()
+                    .map(|&chunk| f32::from_le_bytes(chunk))
+                    .collect(),
+            );
         }
         let mut doubles = Vec::new();
         for &count in &header.doubles {
             let bytes = take(count, 8).ok_or_else(short)?;
-            doubles.push(bytes.as_chunks::<8>().0.iter().map(|&chunk| f64::from_le_bytes(chunk)).collect());
+            doubles.push(
+                bytes
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .map(|&chunk| f64::from_le_bytes(chunk))
+                    .collect(),
+            );
         }
-        Ok(Self { header, singles, doubles })
+        Ok(Self {
+            header,
+            singles,
+            doubles,
+        })
     }
 }
 
 fn damaged(path: &Path, reason: String) -> CheckpointError {
-    CheckpointError::Damaged { path: path.to_owned(), reason }
+    CheckpointError::Damaged {
+        path: path.to_owned(),
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -334,7 +395,9 @@ mod tests {
     fn saved(folder: &Path, key: &StreamKey) -> PathBuf {
         let path = folder.join("run.checkpoint");
         let mut values = (7, [1.0, -0.0, f32::MIN_POSITIVE], [2.5, 1e300]);
-        Checkpoint::take(binding(), Ledger::default(), key, |visitor| state(visitor, &mut values)).write(&path).unwrap();
+        Checkpoint::take(binding(), Ledger::default(), key, |visitor| state(visitor, &mut values))
+            .write(&path)
+            .unwrap();
         path
     }
 
@@ -346,7 +409,9 @@ mod tests {
         let checkpoint = Checkpoint::read(&path).unwrap();
         assert!(matches!(checkpoint.key(), Some(StreamKey::Release(key)) if key == [0xa5; 32]));
         let mut values = (0, [0.0; 3], [0.0; 2]);
-        checkpoint.restore(&path, &binding(), |visitor| state(visitor, &mut values)).unwrap();
+        checkpoint
+            .restore(&path, &binding(), |visitor| state(visitor, &mut values))
+            .unwrap();
         assert_eq!(values, (7, [1.0, -0.0, f32::MIN_POSITIVE], [2.5, 1e300]));
         assert!(values.1[1].is_sign_negative());
     }
@@ -357,10 +422,34 @@ mod tests {
         let path = saved(folder.path(), &StreamKey::Simulation(1));
         let checkpoint = Checkpoint::read(&path).unwrap();
         let others = [
-            ("data", Binding { data: "x".into(), ..binding() }),
-            ("build", Binding { build: "x".into(), ..binding() }),
-            ("instruction set", Binding { isa: "x".into(), ..binding() }),
-            ("--epsilon", Binding { parameters: vec![("--epsilon".into(), "2".into())], ..binding() }),
+            (
+                "data",
+                Binding {
+                    data: "x".into(),
+                    ..binding()
+                },
+            ),
+            (
+                "build",
+                Binding {
+                    build: "x".into(),
+                    ..binding()
+                },
+            ),
+            (
+                "instruction set",
+                Binding {
+                    isa: "x".into(),
+                    ..binding()
+                },
+            ),
+            (
+                "--epsilon",
+                Binding {
+                    parameters: vec![("--epsilon".into(), "2".into())],
+                    ..binding()
+                },
+            ),
         ];
         for (what, other) in others {
             let error = checkpoint.restore(&path, &other, |_| ()).unwrap_err().to_string();
@@ -380,10 +469,19 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[position] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            assert!(matches!(Checkpoint::read(&path), Err(CheckpointError::Damaged { .. })), "byte {position}");
+            assert!(
+                matches!(Checkpoint::read(&path), Err(CheckpointError::Damaged { .. })),
+                "byte {position}"
+            );
             fs::write(&path, &whole[..position]).unwrap();
-            assert!(matches!(Checkpoint::read(&path), Err(CheckpointError::Damaged { .. })), "{position} bytes");
+            assert!(
+                matches!(Checkpoint::read(&path), Err(CheckpointError::Damaged { .. })),
+                "{position} bytes"
+            );
         }
-        assert!(matches!(Checkpoint::read(&folder.path().join("none")), Err(CheckpointError::File { .. })));
+        assert!(matches!(
+            Checkpoint::read(&folder.path().join("none")),
+            Err(CheckpointError::File { .. })
+        ));
     }
 }

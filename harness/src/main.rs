@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::{UsageError, compare, list, machine, report, run, simulate, train};
+use rounds::commands::{UsageError, account, compare, factorize, list, machine, report, run, simulate, train};
 use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
@@ -23,6 +23,10 @@ enum Command {
     Run(run::RunArguments),
     /// Trains one private model and states its guarantee.
     Train(Box<train::TrainArguments>),
+    /// Privacy accounting: ε from noise, or the smallest noise for ε.
+    Account(account::AccountArguments),
+    /// The error of a factorisation of a workload.
+    Factorize(factorize::FactorizeArguments),
     /// What this machine is and what it can do.
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
@@ -44,6 +48,8 @@ fn main() -> ExitCode {
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Account(arguments) => account::run(arguments, line.json),
+        Command::Factorize(arguments) => factorize::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),
         Command::Report(arguments) => report::run(arguments, line.json),
         Command::Simulate(arguments) => simulate::run(arguments, line.json),

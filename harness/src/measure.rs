@@ -59,7 +59,10 @@ pub fn measure(
 ) -> anyhow::Result<Measurement> {
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
-    let mut samples = Samples { round: Vec::with_capacity(planned as usize), ..Samples::default() };
+    let mut samples = Samples {
+        round: Vec::with_capacity(planned as usize),
+        ..Samples::default()
+    };
     let mut oracle = Oracle::new(problem, engine.clone());
     engine.install(|| {
         for round in 0..planned {
@@ -75,9 +78,20 @@ pub fn measure(
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution().to_vec();
 
-    samples.phases = phase_times(problem, engine, &mut again()?, planned.min(warm_up + PHASE_ROUNDS), warm_up)?;
+    samples.phases = phase_times(
+        problem,
+        engine,
+        &mut again()?,
+        planned.min(warm_up + PHASE_ROUNDS),
+        warm_up,
+    )?;
     let model_sha256 = digest(&parameters);
-    Ok(Measurement { samples, ledger, parameters, model_sha256 })
+    Ok(Measurement {
+        samples,
+        ledger,
+        parameters,
+        model_sha256,
+    })
 }
 
 /// Rounds whose phases are timed.
@@ -91,7 +105,9 @@ fn phase_times(
     rounds: u64,
     warm_up: u64,
 ) -> Result<[Vec<u64>; 4], RoundError> {
-    let mut log = PhaseLog { marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1) };
+    let mut log = PhaseLog {
+        marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
+    };
     let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
     engine.install(|| (0..rounds).try_for_each(|_| prepared.optimizer.advance(&mut oracle)))?;
     oracle.enter(Phase::Sample);
@@ -120,5 +136,8 @@ fn phase_times(
 /// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
 pub fn digest(parameters: &[f32]) -> String {
     let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

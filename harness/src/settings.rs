@@ -23,15 +23,25 @@ pub struct ParameterError {
 /// The first parameter whose value does not fit its flag, and a budget that is given twice.
 pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
-    let delta = parameters.get("delta").map_or(Ok(1e-5), |value| number("delta", value))?;
+    let delta = parameters
+        .get("delta")
+        .map_or(Ok(1e-5), |value| number("delta", value))?;
     for (name, value) in parameters {
         match name.as_str() {
-            "epsilon" => settings.budget = Budget::Target { epsilon: number(name, value)?, delta },
+            "epsilon" => {
+                settings.budget = Budget::Target {
+                    epsilon: number(name, value)?,
+                    delta,
+                }
+            }
             "noise-multiplier" if parameters.contains_key("epsilon") => {
                 return Err(error(name, value, "a budget is either epsilon or noise-multiplier"));
             }
             "noise-multiplier" => {
-                settings.budget = Budget::NoiseMultiplier { noise_multiplier: number(name, value)?, delta };
+                settings.budget = Budget::NoiseMultiplier {
+                    noise_multiplier: number(name, value)?,
+                    delta,
+                };
             }
             "delta" => {}
             "epochs" => settings.epochs = Some(number(name, value)?),
@@ -51,7 +61,11 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
 }
 
 fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
-    ParameterError { key: key.to_owned(), value: text(value), reason: reason.into() }
+    ParameterError {
+        key: key.to_owned(),
+        value: text(value),
+        reason: reason.into(),
+    }
 }
 
 /// A value as it would stand on the command line.
@@ -67,7 +81,9 @@ fn named<T: FromStr>(key: &str, value: &Value) -> Result<T, ParameterError>
 where
     T::Err: std::fmt::Display,
 {
-    text(value).parse().map_err(|reason: T::Err| error(key, value, reason.to_string()))
+    text(value)
+        .parse()
+        .map_err(|reason: T::Err| error(key, value, reason.to_string()))
 }
 
 #[cfg(test)]
@@ -82,9 +98,16 @@ mod tests {
 
     #[test]
     fn flags_are_flags_and_the_rest_is_the_algorithms_own() {
-        let settings = parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
-            .expect("valid");
-        assert_eq!(settings.budget, Budget::Target { epsilon: 2.0, delta: 1e-6 });
+        let settings =
+            parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
+                .expect("valid");
+        assert_eq!(
+            settings.budget,
+            Budget::Target {
+                epsilon: 2.0,
+                delta: 1e-6
+            }
+        );
         assert_eq!(settings.clip_norm, Some(1.0));
         assert!(settings.sampling.is_some());
         assert_eq!(settings.parameters.get("radius").map(String::as_str), Some("3.5"));

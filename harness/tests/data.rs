@@ -887,6 +887,8 @@ fn generated_data_needs_no_files() {
 }
 
 /// Rows, columns, stored values and label counts as the notes on the files state them.
+type Expected = (&'static str, [usize; 3], &'static [usize], Option<[usize; 3]>);
+
 #[test]
 fn real_files_hold_what_their_notes_say() {
     let Some(root) = std::env::var_os("ROUNDS_DATA") else {
@@ -931,7 +933,6 @@ fn real_files_hold_what_their_notes_say() {
     }
 
     // Name, rows, columns, stored values, class counts; then rows, stored values and positives of the test file.
-    type Expected = (&'static str, [usize; 3], &'static [usize], Option<[usize; 3]>);
     let sets: [Expected; 5] = [
         (
             "a9a",

@@ -243,7 +243,7 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String, options: &[
             Ok(())
         })
         .unwrap();
-    drop(check);
+    let _ = check;
     assert!(
         loaded > 100 && refused > 1000,
         "the damage is neither fatal nor harmless: {loaded} loaded, {refused} refused"

@@ -5,9 +5,9 @@
 //! the L1 norm alike, and clipping needs no materialised per-example gradient.
 
 mod clipping;
-pub mod recorded;
 mod dense;
 mod packing;
+pub mod recorded;
 pub mod reference;
 pub mod replicas;
 mod residuals;

@@ -65,14 +65,23 @@ pub(crate) fn optimize(
 ) -> Result<Optimum, FactorizationError> {
     participation.check(workload.rounds())?;
     if !(gap.is_finite() && gap > 0.0) {
-        return Err(FactorizationError::InvalidParameter { name: "gap", value: gap, expected: "a positive number" });
+        return Err(FactorizationError::InvalidParameter {
+            name: "gap",
+            value: gap,
+            expected: "a positive number",
+        });
     }
-    let banded = workload.banded_inverse().filter(|inverse| inverse.subdiagonals() <= MOST_SUBDIAGONALS);
+    let banded = workload
+        .banded_inverse()
+        .filter(|inverse| inverse.subdiagonals() <= MOST_SUBDIAGONALS);
     if participation.participations(workload.rounds()) == 1 {
         if let Some(inverse) = banded {
             return minimize_gap(&SingleParticipation::new(workload, inverse, objective), gap);
         }
-        return minimize_gap(&PatternDual::new(workload, &Participation::Single, objective, None)?, gap);
+        return minimize_gap(
+            &PatternDual::new(workload, &Participation::Single, objective, None)?,
+            gap,
+        );
     }
     minimize_gap(&PatternDual::new(workload, participation, objective, banded)?, gap)
 }
@@ -100,7 +109,10 @@ fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationErr
     const MOST_STEPS_A_BARRIER: usize = 200;
     let start = dual.start()?;
     let size = start.len();
-    let failed = move || FactorizationError::Numerical { routine: "the dual of the optimal factorisation", size };
+    let failed = move || FactorizationError::Numerical {
+        routine: "the dual of the optimal factorisation",
+        size,
+    };
     let mut barrier = dual.first_barrier().unwrap_or(0.0);
     let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
     let mut minimizer = Minimizer::new(start, first, 30);
@@ -146,8 +158,14 @@ fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationErr
     }
     match best {
         Some(best) if best.relative_gap <= goal => Ok(best),
-        Some(best) => Err(FactorizationError::NotConverged { gap: best.relative_gap, asked: goal }),
-        None => Err(FactorizationError::NotConverged { gap: f64::INFINITY, asked: goal }),
+        Some(best) => Err(FactorizationError::NotConverged {
+            gap: best.relative_gap,
+            asked: goal,
+        }),
+        None => Err(FactorizationError::NotConverged {
+            gap: f64::INFINITY,
+            asked: goal,
+        }),
     }
 }
 
@@ -176,7 +194,13 @@ struct DualPoint {
 
 impl<'a> SingleParticipation<'a> {
     fn new(workload: &'a Workload, inverse: &'a BandedLower, objective: Objective) -> Self {
-        Self { workload, inverse, reflected: inverse.reflect(), squared_columns: workload.squared_column_norms(), objective }
+        Self {
+            workload,
+            inverse,
+            reflected: inverse.reflect(),
+            squared_columns: workload.squared_column_norms(),
+            objective,
+        }
     }
 
     fn split(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
@@ -202,17 +226,36 @@ impl<'a> SingleParticipation<'a> {
         let largest_row = rows.iter().fold(0.0_f64, |largest, &row| largest.max(row));
         let inverse_norm = largest_row * super::minimizer::dot(&weights, &self.squared_columns);
         let rule = InverseSquareRoot::on(1.0 / inverse_norm, scaled.squared_norm_bound());
-        let columns_squared = ShiftedInverse { factor: &factor, weights: &weights, rule: &rule }.diagonal();
+        let columns_squared = ShiftedInverse {
+            factor: &factor,
+            weights: &weights,
+            rule: &rule,
+        }
+        .diagonal();
         let nuclear = super::minimizer::dot(&weights, &columns_squared);
-        DualPoint { weights, rows, rule, factor, columns_squared, nuclear }
+        DualPoint {
+            weights,
+            rows,
+            rule,
+            factor,
+            columns_squared,
+            nuclear,
+        }
     }
 
     /// diag of B·Bᵀ = A·X⁻¹·Aᵀ at the dual's primal point: the same operator for J·A⁻ᵀ·J, read backwards.
     fn row_errors(&self, point: &DualPoint) -> Vec<f64> {
         let last = self.workload.rounds() - 1;
-        let factor = self.reflected.scale_columns(|column| point.weights[last - column].powf(-0.5));
+        let factor = self
+            .reflected
+            .scale_columns(|column| point.weights[last - column].powf(-0.5));
         let rows: Vec<f64> = point.rows.iter().rev().copied().collect();
-        let mut errors = ShiftedInverse { factor: &factor, weights: &rows, rule: &point.rule }.diagonal();
+        let mut errors = ShiftedInverse {
+            factor: &factor,
+            weights: &rows,
+            rule: &point.rule,
+        }
+        .diagonal();
         errors.reverse();
         errors
     }
@@ -226,7 +269,14 @@ impl Dual for SingleParticipation<'_> {
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         // One step of the fixed point from uniform weights: v = diag(G^(1/2)), λ = diag((A·Aᵀ)^(1/2)).
         let rounds = self.workload.rounds();
-        let mut start = vec![0.0; if self.objective == Objective::Max { 2 * rounds } else { rounds }];
+        let mut start = vec![
+            0.0;
+            if self.objective == Objective::Max {
+                2 * rounds
+            } else {
+                rounds
+            }
+        ];
         let point = self.dual_point(&start);
         if self.objective == Objective::Max {
             for (value, error) in start[rounds..].iter_mut().zip(self.row_errors(&point)) {
@@ -239,7 +289,10 @@ impl Dual for SingleParticipation<'_> {
         if start.iter().all(|value| value.is_finite()) {
             Ok(start)
         } else {
-            Err(FactorizationError::Numerical { routine: "the square root of AᵀA", size: rounds })
+            Err(FactorizationError::Numerical {
+                routine: "the square root of AᵀA",
+                size: rounds,
+            })
         }
     }
 
@@ -252,7 +305,11 @@ impl Dual for SingleParticipation<'_> {
         let row_sum: f64 = dual.rows.iter().sum();
         let value = sum.ln() + row_sum.ln() - 2.0 * dual.nuclear.ln();
         let derivative = |weights: &[f64], squares: &[f64], sum: f64| -> Vec<f64> {
-            weights.iter().zip(squares).map(|(weight, square)| weight / sum - weight * square / dual.nuclear).collect()
+            weights
+                .iter()
+                .zip(squares)
+                .map(|(weight, square)| weight / sum - weight * square / dual.nuclear)
+                .collect()
         };
         let mut gradient = derivative(&dual.weights, &dual.columns_squared, sum);
         let mut inverse_curvature: Vec<f64> = dual.weights.iter().map(|weight| 2.0 * sum / weight).collect();
@@ -260,21 +317,36 @@ impl Dual for SingleParticipation<'_> {
             gradient.extend(derivative(&dual.rows, &self.row_errors(&dual), row_sum));
             inverse_curvature.extend(dual.rows.iter().map(|row| 2.0 * row_sum / row));
         }
-        Some(Evaluation { value, gradient, inverse_curvature })
+        Some(Evaluation {
+            value,
+            gradient,
+            inverse_curvature,
+        })
     }
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
         let dual = self.dual_point(point);
-        let shifted = ShiftedInverse { factor: &dual.factor, weights: &dual.weights, rule: &dual.rule };
+        let shifted = ShiftedInverse {
+            factor: &dual.factor,
+            weights: &dual.weights,
+            rule: &dual.rule,
+        };
         let mut gram = shifted.upper_triangle();
-        let scales: Vec<f64> = gram.diagonal().column_vector().iter().map(|entry| 1.0 / entry.sqrt()).collect();
+        let scales: Vec<f64> = gram
+            .diagonal()
+            .column_vector()
+            .iter()
+            .map(|entry| 1.0 / entry.sqrt())
+            .collect();
         for column in 0..gram.ncols() {
             for row in 0..column {
                 gram[(row, column)] *= scales[row] * scales[column];
             }
             gram[(column, column)] = 1.0;
         }
-        let Some(strategy) = dense::strategy_from_gram(gram.transpose()) else { return Ok(None) };
+        let Some(strategy) = dense::strategy_from_gram(gram.transpose()) else {
+            return Ok(None);
+        };
         drop(gram);
         let sensitivity = largest_column(strategy.as_ref());
         let errors = squared_row_errors(self.workload, strategy.as_ref());
@@ -288,7 +360,10 @@ impl Dual for SingleParticipation<'_> {
                 nuclear * nuclear / (sum * row_sum),
             ),
         };
-        Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
+        Ok(Some(Optimum {
+            strategy,
+            relative_gap: (primal - bound) / primal,
+        }))
     }
 }
 

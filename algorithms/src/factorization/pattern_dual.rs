@@ -27,7 +27,11 @@ pub(crate) struct PatternDual<'a> {
 
 enum Engine<'a> {
     /// The workload's inverse has few subdiagonals.
-    Banded { inverse: &'a BandedLower, order: FoldedOrder, squared_columns: Vec<f64> },
+    Banded {
+        inverse: &'a BandedLower,
+        order: FoldedOrder,
+        squared_columns: Vec<f64>,
+    },
     /// Anything else, by singular value decompositions.
     Dense,
 }
@@ -58,22 +62,35 @@ impl<'a> PatternDual<'a> {
         banded: Option<&'a BandedLower>,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
-        let patterns = participation.patterns(rounds).ok_or_else(|| FactorizationError::Unsupported {
-            what: format!("the optimal factorisation for {}", participation.describe()),
-            reason: "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
+        let patterns = participation
+            .patterns(rounds)
+            .ok_or_else(|| FactorizationError::Unsupported {
+                what: format!("the optimal factorisation for {}", participation.describe()),
+                reason:
+                    "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
                      or fixed epochs"
-                .to_owned(),
-        })?;
+                        .to_owned(),
+            })?;
         let engine = banded.map_or(Engine::Dense, |inverse| Engine::Banded {
             inverse,
             order: FoldedOrder::new(rounds, &patterns, inverse.subdiagonals()),
             squared_columns: workload.squared_column_norms(),
         });
-        Ok(Self { workload, participation, objective, patterns, engine })
+        Ok(Self {
+            workload,
+            participation,
+            objective,
+            patterns,
+            engine,
+        })
     }
 
     fn row_variables(&self) -> usize {
-        if self.objective == Objective::Max { self.workload.rounds() } else { 0 }
+        if self.objective == Objective::Max {
+            self.workload.rounds()
+        } else {
+            0
+        }
     }
 
     /// Reads the variables: ln v, then the a's pattern by pattern and row by row, then ln λ.
@@ -107,13 +124,23 @@ impl<'a> PatternDual<'a> {
 
     fn primal(&self, blocks: &Blocks) -> Option<PrimalBlocks> {
         match &self.engine {
-            Engine::Banded { inverse, order, squared_columns } => {
-                self.banded_primal(blocks, inverse, order, squared_columns)
-            }
+            Engine::Banded {
+                inverse,
+                order,
+                squared_columns,
+            } => self.banded_primal(blocks, inverse, order, squared_columns),
             Engine::Dense => {
                 let (nuclear, factor, row_errors) = self.dense_primal(blocks).ok()?;
-                let gram = self.patterns.iter().map(|pattern| small_gram(pattern, &factor)).collect();
-                Some(PrimalBlocks { nuclear, gram, row_errors })
+                let gram = self
+                    .patterns
+                    .iter()
+                    .map(|pattern| small_gram(pattern, &factor))
+                    .collect();
+                Some(PrimalBlocks {
+                    nuclear,
+                    gram,
+                    row_errors,
+                })
             }
         }
     }
@@ -133,7 +160,11 @@ impl<'a> PatternDual<'a> {
             let size = pattern.len();
             for row in 0..size {
                 for column in 0..=row {
-                    let value = scale * dot(&root[row * size..=row * size + column], &root[column * size..=column * size + column]);
+                    let value = scale
+                        * dot(
+                            &root[row * size..=row * size + column],
+                            &root[column * size..=column * size + column],
+                        );
                     coupling.add(order, pattern[row], pattern[column], value);
                 }
                 // tr(U·G) ≤ λ_max(U_π)·tr(G_π) and λ_max(U_π) ≤ k·v.
@@ -181,11 +212,17 @@ impl<'a> PatternDual<'a> {
                 shifted.add(order, round, round, row);
             }
             let errors = shifted_inverse_band(&fixed, &shifted, &rule)?;
-            (0..self.workload.rounds()).map(|round| errors.get(order, round, round)).collect()
+            (0..self.workload.rounds())
+                .map(|round| errors.get(order, round, round))
+                .collect()
         } else {
             Vec::new()
         };
-        Some(PrimalBlocks { nuclear, gram, row_errors })
+        Some(PrimalBlocks {
+            nuclear,
+            gram,
+            row_errors,
+        })
     }
 
     /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column) and diag(B·Bᵀ) = Λ^(−1/2)·diag(P·Σ·Pᵀ)·Λ^(−1/2), all from the
@@ -210,16 +247,27 @@ impl<'a> PatternDual<'a> {
         let (singular, left, right) = dense::singular_vectors(product.as_ref())?;
         let row_errors = (0..rounds)
             .map(|row| {
-                singular.iter().enumerate().map(|(index, value)| value * left[(row, index)].powi(2)).sum::<f64>()
+                singular
+                    .iter()
+                    .enumerate()
+                    .map(|(index, value)| value * left[(row, index)].powi(2))
+                    .sum::<f64>()
                     / blocks.rows[row]
             })
             .collect();
-        let mut factor = Mat::from_fn(rounds, rounds, |index, round| right[(round, index)] * singular[index].max(0.0).sqrt());
+        let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
+            right[(round, index)] * singular[index].max(0.0).sqrt()
+        });
         for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
             let size = pattern.len();
             for row in (0..size).rev() {
                 for later in row + 1..size {
-                    dense::add_column(&mut factor, pattern[row], pattern[later], -scale.sqrt() * root[later * size + row]);
+                    dense::add_column(
+                        &mut factor,
+                        pattern[row],
+                        pattern[later],
+                        -scale.sqrt() * root[later * size + row],
+                    );
                 }
                 dense::scale_column(&mut factor, pattern[row], 1.0 / (scale.sqrt() * root[row * size + row]));
             }
@@ -235,12 +283,21 @@ impl Dual for PatternDual<'_> {
 
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         let rounds = self.workload.rounds();
-        let pairs: usize = self.patterns.iter().map(|pattern| pattern.len() * (pattern.len() - 1) / 2).sum();
+        let pairs: usize = self
+            .patterns
+            .iter()
+            .map(|pattern| pattern.len() * (pattern.len() - 1) / 2)
+            .sum();
         let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
-        let failed = FactorizationError::Numerical { routine: "the square root of AᵀA", size: rounds };
+        let failed = FactorizationError::Numerical {
+            routine: "the square root of AᵀA",
+            size: rounds,
+        };
         let primal = self.primal(&self.blocks(&start)).ok_or_else(|| failed.clone())?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
-            let trace: f64 = (0..pattern.len()).map(|index| gram[index * pattern.len() + index]).sum();
+            let trace: f64 = (0..pattern.len())
+                .map(|index| gram[index * pattern.len() + index])
+                .sum();
             *value = trace.ln();
         }
         if self.objective == Objective::Max {
@@ -248,7 +305,11 @@ impl Dual for PatternDual<'_> {
                 *value = error.ln();
             }
         }
-        if start.iter().all(|value| value.is_finite()) { Ok(start) } else { Err(failed) }
+        if start.iter().all(|value| value.is_finite()) {
+            Ok(start)
+        } else {
+            Err(failed)
+        }
     }
 
     fn first_barrier(&self) -> Option<f64> {
@@ -270,8 +331,12 @@ impl Dual for PatternDual<'_> {
         let mut inverse_curvature = Vec::with_capacity(point.len());
         let mut angles = Vec::new();
         let mut angle_curvatures = Vec::new();
-        for (((pattern, (root, norms)), gram), &scale) in
-            self.patterns.iter().zip(&blocks.roots).zip(&primal.gram).zip(&blocks.scales)
+        for (((pattern, (root, norms)), gram), &scale) in self
+            .patterns
+            .iter()
+            .zip(&blocks.roots)
+            .zip(&primal.gram)
+            .zip(&blocks.scales)
         {
             let size = pattern.len();
             // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
@@ -279,8 +344,9 @@ impl Dual for PatternDual<'_> {
             let mut inner = 0.0;
             for row in 0..size {
                 for column in 0..size {
-                    let value: f64 =
-                        (column..size).map(|k| gram[row * size + k] * root[k * size + column]).sum();
+                    let value: f64 = (column..size)
+                        .map(|k| gram[row * size + k] * root[k * size + column])
+                        .sum();
                     product[row * size + column] = value;
                     inner += value * root[row * size + column];
                 }
@@ -304,11 +370,19 @@ impl Dual for PatternDual<'_> {
         inverse_curvature.extend(angle_curvatures);
         if self.objective == Objective::Max {
             gradient.extend(
-                blocks.rows.iter().zip(&primal.row_errors).map(|(row, error)| row / row_sum - row * error / nuclear),
+                blocks
+                    .rows
+                    .iter()
+                    .zip(&primal.row_errors)
+                    .map(|(row, error)| row / row_sum - row * error / nuclear),
             );
             inverse_curvature.extend(blocks.rows.iter().map(|row| 2.0 * row_sum / row));
         }
-        Some(Evaluation { value, gradient, inverse_curvature })
+        Some(Evaluation {
+            value,
+            gradient,
+            inverse_curvature,
+        })
     }
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
@@ -343,7 +417,9 @@ impl Dual for PatternDual<'_> {
                 }
             }
         }
-        let Some(strategy) = dense::strategy_from_gram(gram.as_ref()) else { return Ok(None) };
+        let Some(strategy) = dense::strategy_from_gram(gram.as_ref()) else {
+            return Ok(None);
+        };
         let entry = |row: usize, column: usize| {
             let first = row.max(column);
             dense::column_product(strategy.as_ref(), row, column, first)
@@ -359,7 +435,10 @@ impl Dual for PatternDual<'_> {
                 nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
             ),
         };
-        Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
+        Ok(Some(Optimum {
+            strategy,
+            relative_gap: (primal - bound) / primal,
+        }))
     }
 }
 
@@ -379,7 +458,9 @@ fn invert_small_lower(root: &[f64], size: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; size * size];
     for column in 0..size {
         for row in column..size {
-            let known: f64 = (column..row).map(|k| root[row * size + k] * inverse[k * size + column]).sum();
+            let known: f64 = (column..row)
+                .map(|k| root[row * size + k] * inverse[k * size + column])
+                .sum();
             let unit = if row == column { 1.0 } else { 0.0 };
             inverse[row * size + column] = (unit - known) / root[row * size + row];
         }
@@ -400,8 +481,10 @@ fn add_inverse_coupling(
     let reach = inverse.subdiagonals();
     for a in 0..size {
         for c in 0..size {
-            let entry: f64 =
-                (a.max(c)..size).map(|k| root_inverse[k * size + a] * root_inverse[k * size + c]).sum::<f64>() / scale;
+            let entry: f64 = (a.max(c)..size)
+                .map(|k| root_inverse[k * size + a] * root_inverse[k * size + c])
+                .sum::<f64>()
+                / scale;
             let (row, column) = (pattern[a], pattern[c]);
             for i in row.saturating_sub(reach)..=row {
                 for j in column.saturating_sub(reach)..=column {

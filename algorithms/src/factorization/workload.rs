@@ -85,7 +85,11 @@ impl WorkloadSpecification {
     /// A canonical text of everything this specification holds, bit-exact: what a cache is keyed by.
     pub(crate) fn canonical(&self) -> String {
         let sequence = |values: &[f64]| {
-            values.iter().map(|value| format!("{:016x}", value.to_bits())).collect::<Vec<_>>().join(",")
+            values
+                .iter()
+                .map(|value| format!("{:016x}", value.to_bits()))
+                .collect::<Vec<_>>()
+                .join(",")
         };
         format!(
             "momentum={:?};decay={};rates={};period={:?}",
@@ -95,7 +99,9 @@ impl WorkloadSpecification {
                 Some(Decay::Constant(decay)) => format!("constant {:016x}", decay.to_bits()),
                 Some(Decay::Sequence(decays)) => format!("sequence {}", sequence(decays)),
             },
-            self.learning_rates.as_deref().map_or_else(|| "none".to_owned(), sequence),
+            self.learning_rates
+                .as_deref()
+                .map_or_else(|| "none".to_owned(), sequence),
             self.period
         )
     }
@@ -149,7 +155,11 @@ pub fn learning_rates_with_cooldown(
     }
     for (name, value) in [("learning rate", learning_rate), ("final fraction", final_fraction)] {
         if !(value.is_finite() && value > 0.0) {
-            return Err(FactorizationError::InvalidParameter { name, value, expected: "a positive number" });
+            return Err(FactorizationError::InvalidParameter {
+                name,
+                value,
+                expected: "a positive number",
+            });
         }
     }
     let start = rounds - cooldown;
@@ -174,8 +184,13 @@ pub struct Workload {
 
 #[derive(Clone, Debug)]
 enum Form {
-    Composed { specification: WorkloadSpecification, inverse: BandedLower },
-    Dense { matrix: Mat<f64> },
+    Composed {
+        specification: WorkloadSpecification,
+        inverse: BandedLower,
+    },
+    Dense {
+        matrix: Mat<f64>,
+    },
 }
 
 impl Workload {
@@ -205,7 +220,12 @@ impl Workload {
         if let Some(rates) = &specification.learning_rates {
             check_length("the learning-rate schedule", rates.len(), rounds)?;
             for &rate in rates {
-                check_range("learning rate", rate, f64::MIN_POSITIVE..f64::MAX, "a positive, finite number")?;
+                check_range(
+                    "learning rate",
+                    rate,
+                    f64::MIN_POSITIVE..f64::MAX,
+                    "a positive, finite number",
+                )?;
             }
         }
         if let Some(period) = specification.period
@@ -219,7 +239,11 @@ impl Workload {
         }
         let inverse = composed_inverse(rounds, &specification);
         let key = format!("composed;{}", specification.canonical());
-        Ok(Self { rounds, form: Form::Composed { specification, inverse }, key })
+        Ok(Self {
+            rounds,
+            form: Form::Composed { specification, inverse },
+            key,
+        })
     }
 
     /// A given entry by entry.
@@ -236,8 +260,15 @@ impl Workload {
                 sha2::Digest::update(&mut digest, matrix[(row, column)].to_le_bytes());
             }
         }
-        let key = format!("matrix;{}", super::encoding::hexadecimal(&sha2::Digest::finalize(digest)));
-        Ok(Self { rounds, form: Form::Dense { matrix }, key })
+        let key = format!(
+            "matrix;{}",
+            super::encoding::hexadecimal(&sha2::Digest::finalize(digest))
+        );
+        Ok(Self {
+            rounds,
+            form: Form::Dense { matrix },
+            key,
+        })
     }
 
     /// T.
@@ -302,7 +333,9 @@ impl Workload {
     ///
     /// `None` with learning rates, a decay sequence, Λ_τ or a matrix: those are not Toeplitz.
     pub fn toeplitz_roots(&self) -> Option<Vec<f64>> {
-        let Form::Composed { specification, .. } = &self.form else { return None };
+        let Form::Composed { specification, .. } = &self.form else {
+            return None;
+        };
         if specification.learning_rates.is_some() || specification.period.is_some() {
             return None;
         }
@@ -378,11 +411,19 @@ fn check_range(
     range: std::ops::Range<f64>,
     expected: &'static str,
 ) -> Result<(), FactorizationError> {
-    if range.contains(&value) { Ok(()) } else { Err(FactorizationError::InvalidParameter { name, value, expected }) }
+    if range.contains(&value) {
+        Ok(())
+    } else {
+        Err(FactorizationError::InvalidParameter { name, value, expected })
+    }
 }
 
 fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
-    if found == expected { Ok(()) } else { Err(FactorizationError::WrongLength { name, found, expected }) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(FactorizationError::WrongLength { name, found, expected })
+    }
 }
 
 /// Checks that a matrix is square, finite, lower triangular and invertible.
@@ -392,16 +433,31 @@ pub(crate) fn check_lower_triangular(name: &'static str, matrix: MatRef<'_, f64>
         return Err(FactorizationError::NoRounds);
     }
     if rows != columns {
-        return Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rows.max(columns) });
+        return Err(FactorizationError::ShapeMismatch {
+            name,
+            rows,
+            columns,
+            expected: rows.max(columns),
+        });
     }
     for column in 0..columns {
         for row in 0..rows {
             let value = matrix[(row, column)];
             if !value.is_finite() {
-                return Err(FactorizationError::NotFinite { name, row, column, value });
+                return Err(FactorizationError::NotFinite {
+                    name,
+                    row,
+                    column,
+                    value,
+                });
             }
             if row < column && value != 0.0 {
-                return Err(FactorizationError::NotLowerTriangular { name, row, column, value });
+                return Err(FactorizationError::NotLowerTriangular {
+                    name,
+                    row,
+                    column,
+                    value,
+                });
             }
             if row == column && value == 0.0 {
                 return Err(FactorizationError::Singular { name, row, value });
@@ -441,8 +497,11 @@ fn apply_composed(specification: &WorkloadSpecification, values: &mut [f64]) {
 pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
     let weight = 1.0 / (period as f64).sqrt();
     for round in (1..=values.len()).rev() {
-        let (base, factor) =
-            if round % period == 0 { (round - period, 1.0) } else { (round - round % period, weight) };
+        let (base, factor) = if round % period == 0 {
+            (round - period, 1.0)
+        } else {
+            (round - round % period, weight)
+        };
         let reference = if base == 0 { 0.0 } else { values[base - 1] };
         values[round - 1] = factor * (values[round - 1] - reference);
     }
@@ -472,11 +531,13 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
         None => BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -1.0 }),
         Some(period) => {
             let root = (period as f64).sqrt();
-            BandedLower::from_fn(rounds, 1, |row, column| match (row == column, (column + 1).is_multiple_of(period)) {
-                (true, true) => 1.0,
-                (true, false) => root,
-                (false, true) => 0.0,
-                (false, false) => -root,
+            BandedLower::from_fn(rounds, 1, |row, column| {
+                match (row == column, (column + 1).is_multiple_of(period)) {
+                    (true, true) => 1.0,
+                    (true, false) => root,
+                    (false, true) => 0.0,
+                    (false, false) => -root,
+                }
             })
         }
     };
@@ -488,8 +549,12 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
             .multiply(&inverse);
     }
     if let Some(decay) = &specification.decay {
-        inverse = BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -decay.at(row) })
-            .multiply(&inverse);
+        inverse = BandedLower::from_fn(
+            rounds,
+            1,
+            |row, column| if row == column { 1.0 } else { -decay.at(row) },
+        )
+        .multiply(&inverse);
     }
     inverse
 }

@@ -18,7 +18,11 @@ pub struct AntiCorrelated {
 impl AntiCorrelated {
     /// Noise for `rounds` rounds whose draws have standard deviation σ.
     pub fn new(key: StreamKey, standard_deviation: f64, rounds: u64) -> Self {
-        Self { key, standard_deviation, progress: Progress::new(rounds) }
+        Self {
+            key,
+            standard_deviation,
+            progress: Progress::new(rounds),
+        }
     }
 }
 

@@ -26,7 +26,13 @@ impl<F: NoiseScalar> Banded<F> {
     ///
     /// # Panics
     /// If there is no coefficient or c_0 is 0.
-    pub fn toeplitz(key: StreamKey, standard_deviation: f64, rounds: u64, coefficients: &[f64], dimension: usize) -> Self {
+    pub fn toeplitz(
+        key: StreamKey,
+        standard_deviation: f64,
+        rounds: u64,
+        coefficients: &[f64],
+        dimension: usize,
+    ) -> Self {
         Self::new(key, standard_deviation, rounds, vec![coefficients.to_vec()], dimension)
     }
 
@@ -39,7 +45,11 @@ impl<F: NoiseScalar> Banded<F> {
     }
 
     fn new(key: StreamKey, standard_deviation: f64, rounds: u64, rows: Vec<Vec<f64>>, dimension: usize) -> Self {
-        assert!(rows.iter().all(|row| row.first().is_some_and(|&diagonal| diagonal != 0.0)), "a diagonal entry of C is 0");
+        assert!(
+            rows.iter()
+                .all(|row| row.first().is_some_and(|&diagonal| diagonal != 0.0)),
+            "a diagonal entry of C is 0"
+        );
         let bands = rows.iter().map(Vec::len).max().unwrap_or(1);
         let blocks = dimension.div_ceil(BLOCK_COORDINATES);
         let width = BLOCK_COORDINATES.min(dimension.max(1));
@@ -65,7 +75,11 @@ impl<F: NoiseScalar> NoiseMechanism for Banded<F> {
         let reach = (coefficients.len() - 1).min(round as usize);
         let inverse = F::from_f64(1.0 / coefficients[0]);
         let mut zeta = [F::default(); BLOCK_COORDINATES];
-        for (block, (part, history)) in sum.chunks_mut(width).zip(self.history.chunks_mut(slots * width)).enumerate() {
+        for (block, (part, history)) in sum
+            .chunks_mut(width)
+            .zip(self.history.chunks_mut(slots * width))
+            .enumerate()
+        {
             let zeta = &mut zeta[..part.len()];
             F::fill_gaussian(&self.key, NOISE, round, block as u64, zeta);
             let past = |lag: usize| {

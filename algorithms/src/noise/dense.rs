@@ -67,7 +67,8 @@ impl<F: NoiseScalar> Dense<F> {
         let rounds = self.progress.rounds as usize;
         let end = (start + BLOCK_ROUNDS).min(rounds);
         if self.panels.len() < engine.threads() {
-            self.panels.resize_with(engine.threads(), || Mutex::new(vec![F::default(); PANEL * WIDTH]));
+            self.panels
+                .resize_with(engine.threads(), || Mutex::new(vec![F::default(); PANEL * WIDTH]));
         }
         let (rows, panels, key, dimension) = (&self.rows, &self.panels, &self.key, self.dimension);
         let height = BLOCK_ROUNDS.min(rounds);
@@ -92,7 +93,12 @@ impl<F: NoiseScalar> Dense<F> {
                     b_stride: WIDTH,
                     c_stride: WIDTH,
                 };
-                F::multiply_add(shape, &rows[(start + top) * rounds + first..], &panel, &mut block[top * WIDTH..]);
+                F::multiply_add(
+                    shape,
+                    &rows[(start + top) * rounds + first..],
+                    &panel,
+                    &mut block[top * WIDTH..],
+                );
             }
         };
         engine.for_each_chunk_with_worker(&mut self.block, height * WIDTH, &task);

@@ -67,8 +67,10 @@ impl<F: NoiseScalar> NoiseMechanism for HonakerTree<F> {
         let mut fresh = [F::default(); CHUNK];
         let mut current = [F::default(); CHUNK];
         let _ = engine;
-        for (index, (part, rows)) in
-            sum.chunks_mut(width).zip(self.estimates.chunks_mut(levels * width)).enumerate()
+        for (index, (part, rows)) in sum
+            .chunks_mut(width)
+            .zip(self.estimates.chunks_mut(levels * width))
+            .enumerate()
         {
             let block = (index * width / BLOCK_COORDINATES) as u64;
             let length = part.len();
@@ -78,7 +80,8 @@ impl<F: NoiseScalar> NoiseMechanism for HonakerTree<F> {
                 F::fill_gaussian(key, Purpose(TREE_LEVELS + height as u32 + 1), round, block, fresh);
                 let own = F::from_f64(own_weight(height + 1));
                 let children = F::from_f64(1.0 - own_weight(height + 1));
-                for (((current, &fresh), &left), sum) in current.iter_mut().zip(&*fresh).zip(left).zip(part.iter_mut()) {
+                for (((current, &fresh), &left), sum) in current.iter_mut().zip(&*fresh).zip(left).zip(part.iter_mut())
+                {
                     *sum -= scale * left.into();
                     let both = left.add_product(F::from_f64(1.0), *current);
                     *current = F::default().add_product(own, fresh).add_product(children, both);

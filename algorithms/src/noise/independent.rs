@@ -16,7 +16,11 @@ pub struct IndependentGaussian {
 impl IndependentGaussian {
     /// Noise of standard deviation σ a coordinate.
     pub fn new(key: StreamKey, standard_deviation: f64) -> Self {
-        Self { key, standard_deviation, progress: Progress::new(u64::MAX) }
+        Self {
+            key,
+            standard_deviation,
+            progress: Progress::new(u64::MAX),
+        }
     }
 }
 

@@ -29,16 +29,25 @@ fn increments(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usiz
 
 /// `rows·Z`, Z being the draws of `NOISE`.
 fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize) -> Vec<Vec<f64>> {
-    let z: Vec<Vec<f64>> = (0..rows.len()).map(|round| draw(key, NOISE, round as u64, dimension)).collect();
+    let z: Vec<Vec<f64>> = (0..rows.len())
+        .map(|round| draw(key, NOISE, round as u64, dimension))
+        .collect();
     rows.iter()
-        .map(|row| (0..dimension).map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>()).collect())
+        .map(|row| {
+            (0..dimension)
+                .map(|j| SIGMA * row.iter().zip(&z).map(|(entry, z)| entry * z[j]).sum::<f64>())
+                .collect()
+        })
         .collect()
 }
 
 fn assert_close(found: &[Vec<f64>], expected: &[Vec<f64>], tolerance: f64) {
     for (round, (found, expected)) in found.iter().zip(expected).enumerate() {
         for (j, (found, expected)) in found.iter().zip(expected).enumerate() {
-            assert!((found - expected).abs() <= tolerance, "round {round}, coordinate {j}: {found} against {expected}");
+            assert!(
+                (found - expected).abs() <= tolerance,
+                "round {round}, coordinate {j}: {found} against {expected}"
+            );
         }
     }
 }
@@ -58,7 +67,17 @@ fn inverse(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
 
 fn toeplitz(coefficients: &[f64], rounds: usize) -> Vec<Vec<f64>> {
     (0..rounds)
-        .map(|t| (0..rounds).map(|s| if s <= t { coefficients.get(t - s).copied().unwrap_or(0.0) } else { 0.0 }).collect())
+        .map(|t| {
+            (0..rounds)
+                .map(|s| {
+                    if s <= t {
+                        coefficients.get(t - s).copied().unwrap_or(0.0)
+                    } else {
+                        0.0
+                    }
+                })
+                .collect()
+        })
         .collect()
 }
 
@@ -81,7 +100,11 @@ fn anti_correlated_prefixes_are_one_draw() {
     for key in keys() {
         let mut mechanism = AntiCorrelated::new(key.clone(), SIGMA, ROUNDS as u64);
         let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&toeplitz(&[1.0, -1.0], ROUNDS), &key, DIMENSION), 1e-12);
+        assert_close(
+            &found,
+            &product(&toeplitz(&[1.0, -1.0], ROUNDS), &key, DIMENSION),
+            1e-12,
+        );
     }
 }
 
@@ -104,10 +127,22 @@ fn banded_noise_solves_its_recursion() {
 
 #[test]
 fn banded_noise_with_unlike_rows_solves_its_recursion() {
-    let entry = |t: usize, lag: usize| if lag == 0 { 1.0 + 0.1 * t as f64 } else { 0.3 / (lag + t) as f64 };
-    let rows: Vec<Vec<f64>> = (0..ROUNDS).map(|t| (0..=t.min(3)).map(|lag| entry(t, lag)).collect()).collect();
+    let entry = |t: usize, lag: usize| {
+        if lag == 0 {
+            1.0 + 0.1 * t as f64
+        } else {
+            0.3 / (lag + t) as f64
+        }
+    };
+    let rows: Vec<Vec<f64>> = (0..ROUNDS)
+        .map(|t| (0..=t.min(3)).map(|lag| entry(t, lag)).collect())
+        .collect();
     let matrix: Vec<Vec<f64>> = (0..ROUNDS)
-        .map(|t| (0..ROUNDS).map(|s| if s <= t && t - s <= 3 { entry(t, t - s) } else { 0.0 }).collect())
+        .map(|t| {
+            (0..ROUNDS)
+                .map(|s| if s <= t && t - s <= 3 { entry(t, t - s) } else { 0.0 })
+                .collect()
+        })
         .collect();
     let key = StreamKey::Simulation(7);
     let mut mechanism = Banded::<f32>::from_rows(key.clone(), SIGMA, rows, DIMENSION);
@@ -117,10 +152,11 @@ fn banded_noise_with_unlike_rows_solves_its_recursion() {
 
 #[test]
 fn buffered_toeplitz_noise_is_its_dense_solve() {
-    let (scale, decay): ([f64; 3], [f64; 3]) =
-        ([0.044_441, 0.120_545, 0.311_390], [0.998_973, 0.978_560, 0.743_284]);
+    let (scale, decay): ([f64; 3], [f64; 3]) = ([0.044_441, 0.120_545, 0.311_390], [0.998_973, 0.978_560, 0.743_284]);
     let coefficient = |i: i32| (0..3).map(|j| scale[j] * decay[j].powi(i - 1)).sum::<f64>();
-    let coefficients: Vec<f64> = (0..ROUNDS as i32).map(|i| if i == 0 { 1.0 } else { coefficient(i) }).collect();
+    let coefficients: Vec<f64> = (0..ROUNDS as i32)
+        .map(|i| if i == 0 { 1.0 } else { coefficient(i) })
+        .collect();
     let expected = inverse(&toeplitz(&coefficients, ROUNDS));
     for key in keys() {
         let rounds = ROUNDS as u64;
@@ -135,7 +171,17 @@ fn dense_noise_is_the_product_across_blocks_and_threads() {
     // More rounds than a block of them, so that a second block begins.
     let rounds = 150;
     let matrix: Vec<Vec<f64>> = (0..rounds)
-        .map(|t| (0..rounds).map(|s| if s <= t { 1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64) } else { 0.0 }).collect())
+        .map(|t| {
+            (0..rounds)
+                .map(|s| {
+                    if s <= t {
+                        1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64)
+                    } else {
+                        0.0
+                    }
+                })
+                .collect()
+        })
         .collect();
     let key = StreamKey::Simulation(8);
     let expected = product(&matrix, &key, DIMENSION);
@@ -153,7 +199,10 @@ fn prefixes(increments: &[Vec<f64>]) -> Vec<Vec<f64>> {
     increments
         .iter()
         .map(|increment| {
-            total.iter_mut().zip(increment).for_each(|(total, value)| *total += value);
+            total
+                .iter_mut()
+                .zip(increment)
+                .for_each(|(total, value)| *total += value);
             total.clone()
         })
         .collect()
@@ -177,7 +226,9 @@ fn tree_prefixes_are_sums_of_their_nodes() {
                 }
             }
             let mut expected = vec![0.0; DIMENSION];
-            nodes.iter().for_each(|&node| add_gaussian(&key, NOISE, node, SIGMA, &mut expected));
+            nodes
+                .iter()
+                .for_each(|&node| add_gaussian(&key, NOISE, node, SIGMA, &mut expected));
             assert_close(std::slice::from_ref(prefix), &[expected], 1e-11);
         }
     }
@@ -199,11 +250,18 @@ fn prefix_variances_are_those_of_the_estimators() {
     let tolerance = 5.2 * (2.0 / dimension as f64).sqrt();
     let check = |found: Vec<f64>, expected: [f64; 8]| {
         for (round, (found, expected)) in found.iter().zip(expected).enumerate() {
-            assert!((found / expected - 1.0).abs() < tolerance, "prefix {}: {found} against {expected}", round + 1);
+            assert!(
+                (found / expected - 1.0).abs() < tolerance,
+                "prefix {}: {found} against {expected}",
+                round + 1
+            );
         }
     };
     let mut plain = Tree::new(StreamKey::Simulation(1), SIGMA, 8, 8);
-    check(prefix_variances(&mut plain, 8, dimension), [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0]);
+    check(
+        prefix_variances(&mut plain, 8, dimension),
+        [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0],
+    );
     let (one, two, three) = (2.0 / 3.0, 4.0 / 7.0, 8.0 / 15.0);
     let expected = [1.0, one, 1.0 + one, two, 1.0 + two, one + two, 1.0 + one + two, three];
     let mut single = HonakerTree::<f32>::new(StreamKey::Simulation(2), SIGMA, 8, 8, dimension);

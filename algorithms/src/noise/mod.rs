@@ -112,7 +112,10 @@ impl Progress {
             return Err(NoiseError::Exhausted { rounds: self.rounds });
         }
         if round != self.next {
-            return Err(NoiseError::OutOfOrder { asked: round, next: self.next });
+            return Err(NoiseError::OutOfOrder {
+                asked: round,
+                next: self.next,
+            });
         }
         self.next += 1;
         Ok(())

@@ -41,8 +41,13 @@ enum Strategy {
     Independent,
     Tree,
     HonakerOnline,
-    AntiCorrelated { sensitivity: f64 },
-    Factorized { recursion: NoiseRecursion, sensitivity: f64 },
+    AntiCorrelated {
+        sensitivity: f64,
+    },
+    Factorized {
+        recursion: NoiseRecursion,
+        sensitivity: f64,
+    },
 }
 
 /// A mechanism that cannot be made.
@@ -53,7 +58,9 @@ pub enum NoisePlanError {
     #[error(transparent)]
     Factorization(#[from] FactorizationError),
     /// Laplace noise does not belong to this family.
-    #[error("--noise laplace: this algorithm accounts for its noise as one Gaussian mechanism; take dp-gd, dp-hb or dp-nag")]
+    #[error(
+        "--noise laplace: this algorithm accounts for its noise as one Gaussian mechanism; take dp-gd, dp-hb or dp-nag"
+    )]
     Laplace,
 }
 
@@ -69,7 +76,10 @@ impl NoisePlan {
         if epochs * self.rounds_per_epoch == self.rounds || epochs == 1 {
             Participation::epochs(epochs)
         } else {
-            Participation::MinimumSeparation { participations: epochs, separation: self.rounds_per_epoch }
+            Participation::MinimumSeparation {
+                participations: epochs,
+                separation: self.rounds_per_epoch,
+            }
         }
     }
 
@@ -79,9 +89,24 @@ impl NoisePlan {
     /// A workload or participation that the factorisation refuses.
     pub fn prepare(self) -> Result<PlannedNoise, NoisePlanError> {
         let method = match self.kind {
-            NoiseKind::Independent => return Ok(PlannedNoise { plan: self, strategy: Strategy::Independent }),
-            NoiseKind::Tree => return Ok(PlannedNoise { plan: self, strategy: Strategy::Tree }),
-            NoiseKind::HonakerOnline => return Ok(PlannedNoise { plan: self, strategy: Strategy::HonakerOnline }),
+            NoiseKind::Independent => {
+                return Ok(PlannedNoise {
+                    plan: self,
+                    strategy: Strategy::Independent,
+                });
+            }
+            NoiseKind::Tree => {
+                return Ok(PlannedNoise {
+                    plan: self,
+                    strategy: Strategy::Tree,
+                });
+            }
+            NoiseKind::HonakerOnline => {
+                return Ok(PlannedNoise {
+                    plan: self,
+                    strategy: Strategy::HonakerOnline,
+                });
+            }
             NoiseKind::Laplace => return Err(NoisePlanError::Laplace),
             NoiseKind::HonakerFull => Method::Tree(TreeVariant::HonakerFull),
             NoiseKind::Optimal => Method::Optimal,
@@ -91,7 +116,11 @@ impl NoisePlan {
         };
         let workload = Workload::new(self.rounds, self.workload.clone())?;
         let request = FactorizationRequest::new(workload, self.participation(), method);
-        let factorization = FactorizationRequest { gap: OPTIMAL_GAP, ..request }.factorize()?;
+        let factorization = FactorizationRequest {
+            gap: OPTIMAL_GAP,
+            ..request
+        }
+        .factorize()?;
         let strategy = Strategy::Factorized {
             recursion: factorization.strategy().noise_recursion()?,
             sensitivity: factorization.sensitivity().value,
@@ -102,8 +131,15 @@ impl NoisePlan {
     /// Anti-correlated noise, C = S ([001 Example 3.2]): the sensitivity is the norm of S's worst participation, at
     /// most `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch.
     pub fn prepare_anti_correlated(self) -> PlannedNoise {
-        let squared: f64 = (0..self.rounds).map(|t| ((t / self.rounds_per_epoch + 1) as f64).powi(2)).sum();
-        PlannedNoise { strategy: Strategy::AntiCorrelated { sensitivity: squared.sqrt() }, plan: self }
+        let squared: f64 = (0..self.rounds)
+            .map(|t| ((t / self.rounds_per_epoch + 1) as f64).powi(2))
+            .sum();
+        PlannedNoise {
+            strategy: Strategy::AntiCorrelated {
+                sensitivity: squared.sqrt(),
+            },
+            plan: self,
+        }
     }
 }
 
@@ -111,9 +147,11 @@ impl PlannedNoise {
     /// What the run releases with noise of this multiplier (standard deviation of Z's entries over clip norm).
     pub fn mechanism(&self, noise_multiplier: f64, sampling: Sampling) -> Mechanism {
         match self.strategy {
-            Strategy::Independent => {
-                Mechanism::Gaussian { noise_multiplier, sampling, participations: self.plan.epochs() }
-            }
+            Strategy::Independent => Mechanism::Gaussian {
+                noise_multiplier,
+                sampling,
+                participations: self.plan.epochs(),
+            },
             Strategy::Tree | Strategy::HonakerOnline => Mechanism::Tree {
                 noise_multiplier,
                 sampling,
@@ -121,7 +159,11 @@ impl PlannedNoise {
                 trees: self.plan.epochs(),
             },
             Strategy::AntiCorrelated { sensitivity } | Strategy::Factorized { sensitivity, .. } => {
-                Mechanism::Factorized { noise_multiplier, sampling, sensitivity }
+                Mechanism::Factorized {
+                    noise_multiplier,
+                    sampling,
+                    sensitivity,
+                }
             }
         }
     }
@@ -129,17 +171,30 @@ impl PlannedNoise {
     /// The stream, with Z's entries of this standard deviation. Its vectors are f64 where the key is a release key.
     pub fn stream(self, key: StreamKey, standard_deviation: f64) -> Box<dyn NoiseMechanism> {
         let release = matches!(key, StreamKey::Release(_));
-        let NoisePlan { rounds, rounds_per_epoch, dimension, .. } = self.plan;
+        let NoisePlan {
+            rounds,
+            rounds_per_epoch,
+            dimension,
+            ..
+        } = self.plan;
         let (rounds, per_epoch) = (rounds as u64, rounds_per_epoch as u64);
         match self.strategy {
             Strategy::Independent => Box::new(IndependentGaussian::new(key, standard_deviation)),
             Strategy::Tree => Box::new(Tree::new(key, standard_deviation, rounds, per_epoch)),
-            Strategy::HonakerOnline if release => {
-                Box::new(HonakerTree::<f64>::new(key, standard_deviation, rounds, per_epoch, dimension))
-            }
-            Strategy::HonakerOnline => {
-                Box::new(HonakerTree::<f32>::new(key, standard_deviation, rounds, per_epoch, dimension))
-            }
+            Strategy::HonakerOnline if release => Box::new(HonakerTree::<f64>::new(
+                key,
+                standard_deviation,
+                rounds,
+                per_epoch,
+                dimension,
+            )),
+            Strategy::HonakerOnline => Box::new(HonakerTree::<f32>::new(
+                key,
+                standard_deviation,
+                rounds,
+                per_epoch,
+                dimension,
+            )),
             Strategy::AntiCorrelated { .. } => Box::new(AntiCorrelated::new(key, standard_deviation, rounds)),
             Strategy::Factorized { recursion, .. } if release => {
                 factorized::<f64>(recursion, key, standard_deviation, rounds, dimension)
@@ -160,7 +215,9 @@ fn factorized<F: NoiseScalar>(
     dimension: usize,
 ) -> Box<dyn NoiseMechanism> {
     let lower = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
-        (0..rounds as usize).map(|t| (0..=t).map(|s| entry(t, s)).collect()).collect()
+        (0..rounds as usize)
+            .map(|t| (0..=t).map(|s| entry(t, s)).collect())
+            .collect()
     };
     match recursion {
         NoiseRecursion::Identity => Box::new(IndependentGaussian::new(key, sigma)),
@@ -174,10 +231,12 @@ fn factorized<F: NoiseScalar>(
             let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
             Box::new(Banded::<F>::from_rows(key, sigma, rows, dimension))
         }
-        NoiseRecursion::Blt { omega, theta } => {
-            Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, &omega, &theta, dimension))
-        }
-        NoiseRecursion::Tree { variant: TreeVariant::Plain } => Box::new(Tree::new(key, sigma, rounds, rounds.max(1))),
+        NoiseRecursion::Blt { omega, theta } => Box::new(BufferedToeplitz::<F>::new(
+            key, sigma, rounds, &omega, &theta, dimension,
+        )),
+        NoiseRecursion::Tree {
+            variant: TreeVariant::Plain,
+        } => Box::new(Tree::new(key, sigma, rounds, rounds.max(1))),
         NoiseRecursion::Tree { .. } => Box::new(HonakerTree::<F>::new(key, sigma, rounds, rounds.max(1), dimension)),
     }
 }

@@ -116,7 +116,9 @@ mod tests {
             let mut noise = ScheduledNoise::new(StreamKey::Simulation(3), levels);
             for (round, level) in [1.0, 0.25].into_iter().enumerate() {
                 let mut sum = vec![0.0; 200_000];
-                noise.add_increment(round as u64, &mut sum, &Engine::Sequential).unwrap();
+                noise
+                    .add_increment(round as u64, &mut sum, &Engine::Sequential)
+                    .unwrap();
                 // E|y| = b for Laplace(b): the moment that a scale taken for a standard deviation misses by √2. Standard
                 // errors are below 1/√2e5 = 0.0022 of the level (variance: 0.005); five of them.
                 let mean = sum.iter().map(|y| y.abs()).sum::<f64>() / 2e5;
@@ -129,7 +131,10 @@ mod tests {
 
     #[test]
     fn rounds_are_taken_in_order_and_not_past_the_schedule() {
-        let mut noise = ScheduledNoise::new(StreamKey::Simulation(1), NoiseLevels::Laplace { scales: vec![1.0, 1.0] });
+        let mut noise = ScheduledNoise::new(
+            StreamKey::Simulation(1),
+            NoiseLevels::Laplace { scales: vec![1.0, 1.0] },
+        );
         let mut sum = vec![0.0; 3];
         assert_eq!(
             noise.add_increment(1, &mut sum, &Engine::Sequential),

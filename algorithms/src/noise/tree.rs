@@ -29,7 +29,12 @@ impl Tree {
     /// If `restart_every` is 0.
     pub fn new(key: StreamKey, standard_deviation: f64, rounds: u64, restart_every: u64) -> Self {
         assert!(restart_every > 0, "a tree covers at least one round");
-        Self { key, standard_deviation, restart_every, progress: Progress::new(rounds) }
+        Self {
+            key,
+            standard_deviation,
+            restart_every,
+            progress: Progress::new(rounds),
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 use crate::catalog::{PrepareError, Prepared};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian,
-    zcdp,
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
+    Sampling, gaussian, zcdp,
 };
 use crate::problem::{Problem, largest_second_moment};
 use crate::sampling::Sampler;
@@ -257,42 +257,41 @@ impl AcceleratedPlan {
         } else {
             None
         };
-        let (noise, mechanism, statement) = match settings.budget {
-            Budget::NonPrivate => (None, None, PrivacyStatement::none("no noise is added")),
-            _ => {
-                let (accountant, delta, noise, mechanism) = if gaussian {
-                    budget.gaussian(weights.as_deref(), rounds, id)?
+        let (noise, mechanism, statement) = if settings.budget == Budget::NonPrivate {
+            (None, None, PrivacyStatement::none("no noise is added"))
+        } else {
+            let (accountant, delta, noise, mechanism) = if gaussian {
+                budget.gaussian(weights.as_deref(), rounds, id)?
+            } else {
+                budget.laplace(weights.as_deref(), rounds, id)?
+            };
+            // Asked before the statement, which fails closed: a person who asked for a budget gets the reason.
+            accountant.epsilon(&mechanism, adjacency, delta)?;
+            let statement = PrivacyStatement::new(&PrivateRun {
+                mechanism: &mechanism,
+                accountant,
+                adjacency,
+                delta,
+                clip_norm: budget.clip_norm,
+                sensitivity_inflation: inflation,
+                examples: Some(rows),
+                noise_source: if release {
+                    NoiseSource::Chacha20
                 } else {
-                    budget.laplace(weights.as_deref(), rounds, id)?
-                };
-                // Asked before the statement, which fails closed: a person who asked for a budget gets the reason.
-                accountant.epsilon(&mechanism, adjacency, delta)?;
-                let statement = PrivacyStatement::new(&PrivateRun {
-                    mechanism: &mechanism,
-                    accountant,
-                    adjacency,
-                    delta,
-                    clip_norm: budget.clip_norm,
-                    sensitivity_inflation: inflation,
-                    examples: Some(rows),
-                    noise_source: if release {
-                        NoiseSource::Chacha20
-                    } else {
-                        NoiseSource::Xoshiro
-                    },
-                    arithmetic: if gaussian {
-                        Arithmetic::IdealisedGaussian
-                    } else {
-                        Arithmetic::IdealisedLaplace
-                    },
-                });
-                let statement = if constants.estimated {
-                    statement.revoked("the smoothness L was estimated from the data (smoothness=estimate)")
+                    NoiseSource::Xoshiro
+                },
+                arithmetic: if gaussian {
+                    Arithmetic::IdealisedGaussian
                 } else {
-                    statement
-                };
-                (Some(noise), Some(mechanism), statement)
-            }
+                    Arithmetic::IdealisedLaplace
+                },
+            });
+            let statement = if constants.estimated {
+                statement.revoked("the smoothness L was estimated from the data (smoothness=estimate)")
+            } else {
+                statement
+            };
+            (Some(noise), Some(mechanism), statement)
         };
         let norm = if gaussian { Norm::L2 } else { Norm::L1 };
         let clip = if noise.is_some() {
@@ -327,7 +326,9 @@ impl AcceleratedPlan {
         self.noise = self.noise.map(|noise| noise.scaled(factor));
         self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
         // Noise times a factor and sensitivity divided by it are the same mechanism.
-        self.mechanism = self.mechanism.map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
+        self.mechanism = self
+            .mechanism
+            .map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
         self
     }
 

@@ -56,14 +56,38 @@ pub static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
 };
 
 const PARAMETERS: &[(&str, &str)] = &[
-    ("beta", "β of the step 1/β (default: the smoothness, times 2, in the regime `unconstrained`, 2·T in `constrained`)"),
-    ("smoothness", "public smoothness M of the per-example losses (default: from an enforced feature bound, else 20)"),
-    ("radius", "radius R of the ball that iterates are projected on (default: none)"),
-    ("regime", "unconstrained (default; β ≈ M, T ≈ n^{1/4}) or constrained (β ≈ M·T, T ≈ √n)"),
-    ("zeta", "ζ of the z-step, in (0, 1] (default: 1 as printed; the proof needs at most 1/2)"),
-    ("growth", "λ > 0 of η_t = e^{λt} instead of η_t = t + 1 (recursive variant only)"),
-    ("constants", "practical (default) or theory: the papers' constants, refused outside their assumptions"),
-    ("lipschitz", "public Lipschitz constant L of the per-example losses, for constants = theory"),
+    (
+        "beta",
+        "β of the step 1/β (default: the smoothness, times 2, in the regime `unconstrained`, 2·T in `constrained`)",
+    ),
+    (
+        "smoothness",
+        "public smoothness M of the per-example losses (default: from an enforced feature bound, else 20)",
+    ),
+    (
+        "radius",
+        "radius R of the ball that iterates are projected on (default: none)",
+    ),
+    (
+        "regime",
+        "unconstrained (default; β ≈ M, T ≈ n^{1/4}) or constrained (β ≈ M·T, T ≈ √n)",
+    ),
+    (
+        "zeta",
+        "ζ of the z-step, in (0, 1] (default: 1 as printed; the proof needs at most 1/2)",
+    ),
+    (
+        "growth",
+        "λ > 0 of η_t = e^{λt} instead of η_t = t + 1 (recursive variant only)",
+    ),
+    (
+        "constants",
+        "practical (default) or theory: the papers' constants, refused outside their assumptions",
+    ),
+    (
+        "lipschitz",
+        "public Lipschitz constant L of the per-example losses, for constants = theory",
+    ),
 ];
 
 fn recursive(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
@@ -83,12 +107,25 @@ struct Constants {
 
 /// The smoothness that a run may use: declared, or from an enforced bound on the features.
 pub(super) fn smoothness(problem: &Problem, settings: &Settings) -> Result<f64, SettingsError> {
-    let bound = problem.dataset().public_bound(Norm::L2).map(|a| a * a + f64::from(u8::from(problem.model().bias)));
+    let bound = problem
+        .dataset()
+        .public_bound(Norm::L2)
+        .map(|a| a * a + f64::from(u8::from(problem.model().bias)));
     let default = bound.and_then(|squared| problem.model().loss.smoothness_factor().map(|factor| factor * squared));
-    settings.number("smoothness", default.unwrap_or(20.0), "a number above 0 is needed", |m| m > 0.0 && m.is_finite())
+    settings.number(
+        "smoothness",
+        default.unwrap_or(20.0),
+        "a number above 0 is needed",
+        |m| m > 0.0 && m.is_finite(),
+    )
 }
 
-fn constants(problem: &Problem, settings: &Settings, plan: &BatchPlan, id: &'static str) -> Result<Constants, PrepareError> {
+fn constants(
+    problem: &Problem,
+    settings: &Settings,
+    plan: &BatchPlan,
+    id: &'static str,
+) -> Result<Constants, PrepareError> {
     let rows = problem.rows() as f64;
     let (batch, rounds) = (plan.batch_size as f64, plan.rounds as f64);
     let above_zero = |value: f64| value > 0.0 && value.is_finite();
@@ -105,23 +142,39 @@ fn constants(problem: &Problem, settings: &Settings, plan: &BatchPlan, id: &'sta
             .into());
         }
     };
-    let zeta = settings.number("zeta", 1.0, "a number in (0, 1] is needed", |zeta| zeta > 0.0 && zeta <= 1.0)?;
+    let zeta = settings.number("zeta", 1.0, "a number in (0, 1] is needed", |zeta| {
+        zeta > 0.0 && zeta <= 1.0
+    })?;
     match settings.parameters.get("constants").map(String::as_str) {
         None | Some("practical") => {
-            let default = if constrained { 2.0 * smoothness * rounds } else { 2.0 * smoothness };
+            let default = if constrained {
+                2.0 * smoothness * rounds
+            } else {
+                2.0 * smoothness
+            };
             let beta = settings.number("beta", default, "a number above 0 is needed", above_zero)?;
-            Ok(Constants { beta, clip_norm: plan::clip_norm(settings, 1.0)?, zeta })
+            Ok(Constants {
+                beta,
+                clip_norm: plan::clip_norm(settings, 1.0)?,
+                zeta,
+            })
         }
         Some("theory") => {
-            let needed = "constants = theory needs --set radius, smoothness and lipschitz, each a public number above 0";
+            let needed =
+                "constants = theory needs --set radius, smoothness and lipschitz, each a public number above 0";
             let declared = |key: &'static str| -> Result<f64, SettingsError> {
                 let value = settings.number(key, f64::NAN, needed, above_zero)?;
                 if value.is_nan() {
-                    return Err(SettingsError::OutOfRange { flag: key, value: "none".to_owned(), expected: needed });
+                    return Err(SettingsError::OutOfRange {
+                        flag: key,
+                        value: "none".to_owned(),
+                        expected: needed,
+                    });
                 }
                 Ok(value)
             };
-            let (radius, smoothness, lipschitz) = (declared("radius")?, declared("smoothness")?, declared("lipschitz")?);
+            let (radius, smoothness, lipschitz) =
+                (declared("radius")?, declared("smoothness")?, declared("lipschitz")?);
             let ratio = smoothness * radius / lipschitz;
             let refuse = |reason: &'static str| SettingsError::Unsupported {
                 flag: "--set constants",
@@ -146,7 +199,11 @@ fn constants(problem: &Problem, settings: &Settings, plan: &BatchPlan, id: &'sta
                 return Err(refuse("needs β ≥ 2·M·T; take fewer, larger rounds").into());
             }
             let bound = 4.0 * lipschitz + 16.0 * smoothness * radius;
-            Ok(Constants { beta, clip_norm: plan::clip_norm(settings, bound)?, zeta: zeta.min(0.5) })
+            Ok(Constants {
+                beta,
+                clip_norm: plan::clip_norm(settings, bound)?,
+                zeta: zeta.min(0.5),
+            })
         }
         Some(other) => Err(SettingsError::UnknownName {
             flag: "--set constants",
@@ -158,20 +215,35 @@ fn constants(problem: &Problem, settings: &Settings, plan: &BatchPlan, id: &'sta
 }
 
 fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Prepared, PrepareError> {
-    let id = if recursive { ACCELERATED_DP_SRG.id } else { ACCELERATED_INDEPENDENT.id };
+    let id = if recursive {
+        ACCELERATED_DP_SRG.id
+    } else {
+        ACCELERATED_INDEPENDENT.id
+    };
     let rows = problem.rows();
-    let constrained = settings.parameters.get("regime").is_some_and(|regime| regime == "constrained");
+    let constrained = settings
+        .parameters
+        .get("regime")
+        .is_some_and(|regime| regime == "constrained");
     let defaulted = Settings {
         batch_size: settings.batch_size.or_else(|| {
-            let rounds = if constrained { (rows as f64).sqrt() } else { 4.0 * (rows as f64).powf(0.25) };
+            let rounds = if constrained {
+                (rows as f64).sqrt()
+            } else {
+                4.0 * (rows as f64).powf(0.25)
+            };
             Some(rows.div_ceil(rounds.ceil() as usize).max(1))
         }),
         ..settings.clone()
     };
     let plan = single_pass(&defaulted, rows, id)?;
     let Constants { beta, clip_norm, zeta } = constants(problem, settings, &plan, id)?;
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| radius > 0.0)?;
-    let growth = settings.number("growth", 0.0, "a number of at least 0 is needed", |growth| growth >= 0.0)?;
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
+        radius > 0.0
+    })?;
+    let growth = settings.number("growth", 0.0, "a number of at least 0 is needed", |growth| {
+        growth >= 0.0
+    })?;
     if growth > 0.0 && !recursive {
         return Err(SettingsError::Unsupported {
             flag: "--set growth",
@@ -182,7 +254,11 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         .into());
     }
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(if recursive { NoiseKind::Tree } else { NoiseKind::Independent }),
+        kind: settings.noise.unwrap_or(if recursive {
+            NoiseKind::Tree
+        } else {
+            NoiseKind::Independent
+        }),
         rounds: plan.rounds,
         rounds_per_epoch: plan.rounds_per_epoch,
         workload: WorkloadSpecification::prefix(),
@@ -198,7 +274,10 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         growth,
         radius: radius.is_finite().then_some(radius),
         rounds: plan.rounds as u64,
-        clip: Clip::Bounded { norm: Norm::L2, clip_norm },
+        clip: Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        },
         sampler,
         noise: privacy.noise,
         mechanism: privacy.mechanism,
@@ -210,11 +289,18 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         recursion: vec![0.0; if recursive { dimension } else { 0 }],
         sum: vec![0.0; dimension],
     };
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: statement })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
 }
 
 /// A plan of one pass over disjoint batches.
-pub(super) fn single_pass(settings: &Settings, rows: usize, algorithm: &'static str) -> Result<BatchPlan, PrepareError> {
+pub(super) fn single_pass(
+    settings: &Settings,
+    rows: usize,
+    algorithm: &'static str,
+) -> Result<BatchPlan, PrepareError> {
     let plan = whole_epochs(settings, rows, 1.0, algorithm)?;
     if plan.rounds > plan.rounds_per_epoch {
         return Err(SettingsError::Unsupported {
@@ -286,8 +372,14 @@ impl Optimizer for AcceleratedSrg {
         let outcome = if before == 0.0 && current == 1.0 {
             oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
         } else {
-            let current = Point { coefficient: current as f32, parameters: &self.iterate };
-            let previous = Point { coefficient: before as f32, parameters: &self.previous };
+            let current = Point {
+                coefficient: current as f32,
+                parameters: &self.iterate,
+            };
+            let previous = Point {
+                coefficient: before as f32,
+                parameters: &self.previous,
+            };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
         outcome.map_err(|source| RoundError::Gradient { round, source })?;
@@ -307,7 +399,12 @@ impl Optimizer for AcceleratedSrg {
         let step = (1.0 / self.beta) as f32;
         let eta = if self.growth > 0.0 { 1.0 } else { round as f64 + 1.0 };
         let mirror_step = (self.zeta * eta / self.beta) as f32;
-        let state = self.iterate.iter().zip(&mut self.previous).zip(&mut self.aggregate).zip(&mut self.mirror);
+        let state = self
+            .iterate
+            .iter()
+            .zip(&mut self.previous)
+            .zip(&mut self.aggregate)
+            .zip(&mut self.mirror);
         for ((((&x, previous), y), z), &sum) in state.zip(&self.sum) {
             let gradient = sum as f32 * per_row + regularization * x;
             *z -= mirror_step * gradient;
@@ -332,7 +429,11 @@ impl Optimizer for AcceleratedSrg {
 
     fn planned_queries(&self) -> Option<u64> {
         let rows = self.sampler.planned_rows(self.rounds)?;
-        let again = if self.recursive { rows - self.sampler.planned_rows(1)? } else { 0 };
+        let again = if self.recursive {
+            rows - self.sampler.planned_rows(1)?
+        } else {
+            0
+        };
         Some(rows + again)
     }
 

@@ -62,10 +62,19 @@ macro_rules! entry {
 
 /// Own parameters of all six.
 const PARAMETERS: &[(&str, &str)] = &[
-    ("averaging", "which iterate is returned: last (default), uniform or suffix"),
-    ("radius", "radius of the ball around 0 that iterates are projected on (default: none)"),
+    (
+        "averaging",
+        "which iterate is returned: last (default), uniform or suffix",
+    ),
+    (
+        "radius",
+        "radius of the ball around 0 that iterates are projected on (default: none)",
+    ),
     ("tau", "period τ of dp-mf-plus (default: all rounds)"),
-    ("workload", "what the factorisation is made for: ones (prefix sums) or true (with the run's momentum)"),
+    (
+        "workload",
+        "what the factorisation is made for: ones (prefix sums) or true (with the run's momentum)",
+    ),
 ];
 
 const FTRL: Variant = Variant {
@@ -84,10 +93,29 @@ const MEMF: Variant = Variant {
     learning_rate: 0.5,
     epochs: 5.0,
 };
-const MF: Variant = Variant { id: "dp-mf", noise: NoiseKind::Optimal, weighs_momentum: false, momentum: 0.0, ..MEMF };
-const MF_PLUS: Variant = Variant { id: "dp-mf-plus", noise: NoiseKind::Optimal, epochs: 1.0, ..MF };
-const PGD_VARIANT: Variant = Variant { id: "pgd", noise: NoiseKind::Independent, ..MF };
-const ANTI: Variant = Variant { id: "anti-pgd", epochs: 1.0, ..MF };
+const MF: Variant = Variant {
+    id: "dp-mf",
+    noise: NoiseKind::Optimal,
+    weighs_momentum: false,
+    momentum: 0.0,
+    ..MEMF
+};
+const MF_PLUS: Variant = Variant {
+    id: "dp-mf-plus",
+    noise: NoiseKind::Optimal,
+    epochs: 1.0,
+    ..MF
+};
+const PGD_VARIANT: Variant = Variant {
+    id: "pgd",
+    noise: NoiseKind::Independent,
+    ..MF
+};
+const ANTI: Variant = Variant {
+    id: "anti-pgd",
+    epochs: 1.0,
+    ..MF
+};
 
 entry!(
     DP_FTRL,
@@ -145,9 +173,16 @@ pub(super) fn whole_epochs(
     epochs: f64,
     algorithm: &'static str,
 ) -> Result<BatchPlan, PrepareError> {
-    let defaults = BatchDefaults { batch_size: 500, epochs, sampling: SamplingKind::Shuffled };
+    let defaults = BatchDefaults {
+        batch_size: 500,
+        epochs,
+        sampling: SamplingKind::Shuffled,
+    };
     let mut plan = BatchPlan::new(settings, rows, defaults)?;
-    if !matches!(plan.sampling, Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch) {
+    if !matches!(
+        plan.sampling,
+        Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch
+    ) {
         return Err(SettingsError::Unsupported {
             flag: "--sampling",
             value: plan.sampling.to_string(),
@@ -205,7 +240,10 @@ fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<P
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: statement })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
 }
 
 /// Planned noise scaled to the budget.
@@ -216,9 +254,20 @@ pub(super) fn calibrated(
     noise: PlannedNoise,
     clip_norm: f32,
 ) -> Result<(GradientPrivacy, crate::privacy::PrivacyStatement), PrepareError> {
-    let calibrated = plan::calibrate(settings, clip_norm, plan.adjacency, problem.rows(), |noise_multiplier| {
-        noise.mechanism(noise_multiplier, plan.sampling)
-    })?;
+    let calibrated = plan::calibrate(
+        settings,
+        clip_norm,
+        plan.adjacency,
+        problem.rows(),
+        |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
+    )?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
-    Ok((GradientPrivacy { clip_norm, noise: stream, mechanism: calibrated.mechanism }, calibrated.statement))
+    Ok((
+        GradientPrivacy {
+            clip_norm,
+            noise: stream,
+            mechanism: calibrated.mechanism,
+        },
+        calibrated.statement,
+    ))
 }

@@ -5,15 +5,15 @@
 
 pub mod accelerated_plan;
 pub mod accelerated_srg;
+pub mod cutting_plane;
 pub mod gradient_descent;
 pub mod heavy_ball;
 pub mod matrix_factorization;
 pub mod momentum;
 pub mod multistage;
 pub mod nesterov;
-pub mod plan;
-pub mod cutting_plane;
 pub mod phased_sgd;
+pub mod plan;
 pub mod randomized_smoothing;
 pub mod resque_parallel;
 pub mod resque_private;

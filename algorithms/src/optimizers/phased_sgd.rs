@@ -210,7 +210,7 @@ impl PhasedSgd {
         let (round, scale) = (self.round, self.deviation * self.step());
         // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
         let share = 1.0 / (self.position as f64 * scale);
-        for sum in self.iterates.iter_mut() {
+        for sum in &mut self.iterates {
             *sum *= share;
         }
         self.noise

@@ -57,8 +57,13 @@ impl BatchPlan {
             None => (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize,
         };
         let sampling = match settings.sampling.unwrap_or(defaults.sampling) {
-            SamplingKind::Poisson => Sampling::Poisson { rate: batch_size as f64 / rows as f64 },
-            SamplingKind::WithoutReplacement => Sampling::WithoutReplacement { batch: batch_size, population: rows },
+            SamplingKind::Poisson => Sampling::Poisson {
+                rate: batch_size as f64 / rows as f64,
+            },
+            SamplingKind::WithoutReplacement => Sampling::WithoutReplacement {
+                batch: batch_size,
+                population: rows,
+            },
             _ if batch_size == rows => Sampling::FullBatch,
             SamplingKind::Fixed => Sampling::FixedOrder,
             SamplingKind::Shuffled => Sampling::ShuffledOnce,
@@ -70,7 +75,13 @@ impl BatchPlan {
                 .find(|&adjacency| sampling.check(adjacency).is_ok())
                 .unwrap_or(Adjacency::ZeroOut)
         });
-        Ok(Self { batch_size, rounds, rounds_per_epoch: rows.div_ceil(batch_size), sampling, adjacency })
+        Ok(Self {
+            batch_size,
+            rounds,
+            rounds_per_epoch: rows.div_ceil(batch_size),
+            sampling,
+            adjacency,
+        })
     }
 
     /// Rounds in which one example takes part at most, for sampling that is not random.
@@ -118,9 +129,15 @@ pub fn calibrate(
     examples: usize,
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
-    let accountant = settings.accountant.unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+    let accountant = settings
+        .accountant
+        .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
     let release = settings.is_release();
-    let inflation = if release { computed_sensitivity(1.0, RELEASE_BLOCK_ROWS) } else { 1.0 };
+    let inflation = if release {
+        computed_sensitivity(1.0, RELEASE_BLOCK_ROWS)
+    } else {
+        1.0
+    };
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
@@ -131,20 +148,24 @@ pub fn calibrate(
             .into());
         }
         Budget::Target { epsilon, delta } => {
-            let mut noise_multiplier = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)? * inflation;
+            let mut noise_multiplier =
+                privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)? * inflation;
             // The product is rounded, and ε on a grid is not exactly monotone: what is stated must hold.
             let exceeds = |noise_multiplier| {
                 let inflated = mechanism(noise_multiplier).with_inflated_sensitivity(inflation);
-                accountant.epsilon(&inflated, adjacency, delta).is_ok_and(|stated| stated > epsilon)
+                accountant
+                    .epsilon(&inflated, adjacency, delta)
+                    .is_ok_and(|stated| stated > epsilon)
             };
             while exceeds(noise_multiplier) {
                 noise_multiplier *= 1.0 + 1e-10;
             }
             (noise_multiplier, delta)
         }
-        Budget::NoiseMultiplier { noise_multiplier, delta } => {
-            (positive("--noise-multiplier", noise_multiplier)?, delta)
-        }
+        Budget::NoiseMultiplier {
+            noise_multiplier,
+            delta,
+        } => (positive("--noise-multiplier", noise_multiplier)?, delta),
     };
     let mechanism = mechanism(noise_multiplier);
     let clip_norm = f64::from(clip_norm);
@@ -158,8 +179,17 @@ pub fn calibrate(
         clip_norm,
         sensitivity_inflation: inflation,
         examples: Some(examples),
-        noise_source: if release { NoiseSource::Chacha20 } else { NoiseSource::Xoshiro },
+        noise_source: if release {
+            NoiseSource::Chacha20
+        } else {
+            NoiseSource::Xoshiro
+        },
         arithmetic: Arithmetic::IdealisedGaussian,
     });
-    Ok(CalibratedNoise { noise_multiplier, standard_deviation: noise_multiplier * clip_norm, mechanism, statement })
+    Ok(CalibratedNoise {
+        noise_multiplier,
+        standard_deviation: noise_multiplier * clip_norm,
+        mechanism,
+        statement,
+    })
 }

@@ -584,7 +584,7 @@ impl NoisyOracle<'_, '_, '_> {
             let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
             if squared > balls.smoothing * balls.smoothing {
                 let factor = (balls.smoothing / squared.sqrt()) as f32;
-                for v in offset.iter_mut() {
+                for v in &mut offset {
                     *v *= factor;
                 }
             }

@@ -115,7 +115,9 @@ pub enum SettingsError {
         reason: &'static str,
     },
     /// A theorem whose preconditions do not hold.
-    #[error("--set mode=faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one")]
+    #[error(
+        "--set mode=faithful: algorithm '{algorithm}' cannot keep its proof: {reason}; feasible from {examples} on. Use mode=dp-practical for a guarantee, or mode=scaled without one"
+    )]
     Infeasible {
         /// The algorithm.
         algorithm: &'static str,
@@ -166,8 +168,15 @@ impl std::str::FromStr for NoiseKind {
             value: name.to_owned(),
             known: "independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz or laplace",
         };
-        let (kind, parameter) = name.split_once('=').map_or((name, None), |(kind, value)| (kind, Some(value)));
-        let count = || parameter.and_then(|value| value.parse::<usize>().ok()).filter(|&count| count > 0).ok_or_else(unknown);
+        let (kind, parameter) = name
+            .split_once('=')
+            .map_or((name, None), |(kind, value)| (kind, Some(value)));
+        let count = || {
+            parameter
+                .and_then(|value| value.parse::<usize>().ok())
+                .filter(|&count| count > 0)
+                .ok_or_else(unknown)
+        };
         Ok(match (kind, parameter) {
             ("independent", None) => Self::Independent,
             ("tree", None) => Self::Tree,
@@ -268,7 +277,11 @@ impl Settings {
             Some(key) => Err(SettingsError::UnknownParameter {
                 key: key.clone(),
                 algorithm,
-                known: if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+                known: if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                },
             }),
         }
     }
@@ -286,11 +299,15 @@ impl Settings {
     ) -> Result<f64, SettingsError> {
         match self.parameters.get(key) {
             None => Ok(default),
-            Some(text) => text.parse().ok().filter(|&value| accept(value)).ok_or_else(|| SettingsError::OutOfRange {
-                flag: key,
-                value: text.clone(),
-                expected,
-            }),
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|&value| accept(value))
+                .ok_or_else(|| SettingsError::OutOfRange {
+                    flag: key,
+                    value: text.clone(),
+                    expected,
+                }),
         }
     }
 
@@ -311,7 +328,11 @@ pub fn positive(flag: &'static str, value: f64) -> Result<f64, SettingsError> {
     if value > 0.0 && value.is_finite() {
         Ok(value)
     } else {
-        Err(SettingsError::OutOfRange { flag, value: value.to_string(), expected: "a finite number above 0 is needed" })
+        Err(SettingsError::OutOfRange {
+            flag,
+            value: value.to_string(),
+            expected: "a finite number above 0 is needed",
+        })
     }
 }
 
@@ -323,6 +344,10 @@ pub fn fraction(flag: &'static str, value: f64) -> Result<f64, SettingsError> {
     if (0.0..1.0).contains(&value) {
         Ok(value)
     } else {
-        Err(SettingsError::OutOfRange { flag, value: value.to_string(), expected: "a number in [0, 1) is needed" })
+        Err(SettingsError::OutOfRange {
+            flag,
+            value: value.to_string(),
+            expected: "a number in [0, 1) is needed",
+        })
     }
 }

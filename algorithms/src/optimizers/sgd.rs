@@ -30,8 +30,14 @@ use crate::state::StateVisitor;
 
 /// The own parameters of both variants.
 pub(super) const PARAMETERS: &[(&str, &str)] = &[
-    ("averaging", "which iterate is returned: last (default), uniform or suffix"),
-    ("radius", "radius of the ball around 0 that iterates are projected on (default: none)"),
+    (
+        "averaging",
+        "which iterate is returned: last (default), uniform or suffix",
+    ),
+    (
+        "radius",
+        "radius of the ball around 0 that iterates are projected on (default: none)",
+    ),
 ];
 
 /// The catalogue's entry of the non-private twin.
@@ -57,31 +63,63 @@ pub static DP_SGD: Algorithm = Algorithm {
 };
 
 fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let defaults = BatchDefaults { batch_size: 500, epochs: 5.0, sampling: SamplingKind::Reshuffled };
+    let defaults = BatchDefaults {
+        batch_size: 500,
+        epochs: 5.0,
+        sampling: SamplingKind::Reshuffled,
+    };
     let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let parameters = parameters(settings, &plan, 0.1, 0.0)?;
     let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: PrivacyStatement::none("no noise is added") })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: PrivacyStatement::none("no noise is added"),
+    })
 }
 
 fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let defaults = BatchDefaults { batch_size: 4_000, epochs: 10.0, sampling: SamplingKind::Poisson };
+    let defaults = BatchDefaults {
+        batch_size: 4_000,
+        epochs: 10.0,
+        sampling: SamplingKind::Poisson,
+    };
     let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem.rows(), |noise_multiplier| {
-        if plan.sampling.amplifies() {
-            Mechanism::SubsampledGaussian { noise_multiplier, sampling: plan.sampling, steps: plan.rounds }
-        } else {
-            Mechanism::Gaussian { noise_multiplier, sampling: plan.sampling, participations: plan.participations() }
-        }
-    })?;
+    let noise = plan::calibrate(
+        settings,
+        clip_norm,
+        plan.adjacency,
+        problem.rows(),
+        |noise_multiplier| {
+            if plan.sampling.amplifies() {
+                Mechanism::SubsampledGaussian {
+                    noise_multiplier,
+                    sampling: plan.sampling,
+                    steps: plan.rounds,
+                }
+            } else {
+                Mechanism::Gaussian {
+                    noise_multiplier,
+                    sampling: plan.sampling,
+                    participations: plan.participations(),
+                }
+            }
+        },
+    )?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
-    let privacy = GradientPrivacy { clip_norm, noise: stream, mechanism: noise.mechanism };
+    let privacy = GradientPrivacy {
+        clip_norm,
+        noise: stream,
+        mechanism: noise.mechanism,
+    };
     let parameters = parameters(settings, &plan, 4.0, 0.9)?;
     let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: noise.statement })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: noise.statement,
+    })
 }
 
 /// The iteration's parameters from the settings and the variant's defaults.
@@ -91,7 +129,9 @@ pub(super) fn parameters(
     learning_rate: f64,
     momentum: f64,
 ) -> Result<SgdParameters, SettingsError> {
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
+        radius > 0.0
+    })?;
     Ok(SgdParameters {
         learning_rate: positive("--learning-rate", settings.learning_rate.unwrap_or(learning_rate))?,
         momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
@@ -151,7 +191,11 @@ impl Sgd {
         sampler: Sampler,
         privacy: Option<GradientPrivacy>,
     ) -> Self {
-        let averages = if parameters.averaging == Averaging::Last { 0 } else { dimension };
+        let averages = if parameters.averaging == Averaging::Last {
+            0
+        } else {
+            dimension
+        };
         let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::Bounded {
             norm: Norm::L2,
             clip_norm: privacy.clip_norm,
@@ -183,7 +227,12 @@ impl Sgd {
 
     /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
     fn update(&mut self, regularization: f64) {
-        let SgdParameters { learning_rate, momentum, radius, .. } = self.parameters;
+        let SgdParameters {
+            learning_rate,
+            momentum,
+            radius,
+            ..
+        } = self.parameters;
         let per_row = 1.0 / self.sampler.batch_size() as f64;
         let (per_row, decay) = (per_row as f32, regularization as f32);
         let (rate, momentum) = (learning_rate as f32, momentum as f32);
@@ -221,7 +270,9 @@ impl Optimizer for Sgd {
     fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
         let round = self.round;
         if round >= self.parameters.rounds {
-            return Err(RoundError::Finished { rounds: self.parameters.rounds });
+            return Err(RoundError::Finished {
+                rounds: self.parameters.rounds,
+            });
         }
         oracle.enter(Phase::Sample);
         let batch = self.sampler.draw(round);
@@ -231,7 +282,9 @@ impl Optimizer for Sgd {
             .map_err(|source| RoundError::Gradient { round, source })?;
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum, oracle.engine()).map_err(|source| RoundError::Noise { round, source })?;
+            noise
+                .add_increment(round, &mut self.sum, oracle.engine())
+                .map_err(|source| RoundError::Noise { round, source })?;
         }
         oracle.enter(Phase::Update);
         self.update(oracle.problem().regularization());

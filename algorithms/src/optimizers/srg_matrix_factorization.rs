@@ -39,14 +39,19 @@ pub static DP_SRG_MEMF: Algorithm = Algorithm {
     private: true,
     parameters: &[
         ("decay", "c of g_t = c·g_{t−1} + D_t, in [0, 1) (default: e^{−5/2})"),
-        ("workload", "what the factorisation is made for: true (default; with momentum) or ones (S·L alone)"),
+        (
+            "workload",
+            "what the factorisation is made for: true (default; with momentum) or ones (S·L alone)",
+        ),
     ],
     constructor,
 };
 
 fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(settings, problem.rows(), 5.0, DP_SRG_MEMF.id)?;
-    let decay = settings.number("decay", (-2.5_f64).exp(), "a number in [0, 1) is needed", |c| (0.0..1.0).contains(&c))?;
+    let decay = settings.number("decay", (-2.5_f64).exp(), "a number in [0, 1) is needed", |c| {
+        (0.0..1.0).contains(&c)
+    })?;
     let momentum = fraction("--momentum", settings.momentum.unwrap_or(0.9))?;
     let learning_rate = positive("--learning-rate", settings.learning_rate.unwrap_or(0.5))?;
     let mut workload = WorkloadSpecification::prefix();
@@ -86,7 +91,10 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         momentum: momentum as f32,
         learning_rate: learning_rate as f32,
         rounds: plan.rounds as u64,
-        clip: Clip::Bounded { norm: Norm::L2, clip_norm },
+        clip: Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        },
         sampler,
         noise: privacy.noise,
         mechanism: privacy.mechanism,
@@ -97,7 +105,10 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         velocity: vec![0.0; dimension],
         sum: vec![0.0; dimension],
     };
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: statement })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
 }
 
 /// The iteration above.
@@ -132,8 +143,14 @@ impl Optimizer for SrgMatrixFactorization {
         let outcome = if decay == 0.0 {
             oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
         } else {
-            let current = Point { coefficient: 1.0, parameters: &self.iterate };
-            let previous = Point { coefficient: decay, parameters: &self.previous };
+            let current = Point {
+                coefficient: 1.0,
+                parameters: &self.iterate,
+            };
+            let previous = Point {
+                coefficient: decay,
+                parameters: &self.previous,
+            };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
         outcome.map_err(|source| RoundError::Gradient { round, source })?;
@@ -145,7 +162,12 @@ impl Optimizer for SrgMatrixFactorization {
         let per_row = 1.0 / self.sampler.batch_size() as f32;
         let regularization = oracle.problem().regularization() as f32;
         let (momentum, rate) = (self.momentum, self.learning_rate);
-        let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursive).zip(&mut self.velocity);
+        let state = self
+            .iterate
+            .iter_mut()
+            .zip(&mut self.previous)
+            .zip(&mut self.recursive)
+            .zip(&mut self.velocity);
         for ((((x, previous), g), v), &sum) in state.zip(&self.sum) {
             *g = decay * *g + sum as f32 * per_row;
             *v = momentum * *v + (*g + regularization * *x);
@@ -162,7 +184,11 @@ impl Optimizer for SrgMatrixFactorization {
 
     fn planned_queries(&self) -> Option<u64> {
         let rows = self.sampler.planned_rows(self.rounds)?;
-        let differences = if self.decay == 0.0 { 0 } else { rows - self.sampler.planned_rows(1)? };
+        let differences = if self.decay == 0.0 {
+            0
+        } else {
+            rows - self.sampler.planned_rows(1)?
+        };
         Some(rows + differences)
     }
 

@@ -34,9 +34,18 @@ pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     private: true,
     parameters: &[
         ("beta", "β of the step 1/β (default: twice the smoothness)"),
-        ("smoothness", "public smoothness M of the per-example losses (default: from an enforced feature bound, else 20)"),
-        ("radius", "radius R of the ball that iterates are projected on (default: none)"),
-        ("power", "k of the weights w_t = (t + 1)^k (default: 1; 0 gives the SARAH/SPIDER recursion)"),
+        (
+            "smoothness",
+            "public smoothness M of the per-example losses (default: from an enforced feature bound, else 20)",
+        ),
+        (
+            "radius",
+            "radius R of the ball that iterates are projected on (default: none)",
+        ),
+        (
+            "power",
+            "k of the weights w_t = (t + 1)^k (default: 1; 0 gives the SARAH/SPIDER recursion)",
+        ),
     ],
     constructor,
 };
@@ -46,8 +55,12 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
     let smoothness = smoothness(problem, settings)?;
     let above_zero = |value: f64| value > 0.0 && value.is_finite();
     let beta = settings.number("beta", 2.0 * smoothness, "a number above 0 is needed", above_zero)?;
-    let power = settings.number("power", 1.0, "a number of at least 0 is needed", |k| k >= 0.0 && k.is_finite())?;
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    let power = settings.number("power", 1.0, "a number of at least 0 is needed", |k| {
+        k >= 0.0 && k.is_finite()
+    })?;
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
+        radius > 0.0
+    })?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let noise = NoisePlan {
         kind: settings.noise.unwrap_or(NoiseKind::Tree),
@@ -64,7 +77,10 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         power,
         radius: radius.is_finite().then_some(radius),
         rounds: plan.rounds as u64,
-        clip: Clip::Bounded { norm: Norm::L2, clip_norm },
+        clip: Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        },
         sampler,
         noise: privacy.noise,
         mechanism: privacy.mechanism,
@@ -74,7 +90,10 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         recursion: vec![0.0; dimension],
         sum: vec![0.0; dimension],
     };
-    Ok(Prepared { optimizer: Box::new(optimizer), privacy: statement })
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
 }
 
 /// The iteration above.
@@ -116,8 +135,14 @@ impl Optimizer for UnacceleratedSrg {
             oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
         } else {
             let before = (round as f64).powf(self.power);
-            let current = Point { coefficient: weight as f32, parameters: &self.iterate };
-            let previous = Point { coefficient: before as f32, parameters: &self.previous };
+            let current = Point {
+                coefficient: weight as f32,
+                parameters: &self.iterate,
+            };
+            let previous = Point {
+                coefficient: before as f32,
+                parameters: &self.previous,
+            };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
         outcome.map_err(|source| RoundError::Gradient { round, source })?;

@@ -152,7 +152,10 @@ fn halve_chunks<T: Send>(
     }
     let middle = chunks / 2 * chunk;
     let (left, right) = values.split_at_mut(middle);
-    rayon::join(|| halve_chunks(left, offset, chunk, task), || halve_chunks(right, offset + middle, chunk, task));
+    rayon::join(
+        || halve_chunks(left, offset, chunk, task),
+        || halve_chunks(right, offset + middle, chunk, task),
+    );
 }
 
 #[cfg(test)]

@@ -74,9 +74,15 @@ impl<'a> Oracle<'a> {
             problem,
             ledger: Ledger::default(),
             leaves: (0..leaves)
-                .map(|_| Leaf { sum: vec![0.0; if leaves > 1 { parameters } else { 0 }], range: 0..0, outcome: Ok(Tally::default()) })
+                .map(|_| Leaf {
+                    sum: vec![0.0; if leaves > 1 { parameters } else { 0 }],
+                    range: 0..0,
+                    outcome: Ok(Tally::default()),
+                })
                 .collect(),
-            workspaces: (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect(),
+            workspaces: (0..engine.threads())
+                .map(|_| Mutex::new(Workspace::new(problem.model())))
+                .collect(),
             recorded: Vec::new(),
             engine,
             observer: None,
@@ -184,9 +190,13 @@ impl<'a> Oracle<'a> {
         queries: u64,
         flops: u64,
         sum: &mut [f64],
-        kernel: &(impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync),
+        kernel: &(
+             impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+         ),
     ) -> Result<(), NonFiniteGradient> {
-        self.round_by_range(batch, clip, queries, flops, sum, &|model, rows, _, sum, workspace| kernel(model, rows, sum, workspace))
+        self.round_by_range(batch, clip, queries, flops, sum, &|model, rows, _, sum, workspace| {
+            kernel(model, rows, sum, workspace)
+        })
     }
 
     /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
@@ -198,7 +208,13 @@ impl<'a> Oracle<'a> {
         flops: u64,
         sum: &mut [f64],
         kernel: &(
-             impl Fn(&linear::LinearModel, &Batch<'_>, Range<usize>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient>
+             impl Fn(
+            &linear::LinearModel,
+            &Batch<'_>,
+            Range<usize>,
+            &mut [f64],
+            &mut Workspace,
+        ) -> Result<Tally, NonFiniteGradient>
              + Sync
          ),
     ) -> Result<(), NonFiniteGradient> {
@@ -212,7 +228,13 @@ impl<'a> Oracle<'a> {
         let tally = if count == 1 {
             sum.fill(0.0);
             let mut workspace = lock(&self.workspaces[0]);
-            kernel(problem.model(), &problem.batch(batch.clone(), norm), 0..rows, sum, &mut workspace)?
+            kernel(
+                problem.model(),
+                &problem.batch(batch.clone(), norm),
+                0..rows,
+                sum,
+                &mut workspace,
+            )?
         } else {
             let workspaces = &self.workspaces;
             for (index, leaf) in self.leaves[..count].iter_mut().enumerate() {
@@ -222,8 +244,13 @@ impl<'a> Oracle<'a> {
                 leaf.sum.fill(0.0);
                 let selection = part(batch, leaf.range.clone());
                 let mut workspace = lock(&workspaces[worker]);
-                leaf.outcome =
-                    kernel(problem.model(), &problem.batch(selection, norm), leaf.range.clone(), &mut leaf.sum, &mut workspace);
+                leaf.outcome = kernel(
+                    problem.model(),
+                    &problem.batch(selection, norm),
+                    leaf.range.clone(),
+                    &mut leaf.sum,
+                    &mut workspace,
+                );
             });
             let leaves = &self.leaves[..count];
             self.engine.for_each_chunk(sum, REDUCTION_CHUNK, &|offset, chunk| {
@@ -258,9 +285,17 @@ impl<'a> Oracle<'a> {
 /// A row whose margins are not finite.
 pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
     let count = partition::leaves(problem.rows(), problem.row_cycles());
-    let mut leaves: Vec<_> =
-        (0..count).map(|leaf| (partition::leaf_range(problem.rows(), count, leaf), Ok(Evaluation::default()))).collect();
-    let workspaces: Vec<_> = (0..engine.threads()).map(|_| Mutex::new(Workspace::new(problem.model()))).collect();
+    let mut leaves: Vec<_> = (0..count)
+        .map(|leaf| {
+            (
+                partition::leaf_range(problem.rows(), count, leaf),
+                Ok(Evaluation::default()),
+            )
+        })
+        .collect();
+    let workspaces: Vec<_> = (0..engine.threads())
+        .map(|_| Mutex::new(Workspace::new(problem.model())))
+        .collect();
     engine.for_each(&mut leaves, &|(range, outcome), worker| {
         let batch = problem.batch(Selection::Range(range.clone()), None);
         *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]));

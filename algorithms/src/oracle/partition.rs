@@ -37,7 +37,9 @@ mod tests {
     #[test]
     fn leaves_follow_the_size_of_the_batch() {
         let mnist = row_cycles(4.0 * 785.0 * 10.0, 3136.0);
-        let counts: Vec<_> = [0, 1, 64, 500, 2_000, 8_000, 60_000, 10_000_000].map(|rows| leaves(rows, mnist)).into();
+        let counts: Vec<_> = [0, 1, 64, 500, 2_000, 8_000, 60_000, 10_000_000]
+            .map(|rows| leaves(rows, mnist))
+            .into();
         assert_eq!(counts, [1, 1, 1, 4, 8, 16, 32, 64]);
     }
 

@@ -26,7 +26,9 @@ pub struct Problem {
 #[non_exhaustive]
 pub enum ProblemError {
     /// Softmax needs classes, the other losses real targets.
-    #[error("{loss:?} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set")]
+    #[error(
+        "{loss:?} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
+    )]
     Targets {
         /// The loss.
         loss: Loss,
@@ -74,9 +76,20 @@ impl Problem {
             }
             (_, Labels::Values(_)) => 1,
         };
-        let model = LinearModel { features: dataset.columns(), outputs, bias, loss };
+        let model = LinearModel {
+            features: dataset.columns(),
+            outputs,
+            bias,
+            loss,
+        };
         let l2_norms = linear::row_norms(dataset.rows(), bias, Norm::L2)?;
-        Ok(Self { dataset, model, regularization, l2_norms, l1_norms: OnceLock::new() })
+        Ok(Self {
+            dataset,
+            model,
+            regularization,
+            l2_norms,
+            l1_norms: OnceLock::new(),
+        })
     }
 
     /// The data.
@@ -129,7 +142,12 @@ impl Problem {
     /// A batch for the kernels, with the norms that a clip in `norm` needs.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
         let norms = norm.map(|norm| self.row_norms(norm));
-        Batch { rows: self.dataset.rows(), targets: self.dataset.targets(), norms, selection }
+        Batch {
+            rows: self.dataset.rows(),
+            targets: self.dataset.targets(),
+            norms,
+            selection,
+        }
     }
 
     /// Row norms (bias included, rounded up); the L1 norms are computed when first asked for.

@@ -32,7 +32,11 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
             catalog::ALGORITHMS
                 .iter()
                 .map(|algorithm| {
-                    let own: Vec<_> = algorithm.parameters.iter().map(|(key, about)| format!("{key}: {about}")).collect();
+                    let own: Vec<_> = algorithm
+                        .parameters
+                        .iter()
+                        .map(|(key, about)| format!("{key}: {about}"))
+                        .collect();
                     let text = [algorithm.id, algorithm.name, algorithm.source, algorithm.promise].map(str::to_owned);
                     text.into_iter().chain([own.join("\n")]).collect()
                 })
@@ -43,18 +47,31 @@ pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
             definitions::all()?
                 .into_iter()
                 .map(|suite| vec![suite.name, suite.about])
-                .chain(studies::NAMES.iter().map(|(name, about)| vec![(*name).to_owned(), (*about).to_owned()]))
+                .chain(
+                    studies::NAMES
+                        .iter()
+                        .map(|(name, about)| vec![(*name).to_owned(), (*about).to_owned()]),
+                )
                 .collect(),
         ),
         Subject::Datasets => (
             vec!["id", "about"],
-            data::NAMES.iter().map(|name| vec![name.name.to_owned(), name.about.to_owned()]).collect(),
+            data::NAMES
+                .iter()
+                .map(|name| vec![name.name.to_owned(), name.about.to_owned()])
+                .collect(),
         ),
     };
     if json {
         let rows: Vec<serde_json::Map<_, _>> = rows
             .into_iter()
-            .map(|row| header.iter().map(|key| (*key).to_owned()).zip(row.into_iter().map(|cell| json!(cell))).collect())
+            .map(|row| {
+                header
+                    .iter()
+                    .map(|key| (*key).to_owned())
+                    .zip(row.into_iter().map(|cell| json!(cell)))
+                    .collect()
+            })
             .collect();
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {

@@ -19,12 +19,12 @@ use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
+use crate::report::study_html;
 use crate::report::time_per_round_svg;
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
-use crate::report::study_html;
 use crate::studies::depth_against_work;
 
 /// What `rounds run` takes.
@@ -80,16 +80,27 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         repeats: arguments.repeats.map(usize::from),
         files: arguments.data_dir.is_some(),
     };
-    let (studies, suites): (Vec<_>, Vec<_>) =
-        arguments.suites.iter().cloned().partition(|name| studies::is_figure(name));
+    let (studies, suites): (Vec<_>, Vec<_>) = arguments
+        .suites
+        .iter()
+        .cloned()
+        .partition(|name| studies::is_figure(name));
     let (suites, cells) = planned(&suites, &selection)?;
     if arguments.list {
-        studies.iter().for_each(|study| println!("{study}: a study, run as a whole"));
+        studies
+            .iter()
+            .for_each(|study| println!("{study}: a study, run as a whole"));
         return list(&cells, json);
     }
     let environment = Environment::capture(&[]);
     for study in &studies {
-        run_figure(arguments, study, &environment, threads.iter().copied().max().unwrap_or(1), json)?;
+        run_figure(
+            arguments,
+            study,
+            &environment,
+            threads.iter().copied().max().unwrap_or(1),
+            json,
+        )?;
     }
     if suites.is_empty() {
         return Ok(());
@@ -99,14 +110,24 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         .out
         .clone()
         .unwrap_or_else(|| results_directory(Path::new("results"), &environment, mode));
-    let binding = Binding::new(&environment, suites.iter().map(|suite| (suite.name.clone(), suite.digest())));
+    let binding = Binding::new(
+        &environment,
+        suites.iter().map(|suite| (suite.name.clone(), suite.digest())),
+    );
     let mut store = Store::open(&folder, environment, binding, mode)?;
     for message in store.messages() {
         eprintln!("rounds: {message}");
     }
     let stopped = stop_on_interrupt()?;
-    let mut bench = Bench { data_dir: arguments.data_dir.clone(), problems: HashMap::new(), multipliers: HashMap::new() };
-    let missing: Vec<_> = cells.iter().filter(|cell| !store.is_finished(&cell.configuration, cell.repeat)).collect();
+    let mut bench = Bench {
+        data_dir: arguments.data_dir.clone(),
+        problems: HashMap::new(),
+        multipliers: HashMap::new(),
+    };
+    let missing: Vec<_> = cells
+        .iter()
+        .filter(|cell| !store.is_finished(&cell.configuration, cell.repeat))
+        .collect();
     if !missing.is_empty() {
         store.measure_rooflines(&threads)?;
     }
@@ -126,7 +147,11 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         let record = bench.measure(cell, &mut store)?;
         if json && let Record::Cell(cell) = &record {
             println!("{}", serde_json::to_string(cell)?);
-        } else if let Record::Rejected { configuration, reason, .. } | Record::Skipped { configuration, reason } = &record {
+        } else if let Record::Rejected {
+            configuration, reason, ..
+        }
+        | Record::Skipped { configuration, reason } = &record
+        {
             progress.println(format!("not kept: {}: {reason}", configuration.key()));
         }
         store.append(record)?;
@@ -141,7 +166,11 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     if !json {
         print_table(store.cells());
     }
-    let resume = format!("rounds run {} --out {} --resume", arguments.suites.join(" "), folder.display());
+    let resume = format!(
+        "rounds run {} --out {} --resume",
+        arguments.suites.join(" "),
+        folder.display()
+    );
     anyhow::ensure!(
         done == missing.len(),
         "stopped after {done} of {} cells; all of them are kept in {}. Continue with: {resume}",
@@ -163,9 +192,15 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
         definition.threads = arguments.threads.iter().map(|&count| usize::from(count)).collect();
     }
     if !arguments.algorithms.is_empty() {
-        definition.methods.retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
+        definition
+            .methods
+            .retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
         if definition.methods.is_empty() {
-            return Err(UsageError::new(format!("--algorithms: {} measures none of them", depth_against_work::NAME)).into());
+            return Err(UsageError::new(format!(
+                "--algorithms: {} measures none of them",
+                depth_against_work::NAME
+            ))
+            .into());
         }
     }
     let environment = Environment::capture(&definition.threads);
@@ -204,7 +239,11 @@ fn run_figure(
     threads: usize,
     json: bool,
 ) -> anyhow::Result<()> {
-    let default = || Path::new("results").join(environment.day()).join(&environment.machine.id);
+    let default = || {
+        Path::new("results")
+            .join(environment.day())
+            .join(&environment.machine.id)
+    };
     let folder = arguments.out.clone().unwrap_or_else(default);
     let mut say = |line: &str| {
         if !json {
@@ -268,7 +307,11 @@ fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 fn progress_bar(cells: u64, json: bool) -> ProgressBar {
-    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(5) };
+    let target = if json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(5)
+    };
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells, {eta} left  {msg}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(cells), target).with_style(style)
@@ -293,7 +336,10 @@ impl Bench {
     /// Measures one cell: the record of it, or of why it is not kept.
     fn measure(&mut self, cell: &CellSpecification, store: &mut Store) -> anyhow::Result<Record> {
         let configuration = &cell.configuration;
-        let skipped = |reason: String| Record::Skipped { configuration: configuration.clone(), reason };
+        let skipped = |reason: String| Record::Skipped {
+            configuration: configuration.clone(),
+            reason,
+        };
         let problem = self.problem(configuration)?;
         store.bind_data(&configuration.dataset, &problem.digest)?;
         if configuration.batch_size > problem.train.rows() {
@@ -309,21 +355,37 @@ impl Bench {
             Err(error) => return Ok(skipped(error.to_string())),
         };
         if let Some(noise_multiplier) = prepared.privacy.noise_multiplier {
-            self.multipliers.insert(calibration_key(configuration), noise_multiplier);
+            self.multipliers
+                .insert(calibration_key(configuration), noise_multiplier);
             self.reuse_calibration(configuration, &mut settings);
         }
         let engine = Engine::with_threads(configuration.threads)?;
         let privacy = prepared.privacy.clone();
-        let (planned_rounds, planned_queries) =
-            (prepared.optimizer.planned_rounds(), prepared.optimizer.planned_queries());
+        let (planned_rounds, planned_queries) = (
+            prepared.optimizer.planned_rounds(),
+            prepared.optimizer.planned_queries(),
+        );
         let again = || Ok(algorithm.prepare(&problem.train, &settings)?);
         let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds)?;
         let training = oracle::evaluate(&problem.train, &engine, &measurement.parameters)?;
-        let test = problem.test.as_ref().map(|test| oracle::evaluate(test, &engine, &measurement.parameters)).transpose()?;
+        let test = problem
+            .test
+            .as_ref()
+            .map(|test| oracle::evaluate(test, &engine, &measurement.parameters))
+            .transpose()?;
         let train_loss = training.loss / training.rows.max(1) as f64;
-        let verdict = Verdict { planned_rounds, planned_queries, train_loss, earlier: store.model_sha256(configuration) };
+        let verdict = Verdict {
+            planned_rounds,
+            planned_queries,
+            train_loss,
+            earlier: store.model_sha256(configuration),
+        };
         if let Some(reason) = verdict.rejects(cell, &measurement) {
-            return Ok(Record::Rejected { configuration: configuration.clone(), repeat: cell.repeat, reason });
+            return Ok(Record::Rejected {
+                configuration: configuration.clone(),
+                repeat: cell.repeat,
+                reason,
+            });
         }
         let times = RoundTimes::new(measurement.samples.round);
         let seconds = times.median as f64 * 1e-9;
@@ -376,10 +438,18 @@ impl Bench {
             _ => Ok(dataset),
         };
         let problem = |dataset: rounds_algorithms::problem::Dataset| {
-            let loss = if dataset.classes().is_some() { Loss::Softmax } else { Loss::Squared };
+            let loss = if dataset.classes().is_some() {
+                Loss::Softmax
+            } else {
+                Loss::Squared
+            };
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         };
-        let loaded = Arc::new(Loaded { train: problem(data.train)?, test: data.test.map(problem).transpose()?, digest });
+        let loaded = Arc::new(Loaded {
+            train: problem(data.train)?,
+            test: data.test.map(problem).transpose()?,
+            digest,
+        });
         self.problems.insert(key, Arc::clone(&loaded));
         Ok(loaded)
     }
@@ -390,14 +460,21 @@ impl Bench {
         if let Budget::Target { delta, .. } = settings.budget
             && let Some(&noise_multiplier) = self.multipliers.get(&calibration_key(configuration))
         {
-            settings.budget = Budget::NoiseMultiplier { noise_multiplier, delta };
+            settings.budget = Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            };
         }
     }
 }
 
 /// What a calibration depends on: everything but threads.
 fn calibration_key(configuration: &Configuration) -> String {
-    Configuration { threads: 1, ..configuration.clone() }.key()
+    Configuration {
+        threads: 1,
+        ..configuration.clone()
+    }
+    .key()
 }
 
 /// What an answer is held against.
@@ -414,21 +491,29 @@ impl Verdict<'_> {
     fn rejects(&self, cell: &CellSpecification, measurement: &Measurement) -> Option<String> {
         let ledger = &measurement.ledger;
         if cell.verify.rounds && ledger.rounds != self.planned_rounds {
-            return Some(format!("{} rounds were counted, {} were planned", ledger.rounds, self.planned_rounds));
+            return Some(format!(
+                "{} rounds were counted, {} were planned",
+                ledger.rounds, self.planned_rounds
+            ));
         }
         if cell.verify.queries
             && let Some(planned) = self.planned_queries
             && ledger.gradient_queries != planned
         {
-            return Some(format!("{} gradient queries were counted, {planned} were planned", ledger.gradient_queries));
+            return Some(format!(
+                "{} gradient queries were counted, {planned} were planned",
+                ledger.gradient_queries
+            ));
         }
-        if cell.verify.finite && !(self.train_loss.is_finite() && measurement.parameters.iter().all(|x| x.is_finite())) {
+        if cell.verify.finite && !(self.train_loss.is_finite() && measurement.parameters.iter().all(|x| x.is_finite()))
+        {
             return Some("the model or its loss is not finite".to_owned());
         }
         match self.earlier {
-            Some(earlier) if cell.verify.model && earlier != measurement.model_sha256 => {
-                Some(format!("the model is {}, an equal cell gave {earlier}", measurement.model_sha256))
-            }
+            Some(earlier) if cell.verify.model && earlier != measurement.model_sha256 => Some(format!(
+                "the model is {}, an equal cell gave {earlier}",
+                measurement.model_sha256
+            )),
             _ => None,
         }
     }
@@ -439,14 +524,30 @@ fn print_table(cells: &[Cell]) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
-        "data", "algorithm", "batch", "threads", "round", "sample", "gradient", "noise", "update", "GFLOP/s", "of roofline",
-        "accuracy", "ε",
+        "data",
+        "algorithm",
+        "batch",
+        "threads",
+        "round",
+        "sample",
+        "gradient",
+        "noise",
+        "update",
+        "GFLOP/s",
+        "of roofline",
+        "accuracy",
+        "ε",
     ]);
     let mut pooled = pool(cells);
     pooled.sort_by(|left, right| {
         let key = |pooled: &crate::results::Pooled| {
             let configuration = pooled.configuration();
-            (configuration.dataset.clone(), configuration.label(), configuration.threads, configuration.batch_size)
+            (
+                configuration.dataset.clone(),
+                configuration.label(),
+                configuration.threads,
+                configuration.batch_size,
+            )
         };
         key(left).cmp(&key(right))
     });
@@ -467,7 +568,8 @@ fn print_table(cells: &[Cell]) {
             cell.gflops.map_or_else(String::new, |value| format!("{value:.1}")),
             percent(cell.roofline_fraction),
             percent(cell.test_accuracy),
-            cell.privacy_number("epsilon").map_or_else(|| "∞".to_owned(), |epsilon| format!("{epsilon:.3}")),
+            cell.privacy_number("epsilon")
+                .map_or_else(|| "∞".to_owned(), |epsilon| format!("{epsilon:.3}")),
         ];
         table.add_row(row);
     }

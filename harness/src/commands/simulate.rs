@@ -343,7 +343,7 @@ fn print_rows(rows: &[Row]) {
 /// A time for people.
 fn duration(seconds: f64) -> String {
     match seconds {
-        s if s == 0.0 => "0 s".to_owned(),
+        0.0 => "0 s".to_owned(),
         s if s < 1e-3 => format!("{:.1} µs", s * 1e6),
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),
         s if s < 3_600.0 => format!("{s:.1} s"),

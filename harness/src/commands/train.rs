@@ -144,9 +144,14 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     let started = Instant::now();
     let data = data::load(&arguments.data, arguments.data_dir.as_deref())?;
     let (train, loss) = fit_targets(data.train, arguments.loss.as_deref())?;
-    let test = data.test.map(|test| fit_targets(test, arguments.loss.as_deref())).transpose()?;
+    let test = data
+        .test
+        .map(|test| fit_targets(test, arguments.loss.as_deref()))
+        .transpose()?;
     let problem = Problem::new(Arc::new(train), loss, true, arguments.regularization)?;
-    let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0)).transpose()?;
+    let test = test
+        .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
+        .transpose()?;
     let load = started.elapsed();
 
     let resumed = arguments.resume.as_deref().map(Checkpoint::read).transpose()?;
@@ -177,8 +182,10 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
                 && round + 1 < planned
             {
                 let optimizer = &mut prepared.optimizer;
-                Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| optimizer.visit_state(visitor))
-                    .write(path)?;
+                Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| {
+                    optimizer.visit_state(visitor);
+                })
+                .write(path)?;
             }
         }
         anyhow::Ok(())
@@ -230,7 +237,11 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
         model_sha256,
         privacy: serde_json::to_value(&prepared.privacy)?,
     };
-    if json { println!("{}", serde_json::to_string_pretty(&outcome)?) } else { print_outcome(&outcome, &prepared.privacy) }
+    if json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else {
+        print_outcome(&outcome, &prepared.privacy);
+    }
     Ok(())
 }
 
@@ -252,13 +263,22 @@ fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding
         named("--loss", arguments.loss.clone()),
         named("--regularization", number(Some(arguments.regularization))),
         named("--noise", arguments.noise.map(|noise| format!("{noise:?}"))),
-        named("--adjacency", arguments.adjacency.map(|adjacency| adjacency.to_string())),
+        named(
+            "--adjacency",
+            arguments.adjacency.map(|adjacency| adjacency.to_string()),
+        ),
         named("--sampling", arguments.sampling.map(|sampling| format!("{sampling:?}"))),
-        named("--accountant", arguments.accountant.map(|accountant| accountant.to_string())),
+        named(
+            "--accountant",
+            arguments.accountant.map(|accountant| accountant.to_string()),
+        ),
         named("--secure", Some(arguments.secure.to_string())),
         named("--seed", (!arguments.secure).then(|| arguments.seed.to_string())),
     ];
-    let own = arguments.parameters.iter().map(|(key, value)| (format!("--set {key}"), value.clone()));
+    let own = arguments
+        .parameters
+        .iter()
+        .map(|(key, value)| (format!("--set {key}"), value.clone()));
     checkpoint::Binding {
         data: hex(&problem.dataset().digest()),
         build: Build::current().identity(),
@@ -275,8 +295,14 @@ fn settings(
 ) -> anyhow::Result<Settings> {
     let budget = match (arguments.epsilon, arguments.noise_multiplier) {
         _ if !algorithm.private => Budget::NonPrivate,
-        (Some(epsilon), _) => Budget::Target { epsilon, delta: arguments.delta },
-        (None, Some(noise_multiplier)) => Budget::NoiseMultiplier { noise_multiplier, delta: arguments.delta },
+        (Some(epsilon), _) => Budget::Target {
+            epsilon,
+            delta: arguments.delta,
+        },
+        (None, Some(noise_multiplier)) => Budget::NoiseMultiplier {
+            noise_multiplier,
+            delta: arguments.delta,
+        },
         (None, None) => {
             return Err(UsageError::new(format!(
                 "algorithm '{}' is private and needs a budget: give --epsilon E (with --delta D), or --noise-multiplier S",
@@ -331,7 +357,13 @@ fn fit_targets(dataset: Dataset, loss: Option<&str>) -> anyhow::Result<(Dataset,
 
 /// A loss by its name.
 fn parse_loss(name: &str) -> anyhow::Result<Loss> {
-    let huber = |threshold: &str| threshold.parse().ok().filter(|&h: &f32| h > 0.0 && h.is_finite()).map(Loss::Huber);
+    let huber = |threshold: &str| {
+        threshold
+            .parse()
+            .ok()
+            .filter(|&h: &f32| h > 0.0 && h.is_finite())
+            .map(Loss::Huber)
+    };
     let loss = match name.split_once('=') {
         Some(("huber", threshold)) => huber(threshold),
         None => match name {
@@ -354,7 +386,9 @@ fn parse_loss(name: &str) -> anyhow::Result<Loss> {
 
 /// All threads that this process may use.
 fn available_threads() -> anyhow::Result<usize> {
-    Ok(std::thread::available_parallelism().context("the number of processors is unknown: give --threads")?.get())
+    Ok(std::thread::available_parallelism()
+        .context("the number of processors is unknown: give --threads")?
+        .get())
 }
 
 /// Fails before the work rather than after it when a file cannot be written.
@@ -373,7 +407,11 @@ fn check_writable(path: &std::path::Path) -> anyhow::Result<()> {
 
 /// A progress bar on a terminal, nothing elsewhere.
 fn progress_bar(rounds: u64, json: bool) -> ProgressBar {
-    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+    let target = if json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(10)
+    };
     let style = ProgressStyle::with_template("training {bar:40} {pos}/{len} rounds, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(rounds), target).with_style(style);
@@ -394,7 +432,10 @@ fn hex(bytes: &[u8]) -> String {
 /// Writes the model as NPY f32 `[outputs, d + 1]`, through a temporary file beside it.
 fn write_model(path: &std::path::Path, parameters: &[f32], outputs: usize) -> anyhow::Result<()> {
     let matrix = ndarray::ArrayView2::from_shape((outputs, parameters.len() / outputs), parameters)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(std::path::Path::new("."));
     let context = || format!("--model {}: the model could not be written", path.display());
     let file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
     ndarray_npy::WriteNpyExt::write_npy(&matrix, file.as_file()).with_context(context)?;
@@ -405,7 +446,10 @@ fn write_model(path: &std::path::Path, parameters: &[f32], outputs: usize) -> an
 /// The privacy statement in rows.
 fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
-        return vec![("privacy", format!("none: {}", privacy.reason.as_deref().unwrap_or("nothing is claimed")))];
+        return vec![(
+            "privacy",
+            format!("none: {}", privacy.reason.as_deref().unwrap_or("nothing is claimed")),
+        )];
     };
     let name = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
     let claim = match privacy.claim {
@@ -414,10 +458,19 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
         Claim::None => "none",
     };
     let mut rows = vec![
-        ("privacy", format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit)),
+        (
+            "privacy",
+            format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit),
+        ),
         ("claim", claim.to_owned()),
-        ("adjacency", name(privacy.adjacency.map(|adjacency| adjacency.to_string()))),
-        ("accountant", name(privacy.accountant.map(|accountant| accountant.to_string()))),
+        (
+            "adjacency",
+            name(privacy.adjacency.map(|adjacency| adjacency.to_string())),
+        ),
+        (
+            "accountant",
+            name(privacy.accountant.map(|accountant| accountant.to_string())),
+        ),
         ("mechanism", name(privacy.mechanism.clone())),
     ];
     rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));
@@ -430,14 +483,20 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(vec![outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
-    let shape = format!("{} rows, {} features, {} classes", outcome.n, outcome.dimension, outcome.classes);
+    let shape = format!(
+        "{} rows, {} features, {} classes",
+        outcome.n, outcome.dimension, outcome.classes
+    );
     table.add_row(vec!["data".to_owned(), shape]);
     if let Some(accuracy) = outcome.test_accuracy {
         table.add_row(vec!["test accuracy".to_owned(), percent(accuracy)]);
     }
     table.add_row(vec![
         "work".to_owned(),
-        format!("{} rounds, {} gradient queries", outcome.rounds, outcome.gradient_queries),
+        format!(
+            "{} rounds, {} gradient queries",
+            outcome.rounds, outcome.gradient_queries
+        ),
     ]);
     table.add_row(vec![
         "time".to_owned(),

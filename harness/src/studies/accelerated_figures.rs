@@ -216,7 +216,10 @@ pub fn run(
     engine: &Engine,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Figure> {
-    let digest = Sha256::digest(definition.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let digest = Sha256::digest(definition.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>();
     let parsed: Definition = toml::from_str(definition).context("the figure's definition")?;
     fs::create_dir_all(out_dir).with_context(|| format!("{}: the folder cannot be made", out_dir.display()))?;
     let figure = match parsed {
@@ -244,8 +247,11 @@ impl HeavyBallFigure {
         let greatest = self.eigenvalues.iter().copied().fold(0.0, f64::max);
         let curvature = Curvature::new(least, greatest)?;
         let start = (self.initial_squared_distance / (2.0 * self.eigenvalues.len() as f64)).sqrt();
-        let modes: Vec<_> =
-            self.eigenvalues.iter().map(|&eigenvalue| QuadraticMode { eigenvalue, start }).collect();
+        let modes: Vec<_> = self
+            .eigenvalues
+            .iter()
+            .map(|&eigenvalue| QuadraticMode { eigenvalue, start })
+            .collect();
         let mut panels = Vec::new();
         for (column, &step_size) in self.step_sizes.iter().enumerate() {
             curvature.step_size(step_size)?;
@@ -268,8 +274,18 @@ impl HeavyBallFigure {
                             heavy_ball::expected_excess(&modes, step_size, momentum, &vec![variance; rounds])[rounds];
                         error.push(exact(rounds as f64, excess.log10()));
                     }
-                    series.push(Series { label: format!("β = {momentum}"), colour, dashed: false, points: bound });
-                    series.push(Series { label: String::new(), colour, dashed: true, points: error });
+                    series.push(Series {
+                        label: format!("β = {momentum}"),
+                        colour,
+                        dashed: false,
+                        points: bound,
+                    });
+                    series.push(Series {
+                        label: String::new(),
+                        colour,
+                        dashed: true,
+                        points: error,
+                    });
                 }
                 panels.push(Panel {
                     title: format!("α = {step_size}, c_w = {level}: bound (line), exact (dashed)"),
@@ -281,7 +297,10 @@ impl HeavyBallFigure {
                 });
             }
             let rate = |momentum: f64| heavy_ball::spectral_radius(step_size, momentum, curvature);
-            let points = (0..400).map(|index| f64::from(index) / 400.0).map(|beta| exact(beta, rate(beta))).collect();
+            let points = (0..400)
+                .map(|index| f64::from(index) / 400.0)
+                .map(|beta| exact(beta, rate(beta)))
+                .collect();
             let best = heavy_ball::fastest_momentum(step_size, curvature);
             let marked = vec![exact(best, 0.0), exact(best, rate(best))];
             panels.push(Panel {
@@ -291,12 +310,28 @@ impl HeavyBallFigure {
                 x_label: "β".to_owned(),
                 y_label: "ρ".to_owned(),
                 series: vec![
-                    Series { label: "ρ".to_owned(), colour: 0, dashed: false, points },
-                    Series { label: "fastest".to_owned(), colour: 3, dashed: true, points: marked },
+                    Series {
+                        label: "ρ".to_owned(),
+                        colour: 0,
+                        dashed: false,
+                        points,
+                    },
+                    Series {
+                        label: "fastest".to_owned(),
+                        colour: 3,
+                        dashed: true,
+                        points: marked,
+                    },
                 ],
             });
         }
-        Ok(Figure { name: self.name, title: self.title, panels, settings: Vec::new(), optimum: None })
+        Ok(Figure {
+            name: self.name,
+            title: self.title,
+            panels,
+            settings: Vec::new(),
+            optimum: None,
+        })
     }
 }
 
@@ -314,8 +349,17 @@ impl BudgetFigure {
                     Schedule::constant(curvature, self.step_scale / self.smoothness, rounds)?
                 };
                 let shares = allocation::laplace(&schedule.log_weights(), 1.0)?;
-                let points = shares.iter().enumerate().map(|(t, share)| exact(t as f64 + 1.0, -share.log10())).collect();
-                series.push(Series { label: format!("T = {rounds}"), colour, dashed: false, points });
+                let points = shares
+                    .iter()
+                    .enumerate()
+                    .map(|(t, share)| exact(t as f64 + 1.0, -share.log10()))
+                    .collect();
+                series.push(Series {
+                    label: format!("T = {rounds}"),
+                    colour,
+                    dashed: false,
+                    points,
+                });
             }
             panels.push(Panel {
                 title: title.to_owned(),
@@ -326,7 +370,13 @@ impl BudgetFigure {
                 series,
             });
         }
-        Ok(Figure { name: self.name, title: self.title, panels, settings: Vec::new(), optimum: None })
+        Ok(Figure {
+            name: self.name,
+            title: self.title,
+            panels,
+            settings: Vec::new(),
+            optimum: None,
+        })
     }
 }
 
@@ -358,15 +408,23 @@ impl ErrorsFigure {
     ) -> anyhow::Result<Figure> {
         let problem = self.problem()?;
         let optimum = minimum(&problem)?;
-        progress(&format!("optimum {:.12}, at most {:.1e} too high", optimum.0, optimum.1));
+        progress(&format!(
+            "optimum {:.12}, at most {:.1e} too high",
+            optimum.0, optimum.1
+        ));
         let path = out_dir.join("settings.jsonl");
         let mut finished = read_settings(&path, digest)?;
-        let mut file =
-            fs::File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
+        let mut file = fs::File::create(&path).with_context(|| format!("{}: cannot be written", path.display()))?;
         for setting in &finished {
             writeln!(file, "{}", serde_json::to_string(setting)?)?;
         }
-        let study = Study { definition: &self, digest, problem: &problem, optimum: optimum.0, engine };
+        let study = Study {
+            definition: &self,
+            digest,
+            problem: &problem,
+            optimum: optimum.0,
+            engine,
+        };
         let mut keep = |setting: Setting| -> anyhow::Result<()> {
             writeln!(file, "{}", serde_json::to_string(&setting)?)?;
             file.flush()?;
@@ -390,13 +448,19 @@ impl ErrorsFigure {
             let done = read_settings(&path, digest)?;
             let pending = study.pending(method, &done)?;
             if self.batch_size == self.rows {
-                study.full_batches(pending, &mut keep)?;
+                study.full_batches(&pending, &mut keep)?;
             } else {
                 study.batches(pending, &mut keep)?;
             }
         }
         let panels = self.panels(&finished);
-        Ok(Figure { name: self.name, title: self.title, panels, settings: finished, optimum: Some(optimum) })
+        Ok(Figure {
+            name: self.name,
+            title: self.title,
+            panels,
+            settings: finished,
+            optimum: Some(optimum),
+        })
     }
 
     /// Synthetic logistic regression with features in [0, 1]: ‖u‖₂ ≤ √d is public, ‖u‖₁ ≤ d follows.
@@ -404,7 +468,12 @@ impl ErrorsFigure {
         let data = synthetic_logistic(self.rows, self.dimension, self.data_seed)
             .into_binary()?
             .clip_features(Norm::L2, (self.dimension as f64).sqrt())?;
-        Ok(Problem::new(Arc::new(data), Loss::Logistic, false, self.regularization)?)
+        Ok(Problem::new(
+            Arc::new(data),
+            Loss::Logistic,
+            false,
+            self.regularization,
+        )?)
     }
 
     /// A row of panels a step scale and two rows of methods, a block of columns a kind of noise: as the paper lays out.
@@ -481,7 +550,9 @@ fn read_settings(path: &Path, digest: &str) -> anyhow::Result<Vec<Setting>> {
         return Ok(Vec::new());
     }
     let text = fs::read_to_string(path).with_context(|| format!("{}: cannot be read", path.display()))?;
-    let settings = text.lines().filter_map(|line| serde_json::from_str::<Setting>(line).ok());
+    let settings = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Setting>(line).ok());
     Ok(settings.filter(|setting| setting.definition == digest).collect())
 }
 
@@ -510,7 +581,8 @@ impl Study<'_> {
                     }) {
                         continue;
                     }
-                    let plan = AcceleratedPlan::new(method, self.problem, &self.settings(method, rounds_asked, step_scale))?;
+                    let plan =
+                        AcceleratedPlan::new(method, self.problem, &self.settings(method, rounds_asked, step_scale))?;
                     let claimed = plan.statement.epsilon.context("the plan has no guarantee")?;
                     let (plan, epsilon) = match noise {
                         Noise::Correct => (plan, claimed),
@@ -520,7 +592,14 @@ impl Study<'_> {
                             (plan, epsilon)
                         }
                     };
-                    pending.push(Pending { method, noise, rounds_asked, step_scale, plan, epsilon });
+                    pending.push(Pending {
+                        method,
+                        noise,
+                        rounds_asked,
+                        step_scale,
+                        plan,
+                        epsilon,
+                    });
                 }
             }
         }
@@ -529,14 +608,20 @@ impl Study<'_> {
 
     fn settings(&self, method: Method, rounds: usize, step_scale: f64) -> Settings {
         let definition = self.definition;
-        let budget = Budget::Target { epsilon: definition.epsilon, delta: 0.0 };
+        let budget = Budget::Target {
+            epsilon: definition.epsilon,
+            delta: 0.0,
+        };
         let mut settings = Settings::new(budget, StreamKey::Simulation(definition.seed));
         settings.batch_size = Some(definition.batch_size);
         let mut set = |key: &str, value: String| settings.parameters.insert(key.to_owned(), value);
         set("rounds", rounds.to_string());
         set("step-scale", step_scale.to_string());
         set("start", definition.start.to_string());
-        if matches!(method, Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }) {
+        if matches!(
+            method,
+            Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }
+        ) {
             set("initial-gap", definition.initial_gap.to_string());
             set("allocation", definition.allocation.clone());
         }
@@ -567,11 +652,16 @@ impl Study<'_> {
     /// All runs of all settings side by side: a pass over the rows answers all of them.
     fn full_batches(
         &self,
-        pending: Vec<Pending>,
+        pending: &[Pending],
         keep: &mut impl FnMut(Setting) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let Some(clip) = pending.first().map(|setting| setting.plan.clip) else { return Ok(()) };
-        let grids: Vec<_> = pending.iter().map(|setting| self.iterations(setting.plan.steps.len())).collect();
+        let Some(clip) = pending.first().map(|setting| setting.plan.clip) else {
+            return Ok(());
+        };
+        let grids: Vec<_> = pending
+            .iter()
+            .map(|setting| self.iterations(setting.plan.steps.len()))
+            .collect();
         let count = self.definition.runs;
         let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), pending.len() * count, clip)?;
         let mut runs: Vec<(usize, Run)> = Vec::new();
@@ -579,7 +669,14 @@ impl Study<'_> {
             for run in 0..count {
                 let iteration = pending.plan.iteration(self.problem, self.key(pending, run));
                 let visited = iteration.iterate().to_vec();
-                runs.push((setting * count + run, Run { setting, iteration, visited }));
+                runs.push((
+                    setting * count + run,
+                    Run {
+                        setting,
+                        iteration,
+                        visited,
+                    },
+                ));
             }
         }
         let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
@@ -603,8 +700,10 @@ impl Study<'_> {
                     run.setting == setting && run.iteration.completed_rounds() == run.iteration.planned_rounds()
                 };
                 if runs.iter().any(|(_, run)| ended(run)) {
-                    let visited: Vec<_> =
-                        runs.extract_if(.., |(_, run)| ended(run)).map(|(_, run)| run.visited).collect();
+                    let visited: Vec<_> = runs
+                        .extract_if(.., |(_, run)| ended(run))
+                        .map(|(_, run)| run.visited)
+                        .collect();
                     let queries = oracle.ledger(setting * count).gradient_queries;
                     keep(self.summarize(pending, &grids[setting], &visited, queries)?)?;
                 }
@@ -621,8 +720,9 @@ impl Study<'_> {
     ) -> anyhow::Result<()> {
         for pending in pending {
             let grid = self.iterations(pending.plan.steps.len());
-            let mut runs: Vec<(usize, anyhow::Result<(Vec<f32>, u64)>)> =
-                (0..self.definition.runs).map(|run| (run, Ok((Vec::new(), 0)))).collect();
+            let mut runs: Vec<(usize, anyhow::Result<(Vec<f32>, u64)>)> = (0..self.definition.runs)
+                .map(|run| (run, Ok((Vec::new(), 0))))
+                .collect();
             self.engine.for_each(&mut runs, &|(run, outcome), _| {
                 *outcome = self.run_on_batches(&pending, *run, &grid);
             });
@@ -676,7 +776,10 @@ impl Study<'_> {
             let squares: f64 = at(index).map(|gap| (gap - mean[index]).powi(2)).sum();
             (squares / (runs - 1.0).max(1.0) / runs).sqrt()
         };
-        let curvature = pending.plan.curvature.context("the figure needs a regularisation above 0")?;
+        let curvature = pending
+            .plan
+            .curvature
+            .context("the figure needs a regularisation above 0")?;
         let claim = serde_json::to_value(pending.plan.statement.claim)?;
         Ok(Setting {
             definition: self.digest.to_owned(),
@@ -694,8 +797,12 @@ impl Study<'_> {
             strong_convexity: curvature.mu(),
             iterations: grid.to_vec(),
             gap_standard_error: (0..grid.len()).map(error).collect(),
-            gap_least: (0..grid.len()).map(|index| at(index).copied().fold(f64::INFINITY, f64::min)).collect(),
-            gap_greatest: (0..grid.len()).map(|index| at(index).copied().fold(f64::NEG_INFINITY, f64::max)).collect(),
+            gap_least: (0..grid.len())
+                .map(|index| at(index).copied().fold(f64::INFINITY, f64::min))
+                .collect(),
+            gap_greatest: (0..grid.len())
+                .map(|index| at(index).copied().fold(f64::NEG_INFINITY, f64::max))
+                .collect(),
             gap_mean: mean,
         })
     }
@@ -806,8 +913,14 @@ fn draw(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     let range = |values: &mut dyn Iterator<Item = f64>| {
         let (low, high) = values
             .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        if low < high { (low, high) } else { (low.min(0.0) - 1.0, high.max(0.0) + 1.0) }
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if low < high {
+            (low, high)
+        } else {
+            (low.min(0.0) - 1.0, high.max(0.0) + 1.0)
+        }
     };
     for panel in &figure.panels {
         let points = || panel.series.iter().flat_map(|series| &series.points);
@@ -864,4 +977,190 @@ fn draw(figure: &Figure, path: &Path) -> anyhow::Result<()> {
     }
     root.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        kind = "errors"
+        title = "small"
+        rows = 400
+        dimension = 4
+        data_seed = 3
+        regularization = 0.1
+        batch_size = BATCH
+        epsilon = 1.0
+        rounds = [10, 20]
+        step_scales = [1.0]
+        methods = ["dp-gd", "dp-nag-opt"]
+        noise = ["correct", "published-code"]
+        runs = 3
+        start = 2.0
+        initial_gap = 10.0
+        allocation = "guide"
+        evaluations = 5
+        seed = 1
+    "#;
+
+    fn small(batch: usize, out: &Path, threads: usize) -> (Figure, usize) {
+        let engine = Engine::with_threads(threads).unwrap();
+        let mut lines = 0;
+        let text = SMALL.replace("BATCH", &batch.to_string());
+        let figure = run(&text, out, &engine, &mut |_| lines += 1).unwrap();
+        (figure, lines)
+    }
+
+    #[test]
+    fn finished_settings_are_kept_and_a_line_cut_off_is_run_again() {
+        for batch in [400, 40] {
+            let folder = tempfile::tempdir().unwrap();
+            let (first, lines) = small(batch, folder.path(), 1);
+            // The optimum, and 2 methods × 2 T × 2 kinds of noise.
+            assert_eq!((lines, first.settings.len(), first.panels.len()), (9, 8, 4));
+            let path = folder.path().join("settings.jsonl");
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, &text[..text.len() - 30]).unwrap();
+            let (second, lines) = small(batch, folder.path(), 2);
+            assert_eq!(lines, 2, "the optimum and the setting whose line was cut");
+            // The same bits, whatever the number of threads.
+            assert_eq!(second.settings[7], first.settings[7]);
+            assert_eq!(second, first);
+            assert!(
+                fs::read_to_string(folder.path().join("figure.svg"))
+                    .unwrap()
+                    .contains("<svg")
+            );
+        }
+    }
+
+    #[test]
+    fn settings_count_queries_and_name_the_true_budget_of_the_published_code() {
+        let folder = tempfile::tempdir().unwrap();
+        for setting in small(40, folder.path(), 1).0.settings {
+            assert_eq!(setting.gradient_queries, 40 * setting.rounds as u64);
+            match setting.noise {
+                Noise::Correct => {
+                    assert_eq!(setting.claim, "simulation");
+                    assert!((setting.epsilon - 1.0).abs() < 1e-6);
+                }
+                Noise::PublishedCode => {
+                    assert_eq!(setting.claim, "none");
+                    assert!(setting.epsilon > 1.3);
+                }
+            }
+            assert!(setting.gap_least.iter().all(|&gap| gap > -1e-6), "F below its minimum");
+        }
+    }
+
+    #[test]
+    fn runs_that_share_a_pass_are_the_runs_of_the_optimiser() {
+        let text = SMALL.replace("BATCH", "400");
+        let Definition::Errors(definition) = toml::from_str(&text).unwrap() else {
+            panic!("errors")
+        };
+        let problem = definition.problem().unwrap();
+        let engine = Engine::Sequential;
+        let study = Study {
+            definition: &definition,
+            digest: "",
+            problem: &problem,
+            optimum: 0.0,
+            engine: &engine,
+        };
+        let collect = |shared: bool| {
+            let pending = study.pending(Method::Nesterov { optimized: true }, &[]).unwrap();
+            let mut settings = Vec::new();
+            let mut keep = |setting: Setting| {
+                settings.push(setting);
+                anyhow::Ok(())
+            };
+            if shared {
+                study.full_batches(pending, &mut keep)
+            } else {
+                study.batches(pending, &mut keep)
+            }
+            .unwrap();
+            settings.sort_by_key(|setting| (setting.rounds_asked, setting.noise == Noise::Correct));
+            settings
+        };
+        for (shared, alone) in collect(true).iter().zip(&collect(false)) {
+            assert_eq!(shared.gradient_queries, alone.gradient_queries);
+            for (a, b) in shared.gap_mean.iter().zip(&alone.gap_mean) {
+                assert!((a - b).abs() < 1e-4 * a.abs(), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_minimum_is_below_its_neighbourhood_by_what_its_bound_says() {
+        let text = SMALL.replace("BATCH", "400");
+        let Definition::Errors(definition) = toml::from_str(&text).unwrap() else {
+            panic!("errors")
+        };
+        let problem = definition.problem().unwrap();
+        let (value, bound) = minimum(&problem).unwrap();
+        assert!(bound <= 1e-12);
+        let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+        settings.parameters.insert("rounds".to_owned(), "2000".to_owned());
+        let plan = AcceleratedPlan::new(Method::Nesterov { optimized: false }, &problem, &settings).unwrap();
+        let mut optimizer = plan.optimizer(&problem, &settings.key).unwrap();
+        let mut oracle = Oracle::new(&problem, Engine::Sequential);
+        for _ in 0..2_000 {
+            optimizer.advance(&mut oracle).unwrap();
+        }
+        let mut replicas = ReplicatedOracle::new(&problem, Engine::Sequential, 1, Clip::Unbounded).unwrap();
+        let found = replicas.objectives(&[optimizer.solution()]).unwrap()[0];
+        assert!((found - value).abs() < 1e-6, "{found} {value}");
+    }
+
+    #[test]
+    fn figures_one_and_two_come_from_their_formulas() {
+        for (text, panels) in [
+            (
+                include_str!("../../../bench/definitions/paper/accelerated-figure-1.toml"),
+                9,
+            ),
+            (
+                include_str!("../../../bench/definitions/paper/accelerated-figure-2.toml"),
+                2,
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let figure = run(text, folder.path(), &Engine::Sequential, &mut |_| {}).unwrap();
+            assert_eq!(figure.panels.len(), panels);
+            let finite = |series: &Series| series.points.iter().all(|point| point.y.is_finite());
+            assert!(figure.panels.iter().all(|panel| panel.series.iter().all(finite)));
+        }
+    }
+
+    #[test]
+    fn the_quantile_of_students_t_is_that_of_tables() {
+        for (degrees, table) in [(4, 2.776), (19, 2.093), (100, 1.984)] {
+            assert!(
+                (t_quantile(degrees) / table - 1.0).abs() < 5e-3,
+                "{}",
+                t_quantile(degrees)
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_methods_and_keys_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let wrong = SMALL.replace("BATCH", "400").replace("dp-gd", "dp-dg");
+        let error = run(&wrong, folder.path(), &Engine::Sequential, &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("dp-nag-opt"), "{error}");
+        assert!(
+            run(
+                "kind = \"errors\"\nfoo = 1",
+                folder.path(),
+                &Engine::Sequential,
+                &mut |_| {}
+            )
+            .is_err()
+        );
+    }
 }

@@ -15,19 +15,46 @@ use crate::machine::Environment;
 
 /// Studies by the name that `rounds run` takes, and what each shows.
 pub const NAMES: &[(&str, &str)] = &[
-    ("paper/accelerated-figure-1", "paper 003, Figure 1: convergence rate and noise of DP heavy ball on quadratics"),
-    ("paper/accelerated-figure-2", "paper 003, Figure 2: the optimised allocation of the privacy budget"),
-    ("paper/accelerated-figure-3", "paper 003, Figure 3: six Laplace methods, log suboptimality, n = 100,000 (minutes)"),
-    ("paper/accelerated-figure-4", "paper 003, Figure 4: the same with the other step size (minutes)"),
-    (depth_against_work::NAME, "query depth against total work of paper 002's methods, with fitted exponents (minutes)"),
+    (
+        "paper/accelerated-figure-1",
+        "paper 003, Figure 1: convergence rate and noise of DP heavy ball on quadratics",
+    ),
+    (
+        "paper/accelerated-figure-2",
+        "paper 003, Figure 2: the optimised allocation of the privacy budget",
+    ),
+    (
+        "paper/accelerated-figure-3",
+        "paper 003, Figure 3: six Laplace methods, log suboptimality, n = 100,000 (minutes)",
+    ),
+    (
+        "paper/accelerated-figure-4",
+        "paper 003, Figure 4: the same with the other step size (minutes)",
+    ),
+    (
+        depth_against_work::NAME,
+        "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
+    ),
 ];
 
 /// The figures of paper 003 by name.
 const FIGURES: &[(&str, &str)] = &[
-    ("paper/accelerated-figure-1", include_str!("../../../bench/definitions/paper/accelerated-figure-1.toml")),
-    ("paper/accelerated-figure-2", include_str!("../../../bench/definitions/paper/accelerated-figure-2.toml")),
-    ("paper/accelerated-figure-3", include_str!("../../../bench/definitions/paper/accelerated-figure-3.toml")),
-    ("paper/accelerated-figure-4", include_str!("../../../bench/definitions/paper/accelerated-figure-4.toml")),
+    (
+        "paper/accelerated-figure-1",
+        include_str!("../../../bench/definitions/paper/accelerated-figure-1.toml"),
+    ),
+    (
+        "paper/accelerated-figure-2",
+        include_str!("../../../bench/definitions/paper/accelerated-figure-2.toml"),
+    ),
+    (
+        "paper/accelerated-figure-3",
+        include_str!("../../../bench/definitions/paper/accelerated-figure-3.toml"),
+    ),
+    (
+        "paper/accelerated-figure-4",
+        include_str!("../../../bench/definitions/paper/accelerated-figure-4.toml"),
+    ),
 ];
 
 /// Whether `name` is a paper's figure.
@@ -47,8 +74,10 @@ pub fn run_figure(
     threads: usize,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let (_, definition) =
-        FIGURES.iter().find(|(figure, _)| *figure == name).with_context(|| format!("there is no figure '{name}'"))?;
+    let (_, definition) = FIGURES
+        .iter()
+        .find(|(figure, _)| *figure == name)
+        .with_context(|| format!("there is no figure '{name}'"))?;
     let folder = folder.join(name);
     fs::create_dir_all(&folder).with_context(|| format!("{}: the folder cannot be made", folder.display()))?;
     let sheet = folder.join("environment.json");

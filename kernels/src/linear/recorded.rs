@@ -59,26 +59,23 @@ pub fn margins(
     let width = model.features + usize::from(model.bias);
     for (position, margins) in margins.chunks_exact_mut(model.outputs).enumerate() {
         let row = row_at(&batch.selection, position);
-        match batch.rows {
-            Rows::Sparse(sparse) => {
-                let entries = sparse.offsets[row]..sparse.offsets[row + 1];
-                for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
-                    let mut sum = if model.bias { weights[model.features] } else { 0.0 };
-                    for (&column, &value) in sparse.indices[entries.clone()]
-                        .iter()
-                        .zip(&sparse.values[entries.clone()])
-                    {
-                        sum = value.mul_add(weights[column as usize], sum);
-                    }
-                    *margin = sum;
+        if let Rows::Sparse(sparse) = batch.rows {
+            let entries = sparse.offsets[row]..sparse.offsets[row + 1];
+            for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
+                let mut sum = if model.bias { weights[model.features] } else { 0.0 };
+                for (&column, &value) in sparse.indices[entries.clone()]
+                    .iter()
+                    .zip(&sparse.values[entries.clone()])
+                {
+                    sum = value.mul_add(weights[column as usize], sum);
                 }
+                *margin = sum;
             }
-            _ => {
-                let features = load(batch.rows, row, &mut workspace.row, model.features);
-                for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
-                    let bias = if model.bias { weights[model.features] } else { 0.0 };
-                    *margin = dot(features, &weights[..model.features]) + bias;
-                }
+        } else {
+            let features = load(batch.rows, row, &mut workspace.row, model.features);
+            for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
+                let bias = if model.bias { weights[model.features] } else { 0.0 };
+                *margin = dot(features, &weights[..model.features]) + bias;
             }
         }
     }

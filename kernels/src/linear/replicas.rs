@@ -216,7 +216,7 @@ fn exp_within(x: f32x16, limit: f32) -> f32x16 {
     let magic = f32x16::splat(12_582_912.0);
     let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
     let n = shifted - magic;
-    let r = n.mul_neg_add(f32x16::splat(0.693_115_234_375), x);
+    let r = n.mul_neg_add(f32x16::splat(0.693_115_23), x);
     let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
     let q = f32x16::splat(1.392_621_3e-3);
     let q = q.mul_add(r, f32x16::splat(8.363_203e-3));
@@ -251,7 +251,9 @@ fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
         Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
         Rows::U8(bytes) => {
             let values = &bytes.values[index * bytes.columns..][..bytes.columns];
-            out.iter_mut().zip(values).for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+            out.iter_mut()
+                .zip(values)
+                .for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
         }
         Rows::Sparse(sparse) => {
             out.fill(0.0);
@@ -289,15 +291,14 @@ fn for_each_block(
     let total = batch.selection.len();
     for start in (0..total).step_by(BLOCK_ROWS) {
         let count = BLOCK_ROWS.min(total - start);
-        let block = match (&batch.rows, &batch.selection) {
-            (Rows::F32(dense), crate::features::Selection::Range(range)) => {
+        let block =
+            if let (Rows::F32(dense), crate::features::Selection::Range(range)) = (&batch.rows, &batch.selection) {
                 let first = range.start + start;
                 Block {
                     rows: &dense.values[first * features..][..count * features],
                     targets: &values[first..][..count],
                 }
-            }
-            _ => {
+            } else {
                 for position in 0..count {
                     let row = row_at(&batch.selection, start + position);
                     load_row(&batch.rows, row, &mut rows[position * features..][..features]);
@@ -307,8 +308,7 @@ fn for_each_block(
                     rows: &rows[..count * features],
                     targets: &targets[..count],
                 }
-            }
-        };
+            };
         work(start, &block)?;
     }
     Ok(())

@@ -387,12 +387,12 @@ mod tests {
         for length in [1, 7, 100, 1000, 12_345, 1_000_003] {
             let found = transform_length(length);
             assert!(
-                found >= length && found % 2 == 0 && found <= (length + length / 4).max(8),
+                found >= length && found.is_multiple_of(2) && found <= (length + length / 4).max(8),
                 "{length} {found}"
             );
             let mut rest = found;
             for prime in [2, 3, 5] {
-                while rest % prime == 0 {
+                while rest.is_multiple_of(prime) {
                     rest /= prime;
                 }
             }
