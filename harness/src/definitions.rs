@@ -616,7 +616,10 @@ sweep = { noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/definitions");
         let mut files: Vec<String> = fs::read_dir(folder)
             .unwrap()
-            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_string())
+            .map(|entry| entry.unwrap().path())
+            // Folders hold the studies of papers, which are not suites.
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_string())
             .collect();
         files.sort();
         let mut names: Vec<String> = all().unwrap().into_iter().map(|suite| suite.name).collect();
