@@ -1078,7 +1078,7 @@ mod tests {
                 anyhow::Ok(())
             };
             if shared {
-                study.full_batches(pending, &mut keep)
+                study.full_batches(&pending, &mut keep)
             } else {
                 study.batches(pending, &mut keep)
             }
