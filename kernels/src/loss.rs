@@ -1,6 +1,6 @@
 //! Losses of linear models: value and residual (the derivative with respect to the margins) in closed form.
 //!
-//! Source: ALGORITHMS section 1, table of losses; stable evaluation by max subtraction (softmax) and sign branches
+//! Source: specification section 1, table of losses; stable evaluation by max subtraction (softmax) and sign branches
 //! (logistic).
 
 /// A loss φ of the margins `u = W·a` of one row; the per-example gradient is `residual ⊗ a`, of rank one.

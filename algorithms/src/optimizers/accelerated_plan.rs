@@ -2,7 +2,7 @@
 //! and the division of the budget among them.
 //!
 //! **Constants.** μ is the regularisation. L follows from the loss and a public bound A on the features' L2 norm
-//! (ALGORITHMS 1): `A²/4 + λ` for the logistic loss. A comes from the data set where it was enforced
+//! (specification 1): `A²/4 + λ` for the logistic loss. A comes from the data set where it was enforced
 //! (`clip_features`), or is declared; a wrong declaration costs accuracy, not privacy, since gradients are clipped in any
 //! case. With `smoothness=estimate` L is estimated from the data, and nothing is claimed.
 
@@ -505,7 +505,7 @@ impl Constants {
     }
 }
 
-/// sup φ″ of the loss: its smoothness for features of norm 1 (ALGORITHMS 1); none for the hinge and absolute losses.
+/// sup φ″ of the loss: its smoothness for features of norm 1 (specification 1); none for the hinge and absolute losses.
 fn loss_smoothness(loss: Loss) -> Option<f64> {
     match loss {
         Loss::Logistic => Some(0.25),

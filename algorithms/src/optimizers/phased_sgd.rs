@@ -1,5 +1,5 @@
 //! Phased-SGD: private stochastic convex optimisation in one pass [Feldman, Koren and Talwar 2020, Algorithm 2;
-//! ALGORITHMS 7.5].
+//! specification 7.5].
 //!
 //! ```text
 //! phase i: chunk of n_i = n/2^i examples, η_i = 4^{−i}η;  from x_{i−1} one pass of x ← Π_R(x − η_i·ḡ_B), x̄_i its average
@@ -52,7 +52,7 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     constructor: prepare,
 };
 
-/// Smoothness of the loss in its margins, for the bound M = curvature·‖a‖² (ALGORITHMS 1).
+/// Smoothness of the loss in its margins, for the bound M = curvature·‖a‖² (specification 1).
 fn curvature(loss: Loss) -> Option<f64> {
     match loss {
         Loss::Softmax => Some(0.5),

@@ -1,5 +1,5 @@
 //! Private ReSQue on a problem: empirical risk [002 Theorem 3] and population risk by localisation [002 Theorem 4], in
-//! three modes (ALGORITHMS 7.4).
+//! three modes (specification 7.4).
 //!
 //! * `faithful`: [`crate::resque::private_erm`] with the proof's constants; refused with the n from which they are feasible.
 //! * `scaled`: the same algorithms with the user's constants; no privacy claim.

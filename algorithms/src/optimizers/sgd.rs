@@ -1,5 +1,5 @@
 //! (DP-)SGD: projected mini-batch gradient descent with clipped gradients and Gaussian noise ([000 §2.3], [004 §2.1],
-//! [001 (3)], ALGORITHMS 4.4), and its non-private twin.
+//! [001 (3)], specification 4.4), and its non-private twin.
 //!
 //! ```text
 //! g_t     = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i), C) + C·σ·z_t) / B + λ·x_t,     z_t ~ N(0, I)

@@ -1,6 +1,6 @@
 //! What a run has asked of the data: counted by the oracle, so no optimiser can miscount itself.
 
-/// Counters of one run (ALGORITHMS 0.1; [002 §III-A], [004 §1]).
+/// Counters of one run (specification 0.1; [002 §III-A], [004 §1]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ledger {
     /// Adaptive rounds (query depth): batches of queries whose points were fixed before any answer was seen.

@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn golden_calibrations_by_rdp() {
-        // GOLDEN.md: (epsilon, rate, steps, noise multiplier by the reference library's orders).
+        // reference values: (epsilon, rate, steps, noise multiplier by the reference library's orders).
         for (epsilon, rate, steps, expected) in [
             (1.0, 0.01, 1000, 1.513_122_2),
             (3.0, 0.01, 500, 0.797_947_95),

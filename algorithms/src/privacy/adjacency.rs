@@ -26,7 +26,7 @@ impl Adjacency {
     pub const NAMES: &str = "zero-out, add-remove, replace-one";
 
     /// ‖change of one example's clipped term‖ / clip norm: 1 for zero-out and add/remove, 2 for replace-one
-    /// (ALGORITHMS.md 0.2: μ doubles, ρ quadruples).
+    /// (specification 0.2: μ doubles, ρ quadruples).
     pub fn row_change_factor(self) -> f64 {
         match self {
             Self::ZeroOut | Self::AddRemove => 1.0,

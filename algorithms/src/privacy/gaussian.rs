@@ -1,4 +1,4 @@
-//! The Gaussian mechanism, exactly (Balle–Wang 2018; ALGORITHMS.md 2.1).
+//! The Gaussian mechanism, exactly (Balle–Wang 2018; specification 2.1).
 //!
 //! δ(ε; μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), with μ = sensitivity / noise standard deviation. In terms of
 //! a = ε/μ − μ/2 and the Mills ratio R this is φ(a)·(R(a) − R(a + μ)), which neither cancels nor underflows before its
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn golden_epsilons_of_the_reference_library() {
-        // GOLDEN.md, analytic Gaussian mechanism: (noise standard deviation, delta, epsilon).
+        // reference values, analytic Gaussian mechanism: (noise standard deviation, delta, epsilon).
         for (sigma, delta, expected) in [
             (1.0, 1e-5, 4.377_178_095_681_14),
             (2.0, 1e-5, 1.993_091_404_415_12),
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn reference_numbers_of_the_specification() {
-        // ALGORITHMS.md 2.6; its row (1, 1e-5) is off by 5.5e-13 against 40-digit root finding and GOLDEN.md.
+        // specification 2.6; its row (1, 1e-5) is off by 5.5e-13 against 40-digit root finding and reference values.
         for (target, delta, expected) in [
             (1.0, 1e-5, 0.268_051_123_211_443),
             (0.1, 1e-6, 0.027_544_650_243_827_5),

@@ -1,5 +1,5 @@
 //! Pure differential privacy: the Laplace mechanism, its amplification by subsampling, and composition by addition
-//! (paper 003; ALGORITHMS.md 2.4).
+//! (paper 003; specification 2.4).
 //!
 //! In any dimension, noise Laplace(b) on every coordinate of a quantity with L1 sensitivity S is dominated by the scalar
 //! mechanism with shift S: moving one coordinate after the other composes trade-off functions, and for log-concave noise

@@ -1,5 +1,5 @@
 //! Rényi differential privacy: the divergence curve α ↦ D_α of a mechanism and its conversion to (ε, δ)
-//! (ALGORITHMS.md 2.3, 2.5).
+//! (specification 2.3, 2.5).
 //!
 //! Divergences compose by addition at each order. The conversion is minimised over continuous orders; the function it
 //! minimises is a convex one over a linear one and therefore has no local minima, so that nothing is lost to a grid.

@@ -63,7 +63,7 @@ impl Sampling {
         }
     }
 
-    /// The table of ALGORITHMS.md 2.7, the only place that decides which sampler goes with which adjacency.
+    /// The table of specification 2.7, the only place that decides which sampler goes with which adjacency.
     ///
     /// # Errors
     /// [`PrivacyError::RefusedSampling`] with the reason where no theorem covers the pair, and
@@ -127,7 +127,7 @@ mod tests {
             batch: 10,
             population: 100,
         };
-        // Columns: zero-out, add-remove, replace-one (ALGORITHMS.md 2.7).
+        // Columns: zero-out, add-remove, replace-one (specification 2.7).
         let table = [
             (Sampling::FullBatch, [true, true, true]),
             (Sampling::FixedOrder, [true, false, true]),

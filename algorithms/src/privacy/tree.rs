@@ -1,4 +1,4 @@
-//! Sensitivity of binary-tree aggregation (ALGORITHMS.md 3.1).
+//! Sensitivity of binary-tree aggregation (specification 3.1).
 
 /// ⌊log₂ T⌋ + 1, the squared sensitivity of the nodes of one tree over T rounds, for an example in one leaf whose term
 /// changes by norm 1 (attained by the first leaf). Papers 000 and 004 use 1 + ⌈log₂ T⌉, which is safe but not tight.
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn golden_epsilons_of_the_reference_library() {
-        // GOLDEN.md, single-epoch tree aggregation (replace-special, RDP): (noise, rounds, delta, epsilon).
+        // reference values, single-epoch tree aggregation (replace-special, RDP): (noise, rounds, delta, epsilon).
         for (noise_multiplier, rounds, delta, expected) in [
             (1.13, 1600, 1e-6, 18.709_609_89),
             (8.83, 1600, 1e-6, 1.773_192_45),
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn restarts_between_epochs_compose_and_do_not_come_for_free() {
-        // GOLDEN.md: four epochs of 400 steps, a fresh tree each, every example in all four.
+        // reference values: four epochs of 400 steps, a fresh tree each, every example in all four.
         let tree = Mechanism::Tree {
             noise_multiplier: 2.0,
             sampling: Sampling::ShuffledOnce,

@@ -1,4 +1,4 @@
-//! Zero-concentrated differential privacy: D_α ≤ ρα for every order α (ALGORITHMS.md 2.2).
+//! Zero-concentrated differential privacy: D_α ≤ ρα for every order α (specification 2.2).
 //!
 //! A Gaussian mechanism has ρ = μ²/2, an ε-DP one ρ = ε²/2; composition adds. The conversion to (ε, δ) is the tight one of
 //! Canonne–Kamath–Steinke 2020, with the simple one of paper 000 beside it.
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn golden_epsilons_of_the_reference_library() {
-        // GOLDEN.md, zCDP to (epsilon, delta), dense orders. (rho, delta, epsilon)
+        // reference values, zCDP to (epsilon, delta), dense orders. (rho, delta, epsilon)
         for (rho, delta, expected) in [
             (0.15, 1e-10, 3.573_775_031),
             (0.0144, 1e-10, 1.044_503_239),
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn reference_numbers_of_the_specification() {
-        // ALGORITHMS.md 2.6: tight, simple; then the inverse at two targets.
+        // specification 2.6: tight, simple; then the inverse at two targets.
         assert_relative(epsilon(1e-6, 0.1).unwrap(), 2.141_938_9, 2e-8);
         assert_relative(simple_epsilon(1e-6, 0.1).unwrap(), 2.450_788_0, 2e-8);
         assert_relative(epsilon(1e-5, 0.5).unwrap(), 4.728_387_0, 2e-8);

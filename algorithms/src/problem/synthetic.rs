@@ -309,7 +309,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
 /// `f(x) = Σ_i λ_i (x_i − x*_i)²/2` with L = λ_1 ≥ … ≥ λ_d ≥ 0: paper 001, Fig. 2 (there L = 10).
 ///
 /// Every quadratic is of this form in the coordinates of its Hessian, and gradient descent with isotropic noise does not
-/// see the rotation; so mean and variance of every iterate are known exactly (ALGORITHMS 5.3). The paper does not say how
+/// see the rotation; so mean and variance of every iterate are known exactly (specification 5.3). The paper does not say how
 /// its spectrum was drawn; here λ_1 = L, a quarter of the eigenvalues is 0 (the function is not strongly convex), and
 /// the rest is uniform in [0, L).
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,5 @@
 //! AC-SA as a ball oracle of one query round [002 Algorithm 2, Proposition 4], with the coefficients of Ghadimi and Lan
-//! (2012) where the listing misprints them (ALGORITHMS 7.2, E16).
+//! (2012) where the listing misprints them (specification 7.2, E16).
 //!
 //! ```text
 //! K = ⌈log2(λr²/φ)⌉ ≥ 1,  T = ⌈4√(L/(ρλ) + 1)⌉,  N_k = ⌈48·2^k·L²/(λ²r²T)⌉,  M_ψ = L/ρ + λ

@@ -1,5 +1,5 @@
 //! Ball acceleration: an optimiser of radius R from one of balls of radius r, in about (R/r)^{2/3} calls [002 Proposition
-//! 1; Asi et al. 2021 Algorithm 4; ALGORITHMS 7.3 and 10.2].
+//! 1; Asi et al. 2021 Algorithm 4; specification 7.3 and 10.2].
 //!
 //! ```text
 //! K = (R/r)^{2/3}, κ = LR/ε;   A = R/L, x = v = x_0;   λ ∈ [εK²/(4R²), 2L/r]

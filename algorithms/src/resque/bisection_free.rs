@@ -1,5 +1,5 @@
 //! Ball acceleration without a line search: one ball call a step, with λ read off the solution's multiplier (Carmon et al.
-//! 2022, "Optimal and adaptive Monteiro–Svaiter acceleration", Algorithm 1; ALGORITHMS 7.3).
+//! 2022, "Optimal and adaptive Monteiro–Svaiter acceleration", Algorithm 1; specification 7.3).
 //!
 //! ```text
 //! first: (x̃, λ) = O(x_0), λ′ = λ;   then: a′ = (1 + √(1 + 4λ′A))/(2λ′), A′ = A + a′, q = (A·x + a′·v)/A′, (x̃, λ) = O(q)

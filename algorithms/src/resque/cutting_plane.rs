@@ -1,4 +1,4 @@
-//! Cutting planes: the ellipsoid method and an analytic-centre method [002 Table I; ALGORITHMS 7.6].
+//! Cutting planes: the ellipsoid method and an analytic-centre method [002 Table I; specification 7.6].
 //!
 //! ```text
 //! ellipsoid: ĝ = g/√(gᵀPg),  c ← c − Pĝ/(d+1),  P ← d²/(d²−1)·(P − 2/(d+1)·Pĝ(Pĝ)ᵀ);  ‖c‖ > R cuts with c

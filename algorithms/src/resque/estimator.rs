@@ -1,5 +1,5 @@
 //! The ReSQue estimator's weights: in the log domain, their moments, and where they are valid ([002 Definition 2,
-//! Lemmas 1 and 2], ALGORITHMS 7.1).
+//! Lemmas 1 and 2], specification 7.1).
 //!
 //! ```text
 //! w(v, ξ) = γ_ρ(v − ξ)/γ_ρ(ξ) = exp((2⟨v, ξ⟩ − ‖v‖²)/(2ρ²)),     v = x − x̄,  ξ ~ N(0, ρ²I)
@@ -45,7 +45,7 @@ impl std::fmt::Display for OracleMode {
 pub enum RadiusRule {
     /// ρ = ε/(L√d), for any L-Lipschitz function [002 §II-A].
     WorstCase,
-    /// ρ = ε/L: for a loss of one margin the bias is at most ρL√(2/π) in any dimension (ALGORITHMS 1).
+    /// ρ = ε/L: for a loss of one margin the bias is at most ρL√(2/π) in any dimension (specification 1).
     LinearModel,
     /// A given ρ.
     Fixed(f64),
@@ -94,7 +94,7 @@ pub fn check_validity(squared_offset: f64, radius: f64) -> Result<(), ResqueErro
     }
 }
 
-/// `E w^p = exp((p² − p)‖v‖²/(2ρ²))`, exact for every real p (ALGORITHMS 7.1; the display of [002 (7)] prints twice the
+/// `E w^p = exp((p² − p)‖v‖²/(2ρ²))`, exact for every real p (specification 7.1; the display of [002 (7)] prints twice the
 /// exponent at p = 2, its constant 3 ≥ e stands).
 pub fn weight_moment(power: f64, distance: f64, radius: f64) -> f64 {
     ((power * power - power) * distance * distance / (2.0 * radius * radius)).exp()
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_conditional_weight_has_the_same_mean_and_a_smaller_second_moment() {
-        // The numbers of ALGORITHMS 7.1: 1.031 against 1.284 at ‖v‖ = ρ/2, ⟨a, v⟩²/(ρ²‖a‖²) = 0.0305.
+        // The numbers of specification 7.1: 1.031 against 1.284 at ‖v‖ = ρ/2, ⟨a, v⟩²/(ρ²‖a‖²) = 0.0305.
         let (radius, a_norm_squared, squared_offset) = (1.0, 4.0, 0.25);
         let margins = [(0.0305f64 * a_norm_squared).sqrt()];
         let draw = ProjectedDraw {

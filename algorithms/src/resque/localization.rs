@@ -1,5 +1,5 @@
 //! Iterative localisation: population risk from a private solver of the empirical one [002 Proposition 11; Feldman et al.
-//! 2020; ALGORITHMS 7.5 and 10.3].
+//! 2020; specification 7.5 and 10.3].
 //!
 //! ```text
 //! disjoint chunks of n_i = n/2^i examples, i = 1, 2, … while n_i ≥ 16

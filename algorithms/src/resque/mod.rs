@@ -1,12 +1,12 @@
 //! Reweighted stochastic queries (ReSQue) and what is built of them: parallel and private stochastic convex optimisation
-//! with few adaptive rounds (paper 002, ALGORITHMS 7).
+//! with few adaptive rounds (paper 002, specification 7).
 //!
 //! | idea | file | source |
 //! | --- | --- | --- |
 //! | weights, moments, projected draws | [`estimator`] | [002 Definition 2, Lemmas 1–2] |
-//! | closed-form Gaussian convolutions | [`smoothed`] | ALGORITHMS 1 |
+//! | closed-form Gaussian convolutions | [`smoothed`] | specification 1 |
 //! | rounds of queries at perturbed points, counted | [`pool`], [`black_box`] | [002 Problem 1] |
-//! | pools on a problem: projected and closed form | [`projected`] | ALGORITHMS 7.1 |
+//! | pools on a problem: projected and closed form | [`projected`] | specification 7.1 |
 //! | functions with known optimum | [`functions`] | |
 //! | ball subproblems in one round | [`ball`], [`epoch_sgd`], [`accelerated_sa`] | [002 Algorithms 1–2] |
 //! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |

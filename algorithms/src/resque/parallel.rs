@@ -223,7 +223,7 @@ impl ParallelResque {
         self.rounds
     }
 
-    /// Computational depth so far: dependent vector operations, a mini-batch counting one (ALGORITHMS 0.1).
+    /// Computational depth so far: dependent vector operations, a mini-batch counting one (specification 0.1).
     pub fn computational_depth(&self) -> u64 {
         self.sampler.depth
     }

@@ -8,7 +8,7 @@
 //!
 //! with `(μ/2)‖v − c‖²` the regulariser: μ = 0 is Algorithm 3, c = 0 Algorithm 4.
 //!
-//! **Privacy** (replace-one; [002 Lemmas 5–7, Corollary 2], constants of ALGORITHMS 7.4). Two neighbouring data sets give
+//! **Privacy** (replace-one; [002 Lemmas 5–7, Corollary 2], constants of specification 7.4). Two neighbouring data sets give
 //! the same z and ξ; the runs part only where z picks the changed example. One step on the changed example moves y by at
 //! most 2wη_iL, and every other step is, for ‖v‖ ≤ r ≪ ρ, nearly a contraction: the reweighted gradient of one convex
 //! function differs between two points by a factor of order ‖y − y′‖/ρ with all moments bounded [Lemma 2], and composite

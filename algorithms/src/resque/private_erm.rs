@@ -145,7 +145,7 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
 }
 
 impl Plan {
-    /// The plan that the proof covers, with the explicit constants of ALGORITHMS 7.4: the largest β whose composed
+    /// The plan that the proof covers, with the explicit constants of specification 7.4: the largest β whose composed
     /// privacy is at most (ε, δ).
     ///
     /// The utility proof's constants are larger than the 1 used here, so a plan that is refused is infeasible for the

@@ -3,7 +3,7 @@
 //!
 //! A query chooses a row uniformly with replacement, so `E g ∈ ∂F`. Its answer is K residuals; the pool keeps them with
 //! the K shifts: O(N·K) scalars. Each sample must be used at one point only for the law to be the materialised one
-//! (ALGORITHMS 7.1): the solvers do so, the bisection-free variant's gradient at the solution reuses a pool and is only
+//! (specification 7.1): the solvers do so, the bisection-free variant's gradient at the solution reuses a pool and is only
 //! unbiased conditionally on the point.
 
 use std::ops::Range;
@@ -56,7 +56,7 @@ pub struct ProjectedPool {
     draws: u64,
 }
 
-/// Largest slope of a loss in its margins (L2 norm of the residual), `None` if unbounded (ALGORITHMS 1).
+/// Largest slope of a loss in its margins (L2 norm of the residual), `None` if unbounded (specification 1).
 pub fn largest_slope(loss: Loss) -> Option<f64> {
     match loss {
         Loss::Softmax => Some(std::f64::consts::SQRT_2),

@@ -1,4 +1,4 @@
-//! Accelerated randomised smoothing (Duchi, Bartlett and Wainwright 2012) with a fixed radius [ALGORITHMS 7.6; 002
+//! Accelerated randomised smoothing (Duchi, Bartlett and Wainwright 2012) with a fixed radius [specification 7.6; 002
 //! Table I].
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Gaussian convolutions of one-margin losses in closed form (ALGORITHMS 1).
+//! Gaussian convolutions of one-margin losses in closed form (specification 1).
 //!
 //! For `f(x) = φ(⟨a, x⟩)`: `f̂_ρ(x) = E φ(⟨a, x⟩ + s·z)` with `s = ρ‖a‖`, z ~ N(0, 1): a one-dimensional convolution, and
 //! `∇f̂_ρ(x) = φ̂′(⟨a, x⟩)·a`. The bias is `0 ≤ f̂ − f ≤ ρL√(2/π)` in every dimension.

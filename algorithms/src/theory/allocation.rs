@@ -1,5 +1,5 @@
 //! How a privacy budget is divided among rounds [003 (3.3)–(3.5), (4.4)–(4.6), Prop. 4.2], and the same for Gaussian noise
-//! under zCDP (ALGORITHMS 6.3, 10.4).
+//! under zCDP (specification 6.3, 10.4).
 //!
 //! | noise | least Σ a_t·b_t² (or a_t·s_t²) subject to | allocation |
 //! | --- | --- | --- |
@@ -39,7 +39,7 @@ pub fn laplace(log_weights: &[f64], total: f64) -> Result<Vec<f64>, TheoryError>
     proportional(log_weights, 3.0, total)
 }
 
-/// `ρ_t = ρ·a_t^{1/2}/Σ_j a_j^{1/2}`: optimal for Gaussian noise, m = n (ALGORITHMS 6.3).
+/// `ρ_t = ρ·a_t^{1/2}/Σ_j a_j^{1/2}`: optimal for Gaussian noise, m = n (specification 6.3).
 ///
 /// # Errors
 /// As [`laplace`].
@@ -222,7 +222,7 @@ mod tests {
     use crate::theory::multistage::Schedule;
 
     fn golden_weights() -> Vec<f64> {
-        // ALGORITHMS 6.2: n = 1000, S = 2, ε = 1, T = 12, μ = 0.1, L = 1, α = 1.
+        // specification 6.2: n = 1000, S = 2, ε = 1, T = 12, μ = 0.1, L = 1, α = 1.
         Schedule::constant(Curvature::new(0.1, 1.0).unwrap(), 1.0, 12)
             .unwrap()
             .log_weights()

@@ -1,7 +1,7 @@
 //! Heavy ball with noisy gradients on strongly convex functions [003 §3]: the exact error on quadratics (Theorem 3.5)
 //! and the certificate of Proposition 3.4 for every function of S_{μ,L}.
 //!
-//! Corrections used here (ALGORITHMS 9): B = (−α, 0)ᵀ (E13); the noise is a trace bound, so the dimension enters once,
+//! Corrections used here (specification 9): B = (−α, 0)ᵀ (E13); the noise is a trace bound, so the dimension enters once,
 //! and a Laplace coordinate has variance 2b² (E14).
 
 use faer::{Mat, Side};
@@ -31,7 +31,7 @@ pub fn fastest_momentum(step_size: f64, curvature: Curvature) -> f64 {
 }
 
 /// `Σ_i (s²/2)·α(1+β)/((1−β)(2+2β−αλ_i))`: the exact E F − F* of heavy ball on a quadratic as t → ∞, s² the variance of
-/// the gradient noise a coordinate (ALGORITHMS 6.4, derived).
+/// the gradient noise a coordinate (specification 6.4, derived).
 ///
 /// # Errors
 /// Parameters for which the recursion does not converge (αλ_i ≥ 2 + 2β, or β outside [0, 1)).

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_number_of_rounds_is_the_golden_one() {
-        // ALGORITHMS 6.2: d = 20, n = 1e5, c = 0.1, μ = 0.02, L = 6, S_1 = 40, ε = 1, E_0 = 10 gives 372; the factor α(1 + αL)
+        // specification 6.2: d = 20, n = 1e5, c = 0.1, μ = 0.02, L = 6, S_1 = 40, ε = 1, E_0 = 10 gives 372; the factor α(1 + αL)
         // left on a_{T,0} would give 128.
         let schedule = Schedule::constant(class(0.02, 6.0), 0.1 / 6.0, 1_000).unwrap();
         let noise = 20.0 * 1_600.0 / 1e10;

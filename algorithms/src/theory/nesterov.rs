@@ -2,7 +2,7 @@
 //! and (4.8), repaired.
 //!
 //! The recursion printed in [003 Theorem 4.1] is stated for E_t = E F(x_t) − F*, which the method without noise already
-//! violates; it holds for the Lyapunov function V_t below (ALGORITHMS 6.4, E21). Since V_0 ≤ 2·E_0, the error bound
+//! violates; it holds for the Lyapunov function V_t below (specification 6.4, E21). Since V_0 ≤ 2·E_0, the error bound
 //! carries a factor 2 on E_0 and is otherwise as printed; (4.8) is an inequality.
 
 use super::multistage::Schedule;

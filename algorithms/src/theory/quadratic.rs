@@ -48,7 +48,7 @@ impl TransitionMatrix {
 }
 
 /// `E F(x_t) − F*` for t = 0 … T, exactly: mean and covariance of (e_t, e_{t−1}) are propagated a mode,
-/// `m ← A·m`, `P ← A·P·Aᵀ + diag(α²s², 0)` (ALGORITHMS 6.4).
+/// `m ← A·m`, `P ← A·P·Aᵀ + diag(α²s², 0)` (specification 6.4).
 ///
 /// `transitions(t, λ)` is the matrix of round t (0-based), `steps(t)` gives (α_t, s_t²): the step size and the variance
 /// of the gradient noise, a coordinate.

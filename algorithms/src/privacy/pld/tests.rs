@@ -34,7 +34,7 @@ fn loss(mechanism: &Mechanism) -> PrivacyLoss {
 
 #[test]
 fn golden_epsilons_of_composed_poisson_steps() {
-    // GOLDEN.md, reference library at discretisation 1e-4, and at 1e-5 where given.
+    // reference values, reference library at discretisation 1e-4, and at 1e-5 where given.
     for (noise, rate, steps, delta, coarse, fine) in [
         (1.1, 0.004_266_666_667, 14_062, 1e-5, 2.381_686_002, None),
         (1.0, 0.01, 1000, 1e-5, 1.828_243_646, Some(1.828_236_737)),
@@ -58,7 +58,7 @@ fn golden_epsilons_of_composed_poisson_steps() {
 
 #[test]
 fn golden_calibrations() {
-    // GOLDEN.md: (epsilon, rate, steps, noise multiplier by the reference library's PLD), whose search stops 1e-4 above the
+    // reference values: (epsilon, rate, steps, noise multiplier by the reference library's PLD), whose search stops 1e-4 above the
     // smallest one: at 1.41473 it reports epsilon 0.99990.
     for (epsilon, rate, steps, expected) in [
         (1.0, 0.01, 1000, 1.414_73),

@@ -22,7 +22,7 @@ fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> RenyiCurve {
 
 #[test]
 fn golden_divergences_of_the_subsampled_gaussian() {
-    // GOLDEN.md, reference accounting library.
+    // reference values, reference accounting library.
     const ORDERS: [f64; 8] = [2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0];
     #[rustfmt::skip]
     let rows: [(f64, f64, [f64; 8]); 5] = [
@@ -52,7 +52,7 @@ fn golden_divergences_of_the_subsampled_gaussian() {
 
 #[test]
 fn golden_divergences_at_fractional_orders() {
-    // GOLDEN.md (40-digit quadrature) and ALGORITHMS.md 2.6: (rate, noise, order, divergence, digits given).
+    // reference values (40-digit quadrature) and specification 2.6: (rate, noise, order, divergence, digits given).
     for (rate, noise, order, expected, tolerance) in [
         (0.01, 1.0, 1.5, 1.272_537_433_274_5e-4, 1e-12),
         (0.01, 1.0, 3.0, 2.646_375_745_846_61e-4, 1e-13),
@@ -117,7 +117,7 @@ fn divergence_never_decreases_in_the_order_and_stays_below_the_unsampled_one() {
 
 #[test]
 fn golden_epsilons_of_composed_poisson_steps() {
-    // GOLDEN.md: (noise, rate, steps, delta, epsilon by the reference library's grid of orders).
+    // reference values: (noise, rate, steps, delta, epsilon by the reference library's grid of orders).
     for (noise, rate, steps, delta, expected) in [
         (1.1, 0.004_266_666_667, 14_062, 1e-5, 2.596_555_87),
         (1.0, 0.01, 1000, 1e-5, 2.101_366_525),
@@ -134,7 +134,7 @@ fn golden_epsilons_of_composed_poisson_steps() {
         assert!(found <= expected * (1.0 + 1e-8), "{what}");
         assert!(found > expected * (1.0 - 2e-3), "{what}");
     }
-    // ALGORITHMS.md 2.6.
+    // specification 2.6.
     let (found, order) = poisson(1.1, 0.01, 1000).epsilon(1e-5).unwrap();
     assert_relative(found, 1.711_77, 1e-4, "epsilon");
     assert_relative(order, 9.6, 2e-2, "order");
@@ -142,7 +142,7 @@ fn golden_epsilons_of_composed_poisson_steps() {
 
 #[test]
 fn golden_epsilons_of_sampling_without_replacement() {
-    // GOLDEN.md: sigma there is in units of the replace-one sensitivity 2c, hence twice that as noise multiplier.
+    // reference values: sigma there is in units of the replace-one sensitivity 2c, hence twice that as noise multiplier.
     for (sigma, expected) in [(1.0, 2.538_897_891), (2.0, 1.001_085_696)] {
         let mechanism = Mechanism::SubsampledGaussian {
             noise_multiplier: 2.0 * sigma,
