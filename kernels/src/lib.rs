@@ -9,5 +9,6 @@ pub mod features;
 pub mod gemm;
 pub mod linear;
 pub mod loss;
+pub mod materialized;
 pub mod random;
 pub mod vector;

@@ -2,6 +2,7 @@
 
 use super::{BLOCK_ROWS, NonFiniteGradient, RowNorms};
 use crate::features::{Norm, Rows};
+use crate::vector::truncate;
 use wide::f32x16;
 
 /// The smallest clip norm the kernels accept, 2⁻⁶⁴: below it, products of f32 could underflow by more than the
@@ -118,18 +119,6 @@ pub(super) fn clip_exactly(
         *residual = truncate(f64::from(*residual) * factor);
     }
     Some(clipped)
-}
-
-/// The f32 nearest to `value` that is not longer.
-fn truncate(value: f64) -> f32 {
-    let nearest = value as f32;
-    if f64::from(nearest).abs() <= value.abs() {
-        nearest
-    } else if nearest > 0.0 {
-        nearest.next_down()
-    } else {
-        nearest.next_up()
-    }
 }
 
 /// The smallest f32 that is not below `value`.

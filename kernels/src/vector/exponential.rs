@@ -20,7 +20,7 @@ pub fn exp(x: f32x16) -> f32x16 {
     let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
     let n = shifted - magic;
     // ln 2 = 0.693115234375 (12 bits, so that n times it is exact) + 3.1946…e-5.
-    let r = n.mul_neg_add(f32x16::splat(0.693_115_23), x);
+    let r = n.mul_neg_add(f32x16::splat(0.693_115_234_375), x);
     let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
     let q = f32x16::splat(1.392_621_3e-3);
     let q = q.mul_add(r, f32x16::splat(8.363_203e-3));

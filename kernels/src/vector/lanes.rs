@@ -1,7 +1,7 @@
 //! Sixteen f32 lanes: unaligned loads and stores, widening, transposed sums and prefetch. What `wide` lacks is written
 //! with AVX-512 intrinsics where the build has them, and in portable form otherwise; both give the same bits.
 
-use wide::{f32x4, f32x16};
+use wide::{f32x4, f32x16, f64x8};
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
 use core::arch::x86_64 as arch;
@@ -72,29 +72,40 @@ pub(crate) fn sum_each_of_four_portable(vectors: [f32x16; 4]) -> f32x4 {
     f32x4::new([sum(&vectors[0]), sum(&vectors[1]), sum(&vectors[2]), sum(&vectors[3])])
 }
 
+/// The lanes in f64: the first eight, then the last eight.
+#[inline(always)]
+pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        let lanes: arch::__m512 = lanes.into();
+        // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
+        unsafe {
+            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(lanes)));
+            [
+                arch::_mm512_cvtps_pd(arch::_mm512_castps512_ps256(lanes)).into(),
+                arch::_mm512_cvtps_pd(high).into(),
+            ]
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        let lanes = lanes.to_array();
+        let half = |start: usize| f64x8::new(std::array::from_fn(|lane| f64::from(lanes[start + lane])));
+        [half(0), half(8)]
+    }
+}
+
 /// `sums[i] += lanes[i]` in f64, i in 0..16.
 ///
 /// # Safety
 /// Sixteen f64 must be readable and writable at `sums`.
 #[inline(always)]
 pub(crate) unsafe fn add_to_f64(sums: *mut f64, lanes: f32x16) {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
-    {
-        let lanes: arch::__m512 = lanes.into();
-        // SAFETY: the build has AVX-512F; the caller vouches for the memory.
+    for (half, lanes) in to_f64(lanes).into_iter().enumerate() {
+        // SAFETY: the caller vouches for sixteen f64; f64x8 is eight of them in order.
         unsafe {
-            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(lanes)));
-            let low = arch::_mm512_cvtps_pd(arch::_mm512_castps512_ps256(lanes));
-            arch::_mm512_storeu_pd(sums, arch::_mm512_add_pd(arch::_mm512_loadu_pd(sums), low));
-            let (sums, high) = (sums.add(8), arch::_mm512_cvtps_pd(high));
-            arch::_mm512_storeu_pd(sums, arch::_mm512_add_pd(arch::_mm512_loadu_pd(sums), high));
-        }
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
-    {
-        for (lane, value) in lanes.to_array().into_iter().enumerate() {
-            // SAFETY: the caller vouches for sixteen f64.
-            unsafe { *sums.add(lane) += f64::from(value) };
+            let sums = sums.add(8 * half).cast::<f64x8>();
+            sums.write_unaligned(sums.read_unaligned() + lanes);
         }
     }
 }
@@ -124,8 +135,37 @@ pub(crate) fn prefetch(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(pointer.cast());
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transposed_sums_have_the_bits_of_the_portable_version() {
+        let vectors: [f32x16; 4] = std::array::from_fn(|v| {
+            f32x16::new(std::array::from_fn(|lane| {
+                ((v * 16 + lane) as f32 * 0.37).sin() * 10f32.powi(lane as i32 - 8)
+            }))
+        });
+        let bits = |sums: f32x4| sums.to_array().map(f32::to_bits);
+        assert_eq!(
+            bits(sum_each_of_four(vectors)),
+            bits(sum_each_of_four_portable(vectors))
+        );
+    }
+
+    #[test]
+    fn bytes_widen_exactly_and_unaligned() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for start in 0..=240 {
+            // SAFETY: start + 16 ≤ 256.
+            let found = unsafe { widen(bytes.as_ptr().add(start)) }.to_array();
+            assert_eq!(found, std::array::from_fn(|lane| (start + lane) as f32));
+        }
+    }
 }
