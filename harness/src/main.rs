@@ -39,7 +39,25 @@ enum Command {
     List(list::ListArguments),
 }
 
+/// Ends quietly when the reader of stdout is gone (`rounds … | head`), as other tools do; anything else is reported.
+fn end_quietly_on_closed_pipes() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let closed =
+            |message: &str| message.starts_with("failed printing to stdout") && message.contains("Broken pipe");
+        if panic
+            .payload()
+            .downcast_ref::<String>()
+            .is_some_and(|message| closed(message))
+        {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
+}
+
 fn main() -> ExitCode {
+    end_quietly_on_closed_pipes();
     if let Err(error) = check_processor() {
         eprintln!("rounds: {error}");
         return ExitCode::FAILURE;

@@ -541,7 +541,10 @@ impl Setting {
 /// The 97.5 % quantile of Student's t, by the Cornish–Fisher expansion (within 0.5 % from 4 degrees of freedom on).
 fn t_quantile(degrees: usize) -> f64 {
     let (z, v) = (1.959_963_985_f64, degrees as f64);
-    z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+    let first = (z.powi(3) + z) / 4.0;
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
+    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
+    z + first / v + second / (v * v) + third / (v * v * v)
 }
 
 /// The settings of this definition that a file holds; a line that was cut off by an interruption is left out.

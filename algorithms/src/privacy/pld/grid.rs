@@ -77,7 +77,9 @@ impl GridLoss {
         let infinity = if continuous { pair.mass_above(high) } else { 0.0 };
         // Quadrature errors of the masses (1e-10 relative at most) leave the total exact.
         let scale = (1.0 - infinity) / mass.iter().sum::<f64>();
-        mass.iter_mut().for_each(|value| *value *= scale);
+        for value in &mut mass {
+            *value *= scale;
+        }
         Self {
             interval,
             start,
@@ -109,7 +111,9 @@ impl GridLoss {
             0.0
         };
         let scale = ((1.0 - below) / mass.iter().sum::<f64>()).min(1.0);
-        mass.iter_mut().for_each(|value| *value *= scale);
+        for value in &mut mass {
+            *value *= scale;
+        }
         Self {
             interval,
             start,
@@ -118,72 +122,59 @@ impl GridLoss {
         }
     }
 
+    /// Fills `mass` with buckets over low < y < high whose mean losses are grid points. The first cut lies half-way between two
+    /// grid points in the bulk, and the others follow from it to both sides: cuts keep their place between grid points as long
+    /// as the density is smooth on their scale, so that rounding stays in the tails.
     fn merge(pair: Pair, interval: f64, start: i64, (low, high): (f64, f64), mass: &mut [f64]) {
         let grid = |cell: usize| (start + cell as i64) as f64 * interval;
         let below = |loss: f64| ((loss / interval).floor() as i64 - start).max(0) as usize;
-        let mut from = low;
-        let mut cell = below(pair.loss(low)) + 1;
-        while cell + 1 < mass.len() && from < high {
-            let target = grid(cell);
-            // ∫ (1 − e^{target − ℓ}) dP from `from`: negative until the mean loss reaches the target, then positive.
-            let balance = |to: f64| pair.integrals(from, to, target, 2.0 * interval);
-            let limit = pair.coordinate(target + interval).min(high);
-            if limit <= from {
-                cell += 1;
-                continue;
-            }
-            let (_, at_limit) = balance(limit);
-            if at_limit < 0.0 {
-                // No cut below the next grid point reaches the target: cut half-way and round down.
-                let to = pair.coordinate(target + 0.5 * interval).clamp(from, high);
-                if to <= from {
-                    cell += 1;
-                    continue;
-                }
-                mass[cell - 1] += balance(to).0;
-                from = to;
-                cell += 1;
-                continue;
-            }
-            let (mut inside, mut outside) = (pair.coordinate(target).max(from), limit);
-            let mut to = pair.coordinate(2.0 * target - pair.loss(from)).clamp(inside, outside);
-            for _ in 0..60 {
-                let (_, value) = balance(to);
-                if value > 0.0 {
-                    outside = to;
-                } else {
-                    inside = to;
-                }
-                if outside - inside <= 1e-14 * (outside.abs() + inside.abs()) {
-                    break;
-                }
-                // Newton, kept inside the bracket: the derivative is the integrand at the end.
-                let slope = pair.balance_slope(to, target);
-                let next = to - value / slope;
-                if (next - to).abs() <= 1e-13 * (outside - from) {
-                    break;
-                }
-                to = if next > inside && next < outside {
-                    next
-                } else {
-                    0.5 * (inside + outside)
+        let middle_cell = below(pair.loss(0.5 * (low + high).clamp(-1.0, 1.0))).clamp(1, mass.len() - 2);
+        let middle = pair.coordinate(grid(middle_cell) + 0.5 * interval).clamp(low, high);
+
+        let (mut fixed, mut cell) = (middle, middle_cell + 1);
+        while cell + 1 < mass.len() && fixed < high {
+            let limit = pair.coordinate(grid(cell) + interval).min(high);
+            if limit > fixed {
+                let bucket = Bucket {
+                    pair,
+                    fixed,
+                    target: grid(cell),
+                    interval,
                 };
+                if let Some((cut, total)) = bucket.cut(limit) {
+                    mass[cell] += total;
+                    fixed = cut;
+                } else {
+                    // The mean stays below the grid point: cut half-way to the next, round down.
+                    let cut = pair.coordinate(grid(cell) + 0.5 * interval).clamp(fixed, high);
+                    mass[cell - 1] += bucket.balance(cut).0;
+                    fixed = cut;
+                }
             }
-            // Ending on the positive side keeps the mean loss at or above the grid point.
-            let (total, value) = balance(to);
-            let (total, to) = if value >= 0.0 {
-                (total, to)
-            } else {
-                (balance(outside).0, outside)
-            };
-            mass[cell] += total;
-            from = to;
             cell += 1;
         }
         // The rest, upper tail included, rounded down.
-        let rest = pair.mass_above(from);
-        if rest > 0.0 {
-            mass[below(pair.loss(from)).min(mass.len() - 1)] += rest;
+        mass[below(pair.loss(fixed)).min(mass.len() - 1)] += pair.mass_above(fixed);
+
+        let (mut fixed, mut cell) = (middle, middle_cell);
+        while cell > 0 && fixed > low {
+            let limit = pair.coordinate(grid(cell) - interval).max(low);
+            if limit < fixed {
+                let bucket = Bucket {
+                    pair,
+                    fixed,
+                    target: grid(cell),
+                    interval,
+                };
+                let (cut, total) = bucket.cut(limit).unwrap_or_else(|| {
+                    // The mean stays above the grid point: cut half-way to the next, round down.
+                    let cut = pair.coordinate(grid(cell) - 0.5 * interval).clamp(low, fixed);
+                    (cut, bucket.balance(cut).0)
+                });
+                mass[cell] += total;
+                fixed = cut;
+            }
+            cell -= 1;
         }
     }
 
@@ -218,7 +209,7 @@ impl GridLoss {
         let (start, interval) = (self.start, self.interval);
         let mut weight = 0.0;
         (0..self.mass.len()).map(move |cell| {
-            if cell % 32 == 0 || !(1e-290..1e290).contains(&weight) {
+            if cell.is_multiple_of(32) || !(1e-290..1e290).contains(&weight) {
                 weight = (lambda * ((start + cell as i64) as f64 * interval - anchor)).exp();
             } else {
                 weight *= ratio;
@@ -237,5 +228,84 @@ impl GridLoss {
     pub(super) fn bottom(&self) -> f64 {
         let first = self.mass.iter().position(|&mass| mass > 0.0).unwrap_or(0);
         (self.start + first as i64) as f64 * self.interval
+    }
+}
+
+/// A bucket of outcomes with one end fixed; the other is to be found.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    pair: Pair,
+    fixed: f64,
+    /// The grid point that the mean loss ln P/Q shall be, or hardly exceed.
+    target: f64,
+    interval: f64,
+}
+
+impl Bucket {
+    /// (P-mass, ∫ (1 − e^{target − ℓ}) dP) between the fixed end and `cut`: the second is positive where the mean loss exceeds
+    /// the target.
+    fn balance(self, cut: f64) -> (f64, f64) {
+        let (from, to) = (self.fixed.min(cut), self.fixed.max(cut));
+        self.pair.integrals(from, to, self.target, 2.0 * self.interval)
+    }
+
+    /// (cut, P-mass) with the balance at, or by rounding just above, 0; nothing if no cut up to `limit` does it.
+    fn cut(self, limit: f64) -> Option<(f64, f64)> {
+        // The balance rises with a cut that moves up, and falls with one that moves down; `value` rises away from `near`.
+        let upwards = limit > self.fixed;
+        let value_at = |cut: f64| {
+            let (total, balance) = self.balance(cut);
+            (total, if upwards { balance } else { -balance })
+        };
+        let centre = self.pair.coordinate(self.target);
+        let mut near = if upwards {
+            centre.max(self.fixed)
+        } else {
+            centre.min(self.fixed)
+        };
+        let mut far = limit;
+        if value_at(far).1 < 0.0 {
+            return None;
+        }
+        let mirrored = self.pair.coordinate(2.0 * self.target - self.pair.loss(self.fixed));
+        let mut cut = if upwards {
+            mirrored.clamp(near, far)
+        } else {
+            mirrored.clamp(far, near)
+        };
+        let tolerance = 1e-7 * (far - self.fixed).abs();
+        for _ in 0..40 {
+            let (_, value) = value_at(cut);
+            if value > 0.0 {
+                far = cut;
+            } else {
+                near = cut;
+            }
+            let next = cut - value / self.pair.balance_slope(cut, self.target);
+            let inside = next > near.min(far) && next < near.max(far);
+            let next = if inside { next } else { 0.5 * (near + far) };
+            if (next - cut).abs() <= tolerance {
+                break;
+            }
+            cut = next;
+        }
+        // Any cut whose mean loss is at least the target keeps the bound; the best one was found to 1e-7 of a bucket.
+        let safe = |cut: f64| {
+            if upwards {
+                value_at(cut).1 >= 0.0
+            } else {
+                value_at(cut).1 <= 0.0
+            }
+        };
+        let step = if upwards { 2.0 * tolerance } else { -2.0 * tolerance };
+        if !safe(cut) {
+            // Upwards a later cut raises the mean; downwards one that is nearer to the fixed end does.
+            cut = if upwards {
+                (cut + step).min(limit)
+            } else {
+                (cut - step).min(self.fixed)
+            };
+        }
+        safe(cut).then(|| (cut, self.balance(cut).0))
     }
 }

@@ -7,6 +7,11 @@
 //!
 //! The grid's interval Δ raises ε by about T·Δ²(λ + 1)/12 with λ the tilt. By default it is chosen so that this is 1e-5 of ε.
 
+#![expect(
+    clippy::cast_possible_wrap,
+    reason = "grid indices are at most MOST_CELLS, and cast from usize to i64"
+)]
+
 mod composition;
 mod grid;
 mod pair;
@@ -20,6 +25,8 @@ use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
 
 /// Most cells of a grid or transform.
 pub const MOST_CELLS: usize = 1 << 22;
+/// Most steps that are composed: 2^40, with 12 bits left of a double.
+const MOST_STEPS: f64 = 1e12;
 /// Error of ε by discretisation, relative, that the automatic interval aims at.
 pub const RELATIVE_ACCURACY: f64 = 1e-5;
 /// Truncated mass, relative to δ.
@@ -204,7 +211,17 @@ impl PrivacyLoss {
         window: (f64, f64),
         bound: Bound,
     ) -> Result<Composed, PrivacyError> {
-        let interval = self.choose_interval(direction, target, window)?;
+        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        // Every step rounds its spectrum to 53 bits.
+        if steps > MOST_STEPS {
+            let resolution = (steps * f64::EPSILON).min(1.0);
+            return Err(PrivacyError::Resolution {
+                accountant: Accountant::Pld,
+                delta: target.delta,
+                resolution,
+            });
+        }
+        let interval = self.choose_interval(direction, target, window, bound)?;
         let tails = Target::tails(direction, target.delta);
         let steps: Vec<(GridLoss, usize)> = direction
             .iter()
@@ -225,7 +242,13 @@ impl PrivacyLoss {
         }))
     }
 
-    fn choose_interval(&self, direction: &Direction, target: &Target, window: (f64, f64)) -> Result<f64, PrivacyError> {
+    fn choose_interval(
+        &self,
+        direction: &Direction,
+        target: &Target,
+        window: (f64, f64),
+        bound: Bound,
+    ) -> Result<f64, PrivacyError> {
         let tails = Target::tails(direction, target.delta);
         let needed = |interval: f64| {
             let steps = direction.iter().map(|&(pair, _)| {
@@ -237,6 +260,10 @@ impl PrivacyLoss {
         let (interval, strict) = match self.interval {
             Interval::Fixed(interval) => (interval, true),
             Interval::Accuracy(accuracy) => (target.interval(direction, accuracy), true),
+            // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
+            Interval::Automatic if bound == Bound::Lower => {
+                (0.25 * target.interval(direction, RELATIVE_ACCURACY), false)
+            }
             Interval::Automatic => (target.interval(direction, RELATIVE_ACCURACY), false),
         };
         let cells = needed(interval);

@@ -209,7 +209,7 @@ impl Pair {
     /// y-range outside which P has at most `lower` and `upper` mass (the whole range for bounded losses).
     pub(super) fn range(self, lower: f64, upper: f64) -> (f64, f64) {
         // P(N(0,1) > z) ≤ e^{−z²/2}/2.
-        let quantile = |tail: f64| (-2.0 * (2.0 * tail).min(1.0).max(1e-320).ln()).sqrt();
+        let quantile = |tail: f64| (-2.0 * (2.0 * tail).clamp(1e-320, 1.0).ln()).sqrt();
         match self {
             Self::Gaussian { .. } | Self::Add { .. } => (-quantile(lower), quantile(upper)),
             Self::Remove { rate, noise } => {
