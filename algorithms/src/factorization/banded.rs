@@ -30,7 +30,10 @@ pub(crate) fn optimize(
             expected: "1 ≤ b ≤ T, the main diagonal included",
         });
     }
-    let start = BandedStrategy::toeplitz(rounds, &toeplitz_coefficients(workload, participation, objective, bands)?);
+    let start = BandedStrategy::toeplitz(
+        rounds,
+        &toeplitz_coefficients(workload, participation, objective, bands)?,
+    );
     let entry_wise = EntryWise::new(workload, participation, bands);
     Ok(match entry_wise {
         Some(problem) if objective == Objective::Frobenius => problem.refine(start),
@@ -64,7 +67,11 @@ fn toeplitz_coefficients(
         let square = divide(&inverse, &coefficients[..bands]);
         let gradient = (1..bands)
             .map(|i| {
-                let by_inverse: f64 = error_gradient[i..].iter().zip(&square).map(|(g, value)| g * value).sum();
+                let by_inverse: f64 = error_gradient[i..]
+                    .iter()
+                    .zip(&square)
+                    .map(|(g, value)| g * value)
+                    .sum();
                 sensitivity_gradient[i] / sensitivity - by_inverse / error
             })
             .collect();
@@ -73,8 +80,10 @@ fn toeplitz_coefficients(
     let point = if bands == 1 {
         start
     } else {
-        minimize(start, MOST_STEPS, evaluate)
-            .ok_or(FactorizationError::Numerical { routine: "the banded optimiser", size: rounds })?
+        minimize(start, MOST_STEPS, evaluate).ok_or(FactorizationError::Numerical {
+            routine: "the banded optimiser",
+            size: rounds,
+        })?
     };
     let mut coefficients = vec![1.0];
     coefficients.extend(point);
@@ -86,8 +95,11 @@ fn divide(numerator: &[f64], denominator: &[f64]) -> Vec<f64> {
     let mut quotient = numerator.to_vec();
     for n in 1..quotient.len() {
         let reach = denominator.len().min(n + 1);
-        let sum: f64 =
-            denominator[1..reach].iter().zip(quotient[n + 1 - reach..n].iter().rev()).map(|(c, q)| c * q).sum();
+        let sum: f64 = denominator[1..reach]
+            .iter()
+            .zip(quotient[n + 1 - reach..n].iter().rev())
+            .map(|(c, q)| c * q)
+            .sum();
         quotient[n] -= sum;
     }
     quotient
@@ -115,14 +127,27 @@ impl<'a> EntryWise<'a> {
             return None;
         }
         // Minimum separation: every column alone at norm 1 is worst-case √k together, as for equal norms.
-        let patterns = participation.patterns(rounds).unwrap_or_else(|| (0..rounds).map(|round| vec![round]).collect());
+        let patterns = participation
+            .patterns(rounds)
+            .unwrap_or_else(|| (0..rounds).map(|round| vec![round]).collect());
         let matrix = workload.matrix();
-        let rows = (0..rounds).flat_map(|row| (0..rounds).map(move |column| (row, column))).map(|at| matrix[at]).collect();
-        Some(Self { workload, patterns, bands, most_steps: most_steps.min(200), rows })
+        let rows = (0..rounds)
+            .flat_map(|row| (0..rounds).map(move |column| (row, column)))
+            .map(|at| matrix[at])
+            .collect();
+        Some(Self {
+            workload,
+            patterns,
+            bands,
+            most_steps: most_steps.min(200),
+            rows,
+        })
     }
 
     fn refine(&self, start: BandedStrategy) -> BandedStrategy {
-        let Some(first) = self.evaluate(&start.coefficients) else { return start };
+        let Some(first) = self.evaluate(&start.coefficients) else {
+            return start;
+        };
         let mut minimizer = Minimizer::new(start.coefficients, first, 12);
         for _ in 0..self.most_steps {
             let before = minimizer.evaluation.value;
@@ -134,7 +159,11 @@ impl<'a> EntryWise<'a> {
             }
         }
         let coefficients = self.scaled(&minimizer.point).0;
-        BandedStrategy { rounds: self.workload.rounds(), bands: self.bands, coefficients }
+        BandedStrategy {
+            rounds: self.workload.rounds(),
+            bands: self.bands,
+            coefficients,
+        }
     }
 
     /// The entries with every pattern scaled to Σ_{i∈π} ‖C_i‖² = 1, and the factors.
@@ -167,7 +196,11 @@ impl<'a> EntryWise<'a> {
         const BLOCK: usize = 32;
         let (rounds, bands) = (self.workload.rounds(), self.bands);
         let (scaled, factors) = self.scaled(point);
-        let strategy = BandedStrategy { rounds, bands, coefficients: scaled };
+        let strategy = BandedStrategy {
+            rounds,
+            bands,
+            coefficients: scaled,
+        };
         let starts: Vec<usize> = (0..rounds).step_by(BLOCK).collect();
         let partial: Vec<(f64, Vec<f64>)> = starts
             .into_par_iter()
@@ -192,8 +225,11 @@ impl<'a> EntryWise<'a> {
                     let mut solved = row[..reach].to_vec();
                     for s in 0..reach {
                         let line = &strategy.coefficients[s * bands..s * bands + bands.min(s + 1)];
-                        let known: f64 =
-                            line[1..].iter().zip(solved[..s].iter().rev()).map(|(c, value)| c * value).sum();
+                        let known: f64 = line[1..]
+                            .iter()
+                            .zip(solved[..s].iter().rev())
+                            .map(|(c, value)| c * value)
+                            .sum();
                         solved[s] = (solved[s] - known) / line[0];
                         let target = &mut gradient[s * bands..s * bands + bands.min(s + 1)];
                         let weight = -2.0 * row[s];
@@ -239,7 +275,11 @@ impl<'a> EntryWise<'a> {
             }
         }
         let inverse_curvature = vec![rounds as f64; gradient.len()];
-        Some(Evaluation { value: error.ln(), gradient, inverse_curvature })
+        Some(Evaluation {
+            value: error.ln(),
+            gradient,
+            inverse_curvature,
+        })
     }
 }
 
@@ -250,7 +290,9 @@ mod tests {
     use super::*;
 
     fn frobenius(workload: &Workload, participation: Participation, strategy: BandedStrategy) -> f64 {
-        Factorization::evaluate(workload.clone(), participation, Strategy::Banded(strategy)).unwrap().frobenius()
+        Factorization::evaluate(workload.clone(), participation, Strategy::Banded(strategy))
+            .unwrap()
+            .frobenius()
     }
 
     #[test]
@@ -269,21 +311,32 @@ mod tests {
     fn optimising_lowers_the_error_of_the_cut_square_root() {
         for (specification, participation) in [
             (WorkloadSpecification::prefix(), Participation::FixedEpoch { epochs: 4 }),
-            (WorkloadSpecification::prefix().with_momentum(0.9), Participation::FixedEpoch { epochs: 4 }),
+            (
+                WorkloadSpecification::prefix().with_momentum(0.9),
+                Participation::FixedEpoch { epochs: 4 },
+            ),
             (WorkloadSpecification::prefix(), Participation::Single),
-            (WorkloadSpecification::prefix(), Participation::MinimumSeparation { participations: 3, separation: 16 }),
+            (
+                WorkloadSpecification::prefix(),
+                Participation::MinimumSeparation {
+                    participations: 3,
+                    separation: 16,
+                },
+            ),
         ] {
             let workload = Workload::new(64, specification).unwrap();
             let roots = workload.similar_roots();
             for bands in [2, 8, 16] {
                 let cut = BandedStrategy::toeplitz(64, &square_root_coefficients(bands, &roots));
                 let before = frobenius(&workload, participation, cut);
-                let toeplitz =
-                    toeplitz_coefficients(&workload, &participation, Objective::Frobenius, bands).unwrap();
+                let toeplitz = toeplitz_coefficients(&workload, &participation, Objective::Frobenius, bands).unwrap();
                 let between = frobenius(&workload, participation, BandedStrategy::toeplitz(64, &toeplitz));
                 let found = optimize(&workload, &participation, Objective::Frobenius, bands).unwrap();
                 let after = frobenius(&workload, participation, found);
-                assert!(between < before && after <= between * (1.0 + 1e-9), "{bands}: {before} {between} {after}");
+                assert!(
+                    between < before && after <= between * (1.0 + 1e-9),
+                    "{bands}: {before} {between} {after}"
+                );
             }
         }
     }
@@ -301,7 +354,11 @@ mod tests {
                 problem.evaluate(&moved).unwrap().value
             };
             let difference = (shifted(1e-6) - shifted(-1e-6)) / 2e-6;
-            assert!((difference - gradient[index]).abs() < 1e-8, "{index}: {difference} {}", gradient[index]);
+            assert!(
+                (difference - gradient[index]).abs() < 1e-8,
+                "{index}: {difference} {}",
+                gradient[index]
+            );
         }
     }
 

@@ -13,7 +13,11 @@ pub struct BandedLower {
 impl BandedLower {
     /// The identity with no subdiagonals.
     pub fn identity(size: usize) -> Self {
-        Self { size, subdiagonals: 0, entries: vec![1.0; size] }
+        Self {
+            size,
+            subdiagonals: 0,
+            entries: vec![1.0; size],
+        }
     }
 
     /// The matrix with W[row, column] = `entry(row, column)` on the band.
@@ -25,7 +29,11 @@ impl BandedLower {
                 entries[column * width + row - column] = entry(row, column);
             }
         }
-        Self { size, subdiagonals, entries }
+        Self {
+            size,
+            subdiagonals,
+            entries,
+        }
     }
 
     /// T.
@@ -60,7 +68,9 @@ impl BandedLower {
     pub fn multiply(&self, right: &Self) -> Self {
         assert_eq!(self.size, right.size, "factors of a product have one size");
         Self::from_fn(self.size, self.subdiagonals + right.subdiagonals, |row, column| {
-            (column..=row).map(|inner| self.get(row, inner) * right.get(inner, column)).sum()
+            (column..=row)
+                .map(|inner| self.get(row, inner) * right.get(inner, column))
+                .sum()
         })
     }
 
@@ -80,7 +90,9 @@ impl BandedLower {
     #[must_use]
     pub(crate) fn reflect(&self) -> Self {
         let last = self.size.wrapping_sub(1);
-        Self::from_fn(self.size, self.subdiagonals, |row, column| self.get(last - column, last - row))
+        Self::from_fn(self.size, self.subdiagonals, |row, column| {
+            self.get(last - column, last - row)
+        })
     }
 
     /// x ← W⁻¹ x by forward substitution: O(T·p).
@@ -101,8 +113,9 @@ impl BandedLower {
     pub fn multiply_in_place(&self, values: &mut [f64]) {
         assert_eq!(values.len(), self.size, "a vector has one entry a column");
         for row in (0..self.size).rev() {
-            values[row] =
-                (row.saturating_sub(self.subdiagonals)..=row).map(|column| self.get(row, column) * values[column]).sum();
+            values[row] = (row.saturating_sub(self.subdiagonals)..=row)
+                .map(|column| self.get(row, column) * values[column])
+                .sum();
         }
     }
 

@@ -31,16 +31,27 @@ impl BltParameters {
             .enumerate()
             .map(|(j, decay)| {
                 let numerator: f64 = theta_hat.iter().map(|other| decay - other).product();
-                let denominator: f64 =
-                    theta.iter().enumerate().filter(|&(i, _)| i != j).map(|(_, other)| decay - other).product();
+                let denominator: f64 = theta
+                    .iter()
+                    .enumerate()
+                    .filter(|&(i, _)| i != j)
+                    .map(|(_, other)| decay - other)
+                    .product();
                 numerator / denominator
             })
             .collect();
-        Self { omega, theta: theta.to_vec() }
+        Self {
+            omega,
+            theta: theta.to_vec(),
+        }
     }
 
     pub(crate) fn strategy(self, rounds: usize) -> Strategy {
-        Strategy::Blt { rounds, omega: self.omega, theta: self.theta }
+        Strategy::Blt {
+            rounds,
+            omega: self.omega,
+            theta: self.theta,
+        }
     }
 }
 
@@ -53,11 +64,19 @@ impl BltParameters {
 pub fn inverse_blt(parameters: &BltParameters) -> Result<BltParameters, FactorizationError> {
     let BltParameters { omega, theta } = parameters;
     if omega.len() != theta.len() {
-        return Err(FactorizationError::WrongLength { name: "the decays θ", found: theta.len(), expected: omega.len() });
+        return Err(FactorizationError::WrongLength {
+            name: "the decays θ",
+            found: theta.len(),
+            expected: omega.len(),
+        });
     }
     for &value in omega {
         if !(value.is_finite() && value > 0.0) {
-            return Err(FactorizationError::InvalidParameter { name: "ω", value, expected: "a positive number" });
+            return Err(FactorizationError::InvalidParameter {
+                name: "ω",
+                value,
+                expected: "a positive number",
+            });
         }
     }
     for pair in theta.windows(2) {
@@ -70,7 +89,13 @@ pub fn inverse_blt(parameters: &BltParameters) -> Result<BltParameters, Factoriz
         }
     }
     // Between θ_{j+1} and θ_j the sum rises from −∞ to +∞; below θ_m it starts from 0.
-    let sum = |lambda: f64| omega.iter().zip(theta).map(|(scale, decay)| scale / (decay - lambda)).sum::<f64>();
+    let sum = |lambda: f64| {
+        omega
+            .iter()
+            .zip(theta)
+            .map(|(scale, decay)| scale / (decay - lambda))
+            .sum::<f64>()
+    };
     let total: f64 = omega.iter().sum();
     let theta_hat: Vec<f64> = (0..theta.len())
         .map(|j| {
@@ -117,7 +142,10 @@ pub(crate) fn optimize(
             best = Some((value, found));
         }
     }
-    let (_, point) = best.ok_or(FactorizationError::Numerical { routine: "the BLT optimiser", size: rounds })?;
+    let (_, point) = best.ok_or(FactorizationError::Numerical {
+        routine: "the BLT optimiser",
+        size: rounds,
+    })?;
     let (theta, theta_hat) = interlaced(&point);
     Ok(BltParameters::from_pair(&theta, &theta_hat))
 }
@@ -155,7 +183,10 @@ fn interlaced(point: &[f64]) -> (Vec<f64>, Vec<f64>) {
             product
         })
         .collect();
-    (values.iter().step_by(2).copied().collect(), values.iter().skip(1).step_by(2).copied().collect())
+    (
+        values.iter().step_by(2).copied().collect(),
+        values.iter().skip(1).step_by(2).copied().collect(),
+    )
 }
 
 /// ln sens² + ln error² and its gradient in the logistic variables.
@@ -267,7 +298,11 @@ mod tests {
                     loss(&target, 50, &moved).unwrap().0
                 };
                 let difference = (shifted(1e-5) - shifted(-1e-5)) / 2e-5;
-                assert!((difference - gradient[index]).abs() < 1e-7, "{index}: {difference} {}", gradient[index]);
+                assert!(
+                    (difference - gradient[index]).abs() < 1e-7,
+                    "{index}: {difference} {}",
+                    gradient[index]
+                );
             }
         }
     }
@@ -279,13 +314,19 @@ mod tests {
             assert!((value - expected).abs() < 1e-5 * expected, "{found:?}");
         }
         for (value, expected) in found.theta.iter().zip([0.999_952_889_2, 0.985_706_866_7]) {
-            assert!((1.0 - value - (1.0 - expected)).abs() < 1e-5 * (1.0 - expected), "{found:?}");
+            assert!(
+                (1.0 - value - (1.0 - expected)).abs() < 1e-5 * (1.0 - expected),
+                "{found:?}"
+            );
         }
     }
 
     #[test]
     fn few_buffers_come_within_the_reference_ratios_of_the_square_root() {
-        let optimum: f64 = square_root_coefficients(1024, &[1.0]).iter().map(|value| value * value).sum();
+        let optimum: f64 = square_root_coefficients(1024, &[1.0])
+            .iter()
+            .map(|value| value * value)
+            .sum();
         for (buffers, expected) in [(1, 1.181), (2, 1.0175), (3, 1.0015), (4, 1.0004)] {
             let found = optimize(&prefix(1024), &Participation::Single, Objective::Max, buffers).unwrap();
             let coefficients = blt_coefficients(1024, &found.omega, &found.theta);
@@ -294,7 +335,10 @@ mod tests {
             let error = target.squared_error(&inverse_coefficients(&coefficients).unwrap()).0;
             let ratio = (sensitivity * error).sqrt() / optimum;
             // The reference gives four digits.
-            assert!(ratio < expected + 0.0006 && ratio > expected - 0.01, "m = {buffers}: {ratio}");
+            assert!(
+                ratio < expected + 0.0006 && ratio > expected - 0.01,
+                "m = {buffers}: {ratio}"
+            );
         }
     }
 
@@ -315,7 +359,10 @@ mod tests {
 
     #[test]
     fn inverses_interlace_and_multiply_to_the_identity() {
-        let parameters = BltParameters { omega: vec![0.05, 0.1, 0.3], theta: vec![0.999, 0.9, 0.5] };
+        let parameters = BltParameters {
+            omega: vec![0.05, 0.1, 0.3],
+            theta: vec![0.999, 0.9, 0.5],
+        };
         let inverse = inverse_blt(&parameters).unwrap();
         for j in 0..3 {
             assert!(inverse.theta[j] < parameters.theta[j]);
@@ -335,13 +382,22 @@ mod tests {
 
     #[test]
     fn the_buffer_recursion_solves_the_triangular_system() {
-        let parameters = BltParameters { omega: vec![0.05, 0.2], theta: vec![0.99, 0.6] };
+        let parameters = BltParameters {
+            omega: vec![0.05, 0.2],
+            theta: vec![0.99, 0.6],
+        };
         let draws: Vec<f64> = (0..60).map(|index| ((index * 37 % 23) as f64 - 11.0) / 7.0).collect();
         let mut buffers = [0.0; 2];
         let streamed: Vec<f64> = draws
             .iter()
             .map(|draw| {
-                let noise = draw - parameters.omega.iter().zip(&buffers).map(|(scale, buffer)| scale * buffer).sum::<f64>();
+                let noise = draw
+                    - parameters
+                        .omega
+                        .iter()
+                        .zip(&buffers)
+                        .map(|(scale, buffer)| scale * buffer)
+                        .sum::<f64>();
                 for (buffer, decay) in buffers.iter_mut().zip(&parameters.theta) {
                     *buffer = decay * *buffer + noise;
                 }
@@ -358,8 +414,26 @@ mod tests {
     #[test]
     fn parameters_outside_their_range_are_refused() {
         assert!(optimize(&prefix(8), &Participation::Single, Objective::Max, 0).is_err());
-        assert!(inverse_blt(&BltParameters { omega: vec![-1.0], theta: vec![0.5] }).is_err());
-        assert!(inverse_blt(&BltParameters { omega: vec![0.1, 0.1], theta: vec![0.5, 0.6] }).is_err());
-        assert!(inverse_blt(&BltParameters { omega: vec![0.1], theta: vec![0.5, 0.4] }).is_err());
+        assert!(
+            inverse_blt(&BltParameters {
+                omega: vec![-1.0],
+                theta: vec![0.5]
+            })
+            .is_err()
+        );
+        assert!(
+            inverse_blt(&BltParameters {
+                omega: vec![0.1, 0.1],
+                theta: vec![0.5, 0.6]
+            })
+            .is_err()
+        );
+        assert!(
+            inverse_blt(&BltParameters {
+                omega: vec![0.1],
+                theta: vec![0.5, 0.4]
+            })
+            .is_err()
+        );
     }
 }

@@ -46,11 +46,19 @@ pub(crate) fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
 pub(crate) fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
     let size = gram.nrows();
     let flipped = Mat::from_fn(size, size, |row, column| {
-        if row >= column { gram[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+        if row >= column {
+            gram[(size - 1 - column, size - 1 - row)]
+        } else {
+            0.0
+        }
     });
     let factor = cholesky(flipped.as_ref())?;
     Some(Mat::from_fn(size, size, |row, column| {
-        if row >= column { factor[(size - 1 - column, size - 1 - row)] } else { 0.0 }
+        if row >= column {
+            factor[(size - 1 - column, size - 1 - row)]
+        } else {
+            0.0
+        }
     }))
 }
 
@@ -70,9 +78,7 @@ pub(crate) fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64
 }
 
 /// N = P·Σ·Qᵀ: the singular values, largest first, P and Q.
-pub(crate) fn singular_vectors(
-    matrix: MatRef<'_, f64>,
-) -> Result<(Vec<f64>, Mat<f64>, Mat<f64>), FactorizationError> {
+pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>, Mat<f64>), FactorizationError> {
     use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
     let size = matrix.ncols();
     let mut values = faer::diag::Diag::<f64>::zeros(size);
@@ -95,7 +101,10 @@ pub(crate) fn singular_vectors(
         MemStack::new(&mut memory),
         Default::default(),
     )
-    .map_err(|_| FactorizationError::Numerical { routine: "the singular value decomposition", size })?;
+    .map_err(|_| FactorizationError::Numerical {
+        routine: "the singular value decomposition",
+        size,
+    })?;
     let values = (0..size).map(|index| values[index]).collect();
     Ok((values, left, right))
 }
@@ -103,7 +112,10 @@ pub(crate) fn singular_vectors(
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
 pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;
-    let (left, right) = (matrix.col(left).subrows(first, rows), matrix.col(right).subrows(first, rows));
+    let (left, right) = (
+        matrix.col(left).subrows(first, rows),
+        matrix.col(right).subrows(first, rows),
+    );
     left.iter().zip(right.iter()).map(|(a, b)| a * b).sum()
 }
 

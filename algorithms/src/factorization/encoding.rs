@@ -28,8 +28,13 @@ impl FactorizationKey {
 }
 
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    bytes
+        .iter()
+        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
+        .collect()
 }
 
 impl FactorizationRequest {
@@ -148,7 +153,9 @@ impl Factorization {
 
 fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError> {
     Ok(match reader.integer()? {
-        0 => Strategy::Identity { rounds: reader.integer()? },
+        0 => Strategy::Identity {
+            rounds: reader.integer()?,
+        },
         1 => {
             let size = reader.integer()?;
             let lower = reader.numbers()?;
@@ -158,18 +165,36 @@ fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError
             // Column j of the triangle starts at Σ_{i<j} (size − i).
             let start = |column: usize| column * size - column * column.saturating_sub(1) / 2;
             Strategy::Dense(Mat::from_fn(size, size, |row, column| {
-                if row >= column { lower[start(column) + row - column] } else { 0.0 }
+                if row >= column {
+                    lower[start(column) + row - column]
+                } else {
+                    0.0
+                }
             }))
         }
         2 => {
             let (rounds, bands) = (reader.integer()?, reader.integer()?);
-            Strategy::Banded(BandedStrategy { rounds, bands, coefficients: reader.numbers()? })
+            Strategy::Banded(BandedStrategy {
+                rounds,
+                bands,
+                coefficients: reader.numbers()?,
+            })
         }
-        3 => Strategy::Toeplitz { coefficients: reader.numbers()? },
-        4 => Strategy::Blt { rounds: reader.integer()?, omega: reader.numbers()?, theta: reader.numbers()? },
+        3 => Strategy::Toeplitz {
+            coefficients: reader.numbers()?,
+        },
+        4 => Strategy::Blt {
+            rounds: reader.integer()?,
+            omega: reader.numbers()?,
+            theta: reader.numbers()?,
+        },
         5 => {
             let rounds = reader.integer()?;
-            let variant = if reader.integer()? == 1 { TreeVariant::HonakerOnline } else { TreeVariant::Plain };
+            let variant = if reader.integer()? == 1 {
+                TreeVariant::HonakerOnline
+            } else {
+                TreeVariant::Plain
+            };
             Strategy::Tree { rounds, variant }
         }
         _ => return Err(damaged("it holds an unknown form of C")),
@@ -177,7 +202,9 @@ fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError
 }
 
 fn damaged(reason: &str) -> FactorizationError {
-    FactorizationError::Damaged { reason: reason.to_owned() }
+    FactorizationError::Damaged {
+        reason: reason.to_owned(),
+    }
 }
 
 fn write_integer(bytes: &mut Vec<u8>, value: usize) {
@@ -205,7 +232,10 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], FactorizationError> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| damaged("it ends too early"))?;
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or_else(|| damaged("it ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -225,7 +255,13 @@ impl<'a> Reader<'a> {
     fn numbers(&mut self) -> Result<Vec<f64>, FactorizationError> {
         let count = self.integer()?;
         let length = count.checked_mul(8).ok_or_else(|| damaged("a length is too large"))?;
-        Ok(self.take(length)?.as_chunks::<8>().0.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect())
+        Ok(self
+            .take(length)?
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|chunk| f64::from_le_bytes(*chunk))
+            .collect())
     }
 }
 
@@ -274,8 +310,17 @@ mod tests {
         for position in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[position] ^= 4;
-            assert!(matches!(request.decode(&changed), Err(FactorizationError::Damaged { .. })), "{position}");
-            assert!(matches!(request.decode(&bytes[..position]), Err(FactorizationError::Damaged { .. })), "{position}");
+            assert!(
+                matches!(request.decode(&changed), Err(FactorizationError::Damaged { .. })),
+                "{position}"
+            );
+            assert!(
+                matches!(
+                    request.decode(&bytes[..position]),
+                    Err(FactorizationError::Damaged { .. })
+                ),
+                "{position}"
+            );
         }
     }
 
@@ -284,9 +329,18 @@ mod tests {
         let base = request(Method::Banded { bands: 2 });
         let bytes = base.clone().factorize().unwrap().encode(base.key());
         let mut others = vec![request(Method::Banded { bands: 3 })];
-        others.push(FactorizationRequest { gap: 1e-7, ..base.clone() });
-        others.push(FactorizationRequest { objective: super::super::Objective::Max, ..base.clone() });
-        others.push(FactorizationRequest { participation: Participation::FixedEpoch { epochs: 3 }, ..base.clone() });
+        others.push(FactorizationRequest {
+            gap: 1e-7,
+            ..base.clone()
+        });
+        others.push(FactorizationRequest {
+            objective: super::super::Objective::Max,
+            ..base.clone()
+        });
+        others.push(FactorizationRequest {
+            participation: Participation::FixedEpoch { epochs: 3 },
+            ..base.clone()
+        });
         others.push(FactorizationRequest {
             workload: Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.5 + f64::EPSILON)).unwrap(),
             ..base.clone()
@@ -303,6 +357,9 @@ mod tests {
         let mut found = request.clone().factorize().unwrap();
         found.sensitivity.value *= 0.5;
         let bytes = found.encode(request.key());
-        assert!(matches!(request.decode(&bytes), Err(FactorizationError::Damaged { .. })));
+        assert!(matches!(
+            request.decode(&bytes),
+            Err(FactorizationError::Damaged { .. })
+        ));
     }
 }

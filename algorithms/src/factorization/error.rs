@@ -10,7 +10,9 @@ pub enum FactorizationError {
     #[error("a workload needs at least one round, found T = 0")]
     NoRounds,
     /// A participation with more epochs than rounds.
-    #[error("{epochs} epochs do not fit into {rounds} rounds: an example takes part at most once a round; use at most {rounds} epochs")]
+    #[error(
+        "{epochs} epochs do not fit into {rounds} rounds: an example takes part at most once a round; use at most {rounds} epochs"
+    )]
     MoreEpochsThanRounds {
         /// The epochs asked for.
         epochs: usize,
@@ -50,7 +52,9 @@ pub enum FactorizationError {
         expected: usize,
     },
     /// An entry above the diagonal.
-    #[error("{name} is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}")]
+    #[error(
+        "{name} is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}"
+    )]
     NotLowerTriangular {
         /// Which matrix.
         name: &'static str,
@@ -84,13 +88,17 @@ pub enum FactorizationError {
         value: f64,
     },
     /// C⁻¹ leaves the range of f64.
-    #[error("the inverse of C overflows at row {row}: the noise recursion would release infinite noise; choose fewer bands or smaller coefficients")]
+    #[error(
+        "the inverse of C overflows at row {row}: the noise recursion would release infinite noise; choose fewer bands or smaller coefficients"
+    )]
     InverseOverflow {
         /// The first row that is not finite, from 0.
         row: usize,
     },
     /// B·C is not the workload.
-    #[error("B·C is not the workload: entry ({row}, {column}) is {found}, expected {expected}; the factors belong to another workload")]
+    #[error(
+        "B·C is not the workload: entry ({row}, {column}) is {found}, expected {expected}; the factors belong to another workload"
+    )]
     ProductMismatch {
         /// Row of the largest difference, from 0.
         row: usize,

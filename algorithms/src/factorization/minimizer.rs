@@ -11,7 +11,11 @@ pub(crate) struct Evaluation {
 impl Evaluation {
     /// gᵀ·H₀·g, twice what a Newton step is expected to gain.
     pub(crate) fn expected_gain(&self) -> f64 {
-        self.gradient.iter().zip(&self.inverse_curvature).map(|(g, h)| g * g * h).sum()
+        self.gradient
+            .iter()
+            .zip(&self.inverse_curvature)
+            .map(|(g, h)| g * g * h)
+            .sum()
     }
 }
 
@@ -28,7 +32,13 @@ pub(crate) struct Minimizer {
 
 impl Minimizer {
     pub(crate) fn new(point: Vec<f64>, evaluation: Evaluation, memory: usize) -> Self {
-        Self { point, evaluation, history: Vec::new(), memory, evaluations: 1 }
+        Self {
+            point,
+            evaluation,
+            history: Vec::new(),
+            memory,
+            evaluations: 1,
+        }
     }
 
     /// Replaces the evaluation of the current point after the function has changed; the curvature pairs stay.
@@ -61,20 +71,33 @@ impl Minimizer {
         evaluate: &mut impl FnMut(&[f64]) -> Option<Evaluation>,
     ) -> bool {
         // A step in logarithms beyond e^2 leaves the region in which the curvature means anything.
-        let largest = direction.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
+        let largest = direction
+            .iter()
+            .fold(0.0_f64, |largest, value| largest.max(value.abs()));
         let mut length = (2.0 / largest).min(1.0);
-        // Values are known to about 1e-14 relative (sums of T terms); below that, a step may be taken blindly.
-        let noise = 2e-14 * self.evaluation.value.abs().max(1.0);
+        // Where the change of the value drowns in its rounding, the gradient decides.
+        let magnitude = self.evaluation.value.abs().max(1.0);
+        let (noise, resolution) = (1e-12 * magnitude, 1e-15 * magnitude);
+        let gain = self.evaluation.expected_gain();
         for _ in 0..40 {
-            let candidate: Vec<f64> =
-                self.point.iter().zip(direction).map(|(value, step)| value + length * step).collect();
+            let candidate: Vec<f64> = self
+                .point
+                .iter()
+                .zip(direction)
+                .map(|(value, step)| value + length * step)
+                .collect();
             self.evaluations += 1;
             if let Some(found) = evaluate(&candidate)
-                && found.value <= self.evaluation.value + 1e-4 * length * slope + noise
+                && (found.value <= self.evaluation.value + (1e-4 * length * slope).min(-resolution)
+                    || (found.value <= self.evaluation.value + noise && found.expected_gain() < 0.9 * gain))
             {
                 let step: Vec<f64> = direction.iter().map(|value| length * value).collect();
-                let change: Vec<f64> =
-                    found.gradient.iter().zip(&self.evaluation.gradient).map(|(new, old)| new - old).collect();
+                let change: Vec<f64> = found
+                    .gradient
+                    .iter()
+                    .zip(&self.evaluation.gradient)
+                    .map(|(new, old)| new - old)
+                    .collect();
                 let curvature = dot(&step, &change);
                 if curvature > 1e-12 * (dot(&step, &step) * dot(&change, &change)).sqrt() {
                     if self.history.len() == self.memory {
@@ -82,13 +105,12 @@ impl Minimizer {
                     }
                     self.history.push((step, change, 1.0 / curvature));
                 }
-                let flat = (found.value - self.evaluation.value).abs() <= 1e-16 && found.expected_gain() < 1e-26;
                 self.point = candidate;
                 self.evaluation = found;
-                return !flat;
+                return true;
             }
             length *= 0.5;
-            if length * largest < 1e-14 {
+            if -length * slope < resolution {
                 return false;
             }
         }
@@ -105,8 +127,11 @@ impl Minimizer {
             coefficients.push(coefficient);
         }
         let scale = self.history.last().map_or(1.0, |(_, change, inverse)| {
-            let weighted: f64 =
-                change.iter().zip(&self.evaluation.inverse_curvature).map(|(value, weight)| value * value * weight).sum();
+            let weighted: f64 = change
+                .iter()
+                .zip(&self.evaluation.inverse_curvature)
+                .map(|(value, weight)| value * value * weight)
+                .sum();
             1.0 / (inverse * weighted)
         });
         for (value, weight) in direction.iter_mut().zip(&self.evaluation.inverse_curvature) {
@@ -129,8 +154,11 @@ pub(crate) fn minimize(
     let mut evaluation = |point: &[f64]| {
         let (value, gradient) = evaluate(point)?;
         let inverse_curvature = vec![1.0; gradient.len()];
-        (value.is_finite() && gradient.iter().all(|entry| entry.is_finite()))
-            .then_some(Evaluation { value, gradient, inverse_curvature })
+        (value.is_finite() && gradient.iter().all(|entry| entry.is_finite())).then_some(Evaluation {
+            value,
+            gradient,
+            inverse_curvature,
+        })
     };
     let first = evaluation(&start)?;
     let mut minimizer = Minimizer::new(start, first, 40);

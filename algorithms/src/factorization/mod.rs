@@ -35,6 +35,9 @@ mod toeplitz;
 mod tree;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use std::str::FromStr;
 
 use faer::{Mat, MatRef};
@@ -83,10 +86,18 @@ impl FromStr for Method {
             text: text.to_owned(),
             expected: "optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity",
         };
-        let number = |value: &str| value.parse::<usize>().ok().filter(|&value| value > 0).ok_or_else(unreadable);
+        let number = |value: &str| {
+            value
+                .parse::<usize>()
+                .ok()
+                .filter(|&value| value > 0)
+                .ok_or_else(unreadable)
+        };
         Ok(match text.split_once('=') {
             Some(("banded", bands)) => Self::Banded { bands: number(bands)? },
-            Some(("blt", buffers)) => Self::Blt { buffers: number(buffers)? },
+            Some(("blt", buffers)) => Self::Blt {
+                buffers: number(buffers)?,
+            },
             Some(_) => return Err(unreadable()),
             None => match text {
                 "optimal" => Self::Optimal,
@@ -134,7 +145,13 @@ pub struct FactorizationRequest {
 impl FactorizationRequest {
     /// The Frobenius objective and a gap of 1e-6.
     pub fn new(workload: Workload, participation: Participation, method: Method) -> Self {
-        Self { workload, participation, method, objective: Objective::Frobenius, gap: 1e-6 }
+        Self {
+            workload,
+            participation,
+            method,
+            objective: Objective::Frobenius,
+            gap: 1e-6,
+        }
     }
 
     /// Computes the factorisation.
@@ -144,7 +161,13 @@ impl FactorizationRequest {
     /// A participation that does not fit the rounds, parameters out of range, a method that does not cover the request,
     /// an optimiser that misses the gap.
     pub fn factorize(self) -> Result<Factorization, FactorizationError> {
-        let Self { workload, participation, method, objective, gap } = self;
+        let Self {
+            workload,
+            participation,
+            method,
+            objective,
+            gap,
+        } = self;
         let rounds = workload.rounds();
         participation.check(rounds)?;
         let mut relative_gap = None;
@@ -159,7 +182,9 @@ impl FactorizationRequest {
                 Strategy::Banded(banded::optimize(&workload, &participation, objective, bands)?)
             }
             Method::Blt { buffers } => blt::optimize(&workload, &participation, objective, buffers)?.strategy(rounds),
-            Method::Toeplitz => Strategy::Toeplitz { coefficients: square_root_coefficients(rounds, &workload.similar_roots()) },
+            Method::Toeplitz => Strategy::Toeplitz {
+                coefficients: square_root_coefficients(rounds, &workload.similar_roots()),
+            },
             Method::Tree(TreeVariant::HonakerFull) => {
                 // B = S·H⁺ has the law of S·C⁻¹ with CᵀC = HᵀH.
                 let gram = Mat::from_fn(rounds, rounds, |row, column| {
@@ -218,7 +243,15 @@ impl Factorization {
         }
         let sensitivity = strategy.sensitivity(&participation)?;
         let squared_row_errors = strategy.squared_row_errors(&workload)?;
-        Ok(Self { workload, participation, method: None, strategy, sensitivity, squared_row_errors, relative_gap: None })
+        Ok(Self {
+            workload,
+            participation,
+            method: None,
+            strategy,
+            sensitivity,
+            squared_row_errors,
+            relative_gap: None,
+        })
     }
 
     /// Takes factors that come from outside: checks shapes, B·C = A to 1e-9 of A's largest entry, and, where one is
@@ -240,7 +273,12 @@ impl Factorization {
             if (rows, columns) == (rounds, rounds) {
                 Ok(())
             } else {
-                Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rounds })
+                Err(FactorizationError::ShapeMismatch {
+                    name,
+                    rows,
+                    columns,
+                    expected: rounds,
+                })
             }
         };
         square("C", strategy.nrows(), strategy.ncols())?;
@@ -333,7 +371,10 @@ impl Factorization {
 
     /// ‖B_t‖·sens(C) for every round t: the error per unit of noise at sensitivity 1.
     pub fn row_errors(&self) -> Vec<f64> {
-        self.squared_row_errors.iter().map(|error| error.sqrt() * self.sensitivity.value).collect()
+        self.squared_row_errors
+            .iter()
+            .map(|error| error.sqrt() * self.sensitivity.value)
+            .collect()
     }
 
     /// √(Σ_t ‖B_t‖²/T) at sensitivity 1.
@@ -343,7 +384,10 @@ impl Factorization {
 
     /// max_t ‖B_t‖ at sensitivity 1.
     pub fn max_error(&self) -> f64 {
-        self.squared_row_errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)).sqrt()
+        self.squared_row_errors
+            .iter()
+            .fold(0.0_f64, |largest, &error| largest.max(error))
+            .sqrt()
             * self.sensitivity.value
     }
 

@@ -50,7 +50,11 @@ pub struct Sensitivity {
 impl Participation {
     /// Fixed-epoch participation, or the single one where k = 1.
     pub fn epochs(epochs: usize) -> Self {
-        if epochs == 1 { Self::Single } else { Self::FixedEpoch { epochs } }
+        if epochs == 1 {
+            Self::Single
+        } else {
+            Self::FixedEpoch { epochs }
+        }
     }
 
     /// Checks the participation against the number of rounds.
@@ -64,7 +68,11 @@ impl Participation {
         }
         let positive = |name, value| {
             if value == 0 {
-                Err(FactorizationError::InvalidParameter { name, value: 0.0, expected: "at least 1" })
+                Err(FactorizationError::InvalidParameter {
+                    name,
+                    value: 0.0,
+                    expected: "at least 1",
+                })
             } else {
                 Ok(())
             }
@@ -78,7 +86,10 @@ impl Participation {
                 }
                 Ok(())
             }
-            Self::MinimumSeparation { participations, separation } => {
+            Self::MinimumSeparation {
+                participations,
+                separation,
+            } => {
                 positive("participations", participations)?;
                 positive("separation", separation)
             }
@@ -90,9 +101,10 @@ impl Participation {
         match *self {
             Self::Single => 1,
             Self::FixedEpoch { epochs } => epochs.min(rounds),
-            Self::MinimumSeparation { participations, separation } => {
-                participations.min(rounds.saturating_sub(1) / separation.max(1) + 1)
-            }
+            Self::MinimumSeparation {
+                participations,
+                separation,
+            } => participations.min(rounds.saturating_sub(1) / separation.max(1) + 1),
         }
     }
 
@@ -113,7 +125,11 @@ impl Participation {
             Self::Single => Some((0..rounds).map(|round| vec![round]).collect()),
             Self::FixedEpoch { .. } => {
                 let separation = self.separation(rounds);
-                Some((0..separation).map(|start| (start..rounds).step_by(separation).collect()).collect())
+                Some(
+                    (0..separation)
+                        .map(|start| (start..rounds).step_by(separation).collect())
+                        .collect(),
+                )
             }
             Self::MinimumSeparation { .. } => None,
         }
@@ -124,7 +140,10 @@ impl Participation {
         match self {
             Self::Single => "single participation".to_owned(),
             Self::FixedEpoch { epochs } => format!("fixed-epoch participation, {epochs} epochs"),
-            Self::MinimumSeparation { participations, separation } => {
+            Self::MinimumSeparation {
+                participations,
+                separation,
+            } => {
                 format!("at most {participations} participations, at least {separation} rounds apart")
             }
         }
@@ -156,11 +175,15 @@ pub fn gram_sensitivity(
         }
         return Ok(if *participation == Participation::Single {
             exact(largest.0, "the largest column norm: an example takes part once")
-        } else if patterns[largest.1].iter().map(|&round| gram(round, round)).sum::<f64>() >= largest.0 * (1.0 - 1e-12) {
+        } else if patterns[largest.1].iter().map(|&round| gram(round, round)).sum::<f64>() >= largest.0 * (1.0 - 1e-12)
+        {
             // The mean over all sign vectors is the sum of the squared norms, so some sign vector attains it.
             exact(largest.0, "columns of the worst pattern are orthogonal to within 1e-12")
         } else if signs_attain(&patterns[largest.1], &gram) {
-            exact(largest.0, "contributions of aligned signs attain the largest pattern sum of |CᵀC|")
+            exact(
+                largest.0,
+                "contributions of aligned signs attain the largest pattern sum of |CᵀC|",
+            )
         } else {
             bound(largest.0, "the largest pattern sum of |CᵀC|, whose signs conflict")
         });
@@ -170,7 +193,10 @@ pub fn gram_sensitivity(
     let orthogonal = (0..rounds).all(|row| (row + separation..rounds).all(|column| gram(row, column) == 0.0));
     if orthogonal {
         let (value, _) = best_separated_sum(&diagonal, participations, separation);
-        return Ok(exact(value, "columns that can be used together are orthogonal: C has at most b bands"));
+        return Ok(exact(
+            value,
+            "columns that can be used together are orthogonal: C has at most b bands",
+        ));
     }
     let row_largest: Vec<f64> = (0..rounds)
         .map(|row| {
@@ -224,7 +250,11 @@ pub fn toeplitz_sensitivity(
         ));
     }
     let gram = toeplitz_gram(coefficients);
-    gram_sensitivity(rounds, |row, column| gram[row.max(column) * rounds + row.min(column)], participation)
+    gram_sensitivity(
+        rounds,
+        |row, column| gram[row.max(column) * rounds + row.min(column)],
+        participation,
+    )
 }
 
 /// The lower triangle, by rows, of CᵀC for a Toeplitz C: X_{ij} = X_{i+1,j+1} + c_{T−1−i}·c_{T−1−j}.
@@ -233,7 +263,11 @@ fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
     let mut gram = vec![0.0; rounds * rounds];
     for row in (0..rounds).rev() {
         for column in 0..=row {
-            let next = if row + 1 < rounds { gram[(row + 1) * rounds + column + 1] } else { 0.0 };
+            let next = if row + 1 < rounds {
+                gram[(row + 1) * rounds + column + 1]
+            } else {
+                0.0
+            };
             gram[row * rounds + column] = next + coefficients[rounds - 1 - row] * coefficients[rounds - 1 - column];
         }
     }
@@ -241,11 +275,19 @@ fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
 }
 
 pub(crate) fn exact(squared: f64, reason: &'static str) -> Sensitivity {
-    Sensitivity { value: squared.sqrt(), exactness: Exactness::Exact, reason }
+    Sensitivity {
+        value: squared.sqrt(),
+        exactness: Exactness::Exact,
+        reason,
+    }
 }
 
 pub(crate) fn bound(squared: f64, reason: &'static str) -> Sensitivity {
-    Sensitivity { value: squared.sqrt(), exactness: Exactness::UpperBound, reason }
+    Sensitivity {
+        value: squared.sqrt(),
+        exactness: Exactness::UpperBound,
+        reason,
+    }
 }
 
 /// Σ_{i,i'∈π} |X_{ii'}|.
@@ -272,7 +314,11 @@ fn signs_attain(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> bool 
         pending.push(start);
         while let Some(current) = pending.pop() {
             for other in 0..pattern.len() {
-                let entry = if other == current { 0.0 } else { gram(pattern[current], pattern[other]) };
+                let entry = if other == current {
+                    0.0
+                } else {
+                    gram(pattern[current], pattern[other])
+                };
                 if entry == 0.0 {
                     continue;
                 }
@@ -325,11 +371,17 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
         return 0.0;
     }
     let right = values.get(centre + separation..).unwrap_or(&[]);
-    let mut left: Vec<f64> = if centre >= separation { values[..=centre - separation].to_vec() } else { Vec::new() };
+    let mut left: Vec<f64> = if centre >= separation {
+        values[..=centre - separation].to_vec()
+    } else {
+        Vec::new()
+    };
     left.reverse();
     let after = separated_sums(right, others, separation);
     let before = separated_sums(&left, others, separation);
-    (0..=others).map(|count| after[count][0] + before[others - count][0]).fold(0.0, f64::max)
+    (0..=others)
+        .map(|count| after[count][0] + before[others - count][0])
+        .fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -347,7 +399,13 @@ mod tests {
                         let sum: f64 = pattern
                             .iter()
                             .enumerate()
-                            .map(|(bit, &column)| if signs >> bit & 1 == 1 { -row[column] } else { row[column] })
+                            .map(|(bit, &column)| {
+                                if signs >> bit & 1 == 1 {
+                                    -row[column]
+                                } else {
+                                    row[column]
+                                }
+                            })
                             .sum();
                         sum * sum
                     })
@@ -375,7 +433,9 @@ mod tests {
     fn sequence(seed: u64) -> impl FnMut() -> f64 {
         let mut state = seed;
         move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
         }
     }
@@ -388,24 +448,44 @@ mod tests {
             let rounds = 4 + (seed as usize % 6);
             let shift = if seed % 3 == 0 { 1.0 } else { 0.0 };
             let matrix: Vec<Vec<f64>> = (0..rounds)
-                .map(|row| (0..rounds).map(|column| if column <= row { next() + shift } else { 0.0 }).collect())
+                .map(|row| {
+                    (0..rounds)
+                        .map(|column| if column <= row { next() + shift } else { 0.0 })
+                        .collect()
+                })
                 .collect();
             for participation in [
                 Participation::Single,
                 Participation::FixedEpoch { epochs: 2 },
                 Participation::FixedEpoch { epochs: 3 },
-                Participation::MinimumSeparation { participations: 2, separation: 2 },
-                Participation::MinimumSeparation { participations: 3, separation: 1 },
+                Participation::MinimumSeparation {
+                    participations: 2,
+                    separation: 2,
+                },
+                Participation::MinimumSeparation {
+                    participations: 3,
+                    separation: 1,
+                },
             ] {
                 let patterns = participation.patterns(rounds).unwrap_or_else(|| {
-                    separated_patterns(rounds, participation.participations(rounds), participation.separation(rounds))
+                    separated_patterns(
+                        rounds,
+                        participation.participations(rounds),
+                        participation.separation(rounds),
+                    )
                 });
                 let found = gram_sensitivity(rounds, gram_of(&matrix), &participation).unwrap();
                 let attained = brute_force(&matrix, &patterns);
-                assert!(found.value >= attained * (1.0 - 1e-12), "{participation:?} {seed}: {found:?} < {attained}");
+                assert!(
+                    found.value >= attained * (1.0 - 1e-12),
+                    "{participation:?} {seed}: {found:?} < {attained}"
+                );
                 if found.exactness == Exactness::Exact {
                     exact_seen += 1;
-                    assert!((found.value - attained).abs() < 1e-9 * attained, "{participation:?}: {found:?} {attained}");
+                    assert!(
+                        (found.value - attained).abs() < 1e-9 * attained,
+                        "{participation:?}: {found:?} {attained}"
+                    );
                 }
             }
         }
@@ -420,11 +500,13 @@ mod tests {
             vec![0.0, 1.0, 1.0, 0.0],
             vec![0.0, 0.0, 1.0, -6.0],
         ];
-        let sensitivity =
-            |participation| gram_sensitivity(4, gram_of(&matrix), &participation).unwrap();
+        let sensitivity = |participation| gram_sensitivity(4, gram_of(&matrix), &participation).unwrap();
         assert_eq!(sensitivity(Participation::Single).value, 6.0);
         for separation in [2, 3] {
-            let found = sensitivity(Participation::MinimumSeparation { participations: 4, separation });
+            let found = sensitivity(Participation::MinimumSeparation {
+                participations: 4,
+                separation,
+            });
             assert!((found.value - 41.0_f64.sqrt()).abs() < 1e-14, "{found:?}");
             assert_eq!(found.exactness, Exactness::Exact);
         }
@@ -435,10 +517,17 @@ mod tests {
         for rounds in [5_usize, 8, 11] {
             let coefficients: Vec<f64> = (0..rounds).map(|lag| 1.0 / (1.0 + lag as f64).sqrt()).collect();
             let matrix: Vec<Vec<f64>> = (0..rounds)
-                .map(|row| (0..rounds).map(|column| if column <= row { coefficients[row - column] } else { 0.0 }).collect())
+                .map(|row| {
+                    (0..rounds)
+                        .map(|column| if column <= row { coefficients[row - column] } else { 0.0 })
+                        .collect()
+                })
                 .collect();
             for (participations, separation) in [(1, 1), (2, 2), (3, 3), (4, 1)] {
-                let participation = Participation::MinimumSeparation { participations, separation };
+                let participation = Participation::MinimumSeparation {
+                    participations,
+                    separation,
+                };
                 let found = toeplitz_sensitivity(&coefficients, &participation).unwrap();
                 let attained = brute_force(&matrix, &separated_patterns(rounds, participations, separation));
                 assert_eq!(found.exactness, Exactness::Exact);
@@ -451,12 +540,19 @@ mod tests {
     fn toeplitz_coefficients_that_grow_go_through_the_gram_matrix() {
         let coefficients = [1.0, -2.0, 0.5, 3.0, -1.0, 0.25];
         let matrix: Vec<Vec<f64>> = (0..6)
-            .map(|row: usize| (0..6).map(|column| if column <= row { coefficients[row - column] } else { 0.0 }).collect())
+            .map(|row: usize| {
+                (0..6)
+                    .map(|column| if column <= row { coefficients[row - column] } else { 0.0 })
+                    .collect()
+            })
             .collect();
         let participation = Participation::FixedEpoch { epochs: 2 };
         let found = toeplitz_sensitivity(&coefficients, &participation).unwrap();
         let attained = brute_force(&matrix, &participation.patterns(6).unwrap());
-        assert!((found.value - attained).abs() < 1e-12 * attained, "{found:?} {attained}");
+        assert!(
+            (found.value - attained).abs() < 1e-12 * attained,
+            "{found:?} {attained}"
+        );
     }
 
     #[test]
@@ -468,10 +564,19 @@ mod tests {
         );
         for broken in [
             Participation::FixedEpoch { epochs: 0 },
-            Participation::MinimumSeparation { participations: 0, separation: 1 },
-            Participation::MinimumSeparation { participations: 1, separation: 0 },
+            Participation::MinimumSeparation {
+                participations: 0,
+                separation: 1,
+            },
+            Participation::MinimumSeparation {
+                participations: 1,
+                separation: 0,
+            },
         ] {
-            assert!(matches!(broken.check(4), Err(FactorizationError::InvalidParameter { .. })));
+            assert!(matches!(
+                broken.check(4),
+                Err(FactorizationError::InvalidParameter { .. })
+            ));
         }
     }
 

@@ -10,7 +10,7 @@ use super::banded_lower::BandedLower;
 use super::dense;
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
-use super::optimal::{Dual, Objective, Optimum, squared_row_errors};
+use super::optimal::{Dual, Objective, Optimum, add_multipliers, exponentials, squared_row_errors};
 use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
@@ -27,7 +27,11 @@ pub(crate) struct PatternDual<'a> {
 
 enum Engine<'a> {
     /// The workload's inverse has few subdiagonals.
-    Banded { inverse: &'a BandedLower, order: FoldedOrder, squared_columns: Vec<f64> },
+    Banded {
+        inverse: &'a BandedLower,
+        order: FoldedOrder,
+        squared_columns: Vec<f64>,
+    },
     /// Anything else, by singular value decompositions.
     Dense,
 }
@@ -58,27 +62,40 @@ impl<'a> PatternDual<'a> {
         banded: Option<&'a BandedLower>,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
-        let patterns = participation.patterns(rounds).ok_or_else(|| FactorizationError::Unsupported {
-            what: format!("the optimal factorisation for {}", participation.describe()),
-            reason: "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
+        let patterns = participation
+            .patterns(rounds)
+            .ok_or_else(|| FactorizationError::Unsupported {
+                what: format!("the optimal factorisation for {}", participation.describe()),
+                reason:
+                    "its patterns are too many to list; use a banded or BLT factorisation, whose sensitivity is known, \
                      or fixed epochs"
-                .to_owned(),
-        })?;
+                        .to_owned(),
+            })?;
         let engine = banded.map_or(Engine::Dense, |inverse| Engine::Banded {
             inverse,
             order: FoldedOrder::new(rounds, &patterns, inverse.subdiagonals()),
             squared_columns: workload.squared_column_norms(),
         });
-        Ok(Self { workload, participation, objective, patterns, engine })
+        Ok(Self {
+            workload,
+            participation,
+            objective,
+            patterns,
+            engine,
+        })
     }
 
     fn row_variables(&self) -> usize {
-        if self.objective == Objective::Max { self.workload.rounds() } else { 0 }
+        if self.objective == Objective::Max {
+            self.workload.rounds()
+        } else {
+            0
+        }
     }
 
     /// Reads the variables: ln v, then the a's pattern by pattern and row by row, then ln λ.
     fn blocks(&self, point: &[f64]) -> Blocks {
-        let scales: Vec<f64> = point[..self.patterns.len()].iter().map(|value| value.exp()).collect();
+        let scales = exponentials(&point[..self.patterns.len()]);
         let mut next = self.patterns.len();
         let roots = self
             .patterns
@@ -100,20 +117,30 @@ impl<'a> PatternDual<'a> {
             .collect();
         let rows = match self.objective {
             Objective::Frobenius => vec![1.0; self.workload.rounds()],
-            Objective::Max => point[next..].iter().map(|value| value.exp()).collect(),
+            Objective::Max => exponentials(&point[next..]),
         };
         Blocks { scales, roots, rows }
     }
 
     fn primal(&self, blocks: &Blocks) -> Option<PrimalBlocks> {
         match &self.engine {
-            Engine::Banded { inverse, order, squared_columns } => {
-                self.banded_primal(blocks, inverse, order, squared_columns)
-            }
+            Engine::Banded {
+                inverse,
+                order,
+                squared_columns,
+            } => self.banded_primal(blocks, inverse, order, squared_columns),
             Engine::Dense => {
                 let (nuclear, factor, row_errors) = self.dense_primal(blocks).ok()?;
-                let gram = self.patterns.iter().map(|pattern| small_gram(pattern, &factor)).collect();
-                Some(PrimalBlocks { nuclear, gram, row_errors })
+                let gram = self
+                    .patterns
+                    .iter()
+                    .map(|pattern| small_gram(pattern, &factor))
+                    .collect();
+                Some(PrimalBlocks {
+                    nuclear,
+                    gram,
+                    row_errors,
+                })
             }
         }
     }
@@ -133,7 +160,11 @@ impl<'a> PatternDual<'a> {
             let size = pattern.len();
             for row in 0..size {
                 for column in 0..=row {
-                    let value = scale * dot(&root[row * size..=row * size + column], &root[column * size..=column * size + column]);
+                    let value = scale
+                        * dot(
+                            &root[row * size..=row * size + column],
+                            &root[column * size..=column * size + column],
+                        );
                     coupling.add(order, pattern[row], pattern[column], value);
                 }
                 // tr(U·G) ≤ λ_max(U_π)·tr(G_π) and λ_max(U_π) ≤ k·v.
@@ -181,11 +212,17 @@ impl<'a> PatternDual<'a> {
                 shifted.add(order, round, round, row);
             }
             let errors = shifted_inverse_band(&fixed, &shifted, &rule)?;
-            (0..self.workload.rounds()).map(|round| errors.get(order, round, round)).collect()
+            (0..self.workload.rounds())
+                .map(|round| errors.get(order, round, round))
+                .collect()
         } else {
             Vec::new()
         };
-        Some(PrimalBlocks { nuclear, gram, row_errors })
+        Some(PrimalBlocks {
+            nuclear,
+            gram,
+            row_errors,
+        })
     }
 
     /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column) and diag(B·Bᵀ) = Λ^(−1/2)·diag(P·Σ·Pᵀ)·Λ^(−1/2), all from the
@@ -210,16 +247,27 @@ impl<'a> PatternDual<'a> {
         let (singular, left, right) = dense::singular_vectors(product.as_ref())?;
         let row_errors = (0..rounds)
             .map(|row| {
-                singular.iter().enumerate().map(|(index, value)| value * left[(row, index)].powi(2)).sum::<f64>()
+                singular
+                    .iter()
+                    .enumerate()
+                    .map(|(index, value)| value * left[(row, index)].powi(2))
+                    .sum::<f64>()
                     / blocks.rows[row]
             })
             .collect();
-        let mut factor = Mat::from_fn(rounds, rounds, |index, round| right[(round, index)] * singular[index].max(0.0).sqrt());
+        let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
+            right[(round, index)] * singular[index].max(0.0).sqrt()
+        });
         for ((pattern, (root, _)), &scale) in self.patterns.iter().zip(&blocks.roots).zip(&blocks.scales) {
             let size = pattern.len();
             for row in (0..size).rev() {
                 for later in row + 1..size {
-                    dense::add_column(&mut factor, pattern[row], pattern[later], -scale.sqrt() * root[later * size + row]);
+                    dense::add_column(
+                        &mut factor,
+                        pattern[row],
+                        pattern[later],
+                        -scale.sqrt() * root[later * size + row],
+                    );
                 }
                 dense::scale_column(&mut factor, pattern[row], 1.0 / (scale.sqrt() * root[row * size + row]));
             }
@@ -235,12 +283,21 @@ impl Dual for PatternDual<'_> {
 
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         let rounds = self.workload.rounds();
-        let pairs: usize = self.patterns.iter().map(|pattern| pattern.len() * (pattern.len() - 1) / 2).sum();
+        let pairs: usize = self
+            .patterns
+            .iter()
+            .map(|pattern| pattern.len() * (pattern.len() - 1) / 2)
+            .sum();
         let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
-        let failed = FactorizationError::Numerical { routine: "the square root of AᵀA", size: rounds };
+        let failed = FactorizationError::Numerical {
+            routine: "the square root of AᵀA",
+            size: rounds,
+        };
         let primal = self.primal(&self.blocks(&start)).ok_or_else(|| failed.clone())?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
-            let trace: f64 = (0..pattern.len()).map(|index| gram[index * pattern.len() + index]).sum();
+            let trace: f64 = (0..pattern.len())
+                .map(|index| gram[index * pattern.len() + index])
+                .sum();
             *value = trace.ln();
         }
         if self.objective == Objective::Max {
@@ -248,15 +305,19 @@ impl Dual for PatternDual<'_> {
                 *value = error.ln();
             }
         }
-        if start.iter().all(|value| value.is_finite()) { Ok(start) } else { Err(failed) }
+        if start.iter().all(|value| value.is_finite()) {
+            Ok(start)
+        } else {
+            Err(failed)
+        }
     }
 
     fn first_barrier(&self) -> Option<f64> {
-        self.patterns.iter().any(|pattern| pattern.len() > 1).then_some(1.0)
+        let coupled = self.patterns.iter().any(|pattern| pattern.len() > 1);
+        (coupled || self.objective == Objective::Max).then_some(1.0)
     }
 
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
-        let barrier = barrier / self.patterns.len() as f64;
         let blocks = self.blocks(point);
         let primal = self.primal(&blocks)?;
         let nuclear = primal.nuclear;
@@ -265,74 +326,84 @@ impl Dual for PatternDual<'_> {
         }
         let sum: f64 = blocks.scales.iter().sum();
         let row_sum: f64 = blocks.rows.iter().sum();
-        let mut value = sum.ln() + row_sum.ln() - 2.0 * nuclear.ln();
-        let mut gradient = Vec::with_capacity(point.len());
-        let mut inverse_curvature = Vec::with_capacity(point.len());
+        let mut evaluation = Evaluation {
+            value: sum.ln() + row_sum.ln() - 2.0 * nuclear.ln(),
+            gradient: Vec::with_capacity(point.len()),
+            inverse_curvature: Vec::with_capacity(point.len()),
+        };
+        let block_barrier = barrier / self.patterns.len() as f64;
+        let multiplier_barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
+        let mut inner_products = Vec::with_capacity(self.patterns.len());
         let mut angles = Vec::new();
         let mut angle_curvatures = Vec::new();
-        for (((pattern, (root, norms)), gram), &scale) in
-            self.patterns.iter().zip(&blocks.roots).zip(&primal.gram).zip(&blocks.scales)
+        for (((pattern, (root, norms)), gram), &scale) in self
+            .patterns
+            .iter()
+            .zip(&blocks.roots)
+            .zip(&primal.gram)
+            .zip(&blocks.scales)
         {
             let size = pattern.len();
             // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
             let mut product = vec![0.0; size * size];
-            let mut inner = 0.0;
             for row in 0..size {
                 for column in 0..size {
-                    let value: f64 =
-                        (column..size).map(|k| gram[row * size + k] * root[k * size + column]).sum();
-                    product[row * size + column] = value;
-                    inner += value * root[row * size + column];
+                    product[row * size + column] = (column..size)
+                        .map(|k| gram[row * size + k] * root[k * size + column])
+                        .sum();
                 }
             }
-            gradient.push(scale / sum - scale * inner / nuclear);
-            inverse_curvature.push(2.0 * sum / scale);
+            inner_products.push(dot(&product, root));
             for row in 0..size {
                 let line = row * size..=row * size + row;
                 let along = dot(&product[line.clone()], &root[line]);
                 // ln det S = −2 Σ ln ‖row‖.
-                value += 2.0 * barrier * norms[row].ln();
+                evaluation.value += 2.0 * block_barrier * norms[row].ln();
                 for column in 0..row {
                     let at = row * size + column;
                     let descent = 2.0 * scale / nuclear * (product[at] - along * root[at]);
-                    angles.push((2.0 * barrier * root[at] - descent) / norms[row]);
-                    angle_curvatures.push(norms[row] * norms[row] / (scale / (sum * size as f64) + 2.0 * barrier));
+                    angles.push((2.0 * block_barrier * root[at] - descent) / norms[row]);
+                    angle_curvatures.push(norms[row].powi(2) / (scale / (sum * size as f64) + 2.0 * block_barrier));
                 }
             }
         }
-        gradient.extend(angles);
-        inverse_curvature.extend(angle_curvatures);
+        add_multipliers(
+            &mut evaluation,
+            &blocks.scales,
+            &inner_products,
+            nuclear,
+            multiplier_barrier,
+        );
+        evaluation.gradient.extend(angles);
+        evaluation.inverse_curvature.extend(angle_curvatures);
         if self.objective == Objective::Max {
-            gradient.extend(
-                blocks.rows.iter().zip(&primal.row_errors).map(|(row, error)| row / row_sum - row * error / nuclear),
+            add_multipliers(
+                &mut evaluation,
+                &blocks.rows,
+                &primal.row_errors,
+                nuclear,
+                multiplier_barrier,
             );
-            inverse_curvature.extend(blocks.rows.iter().map(|row| 2.0 * row_sum / row));
         }
-        Some(Evaluation { value, gradient, inverse_curvature })
+        Some(evaluation)
     }
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
-        let rounds = self.workload.rounds();
         let blocks = self.blocks(point);
         let (nuclear, mut factor, _) = self.dense_primal(&blocks)?;
-        // Feasible: columns of one pattern orthogonal, each pattern's squared norms adding up to 1. Gram–Schmidt on F is
-        // a congruence of X, so X stays positive definite however badly it is conditioned.
-        for pattern in &self.patterns {
-            let mut trace = 0.0;
-            for (index, &round) in pattern.iter().enumerate() {
-                for _ in 0..2 {
-                    for &earlier in &pattern[..index] {
-                        let along = dense::column_product(factor.as_ref(), earlier, round, 0)
-                            / dense::column_product(factor.as_ref(), earlier, earlier, 0);
-                        dense::add_column(&mut factor, round, earlier, -along);
-                    }
-                }
-                trace += dense::column_product(factor.as_ref(), round, round, 0);
-            }
-            for &round in pattern {
-                dense::scale_column(&mut factor, round, 1.0 / trace.sqrt());
-            }
-        }
+        let nuclear = nuclear * (1.0 - 1e-13);
+        let sum: f64 = blocks.scales.iter().sum();
+        let bound = match self.objective {
+            Objective::Frobenius => nuclear * nuclear / sum,
+            Objective::Max => nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
+        };
+        // Where rows of B are slack the optimum need not be orthogonal: then the dual's own primal point may be better.
+        let unchanged = if self.objective == Objective::Max {
+            self.optimum(dense::multiply(factor.transpose(), factor.as_ref()), bound)?
+        } else {
+            None
+        };
+        self.orthogonalize(&mut factor);
         let mut gram = dense::multiply(factor.transpose(), factor.as_ref());
         for pattern in &self.patterns {
             for &row in pattern {
@@ -343,23 +414,63 @@ impl Dual for PatternDual<'_> {
                 }
             }
         }
-        let Some(strategy) = dense::strategy_from_gram(gram.as_ref()) else { return Ok(None) };
-        let entry = |row: usize, column: usize| {
-            let first = row.max(column);
-            dense::column_product(strategy.as_ref(), row, column, first)
+        let orthogonal = self.optimum(gram, bound)?;
+        Ok([orthogonal, unchanged]
+            .into_iter()
+            .flatten()
+            .min_by(|left, right| left.relative_gap.total_cmp(&right.relative_gap)))
+    }
+}
+
+impl PatternDual<'_> {
+    /// Makes the columns of every pattern orthogonal, their squared norms adding up to at most 1, by Gram–Schmidt on F: a
+    /// congruence of X = FᵀF, so X stays positive definite however badly it is conditioned.
+    fn orthogonalize(&self, factor: &mut Mat<f64>) {
+        let mut traces = Vec::with_capacity(self.patterns.len());
+        for pattern in &self.patterns {
+            let mut trace = 0.0;
+            for (index, &round) in pattern.iter().enumerate() {
+                for _ in 0..2 {
+                    for &earlier in &pattern[..index] {
+                        let along = dense::column_product(factor.as_ref(), earlier, round, 0)
+                            / dense::column_product(factor.as_ref(), earlier, earlier, 0);
+                        dense::add_column(factor, round, earlier, -along);
+                    }
+                }
+                trace += dense::column_product(factor.as_ref(), round, round, 0);
+            }
+            traces.push(trace);
+        }
+        if self.objective == Objective::Max {
+            // Patterns the optimum leaves slack must not be stretched to the constraint.
+            let largest = traces.iter().fold(0.0_f64, |largest, &trace| largest.max(trace));
+            traces.fill(largest);
+        }
+        for (pattern, trace) in self.patterns.iter().zip(&traces) {
+            for &round in pattern {
+                dense::scale_column(factor, round, 1.0 / trace.sqrt());
+            }
+        }
+    }
+
+    /// C of a Gram matrix, scaled to sensitivity 1, and its gap to the dual bound.
+    fn optimum(&self, gram: Mat<f64>, bound: f64) -> Result<Option<Optimum>, FactorizationError> {
+        let Some(mut strategy) = dense::strategy_from_gram(gram.as_ref()) else {
+            return Ok(None);
         };
-        let sensitivity = gram_sensitivity(rounds, entry, self.participation)?.value.powi(2);
+        drop(gram);
+        let entry = |row: usize, column: usize| dense::column_product(strategy.as_ref(), row, column, row.max(column));
+        let sensitivity = gram_sensitivity(self.workload.rounds(), entry, self.participation)?.value;
+        for column in 0..strategy.ncols() {
+            dense::scale_column(&mut strategy, column, 1.0 / sensitivity);
+        }
         let errors = squared_row_errors(self.workload, strategy.as_ref());
-        let nuclear = nuclear * (1.0 - 1e-13);
-        let sum: f64 = blocks.scales.iter().sum();
-        let (primal, bound) = match self.objective {
-            Objective::Frobenius => (sensitivity * errors.iter().sum::<f64>(), nuclear * nuclear / sum),
-            Objective::Max => (
-                sensitivity * errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
-                nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
-            ),
+        let primal = match self.objective {
+            Objective::Frobenius => errors.iter().sum::<f64>(),
+            Objective::Max => errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
         };
-        Ok(Some(Optimum { strategy, relative_gap: (primal - bound) / primal }))
+        let relative_gap = (primal - bound) / primal;
+        Ok(relative_gap.is_finite().then_some(Optimum { strategy, relative_gap }))
     }
 }
 
@@ -379,7 +490,9 @@ fn invert_small_lower(root: &[f64], size: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; size * size];
     for column in 0..size {
         for row in column..size {
-            let known: f64 = (column..row).map(|k| root[row * size + k] * inverse[k * size + column]).sum();
+            let known: f64 = (column..row)
+                .map(|k| root[row * size + k] * inverse[k * size + column])
+                .sum();
             let unit = if row == column { 1.0 } else { 0.0 };
             inverse[row * size + column] = (unit - known) / root[row * size + row];
         }
@@ -400,8 +513,10 @@ fn add_inverse_coupling(
     let reach = inverse.subdiagonals();
     for a in 0..size {
         for c in 0..size {
-            let entry: f64 =
-                (a.max(c)..size).map(|k| root_inverse[k * size + a] * root_inverse[k * size + c]).sum::<f64>() / scale;
+            let entry: f64 = (a.max(c)..size)
+                .map(|k| root_inverse[k * size + a] * root_inverse[k * size + c])
+                .sum::<f64>()
+                / scale;
             let (row, column) = (pattern[a], pattern[c]);
             for i in row.saturating_sub(reach)..=row {
                 for j in column.saturating_sub(reach)..=column {

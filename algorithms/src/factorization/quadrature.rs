@@ -42,17 +42,29 @@ impl InverseSquareRoot {
             shifts.push(smallest * square);
             weights.push(scale * weight);
         }
-        Self { shifts, weights, smallest, largest }
+        Self {
+            shifts,
+            weights,
+            smallest,
+            largest,
+        }
     }
 
     /// sup |√x · Σ w_m / (x + s_m²) − 1| over a fine geometric grid of the interval.
     pub(crate) fn relative_error(&self) -> f64 {
         const POINTS: usize = 4096;
         let step = (self.largest / self.smallest).ln() / (POINTS - 1) as f64;
-        (0..POINTS).map(|index| self.smallest * (step * index as f64).exp()).fold(0.0, |worst: f64, x| {
-            let sum: f64 = self.shifts.iter().zip(&self.weights).map(|(shift, weight)| weight / (x + shift)).sum();
-            worst.max((x.sqrt() * sum - 1.0).abs())
-        })
+        (0..POINTS)
+            .map(|index| self.smallest * (step * index as f64).exp())
+            .fold(0.0, |worst: f64, x| {
+                let sum: f64 = self
+                    .shifts
+                    .iter()
+                    .zip(&self.weights)
+                    .map(|(shift, weight)| weight / (x + shift))
+                    .sum();
+                worst.max((x.sqrt() * sum - 1.0).abs())
+            })
     }
 }
 
@@ -109,9 +121,23 @@ mod tests {
 
     #[test]
     fn the_rule_is_exact_to_rounding_over_wide_intervals() {
-        for (smallest, largest) in [(1.0, 1.0), (1.0, 2.0), (1e-3, 7.0), (3e-9, 14.0), (1e-13, 1e2), (1e2, 1e12), (1.0, 1e20), (1.0, 10.0), (1.0, 13.0)] {
+        for (smallest, largest) in [
+            (1.0, 1.0),
+            (1.0, 2.0),
+            (1e-3, 7.0),
+            (3e-9, 14.0),
+            (1e-13, 1e2),
+            (1e2, 1e12),
+            (1.0, 1e20),
+            (1.0, 10.0),
+            (1.0, 13.0),
+        ] {
             let rule = InverseSquareRoot::on(smallest, largest);
-            assert!(rule.relative_error() < 3e-14, "[{smallest}, {largest}]: {:e}", rule.relative_error());
+            assert!(
+                rule.relative_error() < 3e-14,
+                "[{smallest}, {largest}]: {:e}",
+                rule.relative_error()
+            );
         }
     }
 }

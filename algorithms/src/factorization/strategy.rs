@@ -62,15 +62,26 @@ impl BandedStrategy {
     pub fn toeplitz(rounds: usize, coefficients: &[f64]) -> Self {
         let bands = coefficients.len();
         let rows = (0..rounds).flat_map(|round| {
-            coefficients.iter().enumerate().map(move |(lag, &value)| if lag <= round { value } else { 0.0 })
+            coefficients
+                .iter()
+                .enumerate()
+                .map(move |(lag, &value)| if lag <= round { value } else { 0.0 })
         });
-        Self { rounds, bands, coefficients: rows.collect() }
+        Self {
+            rounds,
+            bands,
+            coefficients: rows.collect(),
+        }
     }
 
     /// C[row, column].
     #[inline]
     pub fn get(&self, row: usize, column: usize) -> f64 {
-        if row < column || row - column >= self.bands { 0.0 } else { self.coefficients[row * self.bands + row - column] }
+        if row < column || row - column >= self.bands {
+            0.0
+        } else {
+            self.coefficients[row * self.bands + row - column]
+        }
     }
 
     /// x ← C⁻¹ x: O(T·bands).
@@ -78,8 +89,11 @@ impl BandedStrategy {
         for row in 0..self.rounds {
             let line = &self.coefficients[row * self.bands..(row + 1) * self.bands];
             let reach = self.bands.min(row + 1);
-            let sum: f64 =
-                line[1..reach].iter().zip(values[row + 1 - reach..row].iter().rev()).map(|(c, x)| c * x).sum();
+            let sum: f64 = line[1..reach]
+                .iter()
+                .zip(values[row + 1 - reach..row].iter().rev())
+                .map(|(c, x)| c * x)
+                .sum();
             values[row] = (values[row] - sum) / line[0];
         }
     }
@@ -87,7 +101,9 @@ impl BandedStrategy {
     /// ⟨C e_left, C e_right⟩.
     pub(crate) fn gram(&self, left: usize, right: usize) -> f64 {
         let (first, last) = (left.max(right), (left.min(right) + self.bands).min(self.rounds));
-        (first..last).map(|row| self.get(row, left) * self.get(row, right)).sum()
+        (first..last)
+            .map(|row| self.get(row, left) * self.get(row, right))
+            .sum()
     }
 }
 
@@ -142,7 +158,9 @@ impl Strategy {
             Self::Banded(banded) => Mat::from_fn(rounds, rounds, |row, column| banded.get(row, column)),
             Self::Toeplitz { .. } | Self::Blt { .. } => {
                 let coefficients = self.toeplitz_coefficients().unwrap_or_default();
-                Mat::from_fn(rounds, rounds, |row, column| if row >= column { coefficients[row - column] } else { 0.0 })
+                Mat::from_fn(rounds, rounds, |row, column| {
+                    if row >= column { coefficients[row - column] } else { 0.0 }
+                })
             }
             Self::Tree { variant, .. } => {
                 let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
@@ -274,7 +292,11 @@ impl Strategy {
             Self::Dense(matrix) => dense::invert_lower(matrix.as_ref()),
             Self::Toeplitz { .. } | Self::Blt { .. } => {
                 let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
-                Mat::from_fn(rounds, rounds, |row, column| if row >= column { inverse[row - column] } else { 0.0 })
+                Mat::from_fn(
+                    rounds,
+                    rounds,
+                    |row, column| if row >= column { inverse[row - column] } else { 0.0 },
+                )
             }
             Self::Banded(banded) => {
                 let mut matrix = Mat::zeros(rounds, rounds);
@@ -308,14 +330,17 @@ impl Strategy {
     pub fn noise_recursion(&self) -> Result<NoiseRecursion, FactorizationError> {
         Ok(match self {
             Self::Identity { .. } => NoiseRecursion::Identity,
-            Self::Dense(_) => NoiseRecursion::Dense { inverse: self.inverse_matrix()? },
+            Self::Dense(_) => NoiseRecursion::Dense {
+                inverse: self.inverse_matrix()?,
+            },
             Self::Banded(banded) => NoiseRecursion::Banded(banded.clone()),
-            Self::Toeplitz { coefficients } => {
-                NoiseRecursion::Toeplitz { inverse: inverse_coefficients(coefficients)? }
-            }
-            Self::Blt { omega, theta, .. } => {
-                NoiseRecursion::Blt { omega: omega.clone(), theta: theta.clone() }
-            }
+            Self::Toeplitz { coefficients } => NoiseRecursion::Toeplitz {
+                inverse: inverse_coefficients(coefficients)?,
+            },
+            Self::Blt { omega, theta, .. } => NoiseRecursion::Blt {
+                omega: omega.clone(),
+                theta: theta.clone(),
+            },
             Self::Tree { variant, .. } => NoiseRecursion::Tree { variant: *variant },
         })
     }
@@ -323,7 +348,12 @@ impl Strategy {
     /// Checks what no type can hold: finite entries, a triangular and invertible C, sequences of the right length.
     pub(crate) fn check(&self) -> Result<(), FactorizationError> {
         let finite = |values: &[f64]| match values.iter().position(|value| !value.is_finite()) {
-            Some(row) => Err(FactorizationError::NotFinite { name: "C", row, column: 0, value: values[row] }),
+            Some(row) => Err(FactorizationError::NotFinite {
+                name: "C",
+                row,
+                column: 0,
+                value: values[row],
+            }),
             None => Ok(()),
         };
         if self.rounds() == 0 {
@@ -343,14 +373,22 @@ impl Strategy {
                 }
                 finite(&banded.coefficients)?;
                 match (0..banded.rounds).find(|&row| banded.get(row, row) == 0.0) {
-                    Some(row) => Err(FactorizationError::Singular { name: "C", row, value: 0.0 }),
+                    Some(row) => Err(FactorizationError::Singular {
+                        name: "C",
+                        row,
+                        value: 0.0,
+                    }),
                     None => Ok(()),
                 }
             }
             Self::Toeplitz { coefficients } => {
                 finite(coefficients)?;
                 if coefficients[0] == 0.0 {
-                    return Err(FactorizationError::Singular { name: "C", row: 0, value: 0.0 });
+                    return Err(FactorizationError::Singular {
+                        name: "C",
+                        row: 0,
+                        value: 0.0,
+                    });
                 }
                 Ok(())
             }

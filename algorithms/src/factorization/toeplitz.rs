@@ -55,15 +55,26 @@ fn power_coefficients(rounds: usize, roots: &[f64], power: f64) -> Vec<f64> {
 pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, FactorizationError> {
     let lead = *coefficients.first().ok_or(FactorizationError::NoRounds)?;
     if lead == 0.0 || !lead.is_finite() {
-        return Err(FactorizationError::Singular { name: "C", row: 0, value: lead });
+        return Err(FactorizationError::Singular {
+            name: "C",
+            row: 0,
+            value: lead,
+        });
     }
-    let bands = coefficients.iter().rposition(|&value| value != 0.0).map_or(1, |last| last + 1);
+    let bands = coefficients
+        .iter()
+        .rposition(|&value| value != 0.0)
+        .map_or(1, |last| last + 1);
     let mut inverse = vec![0.0; coefficients.len()];
     inverse[0] = 1.0 / lead;
     for n in 1..coefficients.len() {
         let first = (n + 1).saturating_sub(bands);
         // Σ_{k=1}^{min(n, bands−1)} c_k d_{n−k}, pairing d from `first` upwards with c downwards.
-        let sum: f64 = inverse[first..n].iter().zip(coefficients[1..=n - first].iter().rev()).map(|(d, c)| d * c).sum();
+        let sum: f64 = inverse[first..n]
+            .iter()
+            .zip(coefficients[1..=n - first].iter().rev())
+            .map(|(d, c)| d * c)
+            .sum();
         inverse[n] = -sum / lead;
         if !inverse[n].is_finite() {
             return Err(FactorizationError::InverseOverflow { row: n });
@@ -102,7 +113,9 @@ impl ToeplitzObjective {
 
     /// sens² = ‖Σ_e C_{:,eb}‖² of non-negative, non-increasing coefficients c, and its gradient in c.
     pub(crate) fn squared_sensitivity(&self, coefficients: &[f64]) -> (f64, Vec<f64>) {
-        let starts = (0..self.participations).map(|epoch| epoch * self.separation).take_while(|&start| start < self.rounds);
+        let starts = (0..self.participations)
+            .map(|epoch| epoch * self.separation)
+            .take_while(|&start| start < self.rounds);
         let mut sum = vec![0.0; self.rounds];
         for start in starts.clone() {
             for (value, coefficient) in sum[start..].iter_mut().zip(coefficients) {
@@ -151,15 +164,23 @@ mod tests {
     use super::*;
 
     fn convolve(left: &[f64], right: &[f64]) -> Vec<f64> {
-        (0..left.len()).map(|n| (0..=n).map(|k| left[k] * right[n - k]).sum()).collect()
+        (0..left.len())
+            .map(|n| (0..=n).map(|k| left[k] * right[n - k]).sum())
+            .collect()
     }
 
     #[test]
     fn square_root_of_the_prefix_sum_has_the_reference_sensitivities() {
-        for (rounds, expected) in
-            [(8, 1.718_379_259), (128, 2.610_103_865), (1024, 3.272_554_150), (2048, 3.493_228_601)]
-        {
-            let squared: f64 = square_root_coefficients(rounds, &[1.0]).iter().map(|value| value * value).sum();
+        for (rounds, expected) in [
+            (8, 1.718_379_259),
+            (128, 2.610_103_865),
+            (1024, 3.272_554_150),
+            (2048, 3.493_228_601),
+        ] {
+            let squared: f64 = square_root_coefficients(rounds, &[1.0])
+                .iter()
+                .map(|value| value * value)
+                .sum();
             assert!((squared - expected).abs() < 1e-9, "{rounds}: {squared}");
         }
     }
@@ -192,9 +213,13 @@ mod tests {
     fn momentum_and_decay_convolve_the_roots_of_their_factors() {
         let (momentum, decay) = (0.9_f64, (-2.5_f64).exp());
         let base = square_root_coefficients(40, &[1.0]);
-        let scaled = |rate: f64| -> Vec<f64> { base.iter().enumerate().map(|(k, c)| rate.powi(k as i32) * c).collect() };
+        let scaled =
+            |rate: f64| -> Vec<f64> { base.iter().enumerate().map(|(k, c)| rate.powi(k as i32) * c).collect() };
         let expected = convolve(&convolve(&base, &scaled(momentum)), &scaled(decay));
-        for (found, expected) in square_root_coefficients(40, &[1.0, momentum, decay]).iter().zip(&expected) {
+        for (found, expected) in square_root_coefficients(40, &[1.0, momentum, decay])
+            .iter()
+            .zip(&expected)
+        {
             assert!((found - expected).abs() < 1e-13 * expected);
         }
     }
@@ -204,7 +229,13 @@ mod tests {
         let mut coefficients = vec![0.0; 2000];
         coefficients[0] = 1.0;
         coefficients[1] = -4.0;
-        assert!(matches!(inverse_coefficients(&coefficients), Err(FactorizationError::InverseOverflow { .. })));
-        assert!(matches!(inverse_coefficients(&[0.0, 1.0]), Err(FactorizationError::Singular { .. })));
+        assert!(matches!(
+            inverse_coefficients(&coefficients),
+            Err(FactorizationError::InverseOverflow { .. })
+        ));
+        assert!(matches!(
+            inverse_coefficients(&[0.0, 1.0]),
+            Err(FactorizationError::Singular { .. })
+        ));
     }
 }

@@ -5,8 +5,8 @@
 //! rounds, one row a node; sums of nodes are non-negative, so every sensitivity here is attained by aligned
 //! contributions.
 
-use super::participation::{Exactness, Participation, Sensitivity, bound, exact, gram_sensitivity};
 use super::error::FactorizationError;
+use super::participation::{Exactness, Participation, Sensitivity, bound, exact, gram_sensitivity};
 
 /// Which nodes are released and how a prefix is estimated from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,10 @@ pub fn tree_sensitivity(
     if !matches!(participation, Participation::MinimumSeparation { .. }) {
         let found = gram_sensitivity(rounds, entry, participation)?;
         debug_assert_eq!(found.exactness, Exactness::Exact);
-        return Ok(Sensitivity { reason: "node sums are non-negative: the largest pattern sum of CᵀC is attained", ..found });
+        return Ok(Sensitivity {
+            reason: "node sums are non-negative: the largest pattern sum of CᵀC is attained",
+            ..found
+        });
     }
     let separation = participation.separation(rounds);
     // The dynamic programme costs about k²·b³; beyond this a bound is returned instead.
@@ -118,7 +121,10 @@ pub fn tree_sensitivity(
                 (most * participations) as f64
             })
             .sum();
-        return Ok(bound(per_level, "every level's nodes filled as much as the separation allows"));
+        return Ok(bound(
+            per_level,
+            "every level's nodes filled as much as the separation allows",
+        ));
     }
     Ok(exact(
         separated_sensitivity(variant, rounds, participations, separation),
@@ -142,7 +148,11 @@ fn separated_sensitivity(variant: TreeVariant, rounds: usize, participations: us
         }
         if level < rounds.ilog2() as usize {
             // The left child has an odd index; of the right one a plain tree releases no node.
-            let right = if variant == TreeVariant::Plain { &unreleased } else { &released };
+            let right = if variant == TreeVariant::Plain {
+                &unreleased
+            } else {
+                &released
+            };
             let parent = SubtreeTable::join(&released, right, participations);
             unreleased = parent.clone();
             released = parent.with_root();
@@ -172,7 +182,11 @@ impl SubtreeTable {
     fn leaf(separation: usize, counted: bool) -> Self {
         let mut one = vec![f64::NEG_INFINITY; separation * separation];
         one[0] = f64::from(u8::from(counted));
-        Self { size: 1, separation, values: vec![vec![0.0; separation * separation], one] }
+        Self {
+            size: 1,
+            separation,
+            values: vec![vec![0.0; separation * separation], one],
+        }
     }
 
     fn with_root(mut self) -> Self {
@@ -212,7 +226,11 @@ impl SubtreeTable {
                 }
             }
         }
-        Self { size, separation: b, values }
+        Self {
+            size,
+            separation: b,
+            values,
+        }
     }
 }
 
@@ -224,7 +242,9 @@ mod tests {
     fn the_plain_tree_completes_one_node_a_round() {
         for rounds in 1..70 {
             assert_eq!(node_count(TreeVariant::Plain, rounds), rounds);
-            let mut completed: Vec<usize> = nodes(TreeVariant::Plain, rounds).map(|(level, index)| index << level).collect();
+            let mut completed: Vec<usize> = nodes(TreeVariant::Plain, rounds)
+                .map(|(level, index)| index << level)
+                .collect();
             completed.sort_unstable();
             assert_eq!(completed, (1..=rounds).collect::<Vec<_>>());
         }
@@ -238,7 +258,10 @@ mod tests {
         let mut totals = vec![0.0; rounds];
         for (level, index) in nodes(TreeVariant::Plain, rounds) {
             prefix_noise_column(TreeVariant::Plain, level, index, &mut column);
-            totals.iter_mut().zip(&column).for_each(|(total, value)| *total += value);
+            totals
+                .iter_mut()
+                .zip(&column)
+                .for_each(|(total, value)| *total += value);
         }
         for (offset, total) in totals.iter().enumerate() {
             assert_eq!(*total, f64::from((offset as u32 + 1).count_ones()));
@@ -254,10 +277,16 @@ mod tests {
                 let mut totals = vec![0.0; rounds];
                 for (level, index) in nodes(variant, rounds) {
                     prefix_noise_column(variant, level, index, &mut column);
-                    totals.iter_mut().zip(&column).for_each(|(total, value)| *total += value * (1 << level) as f64);
+                    totals
+                        .iter_mut()
+                        .zip(&column)
+                        .for_each(|(total, value)| *total += value * (1 << level) as f64);
                 }
                 for (offset, total) in totals.iter().enumerate() {
-                    assert!((total - (offset + 1) as f64).abs() < 1e-12, "{variant:?} {rounds} {offset} {total}");
+                    assert!(
+                        (total - (offset + 1) as f64).abs() < 1e-12,
+                        "{variant:?} {rounds} {offset} {total}"
+                    );
                 }
             }
         }
@@ -276,12 +305,22 @@ mod tests {
     #[test]
     fn separated_sensitivities_are_the_reference_ones() {
         // The reference counts the rounds between two participations, one fewer than the separation here.
-        for ((participations, between, rounds), expected) in
-            [((1, 7, 8), 4.0), ((3, 3, 9), 11.0), ((3, 2, 7), 9.0), ((8, 2, 24), 88.0), ((8, 0, 8), 120.0)]
-        {
-            let participation = Participation::MinimumSeparation { participations, separation: between + 1 };
+        for ((participations, between, rounds), expected) in [
+            ((1, 7, 8), 4.0),
+            ((3, 3, 9), 11.0),
+            ((3, 2, 7), 9.0),
+            ((8, 2, 24), 88.0),
+            ((8, 0, 8), 120.0),
+        ] {
+            let participation = Participation::MinimumSeparation {
+                participations,
+                separation: between + 1,
+            };
             let found = tree_sensitivity(TreeVariant::HonakerOnline, rounds, &participation).unwrap();
-            assert!((found.value.powi(2) - expected).abs() < 1e-9, "{participations} {between} {rounds}: {found:?}");
+            assert!(
+                (found.value.powi(2) - expected).abs() < 1e-9,
+                "{participations} {between} {rounds}: {found:?}"
+            );
             assert_eq!(found.exactness, Exactness::Exact);
         }
     }
@@ -295,13 +334,19 @@ mod tests {
                         let largest = (0..1_u32 << rounds)
                             .map(|mask| (0..rounds).filter(|round| mask >> round & 1 == 1).collect::<Vec<_>>())
                             .filter(|set| {
-                                set.len() <= participations && set.windows(2).all(|pair| pair[1] - pair[0] >= separation)
+                                set.len() <= participations
+                                    && set.windows(2).all(|pair| pair[1] - pair[0] >= separation)
                             })
                             .map(|set| {
-                                set.iter().flat_map(|&i| set.iter().map(move |&j| gram(variant, rounds, i, j))).sum::<f64>()
+                                set.iter()
+                                    .flat_map(|&i| set.iter().map(move |&j| gram(variant, rounds, i, j)))
+                                    .sum::<f64>()
                             })
                             .fold(0.0, f64::max);
-                        let participation = Participation::MinimumSeparation { participations, separation };
+                        let participation = Participation::MinimumSeparation {
+                            participations,
+                            separation,
+                        };
                         let found = tree_sensitivity(variant, rounds, &participation).unwrap();
                         assert!(
                             (found.value.powi(2) - largest).abs() < 1e-9,

@@ -85,7 +85,11 @@ impl WorkloadSpecification {
     /// A canonical text of everything this specification holds, bit-exact: what a cache is keyed by.
     pub(crate) fn canonical(&self) -> String {
         let sequence = |values: &[f64]| {
-            values.iter().map(|value| format!("{:016x}", value.to_bits())).collect::<Vec<_>>().join(",")
+            values
+                .iter()
+                .map(|value| format!("{:016x}", value.to_bits()))
+                .collect::<Vec<_>>()
+                .join(",")
         };
         format!(
             "momentum={:?};decay={};rates={};period={:?}",
@@ -95,7 +99,9 @@ impl WorkloadSpecification {
                 Some(Decay::Constant(decay)) => format!("constant {:016x}", decay.to_bits()),
                 Some(Decay::Sequence(decays)) => format!("sequence {}", sequence(decays)),
             },
-            self.learning_rates.as_deref().map_or_else(|| "none".to_owned(), sequence),
+            self.learning_rates
+                .as_deref()
+                .map_or_else(|| "none".to_owned(), sequence),
             self.period
         )
     }
@@ -149,7 +155,11 @@ pub fn learning_rates_with_cooldown(
     }
     for (name, value) in [("learning rate", learning_rate), ("final fraction", final_fraction)] {
         if !(value.is_finite() && value > 0.0) {
-            return Err(FactorizationError::InvalidParameter { name, value, expected: "a positive number" });
+            return Err(FactorizationError::InvalidParameter {
+                name,
+                value,
+                expected: "a positive number",
+            });
         }
     }
     let start = rounds - cooldown;
@@ -174,8 +184,13 @@ pub struct Workload {
 
 #[derive(Clone, Debug)]
 enum Form {
-    Composed { specification: WorkloadSpecification, inverse: BandedLower },
-    Dense { matrix: Mat<f64> },
+    Composed {
+        specification: WorkloadSpecification,
+        inverse: BandedLower,
+    },
+    Dense {
+        matrix: Mat<f64>,
+    },
 }
 
 impl Workload {
@@ -205,7 +220,12 @@ impl Workload {
         if let Some(rates) = &specification.learning_rates {
             check_length("the learning-rate schedule", rates.len(), rounds)?;
             for &rate in rates {
-                check_range("learning rate", rate, f64::MIN_POSITIVE..f64::MAX, "a positive, finite number")?;
+                check_range(
+                    "learning rate",
+                    rate,
+                    f64::MIN_POSITIVE..f64::MAX,
+                    "a positive, finite number",
+                )?;
             }
         }
         if let Some(period) = specification.period
@@ -219,7 +239,11 @@ impl Workload {
         }
         let inverse = composed_inverse(rounds, &specification);
         let key = format!("composed;{}", specification.canonical());
-        Ok(Self { rounds, form: Form::Composed { specification, inverse }, key })
+        Ok(Self {
+            rounds,
+            form: Form::Composed { specification, inverse },
+            key,
+        })
     }
 
     /// A given entry by entry.
@@ -236,8 +260,15 @@ impl Workload {
                 sha2::Digest::update(&mut digest, matrix[(row, column)].to_le_bytes());
             }
         }
-        let key = format!("matrix;{}", super::encoding::hexadecimal(&sha2::Digest::finalize(digest)));
-        Ok(Self { rounds, form: Form::Dense { matrix }, key })
+        let key = format!(
+            "matrix;{}",
+            super::encoding::hexadecimal(&sha2::Digest::finalize(digest))
+        );
+        Ok(Self {
+            rounds,
+            form: Form::Dense { matrix },
+            key,
+        })
     }
 
     /// T.
@@ -302,7 +333,9 @@ impl Workload {
     ///
     /// `None` with learning rates, a decay sequence, Λ_τ or a matrix: those are not Toeplitz.
     pub fn toeplitz_roots(&self) -> Option<Vec<f64>> {
-        let Form::Composed { specification, .. } = &self.form else { return None };
+        let Form::Composed { specification, .. } = &self.form else {
+            return None;
+        };
         if specification.learning_rates.is_some() || specification.period.is_some() {
             return None;
         }
@@ -378,11 +411,19 @@ fn check_range(
     range: std::ops::Range<f64>,
     expected: &'static str,
 ) -> Result<(), FactorizationError> {
-    if range.contains(&value) { Ok(()) } else { Err(FactorizationError::InvalidParameter { name, value, expected }) }
+    if range.contains(&value) {
+        Ok(())
+    } else {
+        Err(FactorizationError::InvalidParameter { name, value, expected })
+    }
 }
 
 fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
-    if found == expected { Ok(()) } else { Err(FactorizationError::WrongLength { name, found, expected }) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(FactorizationError::WrongLength { name, found, expected })
+    }
 }
 
 /// Checks that a matrix is square, finite, lower triangular and invertible.
@@ -392,16 +433,31 @@ pub(crate) fn check_lower_triangular(name: &'static str, matrix: MatRef<'_, f64>
         return Err(FactorizationError::NoRounds);
     }
     if rows != columns {
-        return Err(FactorizationError::ShapeMismatch { name, rows, columns, expected: rows.max(columns) });
+        return Err(FactorizationError::ShapeMismatch {
+            name,
+            rows,
+            columns,
+            expected: rows.max(columns),
+        });
     }
     for column in 0..columns {
         for row in 0..rows {
             let value = matrix[(row, column)];
             if !value.is_finite() {
-                return Err(FactorizationError::NotFinite { name, row, column, value });
+                return Err(FactorizationError::NotFinite {
+                    name,
+                    row,
+                    column,
+                    value,
+                });
             }
             if row < column && value != 0.0 {
-                return Err(FactorizationError::NotLowerTriangular { name, row, column, value });
+                return Err(FactorizationError::NotLowerTriangular {
+                    name,
+                    row,
+                    column,
+                    value,
+                });
             }
             if row == column && value == 0.0 {
                 return Err(FactorizationError::Singular { name, row, value });
@@ -441,8 +497,11 @@ fn apply_composed(specification: &WorkloadSpecification, values: &mut [f64]) {
 pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
     let weight = 1.0 / (period as f64).sqrt();
     for round in (1..=values.len()).rev() {
-        let (base, factor) =
-            if round % period == 0 { (round - period, 1.0) } else { (round - round % period, weight) };
+        let (base, factor) = if round % period == 0 {
+            (round - period, 1.0)
+        } else {
+            (round - round % period, weight)
+        };
         let reference = if base == 0 { 0.0 } else { values[base - 1] };
         values[round - 1] = factor * (values[round - 1] - reference);
     }
@@ -472,11 +531,13 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
         None => BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -1.0 }),
         Some(period) => {
             let root = (period as f64).sqrt();
-            BandedLower::from_fn(rounds, 1, |row, column| match (row == column, (column + 1).is_multiple_of(period)) {
-                (true, true) => 1.0,
-                (true, false) => root,
-                (false, true) => 0.0,
-                (false, false) => -root,
+            BandedLower::from_fn(rounds, 1, |row, column| {
+                match (row == column, (column + 1).is_multiple_of(period)) {
+                    (true, true) => 1.0,
+                    (true, false) => root,
+                    (false, true) => 0.0,
+                    (false, false) => -root,
+                }
             })
         }
     };
@@ -488,8 +549,247 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
             .multiply(&inverse);
     }
     if let Some(decay) = &specification.decay {
-        inverse = BandedLower::from_fn(rounds, 1, |row, column| if row == column { 1.0 } else { -decay.at(row) })
-            .multiply(&inverse);
+        inverse = BandedLower::from_fn(
+            rounds,
+            1,
+            |row, column| if row == column { 1.0 } else { -decay.at(row) },
+        )
+        .multiply(&inverse);
     }
     inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specifications(rounds: usize) -> Vec<WorkloadSpecification> {
+        let prefix = WorkloadSpecification::prefix;
+        let rates: Vec<f64> = (0..rounds).map(|t| 0.1 + 1.0 / (1.0 + t as f64)).collect();
+        let decays: Vec<f64> = (0..rounds).map(|t| t as f64 / (t as f64 + 2.0)).collect();
+        let mut all = vec![
+            prefix(),
+            prefix().with_momentum(0.9),
+            prefix().with_decay(0.3),
+            prefix().with_decay(0.3).with_momentum(0.5),
+            prefix().with_learning_rates(rates.clone()),
+            prefix()
+                .with_decays(decays.clone())
+                .with_momentum(0.8)
+                .with_learning_rates(rates),
+        ];
+        for period in [1, 2, 3, rounds] {
+            all.push(prefix().with_lambda_tau(Some(period)));
+            all.push(prefix().with_decays(decays.clone()).with_lambda_tau(Some(period)));
+        }
+        all
+    }
+
+    #[test]
+    fn banded_inverses_invert_the_workload() {
+        for rounds in [3, 7, 12] {
+            for specification in specifications(rounds) {
+                let workload = Workload::new(rounds, specification.clone()).unwrap();
+                let (matrix, inverse) = (workload.matrix(), workload.banded_inverse().unwrap());
+                for row in 0..rounds {
+                    for column in 0..rounds {
+                        let product: f64 = (0..rounds).map(|k| matrix[(row, k)] * inverse.get(k, column)).sum();
+                        let unit = f64::from(u8::from(row == column));
+                        assert!(
+                            (product - unit).abs() < 1e-10,
+                            "{specification:?} ({row}, {column}): {product}"
+                        );
+                    }
+                }
+                let mut values: Vec<f64> = (0..rounds).map(|t| (t as f64 * 0.7).sin()).collect();
+                let expected = values.clone();
+                workload.apply_in_place(&mut values);
+                inverse.multiply_in_place(&mut values);
+                for (found, expected) in values.iter().zip(&expected) {
+                    assert!((found - expected).abs() < 1e-10);
+                }
+                let mut solved = expected.clone();
+                inverse.solve_in_place(&mut solved);
+                let mut applied = expected.clone();
+                workload.apply_in_place(&mut applied);
+                for (found, expected) in solved.iter().zip(&applied) {
+                    assert!((found - expected).abs() < 1e-10 * expected.abs().max(1.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn workloads_are_products_of_their_factors() {
+        let (momentum, decay) = (0.9_f64, 0.25_f64);
+        let workload = Workload::new(
+            9,
+            WorkloadSpecification::prefix()
+                .with_momentum(momentum)
+                .with_decay(decay),
+        )
+        .unwrap();
+        let power = |base: f64| {
+            Mat::from_fn(9, 9, |row, column| {
+                if row >= column {
+                    base.powi((row - column) as i32)
+                } else {
+                    0.0
+                }
+            })
+        };
+        let expected = power(1.0) * power(momentum) * power(decay);
+        let found = workload.matrix();
+        for row in 0..9 {
+            for column in 0..9 {
+                assert!((found[(row, column)] - expected[(row, column)]).abs() < 1e-12);
+            }
+        }
+        assert_eq!(workload.toeplitz_roots(), Some(vec![1.0, momentum, decay]));
+        assert_eq!(workload.toeplitz_coefficients().unwrap().len(), 9);
+    }
+
+    #[test]
+    fn squared_column_norms_are_those_of_the_matrix() {
+        for specification in specifications(8) {
+            let workload = Workload::new(8, specification).unwrap();
+            let matrix = workload.matrix();
+            for (column, found) in workload.squared_column_norms().iter().enumerate() {
+                let expected: f64 = matrix.col(column).iter().map(|entry| entry * entry).sum();
+                assert!((found - expected).abs() < 1e-12 * expected);
+            }
+        }
+    }
+
+    #[test]
+    fn lambda_of_period_three_has_the_exact_rows() {
+        let found = lambda_tau_matrix(12, 3);
+        let s = 1.0 / 3.0_f64.sqrt();
+        // (round, weight, plus, minus), all from 1, minus 0 for none [ALGORITHMS 5.2].
+        let rows = [
+            (1, s, 1, 0),
+            (2, s, 2, 0),
+            (3, 1.0, 3, 0),
+            (4, s, 4, 3),
+            (5, s, 5, 3),
+            (6, 1.0, 6, 3),
+            (7, s, 7, 6),
+            (8, s, 8, 6),
+            (9, 1.0, 9, 6),
+            (10, s, 10, 9),
+            (11, s, 11, 9),
+            (12, 1.0, 12, 9),
+        ];
+        for (round, weight, plus, minus) in rows {
+            for column in 1..=12_usize {
+                let expected = if column == plus {
+                    weight
+                } else if column == minus {
+                    -weight
+                } else {
+                    0.0
+                };
+                assert_eq!(found[(round - 1, column - 1)], expected, "({round}, {column})");
+            }
+        }
+        // τ = 1: Λ·S = I.
+        let identity = Workload::new(6, WorkloadSpecification::prefix().with_lambda_tau(Some(1)))
+            .unwrap()
+            .matrix();
+        assert_eq!(identity, Mat::<f64>::identity(6, 6));
+    }
+
+    #[test]
+    fn texts_are_read_and_others_refused() {
+        let read = |text: &str| text.parse::<WorkloadSpecification>();
+        assert_eq!(read("prefix").unwrap(), WorkloadSpecification::prefix());
+        assert_eq!(
+            read("momentum=0.9").unwrap(),
+            WorkloadSpecification::prefix().with_momentum(0.9)
+        );
+        let both = WorkloadSpecification::prefix().with_decay(0.25).with_momentum(0.5);
+        assert_eq!(read("srg=0.25,momentum=0.5").unwrap(), both);
+        assert_eq!(read("momentum=0.5,srg=0.25").unwrap(), both);
+        for text in [
+            "",
+            "momentum",
+            "momentum=x",
+            "srg=0.1,srg=0.2",
+            "suffix",
+            "momentum=0.5,",
+        ] {
+            assert!(
+                matches!(read(text), Err(FactorizationError::Unreadable { .. })),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn workloads_out_of_range_are_refused() {
+        let prefix = WorkloadSpecification::prefix;
+        assert_eq!(Workload::new(0, prefix()).unwrap_err(), FactorizationError::NoRounds);
+        for broken in [
+            prefix().with_momentum(1.0),
+            prefix().with_momentum(f64::NAN),
+            prefix().with_decay(-0.1),
+            prefix().with_learning_rates(vec![1.0, 0.0]),
+            prefix().with_learning_rates(vec![1.0, f64::INFINITY]),
+            prefix().with_decays(vec![0.0, -1.0]),
+            prefix().with_lambda_tau(Some(0)),
+            prefix().with_lambda_tau(Some(3)),
+        ] {
+            assert!(matches!(
+                Workload::new(2, broken),
+                Err(FactorizationError::InvalidParameter { .. })
+            ));
+        }
+        let short = prefix().with_learning_rates(vec![1.0]);
+        assert!(matches!(
+            Workload::new(2, short),
+            Err(FactorizationError::WrongLength {
+                found: 1,
+                expected: 2,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn matrices_that_are_no_workload_are_refused() {
+        let matrix = |entries: [[f64; 2]; 2]| Mat::from_fn(2, 2, |row, column| entries[row][column]);
+        let refused = |entries| Workload::from_matrix(matrix(entries)).unwrap_err();
+        assert!(matches!(
+            refused([[1.0, 0.5], [1.0, 1.0]]),
+            FactorizationError::NotLowerTriangular { row: 0, column: 1, .. }
+        ));
+        assert!(matches!(
+            refused([[1.0, 0.0], [1.0, 0.0]]),
+            FactorizationError::Singular { row: 1, .. }
+        ));
+        assert!(matches!(
+            refused([[1.0, 0.0], [f64::NAN, 1.0]]),
+            FactorizationError::NotFinite { row: 1, .. }
+        ));
+        assert!(matches!(
+            Workload::from_matrix(Mat::zeros(2, 3)).unwrap_err(),
+            FactorizationError::ShapeMismatch {
+                rows: 2,
+                columns: 3,
+                ..
+            }
+        ));
+        assert!(matches!(
+            Workload::from_matrix(Mat::zeros(0, 0)).unwrap_err(),
+            FactorizationError::NoRounds
+        ));
+    }
+
+    #[test]
+    fn learning_rates_cool_down_linearly() {
+        let rates = learning_rates_with_cooldown(6, 2.0, 4, 0.5).unwrap();
+        assert_eq!(rates, [2.0, 2.0, 1.75, 1.5, 1.25, 1.0]);
+        assert!(learning_rates_with_cooldown(3, 1.0, 4, 0.5).is_err());
+        assert!(learning_rates_with_cooldown(3, 0.0, 1, 0.5).is_err());
+    }
 }
