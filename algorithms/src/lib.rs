@@ -1,3 +1,16 @@
-//! Private and parallel stochastic convex optimisation.
+//! Private and parallel stochastic convex optimisation: problems, the counting oracle, sampling, noise mechanisms,
+//! factorisations, accountants, optimisers, and the catalogue of all of them.
+//!
+//! Nothing here reads a clock or a file; execution engines and observers are arguments.
 
+pub mod catalog;
 pub mod factorization;
+pub mod noise;
+pub mod optimizers;
+pub mod oracle;
+pub mod privacy;
+pub mod problem;
+pub mod resque;
+pub mod sampling;
+pub mod state;
+pub mod theory;

@@ -1,1 +1,17 @@
-//! x
+//! How rounds measures: data files, the clock, the machine, results, reports and the command line.
+//!
+//! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
+
+pub mod checkpoint;
+pub mod commands;
+pub mod compare;
+pub mod data;
+pub mod definitions;
+pub mod factorization_cache;
+pub mod machine;
+pub mod measure;
+pub mod report;
+pub mod results;
+pub mod settings;
+pub mod statistics;
+pub mod studies;

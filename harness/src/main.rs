@@ -1,1 +1,66 @@
-fn main(){}
+//! The `rounds` command: parses, runs one command, prints one error.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use rounds::commands::{UsageError, account, compare, factorize, list, machine, report, run, simulate, train};
+use rounds::machine::check_processor;
+
+/// Measures what an adaptive round of private convex optimisation costs, and what it buys.
+#[derive(Parser)]
+#[command(name = "rounds", version, about, propagate_version = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+    /// One JSON document (or JSON lines) on stdout, nothing else.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures suites: what a round costs, and what it buys.
+    Run(run::RunArguments),
+    /// Trains one private model and states its guarantee.
+    Train(Box<train::TrainArguments>),
+    /// Privacy accounting: ε from noise, or the smallest noise for ε.
+    Account(account::AccountArguments),
+    /// The error of a factorisation of a workload.
+    Factorize(factorize::FactorizeArguments),
+    /// What this machine is and what it can do.
+    Machine(machine::MachineArguments),
+    /// Writes the report of a run: one HTML page with figures and tables.
+    Report(report::ReportArguments),
+    /// What a method would cost on other workers: time to a target from measured costs and a round's latency.
+    Simulate(simulate::SimulateArguments),
+    /// What changed between two runs, with significance.
+    Compare(compare::CompareArguments),
+    /// What there is: algorithms, suites, data sets.
+    List(list::ListArguments),
+}
+
+fn main() -> ExitCode {
+    if let Err(error) = check_processor() {
+        eprintln!("rounds: {error}");
+        return ExitCode::FAILURE;
+    }
+    let line = CommandLine::parse();
+    let result = match &line.command {
+        Command::Run(arguments) => run::run(arguments, line.json),
+        Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Account(arguments) => account::run(arguments, line.json),
+        Command::Factorize(arguments) => factorize::run(arguments, line.json),
+        Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::Report(arguments) => report::run(arguments, line.json),
+        Command::Simulate(arguments) => simulate::run(arguments, line.json),
+        Command::Compare(arguments) => compare::run(arguments, line.json),
+        Command::List(arguments) => list::run(arguments, line.json),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rounds: {error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+    }
+}

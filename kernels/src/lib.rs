@@ -6,6 +6,9 @@
 //! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
 
 pub mod features;
+pub mod gemm;
 pub mod linear;
 pub mod loss;
+pub mod materialized;
 pub mod random;
+pub mod vector;

@@ -4,8 +4,29 @@
 //! A per-example gradient of a linear model is of rank one, `g_i = r_i ⊗ a_i`, so `‖g_i‖ = ‖r_i‖·‖a_i‖` for the L2 and
 //! the L1 norm alike, and clipping needs no materialised per-example gradient.
 
+mod clipping;
+mod dense;
+mod packing;
+pub mod recorded;
+pub mod reference;
+pub mod replicas;
+mod residuals;
+mod sparse;
+
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::Loss;
+use crate::vector::lanes::{LANES, prefetch};
+use dense::{Prefetch, ROW_GROUP, RowPointers, Sink};
+use packing::{Layout, PackedWeights};
+use residuals::RowFacts;
+use wide::f32x16;
+
+pub use clipping::{
+    MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks, row_norms,
+};
+
+/// Rows whose contributions are summed in f32 before the sum moves to f64: the m of [`computed_sensitivity`].
+pub const BLOCK_ROWS: usize = 128;
 
 /// Shape and loss of a linear model. Parameters are row-major `[outputs, features + bias]`, bias last in each row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,81 +131,582 @@ pub struct Perturbation<'a> {
     pub weights: &'a [f32],
 }
 
-/// Scratch memory of the kernels for one model: made once by whoever owns the loop.
+/// Scratch memory of the kernels for one model: made once by whoever owns the loop. Calls of the kernels allocate
+/// nothing.
 #[derive(Debug)]
-pub struct Workspace {}
+pub struct Workspace {
+    current: PackedWeights,
+    previous: PackedWeights,
+    /// `[output][128]` margins, then residuals, then coefficients.
+    residuals: Vec<f32>,
+    others: Vec<f32>,
+    /// Rows that are not read in place, padded to whole vectors.
+    rows: Vec<f32x16>,
+    /// A block's gradient, where it is summed in parts (one output only).
+    partial: Vec<f32x16>,
+    facts: Box<RowFacts>,
+    blocks: BlockSizes,
+}
 
-impl Workspace {
-    /// Scratch for batches of `model`.
-    pub fn new(_model: &LinearModel) -> Self {
-        todo!()
+/// How many rows go through a kernel together.
+#[derive(Clone, Copy, Debug)]
+struct BlockSizes {
+    /// Rows whose sum stays in f32.
+    block: usize,
+    /// Rows whose margins are computed before their gradients: with one output, as many as stay in first-level cache.
+    part: usize,
+}
+
+impl BlockSizes {
+    fn of(model: &LinearModel) -> Self {
+        let row_bytes = (model.features.div_ceil(LANES) * LANES * size_of::<f32>()).max(1);
+        let within = |bytes: usize, multiple: usize, most: usize| {
+            (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
+        };
+        let block = within(1 << 20, 16, BLOCK_ROWS);
+        let part = if model.outputs == 1 {
+            within(24 << 10, ROW_GROUP, block)
+        } else {
+            block
+        };
+        BlockSizes { block, part }
     }
 }
 
-/// Norms of all rows (bias included), rounded up; a non-finite feature is an error that names its row.
-///
-/// # Errors
-/// A row with a NaN or infinite feature.
-pub fn row_norms(_rows: Rows<'_>, _bias: bool, _norm: Norm) -> Result<RowNorms, NonFiniteGradient> {
-    todo!()
+impl Workspace {
+    /// Scratch for batches of `model`.
+    pub fn new(model: &LinearModel) -> Self {
+        let blocks = BlockSizes::of(model);
+        let vectors = model.features.div_ceil(LANES);
+        Workspace {
+            current: PackedWeights::with_capacity(model),
+            previous: PackedWeights::with_capacity(model),
+            residuals: vec![0.0; model.outputs * BLOCK_ROWS],
+            others: vec![0.0; model.outputs * BLOCK_ROWS],
+            rows: vec![f32x16::ZERO; blocks.part * vectors],
+            partial: vec![f32x16::ZERO; vectors],
+            facts: Box::new(RowFacts::new()),
+            blocks,
+        }
+    }
 }
 
 /// `sum += Σ_i clip(∇f(x; d_i))`, f32 inside blocks of at most 128 rows, f64 across blocks.
 ///
 /// # Errors
 /// A row whose gradient is not finite; `sum` is then unspecified.
+///
+/// # Panics
+/// Shapes that do not fit the model, rows or classes out of range, a clip norm outside
+/// [[`MINIMUM_CLIP_NORM`], [`MAXIMUM_CLIP_NORM`]], or a bounded clip without norms of its kind.
 pub fn accumulate_gradients(
-    _model: &LinearModel,
-    _batch: &Batch<'_>,
-    _parameters: &[f32],
-    _clip: Clip,
-    _sum: &mut [f64],
-    _workspace: &mut Workspace,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    clip: Clip,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    todo!()
+    let query = Query {
+        current: Point {
+            coefficient: 1.0,
+            parameters,
+        },
+        previous: None,
+        perturbation: None,
+        clip,
+    };
+    accumulate(model, batch, &query, sum, workspace)
 }
 
-/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once.
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference, rows read once. With b = 0 the second
+/// point is not read.
 ///
 /// # Errors
+/// As [`accumulate_gradients`].
+///
+/// # Panics
 /// As [`accumulate_gradients`].
 pub fn accumulate_differences(
-    _model: &LinearModel,
-    _batch: &Batch<'_>,
-    _current: Point<'_>,
-    _previous: Point<'_>,
-    _clip: Clip,
-    _sum: &mut [f64],
-    _workspace: &mut Workspace,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    current: Point<'_>,
+    previous: Point<'_>,
+    clip: Clip,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    todo!()
+    let previous = (previous.coefficient != 0.0).then_some(previous);
+    accumulate(
+        model,
+        batch,
+        &Query {
+            current,
+            previous,
+            perturbation: None,
+            clip,
+        },
+        sum,
+        workspace,
+    )
 }
 
-/// `sum += Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)` for ReSQue.
+/// `sum += Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)` for ReSQue: contribution b is at most |w_b|·C long.
 ///
 /// # Errors
+/// As [`accumulate_gradients`]; also a shift or weight that is not finite.
+///
+/// # Panics
 /// As [`accumulate_gradients`].
 pub fn accumulate_perturbed_gradients(
-    _model: &LinearModel,
-    _batch: &Batch<'_>,
-    _parameters: &[f32],
-    _perturbation: Perturbation<'_>,
-    _clip: Clip,
-    _sum: &mut [f64],
-    _workspace: &mut Workspace,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    perturbation: Perturbation<'_>,
+    clip: Clip,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    todo!()
+    assert!(
+        perturbation.shifts.len() == batch.selection.len() * model.outputs
+            && perturbation.weights.len() == batch.selection.len(),
+        "a batch of {} rows needs {} shifts a row and one weight, found {} and {} in all",
+        batch.selection.len(),
+        model.outputs,
+        perturbation.shifts.len(),
+        perturbation.weights.len(),
+    );
+    let current = Point {
+        coefficient: 1.0,
+        parameters,
+    };
+    accumulate(
+        model,
+        batch,
+        &Query {
+            current,
+            previous: None,
+            perturbation: Some(perturbation),
+            clip,
+        },
+        sum,
+        workspace,
+    )
 }
 
-/// Loss and accuracy of a batch at `parameters`.
+/// What is summed: `Σ_i w_i·clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, margins shifted if perturbed.
+struct Query<'a> {
+    current: Point<'a>,
+    previous: Option<Point<'a>>,
+    perturbation: Option<Perturbation<'a>>,
+    clip: Clip,
+}
+
+fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
+    let rows = batch.rows.len();
+    assert_eq!(
+        batch.rows.columns(),
+        model.features,
+        "columns of the rows (left) and features of the model (right)"
+    );
+    assert_eq!(
+        parameters.len(),
+        model.parameters(),
+        "parameters given (left) and of the model (right)"
+    );
+    assert_eq!(batch.targets.len(), rows, "targets (left) and rows (right)");
+    match (model.loss, batch.targets) {
+        (Loss::Softmax, Targets::Classes(_)) => assert!(model.outputs >= 2, "softmax needs at least two outputs"),
+        (Loss::Softmax, Targets::Values(_)) => panic!("softmax needs classes, found real targets"),
+        (loss, Targets::Classes(_)) => panic!("{loss:?} needs real targets, found classes"),
+        (loss, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss:?} (left)"),
+    }
+    match &batch.selection {
+        Selection::Range(range) => assert!(range.end <= rows, "rows {range:?} of a matrix with {rows}"),
+        Selection::Indices(indices) => {
+            let greatest = indices.iter().copied().max();
+            assert!(
+                greatest.is_none_or(|row| (row as usize) < rows),
+                "row {greatest:?} of a matrix with {rows}"
+            );
+        }
+    }
+}
+
+/// The norms that clipping needs, checked.
+fn norms_for<'a>(clip: Clip, batch: &Batch<'a>) -> Option<&'a [f32]> {
+    let Clip::Bounded { norm, clip_norm } = clip else {
+        return None;
+    };
+    assert!(
+        (MINIMUM_CLIP_NORM..=MAXIMUM_CLIP_NORM).contains(&clip_norm),
+        "clip norm {clip_norm}, expected one in [2^-64, 2^64]"
+    );
+    let norms = batch
+        .norms
+        .expect("a bounded clip needs the norms of the rows (linear::row_norms)");
+    assert_eq!(norms.norm, norm, "norms of the rows (left) and of the clip (right)");
+    assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
+    Some(&norms.values)
+}
+
+fn row_at(selection: &Selection<'_>, position: usize) -> usize {
+    match selection {
+        Selection::Range(range) => range.start + position,
+        Selection::Indices(indices) => indices[position] as usize,
+    }
+}
+
+/// How the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
+/// else through scratch memory.
+fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
+    match rows {
+        Rows::F32(_) if features >= LANES => Layout::in_place(features),
+        _ => Layout::padded(features),
+    }
+}
+
+/// How many rows ahead bytes are asked for while a row is widened: about as many lines as a core can wait for.
+const ROWS_AHEAD: usize = 4;
+
+/// Pointers to the rows `facts.ids[part]`, copied to `scratch` where the format or the layout asks for it.
+fn place_rows(rows: Rows<'_>, ids: &[usize], layout: Layout, scratch: &mut [f32x16]) -> RowPointers {
+    let mut pointers = [std::ptr::null(); BLOCK_ROWS];
+    let stride = layout.vectors * LANES;
+    match rows {
+        Rows::F32(dense) if dense.columns >= LANES => {
+            for (pointer, &id) in pointers.iter_mut().zip(ids) {
+                *pointer = dense.values[id * dense.columns..][..dense.columns].as_ptr();
+            }
+        }
+        Rows::F32(_) | Rows::U8(_) if stride > 0 => {
+            let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
+            for (place, ((pointer, &id), out)) in pointers
+                .iter_mut()
+                .zip(ids)
+                .zip(scratch.chunks_exact_mut(stride))
+                .enumerate()
+            {
+                // Rows of a batch lie anywhere in memory: the latency of one is hidden behind the rows before it.
+                if let (Rows::U8(bytes), Some(&ahead)) = (rows, ids.get(place + ROWS_AHEAD)) {
+                    for line in (0..bytes.columns).step_by(64) {
+                        prefetch(address(rows, ahead).wrapping_add(line));
+                    }
+                }
+                match rows {
+                    Rows::U8(bytes) => dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out),
+                    Rows::F32(values) => {
+                        dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
+                    }
+                    Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
+                }
+                *pointer = out.as_ptr();
+            }
+        }
+        _ => {}
+    }
+    if let Some(last) = ids.len().checked_sub(1) {
+        let end = ids.len().next_multiple_of(ROW_GROUP);
+        let last = pointers[last];
+        pointers[ids.len()..end].fill(last);
+    }
+    pointers
+}
+
+fn address(rows: Rows<'_>, row: usize) -> *const u8 {
+    match rows {
+        Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
+        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.columns),
+        Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
+    }
+}
+
+fn accumulate(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    query: &Query<'_>,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    check(model, batch, query.current.parameters);
+    assert_eq!(
+        sum.len(),
+        model.parameters(),
+        "length of the sum (left) and parameters of the model (right)"
+    );
+    if let Some(previous) = &query.previous {
+        check(model, batch, previous.parameters);
+    }
+    let norms = norms_for(query.clip, batch);
+    let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
+    let layout = layout_of(batch.rows, model.features);
+    let Workspace {
+        current,
+        previous,
+        residuals,
+        others,
+        rows: scratch,
+        partial,
+        facts,
+        blocks,
+    } = workspace;
+    let sparse = match batch.rows {
+        Rows::Sparse(sparse) => Some(sparse),
+        _ => None,
+    };
+    if sparse.is_none() {
+        current.pack(model, layout, query.current.parameters);
+        if let Some(point) = &query.previous {
+            previous.pack(model, layout, point.parameters);
+        }
+    }
+    let feature_scale = match batch.rows {
+        Rows::U8(bytes) => bytes.scale,
+        _ => 1.0,
+    };
+    let bytes = if matches!(batch.rows, Rows::U8(_)) {
+        LANES
+    } else {
+        LANES * size_of::<f32>()
+    };
+    let prefetching = sparse.is_none();
+    let mut tally = Tally::default();
+    let total = batch.selection.len();
+    for block in (0..total).step_by(blocks.block) {
+        let block_end = (block + blocks.block).min(total);
+        let in_parts = outputs == 1 && block_end - block > blocks.part;
+        if in_parts {
+            partial.fill(f32x16::ZERO);
+        }
+        for start in (block..block_end).step_by(blocks.part) {
+            let count = (block_end - start).min(blocks.part);
+            for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+                *id = row_at(&batch.selection, start + offset);
+            }
+            facts.gather(count, batch.targets, norms, outputs);
+            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+            let side = |weights: &PackedWeights, point: &Point<'_>, out: &mut [f32]| {
+                if let Some(sparse) = sparse {
+                    sparse::margins(sparse, &facts.ids[..count], model, point.parameters, out);
+                } else {
+                    // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights
+                    // were packed with it.
+                    unsafe { dense::margins(&pointers, count, layout, weights, feature_scale, out) };
+                }
+                if let Some(perturbation) = &query.perturbation {
+                    let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
+                    for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
+                        for (output, shift) in shifts.iter().enumerate() {
+                            out[output * BLOCK_ROWS + row] += shift;
+                        }
+                    }
+                }
+                residuals::residuals(model.loss, outputs, count, facts, out)
+            };
+            side(current, &query.current, residuals)?;
+            if let Some(point) = &query.previous {
+                side(previous, point, others)?;
+                residuals::combine(
+                    query.current.coefficient,
+                    residuals,
+                    point.coefficient,
+                    others,
+                    outputs,
+                    count,
+                );
+            } else {
+                residuals::scale(query.current.coefficient, residuals, outputs, count);
+            }
+            if let Some(perturbation) = &query.perturbation {
+                facts.weights[..count].copy_from_slice(&perturbation.weights[start..start + count]);
+                facts.weights[count..].fill(0.0);
+            }
+            residuals::clip(
+                query.clip,
+                outputs,
+                count,
+                facts,
+                query.perturbation.is_some(),
+                residuals,
+                &mut tally,
+            )?;
+            residuals::clear_beyond(residuals, outputs, count);
+            if model.bias {
+                for output in 0..outputs {
+                    let total = residuals::total(&residuals[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
+                    sum[output * width + model.features] += f64::from(total);
+                }
+            }
+            if let Some(sparse) = sparse {
+                sparse::add_gradient(sparse, &facts.ids[..count], model, residuals, sum);
+                continue;
+            }
+            if layout.vectors == 0 {
+                continue;
+            }
+            residuals::scale(feature_scale, residuals, outputs, count);
+            let mut ahead = [std::ptr::null(); BLOCK_ROWS];
+            let next = if prefetching && start + count < total {
+                for (offset, pointer) in ahead[..count.next_multiple_of(ROW_GROUP)].iter_mut().enumerate() {
+                    let position = (start + count + offset).min(total - 1);
+                    *pointer = address(batch.rows, row_at(&batch.selection, position));
+                }
+                Prefetch::Rows {
+                    pointers: &ahead,
+                    bytes,
+                }
+            } else {
+                Prefetch::Nothing
+            };
+            let sink = if in_parts {
+                Sink::Partial(partial)
+            } else {
+                Sink::Sum {
+                    sum: &mut *sum,
+                    width,
+                    features: model.features,
+                }
+            };
+            // SAFETY: as for the margins; coefficients beyond the rows were cleared.
+            unsafe { dense::gradient(&pointers, count, layout, residuals, outputs, next, sink) };
+        }
+        if in_parts {
+            dense::add_partial(partial, layout, &mut sum[..model.features]);
+        }
+    }
+    if query.clip == Clip::Unbounded && sum.iter().any(|value| !value.is_finite()) {
+        return Err(NonFiniteGradient {
+            row: longest_gradient(model, batch, query),
+        });
+    }
+    Ok(tally)
+}
+
+/// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
+#[cold]
+fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
+    let length = |position: usize| {
+        let row = row_at(&batch.selection, position);
+        let single = Batch {
+            selection: Selection::Range(row..row + 1),
+            ..batch.clone()
+        };
+        let gradient = match &query.perturbation {
+            Some(perturbation) => {
+                let outputs = model.outputs;
+                let perturbation = Perturbation {
+                    shifts: &perturbation.shifts[position * outputs..(position + 1) * outputs],
+                    weights: &perturbation.weights[position..=position],
+                };
+                let parameters = query.current.parameters;
+                reference::sum_of_perturbed_gradients(model, &single, parameters, perturbation, Clip::Unbounded)
+            }
+            None => reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded),
+        };
+        reference::norm(&gradient, Norm::L2)
+    };
+    let position = (0..batch.selection.len()).max_by(|&i, &j| length(i).total_cmp(&length(j)));
+    position.map_or(0, |position| row_at(&batch.selection, position))
+}
+
+/// Loss and accuracy of a batch at `parameters`. Softmax predicts the first class of largest margin; the logistic and
+/// hinge losses predict +1 where the margin is at least 0.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
+///
+/// # Panics
+/// As [`accumulate_gradients`].
 pub fn evaluate(
-    _model: &LinearModel,
-    _batch: &Batch<'_>,
-    _parameters: &[f32],
-    _workspace: &mut Workspace,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
-    todo!()
+    check(model, batch, parameters);
+    let layout = layout_of(batch.rows, model.features);
+    let Workspace {
+        current,
+        residuals: margins,
+        rows: scratch,
+        facts,
+        blocks,
+        ..
+    } = workspace;
+    let feature_scale = match batch.rows {
+        Rows::U8(bytes) => bytes.scale,
+        _ => 1.0,
+    };
+    if !matches!(batch.rows, Rows::Sparse(_)) {
+        current.pack(model, layout, parameters);
+    }
+    let mut evaluation = Evaluation {
+        rows: batch.selection.len(),
+        ..Evaluation::default()
+    };
+    for start in (0..batch.selection.len()).step_by(blocks.part) {
+        let count = (batch.selection.len() - start).min(blocks.part);
+        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+            *id = row_at(&batch.selection, start + offset);
+        }
+        facts.gather(count, batch.targets, None, model.outputs);
+        if let Rows::Sparse(sparse) = batch.rows {
+            sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
+        } else {
+            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+            // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were packed
+            // with it.
+            unsafe { dense::margins(&pointers, count, layout, current, feature_scale, margins) };
+        }
+        let (loss, correct) = residuals::values(model.loss, model.outputs, count, facts, margins)?;
+        evaluation.loss += loss;
+        evaluation.correct += correct;
+    }
+    Ok(evaluation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::F32Rows;
+
+    #[test]
+    fn a_small_softmax_batch_agrees_with_the_reference() {
+        let model = LinearModel {
+            features: 19,
+            outputs: 3,
+            bias: true,
+            loss: Loss::Softmax,
+        };
+        let values: Vec<f32> = (0..19 * 7).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
+        let parameters: Vec<f32> = (0..60).map(|i| ((i * 53 % 97) as f32 - 48.0) / 90.0).collect();
+        let rows = Rows::F32(F32Rows {
+            values: &values,
+            columns: 19,
+        });
+        let norms = row_norms(rows, true, Norm::L2).expect("finite rows");
+        let classes = [0, 1, 2, 1, 0, 2, 2];
+        let batch = Batch {
+            rows,
+            targets: Targets::Classes(&classes),
+            norms: Some(&norms),
+            selection: Selection::Indices(&[6, 0, 3, 3]),
+        };
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: 2.0,
+        };
+        let mut sum = vec![0.0; model.parameters()];
+        let mut workspace = Workspace::new(&model);
+        let tally = accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut workspace).expect("finite");
+        assert_eq!(tally.rows, 4);
+        let point = Point {
+            coefficient: 1.0,
+            parameters: &parameters,
+        };
+        let expected = reference::sum_of_differences(&model, &batch, point, None, clip);
+        for (found, expected) in sum.iter().zip(&expected) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
+    }
 }

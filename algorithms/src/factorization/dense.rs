@@ -41,7 +41,7 @@ pub(crate) fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
 
 /// X = Cᵀ·C with C lower triangular: C = J·Lᵀ·J of the Cholesky factor L of J·X·J, J the exchange matrix.
 ///
-/// [Denisov et al. 2022; ALGORITHMS 3.3] The ordinary Cholesky factor is in the wrong order: L·Lᵀ is not Cᵀ·C. The
+/// [Denisov et al. 2022; specification 3.3] The ordinary Cholesky factor is in the wrong order: L·Lᵀ is not Cᵀ·C. The
 /// lower triangle of X is read. `None` when X is not positive definite.
 pub(crate) fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
     let size = gram.nrows();

@@ -8,7 +8,6 @@ use faer::Mat;
 use sha2::{Digest, Sha256};
 
 use super::error::FactorizationError;
-use super::participation::Participation;
 use super::strategy::{BandedStrategy, Strategy};
 use super::tree::TreeVariant;
 use super::{Factorization, FactorizationRequest};
@@ -269,6 +268,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::super::{Method, Workload, WorkloadSpecification};
     use super::*;
+    use crate::factorization::Participation;
 
     fn request(method: Method) -> FactorizationRequest {
         let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.5)).unwrap();

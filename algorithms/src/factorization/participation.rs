@@ -153,7 +153,7 @@ impl Participation {
 /// sens(C) from the Gram matrix X = Cᵀ·C, given entry by entry.
 ///
 /// Single and fixed-epoch: max over patterns of Σ |X_{ii'}|, exact where signs attain it. Minimum separation: the dynamic
-/// programme of [ALGORITHMS 3.4], exact where entries b or more apart vanish (banded C), else an upper bound, unless
+/// programme of [specification 3.4], exact where entries b or more apart vanish (banded C), else an upper bound, unless
 /// the pattern it finds attains it.
 ///
 /// # Errors

@@ -131,7 +131,7 @@ pub enum NoiseRecursion {
         /// d_0 … d_{T−1}, the first column of C⁻¹.
         inverse: Vec<f64>,
     },
-    /// ζ_t = N_t − N_{t−1}, N_t the variant's estimate of prefix t from independent node draws [ALGORITHMS 3.1, 3.2].
+    /// ζ_t = N_t − N_{t−1}, N_t the variant's estimate of prefix t from independent node draws [specification 3.1, 3.2].
     Tree {
         /// Plain or online Honaker.
         variant: TreeVariant,

@@ -23,7 +23,7 @@ fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
 
 #[test]
 fn trees_of_eight_rounds_have_the_reference_variances() {
-    // Node variance 1: divide by the sensitivity. [ALGORITHMS 3.2]
+    // Node variance 1: divide by the sensitivity. [specification 3.2]
     for (variant, expected, total) in [
         (TreeVariant::Plain, [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0], 7.2111),
         (

@@ -1,7 +1,7 @@
 //! The binary tree mechanism as a factorisation: nodes, sensitivities and the estimators of Honaker.
 //!
 //! Node (k, j), level k ≥ 0, j ≥ 1, covers the rounds (j − 1)·2ᵏ + 1 … j·2ᵏ (from 1) and exists iff j·2ᵏ ≤ T
-//! [000 Lemma 4.3, 004 Lemma 5.6; corrected: ALGORITHMS E7]. C is the incidence matrix of the released nodes and
+//! [000 Lemma 4.3, 004 Lemma 5.6; corrected: specification E7]. C is the incidence matrix of the released nodes and
 //! rounds, one row a node; sums of nodes are non-negative, so every sensitivity here is attained by aligned
 //! contributions.
 

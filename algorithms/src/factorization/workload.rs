@@ -17,7 +17,7 @@ use super::error::FactorizationError;
 /// * M, momentum β: (M g)_t = Σ_{s ≤ t} β^{t−s} g_s [000 §5.1];
 /// * L, the SRG recursion with decay c: (L D)_t = c_t (L D)_{t−1} + D_t [000 Algorithm 3], constant or a sequence;
 /// * η, learning rates: round t's step is η_t times the (momentum) gradient;
-/// * Λ_τ, the weighting of DP-MF⁺ [001 (15); ALGORITHMS 5.2].
+/// * Λ_τ, the weighting of DP-MF⁺ [001 (15); specification 5.2].
 ///
 /// `FromStr` reads `prefix`, `momentum=β`, `srg=c`, `srg=c,momentum=β` (in either order). Learning rates, decay
 /// sequences and τ are added with the `with_…` methods.
@@ -492,7 +492,7 @@ fn apply_composed(specification: &WorkloadSpecification, values: &mut [f64]) {
     }
 }
 
-/// x ← Λ_τ x [001 (15); ALGORITHMS 5.2, rows reconstructed]. With 1-based t and x_0 = 0:
+/// x ← Λ_τ x [001 (15); specification 5.2, rows reconstructed]. With 1-based t and x_0 = 0:
 /// y_t = x_t − x_{t−τ} where τ divides t, y_t = (x_t − x_{⌊t/τ⌋τ})/√τ elsewhere.
 pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
     let weight = 1.0 / (period as f64).sqrt();
@@ -665,7 +665,7 @@ mod tests {
     fn lambda_of_period_three_has_the_exact_rows() {
         let found = lambda_tau_matrix(12, 3);
         let s = 1.0 / 3.0_f64.sqrt();
-        // (round, weight, plus, minus), all from 1, minus 0 for none [ALGORITHMS 5.2].
+        // (round, weight, plus, minus), all from 1, minus 0 for none [specification 5.2].
         let rows = [
             (1, s, 1, 0),
             (2, s, 2, 0),

@@ -1,0 +1,151 @@
+//! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
+//! file under `optimizers` and one line here.
+
+use crate::noise::NoisePlanError;
+use crate::optimizers::{
+    Optimizer, Settings, SettingsError, accelerated_srg, cutting_plane, gradient_descent, heavy_ball,
+    matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
+    srg_matrix_factorization, unaccelerated_srg,
+};
+use crate::privacy::{PrivacyError, PrivacyStatement};
+use crate::problem::Problem;
+use crate::sampling::SamplingError;
+use crate::theory::TheoryError;
+
+/// All algorithms, in the order in which they are listed.
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &sgd::SGD,
+    &sgd::DP_SGD,
+    &matrix_factorization::DP_FTRL,
+    &matrix_factorization::DP_MEMF,
+    &srg_matrix_factorization::DP_SRG_MEMF,
+    &accelerated_srg::ACCELERATED_DP_SRG,
+    &unaccelerated_srg::UNACCELERATED_DP_SRG,
+    &accelerated_srg::ACCELERATED_INDEPENDENT,
+    &matrix_factorization::PGD,
+    &matrix_factorization::ANTI_PGD,
+    &matrix_factorization::DP_MF,
+    &matrix_factorization::DP_MF_PLUS,
+    &phased_sgd::PHASED_SGD,
+    &resque_parallel::RESQUE_EPOCH_SGD,
+    &resque_parallel::RESQUE_AC_SA,
+    &resque_private::RESQUE_PRIVATE_ERM,
+    &resque_private::RESQUE_PRIVATE_SCO,
+    &randomized_smoothing::RANDOMIZED_SMOOTHING,
+    &cutting_plane::CUTTING_PLANE,
+    &gradient_descent::DP_GD,
+    &heavy_ball::DP_HB,
+    &nesterov::DP_NAG,
+    &nesterov::DP_NAG_OPT,
+    &multistage::DP_MASG,
+    &multistage::DP_MASG_OPT,
+];
+
+/// An entry of the catalogue.
+pub struct Algorithm {
+    /// The id of the command line, e.g. `dp-sgd`.
+    pub id: &'static str,
+    /// The name in the literature.
+    pub name: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// What it promises, in a line.
+    pub promise: &'static str,
+    /// Whether it adds noise and states a guarantee.
+    pub private: bool,
+    /// Its own `--set` parameters and what each does, default included.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// Its constructor; call [`Algorithm::prepare`].
+    pub constructor: fn(&Problem, &Settings) -> Result<Prepared, PrepareError>,
+}
+
+/// An optimiser ready for its first round, calibrated, with what it guarantees.
+pub struct Prepared {
+    /// The optimiser.
+    pub optimizer: Box<dyn Optimizer>,
+    /// The guarantee of the whole run.
+    pub privacy: PrivacyStatement,
+}
+
+/// A run that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// A setting out of range or unknown.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A batch that the data cannot give.
+    #[error("--batch-size: {0}")]
+    Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] crate::resque::ResqueError),
+    /// A guarantee that cannot be given.
+    #[error(transparent)]
+    Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
+}
+
+/// An algorithm that is not in the catalogue.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no algorithm '{name}'; did you mean '{nearest}'? `rounds list algorithms` shows all")]
+pub struct UnknownAlgorithm {
+    /// What was asked for.
+    pub name: String,
+    /// The closest name.
+    pub nearest: &'static str,
+}
+
+impl Algorithm {
+    /// The optimiser for `problem`, calibrated to the budget of `settings`.
+    ///
+    /// # Errors
+    /// Settings out of range or unknown to the algorithm, guarantees that no theorem covers.
+    pub fn prepare(&'static self, problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+        let known: Vec<_> = self.parameters.iter().map(|(key, _)| *key).collect();
+        settings.check_parameters(self.id, &known)?;
+        (self.constructor)(problem, settings)
+    }
+}
+
+/// The algorithm with this id.
+///
+/// # Errors
+/// An unknown id, with the nearest one.
+pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
+    ALGORITHMS
+        .iter()
+        .copied()
+        .find(|algorithm| algorithm.id == id)
+        .ok_or_else(|| UnknownAlgorithm {
+            name: id.to_owned(),
+            nearest: ALGORITHMS
+                .iter()
+                .map(|algorithm| algorithm.id)
+                .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
+                .unwrap_or("dp-sgd"),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_found() {
+        for (index, algorithm) in ALGORITHMS.iter().enumerate() {
+            assert!(std::ptr::eq(find(algorithm.id).ok().unwrap(), *algorithm));
+            assert!(ALGORITHMS[..index].iter().all(|other| other.id != algorithm.id));
+        }
+    }
+
+    #[test]
+    fn an_unknown_id_names_the_nearest() {
+        assert_eq!(find("dp-sdg").err().unwrap().nearest, "dp-sgd");
+    }
+}

@@ -1,0 +1,780 @@
+//! From settings to the plan of the six methods of paper 003: public constants, step sizes by stage, number of rounds,
+//! and the division of the budget among them.
+//!
+//! **Constants.** μ is the regularisation. L follows from the loss and a public bound A on the features' L2 norm
+//! (specification 1): `A²/4 + λ` for the logistic loss. A comes from the data set where it was enforced
+//! (`clip_features`), or is declared; a wrong declaration costs accuracy, not privacy, since gradients are clipped in any
+//! case. With `smoothness=estimate` L is estimated from the data, and nothing is claimed.
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::{Clip, computed_sensitivity};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
+use super::plan::RELEASE_BLOCK_ROWS;
+use super::settings::{fraction, positive};
+use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
+use crate::catalog::{PrepareError, Prepared};
+use crate::noise::NoiseLevels;
+use crate::privacy::{
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
+    Sampling, gaussian, zcdp,
+};
+use crate::problem::{Problem, largest_second_moment};
+use crate::sampling::Sampler;
+use crate::theory::multistage::Schedule;
+use crate::theory::{Curvature, allocation};
+
+/// The methods of paper 003.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// DP-GD.
+    GradientDescent,
+    /// DP-HB (DP-SHB on batches).
+    HeavyBall,
+    /// DP-NAG, with an optimised budget DP-NAG-opt.
+    Nesterov {
+        /// Whether rounds and budget are optimised.
+        optimized: bool,
+    },
+    /// DP-MASG, with an optimised budget DP-MASG-opt.
+    Multistage {
+        /// Whether rounds and budget are optimised.
+        optimized: bool,
+    },
+}
+
+impl Method {
+    /// All six, in the order of the paper's figures.
+    pub const ALL: [Self; 6] = [
+        Self::GradientDescent,
+        Self::Nesterov { optimized: false },
+        Self::Multistage { optimized: false },
+        Self::HeavyBall,
+        Self::Nesterov { optimized: true },
+        Self::Multistage { optimized: true },
+    ];
+
+    /// The id of the catalogue.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::GradientDescent => "dp-gd",
+            Self::HeavyBall => "dp-hb",
+            Self::Nesterov { optimized: false } => "dp-nag",
+            Self::Nesterov { optimized: true } => "dp-nag-opt",
+            Self::Multistage { optimized: false } => "dp-masg",
+            Self::Multistage { optimized: true } => "dp-masg-opt",
+        }
+    }
+
+    fn optimized(self) -> bool {
+        matches!(
+            self,
+            Self::Nesterov { optimized: true } | Self::Multistage { optimized: true }
+        )
+    }
+}
+
+/// A parameter and what it does.
+type Parameter = (&'static str, &'static str);
+
+/// The parameters of every method.
+pub(super) const PARAMETERS: [Parameter; 6] = [
+    ("rounds", "number of rounds T (default: --epochs times n/m, else 100)"),
+    (
+        "step-scale",
+        "c of the step size c/L, in (0, 1] (default 1); --learning-rate gives the step size itself",
+    ),
+    (
+        "smoothness",
+        "L, a public constant, or 'estimate' (claims nothing); default: from the loss and the feature bound",
+    ),
+    (
+        "feature-bound",
+        "public bound A of the features' L2 norm, without a bias (default: the one enforced on the data)",
+    ),
+    ("strong-convexity", "μ (default: the regularisation)"),
+    ("start", "value of every coordinate of x_0 (default 0)"),
+];
+
+/// Those of the stages.
+pub(super) const STAGES: [Parameter; 2] = [
+    ("first-stage", "rounds n_1 of the first stage (default ⌈√κ·ln κ⌉)"),
+    (
+        "stage-exponent",
+        "p ≥ 1 of the stage lengths 2^k·⌈√κ·ln 2^{p+2}⌉ (default 1)",
+    ),
+];
+
+/// Those of an optimised budget.
+pub(super) const OPTIMIZED: [Parameter; 2] = [
+    (
+        "allocation",
+        "exact (default), or guide: that of a full batch, also on smaller ones",
+    ),
+    (
+        "initial-gap",
+        "public guess of F(x_0) − F*, for the number of rounds T′ ≤ T (default 10); 'fixed' keeps T",
+    ),
+];
+
+/// The first list followed by the second.
+pub(super) const fn joined<const N: usize>(first: &[Parameter], second: &[Parameter]) -> [Parameter; N] {
+    assert!(first.len() + second.len() == N);
+    let mut all = [("", ""); N];
+    let mut index = 0;
+    while index < N {
+        all[index] = if index < first.len() {
+            first[index]
+        } else {
+            second[index - first.len()]
+        };
+        index += 1;
+    }
+    all
+}
+
+/// Everything a run of one of the methods needs.
+#[derive(Clone, Debug)]
+pub struct AcceleratedPlan {
+    /// Where momentum enters.
+    pub acceleration: Acceleration,
+    /// One a round.
+    pub steps: Vec<Step>,
+    /// μ and L, where the method reads both.
+    pub curvature: Option<Curvature>,
+    /// Batch size m.
+    pub batch: usize,
+    /// How batches are drawn.
+    pub sampling: Sampling,
+    /// Clipping of the gradients.
+    pub clip: Clip,
+    /// The noise on the sum of every round.
+    pub noise: Option<NoiseLevels>,
+    /// What is released.
+    pub mechanism: Option<Mechanism>,
+    /// The guarantee.
+    pub statement: PrivacyStatement,
+    /// Every coordinate of x_0.
+    pub start: f32,
+}
+
+/// A parameter that is a number, or a word of its own.
+fn number_or_word(
+    settings: &Settings,
+    key: &'static str,
+    word: &str,
+    expected: &'static str,
+) -> Result<Option<Option<f64>>, SettingsError> {
+    match settings.parameters.get(key) {
+        None => Ok(None),
+        Some(text) if text == word => Ok(Some(None)),
+        Some(_) => settings
+            .number(key, 0.0, expected, |value| value > 0.0 && value.is_finite())
+            .map(|v| Some(Some(v))),
+    }
+}
+
+impl AcceleratedPlan {
+    /// The plan of `method` on `problem`.
+    ///
+    /// # Errors
+    /// Settings out of range, constants that no theorem covers, a budget that some round would get nothing of.
+    pub fn new(method: Method, problem: &Problem, settings: &Settings) -> Result<Self, PrepareError> {
+        let id = method.id();
+        let unsupported = |flag, value: String, reason| SettingsError::Unsupported {
+            flag,
+            value,
+            algorithm: id,
+            reason,
+        };
+        let rows = problem.rows();
+        let batch = settings.batch_size.unwrap_or(rows);
+        let sampling = match settings.sampling {
+            _ if batch == 0 || batch > rows => {
+                return Err(SettingsError::OutOfRange {
+                    flag: "--batch-size",
+                    value: batch.to_string(),
+                    expected: "a batch has at least 1 row and at most as many as the data set",
+                }
+                .into());
+            }
+            _ if batch == rows => Sampling::FullBatch,
+            None | Some(SamplingKind::WithoutReplacement) => Sampling::WithoutReplacement {
+                batch,
+                population: rows,
+            },
+            Some(_) => {
+                let reason = "draws its batches without replacement [003 (3.3)]; leave --sampling out";
+                return Err(unsupported("--sampling", "of another kind".to_owned(), reason).into());
+            }
+        };
+        let adjacency = settings.adjacency.unwrap_or(Adjacency::ReplaceOne);
+        let constants = Constants::new(method, problem, settings)?;
+        let asked = match settings.epochs {
+            Some(epochs) => (positive("--epochs", epochs)? * rows as f64 / batch as f64).ceil(),
+            None => 100.0,
+        };
+        let whole = |value: f64| value >= 1.0 && value.fract() == 0.0 && value <= 1e9;
+        let rounds = settings.number("rounds", asked, "a whole number of at least 1 is needed", whole)? as usize;
+        let gaussian = match settings.noise {
+            None | Some(NoiseKind::Laplace) => false,
+            Some(NoiseKind::Independent) => true,
+            Some(_) => {
+                let reason = "adds independent noise; it takes laplace or independent";
+                return Err(unsupported("--noise", "of another kind".to_owned(), reason).into());
+            }
+        };
+        let clip_norm = clip_norm(problem, settings, gaussian)?;
+        let release = settings.is_release();
+        let inflation = if release {
+            computed_sensitivity(1.0, RELEASE_BLOCK_ROWS)
+        } else {
+            1.0
+        };
+        let budget = BudgetOf {
+            settings,
+            sampling,
+            adjacency,
+            batch,
+            rows,
+            dimension: problem.parameters(),
+            clip_norm: f64::from(clip_norm),
+            sensitivity: f64::from(clip_norm) * adjacency.row_change_factor() * inflation,
+        };
+        let schedule = constants.schedule(method, settings, rounds)?;
+        let rounds = match (&schedule, method.optimized(), settings.budget) {
+            (Some(schedule), true, Budget::Target { .. } | Budget::NoiseMultiplier { .. }) => {
+                budget.best_rounds(schedule, gaussian)?
+            }
+            _ => rounds,
+        };
+        let schedule = schedule.map(|schedule| schedule.truncated(rounds));
+        let steps = constants.steps(method, schedule.as_ref(), rounds);
+        let weights = if method.optimized() {
+            schedule.as_ref().map(Schedule::log_weights)
+        } else {
+            None
+        };
+        let (noise, mechanism, statement) = if settings.budget == Budget::NonPrivate {
+            (None, None, PrivacyStatement::none("no noise is added"))
+        } else {
+            let (accountant, delta, noise, mechanism) = if gaussian {
+                budget.gaussian(weights.as_deref(), rounds, id)?
+            } else {
+                budget.laplace(weights.as_deref(), rounds, id)?
+            };
+            // Asked before the statement, which fails closed: a person who asked for a budget gets the reason.
+            accountant.epsilon(&mechanism, adjacency, delta)?;
+            let statement = PrivacyStatement::new(&PrivateRun {
+                mechanism: &mechanism,
+                accountant,
+                adjacency,
+                delta,
+                clip_norm: budget.clip_norm,
+                sensitivity_inflation: inflation,
+                examples: Some(rows),
+                noise_source: if release {
+                    NoiseSource::Chacha20
+                } else {
+                    NoiseSource::Xoshiro
+                },
+                arithmetic: if gaussian {
+                    Arithmetic::IdealisedGaussian
+                } else {
+                    Arithmetic::IdealisedLaplace
+                },
+            });
+            let statement = if constants.estimated {
+                statement.revoked("the smoothness L was estimated from the data (smoothness=estimate)")
+            } else {
+                statement
+            };
+            (Some(noise), Some(mechanism), statement)
+        };
+        let norm = if gaussian { Norm::L2 } else { Norm::L1 };
+        let clip = if noise.is_some() {
+            Clip::Bounded { norm, clip_norm }
+        } else {
+            Clip::Unbounded
+        };
+        let start = settings.number("start", 0.0, "a finite number is needed", f64::is_finite)? as f32;
+        let acceleration = match method {
+            Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
+            Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
+        };
+        let curvature = constants.curvature;
+        Ok(Self {
+            acceleration,
+            steps,
+            curvature,
+            batch,
+            sampling,
+            clip,
+            noise,
+            mechanism,
+            statement,
+            start,
+        })
+    }
+
+    /// The plan with noise `factor` times as large, for studies of what other noise does; its guarantee is withdrawn.
+    /// The mechanism describes the noise that is then drawn.
+    #[must_use]
+    pub fn with_noise_scaled(mut self, factor: f64) -> Self {
+        self.noise = self.noise.map(|noise| noise.scaled(factor));
+        self.statement = self.statement.revoked(format!("the noise was multiplied by {factor}"));
+        // Noise times a factor and sensitivity divided by it are the same mechanism.
+        self.mechanism = self
+            .mechanism
+            .map(|mechanism| mechanism.with_inflated_sensitivity(1.0 / factor));
+        self
+    }
+
+    /// ε of the mechanism under replace-one, by its default accountant at δ = 0: what Laplace noise truly gives.
+    ///
+    /// # Errors
+    /// No noise, or Gaussian noise, which gives no pure guarantee.
+    pub fn pure_epsilon(&self) -> Result<f64, PrivacyError> {
+        let mechanism = self.mechanism.as_ref().ok_or(PrivacyError::EmptyComposition)?;
+        privacy::laplace::pure_epsilon(mechanism, Adjacency::ReplaceOne)
+    }
+
+    /// The iteration on `problem`, with noise from `key`.
+    pub fn iteration(&self, problem: &Problem, key: StreamKey) -> NoisyMomentum {
+        NoisyMomentum::new(
+            self.acceleration,
+            self.steps.clone(),
+            vec![self.start; problem.parameters()],
+            self.batch as f64,
+            problem.regularization(),
+            self.noise.clone().map(|noise| (noise, key)),
+        )
+    }
+
+    /// The optimiser on `problem`, with noise and batches from `key`.
+    ///
+    /// # Errors
+    /// Batches that the data cannot give.
+    pub fn optimizer(&self, problem: &Problem, key: &StreamKey) -> Result<MomentumMethod, PrepareError> {
+        let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
+        Ok(MomentumMethod::new(
+            self.iteration(problem, key.clone()),
+            sampler,
+            self.clip,
+            self.mechanism.clone(),
+        ))
+    }
+}
+
+/// The catalogue's constructor of `method`.
+pub(super) fn prepare(method: Method, problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let plan = AcceleratedPlan::new(method, problem, settings)?;
+    let optimizer = plan.optimizer(problem, &settings.key)?;
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: plan.statement,
+    })
+}
+
+/// Step size, momentum, μ and L.
+struct Constants {
+    step_size: f64,
+    curvature: Option<Curvature>,
+    smoothness: f64,
+    momentum: Option<f64>,
+    estimated: bool,
+}
+
+impl Constants {
+    fn new(method: Method, problem: &Problem, settings: &Settings) -> Result<Self, PrepareError> {
+        let expected = "a number above 0, or 'estimate'";
+        let asked = number_or_word(settings, "smoothness", "estimate", expected)?;
+        let estimated = asked == Some(None);
+        let smoothness = match asked {
+            Some(Some(smoothness)) => smoothness,
+            Some(None) => {
+                let moment = largest_second_moment(problem, 1e-6);
+                loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))? * moment
+                    + problem.regularization()
+            }
+            None => public_smoothness(method, problem, settings)?,
+        };
+        let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
+        let mu = settings.number(
+            "strong-convexity",
+            problem.regularization(),
+            "a number of at least 0",
+            at_least_zero,
+        )?;
+        let momentum = settings
+            .momentum
+            .map(|momentum| fraction("--momentum", momentum))
+            .transpose()?;
+        if momentum.is_some() && method != Method::HeavyBall {
+            return Err(SettingsError::Unsupported {
+                flag: "--momentum",
+                value: "any".to_owned(),
+                algorithm: method.id(),
+                reason: "takes its momentum from the step size and μ [003 Theorem 4.1]; dp-hb takes any",
+            }
+            .into());
+        }
+        let needs_convexity = match method {
+            Method::GradientDescent => false,
+            Method::HeavyBall => momentum.is_none(),
+            Method::Nesterov { .. } | Method::Multistage { .. } => true,
+        };
+        let curvature = if needs_convexity || mu > 0.0 {
+            Some(Curvature::new(mu, smoothness)?)
+        } else {
+            None
+        };
+        let in_unit = |scale: f64| scale > 0.0 && scale <= 1.0;
+        let scale = settings.number("step-scale", 1.0, "a number in (0, 1] is needed", in_unit)?;
+        let step_size = settings
+            .learning_rate
+            .map_or(Ok(scale / smoothness), |rate| positive("--learning-rate", rate))?;
+        // μ plays no part in the limit 1/L.
+        Curvature::new(smoothness, smoothness)?.step_size(step_size)?;
+        Ok(Self {
+            step_size,
+            curvature,
+            smoothness,
+            momentum,
+            estimated,
+        })
+    }
+
+    /// The step sizes of the methods whose bound is known by stage.
+    fn schedule(&self, method: Method, settings: &Settings, rounds: usize) -> Result<Option<Schedule>, PrepareError> {
+        let Some(curvature) = self.curvature else {
+            return Ok(None);
+        };
+        Ok(match method {
+            Method::GradientDescent | Method::HeavyBall => None,
+            Method::Nesterov { .. } => Some(Schedule::constant(curvature, self.step_size, rounds)?),
+            Method::Multistage { .. } => {
+                let whole = |value: f64| value >= 1.0 && value.fract() == 0.0 && value <= 1e9;
+                let first = settings.number("first-stage", 0.0, "a whole number of at least 1 is needed", whole)?;
+                let p = settings.number("stage-exponent", 1.0, "a whole number from 1 to 30 is needed", |p| {
+                    whole(p) && p <= 30.0
+                })?;
+                let first = (first > 0.0).then_some(first as usize);
+                Some(Schedule::multistage(
+                    curvature,
+                    self.step_size * self.smoothness,
+                    p as u32,
+                    first,
+                    rounds,
+                )?)
+            }
+        })
+    }
+
+    fn steps(&self, method: Method, schedule: Option<&Schedule>, rounds: usize) -> Vec<Step> {
+        let step_size = self.step_size;
+        let constant = |momentum| {
+            vec![
+                Step {
+                    step_size,
+                    momentum,
+                    restart: false
+                };
+                rounds
+            ]
+        };
+        match (method, schedule, self.curvature) {
+            (Method::HeavyBall, _, curvature) => constant(
+                self.momentum
+                    .unwrap_or_else(|| curvature.map_or(0.0, |curvature| curvature.momentum(step_size))),
+            ),
+            (_, Some(schedule), Some(curvature)) => (0..rounds)
+                .map(|round| {
+                    let step_size = schedule.step_size(round);
+                    Step {
+                        step_size,
+                        momentum: curvature.momentum(step_size),
+                        restart: schedule.starts_stage(round),
+                    }
+                })
+                .collect(),
+            _ => constant(0.0),
+        }
+    }
+}
+
+/// sup φ″ of the loss: its smoothness for features of norm 1 (specification 1); none for the hinge and absolute losses.
+fn loss_smoothness(loss: Loss) -> Option<f64> {
+    match loss {
+        Loss::Logistic => Some(0.25),
+        Loss::Softmax => Some(0.5),
+        Loss::Squared | Loss::Huber(_) => Some(1.0),
+        Loss::Hinge | Loss::Absolute => None,
+    }
+}
+
+/// sup ‖residual‖₁, and sup ‖residual‖₂: what bounds a gradient for features of norm 1; none for the squared loss.
+fn residual_bound(loss: Loss, norm: Norm) -> Option<f64> {
+    match (loss, norm) {
+        (Loss::Logistic | Loss::Hinge | Loss::Absolute, _) => Some(1.0),
+        (Loss::Softmax, Norm::L1) => Some(2.0),
+        (Loss::Softmax, Norm::L2) => Some(std::f64::consts::SQRT_2),
+        (Loss::Huber(h), _) => Some(f64::from(h)),
+        (Loss::Squared, _) => None,
+    }
+}
+
+fn not_smooth(method: Method, problem: &Problem) -> SettingsError {
+    SettingsError::Unsupported {
+        flag: "--loss",
+        value: format!("{:?}", problem.model().loss).to_lowercase(),
+        algorithm: method.id(),
+        reason: "needs a smooth loss; choose logistic, softmax, squared or huber",
+    }
+}
+
+/// A public bound on the norm of a row, its bias included.
+fn public_norm(problem: &Problem, bound: f64, norm: Norm) -> f64 {
+    match (problem.model().bias, norm) {
+        (false, _) => bound,
+        (true, Norm::L1) => bound + 1.0,
+        (true, Norm::L2) => bound.hypot(1.0),
+    }
+}
+
+/// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
+fn public_smoothness(method: Method, problem: &Problem, settings: &Settings) -> Result<f64, PrepareError> {
+    let factor = loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))?;
+    let enforced = problem.dataset().public_bound(Norm::L2);
+    let bound = settings.number(
+        "feature-bound",
+        enforced.unwrap_or(0.0),
+        "a number above 0 is needed",
+        |bound| bound > 0.0 && bound.is_finite(),
+    )?;
+    if bound == 0.0 {
+        return Err(SettingsError::OutOfRange {
+            flag: "--set feature-bound",
+            value: "none".to_owned(),
+            expected: "the step size needs a public constant: clip the features to a norm, or declare their L2 bound \
+                       (feature-bound=A) or the smoothness (smoothness=L)",
+        }
+        .into());
+    }
+    let norm = public_norm(problem, bound, Norm::L2);
+    Ok(factor * norm * norm + problem.regularization())
+}
+
+/// The clip norm asked for, else the bound that features and loss imply (then nothing is ever clipped).
+fn clip_norm(problem: &Problem, settings: &Settings, gaussian: bool) -> Result<f32, SettingsError> {
+    let norm = if gaussian { Norm::L2 } else { Norm::L1 };
+    let implied = problem
+        .dataset()
+        .public_bound(norm)
+        .zip(residual_bound(problem.model().loss, norm))
+        .map(|(bound, residual)| public_norm(problem, bound, norm) * residual);
+    match (settings.clip_norm, implied) {
+        (Some(asked), _) => positive("--clip-norm", f64::from(positive("--clip-norm", asked)? as f32)),
+        (None, Some(implied)) => positive("--clip-norm", f64::from((implied as f32).next_up())),
+        (None, None) if settings.budget == Budget::NonPrivate => Ok(1.0),
+        (None, None) => Err(SettingsError::OutOfRange {
+            flag: "--clip-norm",
+            value: "none".to_owned(),
+            expected: "no bound of the gradients is known without looking at the data: give the norm to clip them to",
+        }),
+    }
+    .map(|norm| norm as f32)
+}
+
+/// The budget and what it is spent on.
+struct BudgetOf<'a> {
+    settings: &'a Settings,
+    sampling: Sampling,
+    adjacency: Adjacency,
+    batch: usize,
+    rows: usize,
+    dimension: usize,
+    clip_norm: f64,
+    /// Of the sum, rounding included.
+    sensitivity: f64,
+}
+
+/// Accountant, δ, noise and mechanism.
+type Spent = (Accountant, f64, NoiseLevels, Mechanism);
+
+impl BudgetOf<'_> {
+    /// T′ ≤ T of the smallest bound [003 Remark 4.1]; all of T with `initial-gap=fixed`.
+    fn best_rounds(&self, schedule: &Schedule, gaussian: bool) -> Result<usize, PrepareError> {
+        let gap = number_or_word(self.settings, "initial-gap", "fixed", "a number above 0, or 'fixed'")?;
+        let gap = match gap {
+            Some(None) => return Ok(schedule.rounds()),
+            Some(Some(gap)) => gap,
+            None => 10.0,
+        };
+        // Per example: the sum over m rows changes by the sensitivity, the mean over n by sensitivity/n
+        // [003 Remark 4.2 for m < n].
+        let per_mean = self.sensitivity / self.rows as f64;
+        let noise = if gaussian {
+            let rho = match self.settings.budget {
+                Budget::Target { epsilon, delta } if self.settings.accountant == Some(Accountant::Zcdp) => {
+                    zcdp::rho(epsilon, delta)?
+                }
+                Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
+                Budget::NoiseMultiplier { noise_multiplier, .. } => {
+                    let per_round =
+                        self.sensitivity / (self.clip_norm * positive("--noise-multiplier", noise_multiplier)?);
+                    schedule.rounds() as f64 * per_round * per_round / 2.0
+                }
+                Budget::NonPrivate => return Ok(schedule.rounds()),
+            };
+            self.dimension as f64 * per_mean * per_mean / (4.0 * rho)
+        } else {
+            let Budget::Target { epsilon, .. } = self.settings.budget else {
+                return Ok(schedule.rounds());
+            };
+            self.dimension as f64 * (per_mean / positive("--epsilon", epsilon)?).powi(2)
+        };
+        Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
+    }
+
+    /// Whether the shares on batches are the exact ones; else those of a full batch guide them.
+    fn exact(&self) -> Result<bool, SettingsError> {
+        match self.settings.parameters.get("allocation").map(String::as_str) {
+            None | Some("exact") => Ok(true),
+            Some("guide") => Ok(false),
+            Some(other) => Err(SettingsError::UnknownName {
+                flag: "--set allocation",
+                value: other.to_owned(),
+                known: "exact or guide",
+            }),
+        }
+    }
+
+    fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
+        let Budget::Target { epsilon, delta } = self.settings.budget else {
+            return Err(SettingsError::Unsupported {
+                flag: "--noise-multiplier",
+                value: "any".to_owned(),
+                algorithm: id,
+                reason: "sets Laplace scales from a budget; give --epsilon, or take --noise independent",
+            }
+            .into());
+        };
+        let shares = |total: f64| -> Result<Vec<f64>, PrepareError> {
+            Ok(match log_weights {
+                None => allocation::uniform(total, rounds)?,
+                Some(weights) if self.exact()? => {
+                    allocation::laplace_subsampled(weights, total, self.batch, self.rows)?
+                }
+                Some(weights) => allocation::laplace(weights, total)?,
+            })
+        };
+        let rate = self.sampling.rate().unwrap_or(1.0);
+        let scales = |total: f64| -> Result<Vec<f64>, PrepareError> {
+            let scale = |&share: &f64| self.sensitivity / privacy::laplace::unamplified_epsilon(share, rate);
+            Ok(shares(total)?.iter().map(scale).collect())
+        };
+        let mechanism = |scales: &[f64]| -> Mechanism {
+            if log_weights.is_none() {
+                let (scale, steps) = (scales[0], scales.len());
+                let l1_sensitivity = self.clip_norm * self.adjacency.row_change_factor();
+                Mechanism::Laplace {
+                    scale,
+                    l1_sensitivity,
+                    sampling: self.sampling,
+                    steps,
+                }
+            } else {
+                let l1_sensitivity = self.clip_norm * self.adjacency.row_change_factor();
+                Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling)
+            }
+        };
+        let accountant = self.settings.accountant.unwrap_or(Accountant::Pure);
+        if accountant == Accountant::Pure {
+            // A hair less than ε, so that the accountant's own rounding cannot lift the sum above it.
+            let scales = scales(positive("--epsilon", epsilon)? * (1.0 - 1e-12))?;
+            let mechanism = mechanism(&scales);
+            return Ok((accountant, 0.0, NoiseLevels::Laplace { scales }, mechanism));
+        }
+        let shape = scales(epsilon)?;
+        let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
+        let inflation = self.sensitivity / (self.clip_norm * self.adjacency.row_change_factor());
+        let factor = privacy::calibrate(accountant, self.adjacency, epsilon, delta, |factor| {
+            mechanism(&times(factor))
+        })?;
+        let scales = times((factor * inflation).next_up());
+        let mechanism = mechanism(&scales);
+        Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
+    }
+
+    fn gaussian(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
+        let shape = match log_weights {
+            None => vec![1.0; rounds],
+            Some(_) if self.sampling != Sampling::FullBatch => {
+                return Err(SettingsError::Unsupported {
+                    flag: "--batch-size",
+                    value: self.batch.to_string(),
+                    algorithm: id,
+                    reason: "divides a Gaussian budget for full batches only; leave --batch-size out, take --noise \
+                             laplace, or the variant without -opt",
+                }
+                .into());
+            }
+            // ρ_t·T/ρ = 1 for equal shares; σ_t ∝ ρ_t^{−1/2}.
+            Some(weights) => allocation::gaussian(weights, 1.0)?
+                .iter()
+                .map(|share| (share * rounds as f64).powf(-0.5))
+                .collect(),
+        };
+        let mechanism = |noise_multiplier: f64| -> Mechanism {
+            let sampling = self.sampling;
+            if sampling != Sampling::FullBatch {
+                Mechanism::SubsampledGaussian {
+                    noise_multiplier,
+                    sampling,
+                    steps: rounds,
+                }
+            } else if log_weights.is_none() {
+                Mechanism::Gaussian {
+                    noise_multiplier,
+                    sampling,
+                    participations: rounds,
+                }
+            } else {
+                let step = |factor: &f64| {
+                    let noise_multiplier = noise_multiplier * factor;
+                    Mechanism::Gaussian {
+                        noise_multiplier,
+                        sampling,
+                        participations: 1,
+                    }
+                };
+                Mechanism::Composition(shape.iter().map(step).collect())
+            }
+        };
+        let accountant = self
+            .settings
+            .accountant
+            .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+        let inflation = self.sensitivity / (self.clip_norm * self.adjacency.row_change_factor());
+        let (noise_multiplier, delta) = match self.settings.budget {
+            Budget::Target { epsilon, delta } => {
+                let exact = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
+                ((exact * inflation).next_up(), delta)
+            }
+            Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            } => (positive("--noise-multiplier", noise_multiplier)?, delta),
+            Budget::NonPrivate => (0.0, 0.0),
+        };
+        let standard_deviations = shape
+            .iter()
+            .map(|factor| noise_multiplier * factor * self.clip_norm)
+            .collect();
+        let levels = NoiseLevels::Gaussian { standard_deviations };
+        Ok((accountant, delta, levels, mechanism(noise_multiplier)))
+    }
+}

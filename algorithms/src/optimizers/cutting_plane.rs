@@ -1,0 +1,120 @@
+//! Cutting planes on a problem: [`crate::resque::cutting_plane`] with gradients of all rows, or of a sampled batch.
+//!
+//! The result is the centre after the last cut: choosing the best visited centre would need function values, which this
+//! oracle does not answer.
+
+use super::{Optimizer, RoundError, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::problem::Problem;
+use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
+use crate::resque::estimator::OracleMode;
+use crate::resque::projected::{self, ProjectedPool, Weights};
+use crate::state::StateVisitor;
+
+/// The catalogue's entry.
+pub static CUTTING_PLANE: Algorithm = Algorithm {
+    id: "cutting-plane",
+    name: "cutting planes",
+    source: "[002 Table I], after Kozlov, Tarasov and Èrlich 1988",
+    promise: "no privacy; query depth d·ln(LR/ε), for up to 1,024 parameters",
+    private: false,
+    parameters: &[
+        (
+            "centre",
+            "analytic (default; d·ln κ rounds, d³ work each) or ellipsoid (2d²·ln κ rounds)",
+        ),
+        ("radius", "radius R of the domain around 0 (default 10)"),
+        ("accuracy", "target gap ε, which sets the rounds (default LR/1000)"),
+    ],
+    constructor: prepare,
+};
+
+fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let dimension = problem.parameters();
+    if dimension > MOST_DIMENSIONS {
+        return Err(SettingsError::OutOfRange {
+            flag: "--algorithm",
+            value: format!("cutting-plane with {dimension} parameters"),
+            expected: "at most 1024 parameters: its rounds cost d³ operations and their number grows with d",
+        }
+        .into());
+    }
+    let lipschitz = projected::lipschitz(problem)?;
+    let above_zero = |value: f64| value > 0.0 && value.is_finite();
+    let radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
+    let default = lipschitz * radius / 1_000.0;
+    let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
+    let kind = settings.named("centre", Centre::Analytic)?;
+    let batch = settings.batch_size.unwrap_or(problem.rows());
+    let run = CuttingPlane::for_accuracy(kind, dimension, lipschitz, radius, accuracy, batch)?;
+    let pool = ProjectedPool::new(
+        problem,
+        OracleMode::Projected,
+        Weights::Conditional,
+        lipschitz,
+        settings.key.clone(),
+    )?;
+    let optimizer = ProjectedCuttingPlane {
+        run,
+        pool,
+        round: 0,
+        solution: vec![0.0; dimension],
+    };
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: PrivacyStatement::none("no noise is added to gradients"),
+    })
+}
+
+struct ProjectedCuttingPlane {
+    run: CuttingPlane,
+    pool: ProjectedPool,
+    round: u64,
+    solution: Vec<f32>,
+}
+
+impl Optimizer for ProjectedCuttingPlane {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if self.run.finished() {
+            return Err(RoundError::Finished {
+                rounds: self.planned_rounds(),
+            });
+        }
+        oracle.enter(Phase::Gradient);
+        self.run
+            .advance(&mut self.pool.on(oracle))
+            .map_err(|source| RoundError::Resque { round, source })?;
+        oracle.enter(Phase::Update);
+        self.round += 1;
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.run.rounds()
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        self.solution
+            .iter_mut()
+            .zip(self.run.centre())
+            .for_each(|(to, &from)| *to = from as f32);
+        &self.solution
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        None
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.u64("pool_round", self.pool.round_mut());
+        self.run.visit_state(visitor);
+    }
+}

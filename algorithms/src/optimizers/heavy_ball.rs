@@ -1,0 +1,23 @@
+//! DP-HB (DP-SHB on batches): `x⁺ = x − α·g̃(x) + β·(x − x₋)` with Laplace noise of one scale [003 (3.1), (3.4)–(3.5)]. Without
+//! `--momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. The iteration is [`super::momentum`]; rates, exact errors and
+//! certificates are in [`crate::theory::heavy_ball`].
+
+use super::Settings;
+use super::accelerated_plan::{self, Method, PARAMETERS};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::problem::Problem;
+
+/// The catalogue's entry.
+pub static DP_HB: Algorithm = Algorithm {
+    id: "dp-hb",
+    name: "DP heavy ball",
+    source: "[003 (3.1), Prop. 3.1]",
+    promise: "ε-DP by Laplace noise on L1-clipped gradients, every iterate public; exact error on quadratics",
+    private: true,
+    parameters: &PARAMETERS,
+    constructor: dp_hb,
+};
+
+fn dp_hb(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    accelerated_plan::prepare(Method::HeavyBall, problem, settings)
+}

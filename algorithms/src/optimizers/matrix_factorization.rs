@@ -1,0 +1,273 @@
+//! Gradient descent with correlated noise over fixed batches: DP-FTRL, DP-MEMF, DP-MF, DP-MF⁺, PGD and Anti-PGD.
+//!
+//! ```text
+//! g_t = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i), C) + (C_s⁻¹ Z)_t) / B,     Z iid N(0, σ²)
+//! ```
+//! then momentum and step as in [`super::sgd`]; all six differ in the strategy C_s and the workload it is made for.
+//!
+//! | id | strategy C_s | source |
+//! | --- | --- | --- |
+//! | `dp-ftrl` | binary tree, online Honaker estimator, a new tree each epoch | [000 §2.4], [001 Example 3.3] |
+//! | `dp-memf` | best for momentum and k epochs | [000 Algorithm 2], with the noise scaled by C/B that line 4 omits |
+//! | `dp-mf` | best for prefix sums | [001 §3] |
+//! | `dp-mf-plus` | best for Λ_τ-weighted prefix sums | [001 §5] |
+//! | `pgd` | identity (B = S) | [001 §3] |
+//! | `anti-pgd` | prefix sums (B = I) | [001 Example 3.2] |
+//!
+//! **Privacy.** Batches are fixed (or shuffled once): batch j of every epoch holds the same rows, so an example takes
+//! part in rounds j, j + b, … only. Zeroing its gradient changes these rows of the gradient matrix by at most C each
+//! (2C for replace-one). The sensitivity of C_s is taken for exactly that pattern, hence the run is one Gaussian
+//! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
+
+use super::plan::{self, BatchDefaults, BatchPlan};
+use super::sgd::{self, GradientPrivacy, Sgd};
+use super::{NoiseKind, SamplingKind, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::factorization::WorkloadSpecification;
+use crate::noise::{NoisePlan, PlannedNoise};
+use crate::privacy::Sampling;
+use crate::problem::Problem;
+use crate::sampling::Sampler;
+
+/// What a variant does where nothing is asked for.
+#[derive(Clone, Copy)]
+struct Variant {
+    id: &'static str,
+    noise: NoiseKind,
+    /// Whether the factorisation is made for the momentum of the run, or for plain prefix sums.
+    weighs_momentum: bool,
+    momentum: f64,
+    learning_rate: f64,
+    epochs: f64,
+}
+
+macro_rules! entry {
+    ($name:ident, $constructor:ident, $variant:expr, $title:expr, $source:expr, $promise:expr) => {
+        #[doc = concat!("The catalogue's entry of ", $title, ".")]
+        pub static $name: Algorithm = Algorithm {
+            id: $variant.id,
+            name: $title,
+            source: $source,
+            promise: $promise,
+            private: true,
+            parameters: PARAMETERS,
+            constructor: $constructor,
+        };
+
+        fn $constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+            prepare(problem, settings, $variant)
+        }
+    };
+}
+
+/// Own parameters of all six.
+const PARAMETERS: &[(&str, &str)] = &[
+    (
+        "averaging",
+        "which iterate is returned: last (default), uniform or suffix",
+    ),
+    (
+        "radius",
+        "radius of the ball around 0 that iterates are projected on (default: none)",
+    ),
+    ("tau", "period τ of dp-mf-plus (default: all rounds)"),
+    (
+        "workload",
+        "what the factorisation is made for: ones (prefix sums) or true (with the run's momentum)",
+    ),
+];
+
+const FTRL: Variant = Variant {
+    id: "dp-ftrl",
+    noise: NoiseKind::HonakerOnline,
+    weighs_momentum: false,
+    momentum: 0.9,
+    learning_rate: 0.5,
+    epochs: 5.0,
+};
+const MEMF: Variant = Variant {
+    id: "dp-memf",
+    noise: NoiseKind::Blt(3),
+    weighs_momentum: true,
+    momentum: 0.9,
+    learning_rate: 0.5,
+    epochs: 5.0,
+};
+const MF: Variant = Variant {
+    id: "dp-mf",
+    noise: NoiseKind::Optimal,
+    weighs_momentum: false,
+    momentum: 0.0,
+    ..MEMF
+};
+const MF_PLUS: Variant = Variant {
+    id: "dp-mf-plus",
+    noise: NoiseKind::Optimal,
+    epochs: 1.0,
+    ..MF
+};
+const PGD_VARIANT: Variant = Variant {
+    id: "pgd",
+    noise: NoiseKind::Independent,
+    ..MF
+};
+const ANTI: Variant = Variant {
+    id: "anti-pgd",
+    epochs: 1.0,
+    ..MF
+};
+
+entry!(
+    DP_FTRL,
+    dp_ftrl,
+    FTRL,
+    "DP-FTRL",
+    "[000 §2.4], [001 Example 3.3]",
+    "(ε, δ)-DP without sampling assumptions, by tree-aggregated noise"
+);
+entry!(
+    DP_MEMF,
+    dp_memf,
+    MEMF,
+    "DP-MEMF",
+    "[000 Algorithm 2]",
+    "(ε, δ)-DP without sampling assumptions, by a factorisation for momentum and several epochs"
+);
+entry!(
+    DP_MF,
+    dp_mf,
+    MF,
+    "DP-MF",
+    "[001 §3]",
+    "(ε, δ)-DP without sampling assumptions, by a factorisation of prefix sums"
+);
+entry!(
+    DP_MF_PLUS,
+    dp_mf_plus,
+    MF_PLUS,
+    "DP-MF⁺",
+    "[001 §5]",
+    "(ε, δ)-DP without sampling assumptions, by a factorisation for the Λ_τ-weighted error"
+);
+entry!(
+    PGD,
+    pgd,
+    PGD_VARIANT,
+    "PGD",
+    "[001 §3]",
+    "(ε, δ)-DP without sampling assumptions, by a fresh Gaussian a round"
+);
+entry!(
+    ANTI_PGD,
+    anti_pgd,
+    ANTI,
+    "Anti-PGD",
+    "[001 Example 3.2]",
+    "(ε, δ)-DP without sampling assumptions, by anti-correlated noise"
+);
+
+/// A plan whose rounds are whole epochs: correlated noise is made for a fixed number of participations.
+pub(super) fn whole_epochs(
+    settings: &Settings,
+    rows: usize,
+    epochs: f64,
+    algorithm: &'static str,
+) -> Result<BatchPlan, PrepareError> {
+    let defaults = BatchDefaults {
+        batch_size: 500,
+        epochs,
+        sampling: SamplingKind::Shuffled,
+    };
+    let mut plan = BatchPlan::new(settings, rows, defaults)?;
+    if !matches!(
+        plan.sampling,
+        Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch
+    ) {
+        return Err(SettingsError::Unsupported {
+            flag: "--sampling",
+            value: plan.sampling.to_string(),
+            algorithm,
+            reason: "correlates its noise across rounds, which needs the same batches every epoch: take fixed or shuffled",
+        }
+        .into());
+    }
+    if settings.rounds.is_none() {
+        let wanted = settings.epochs.unwrap_or(epochs);
+        plan.rounds = (wanted * plan.rounds_per_epoch as f64).round().max(1.0) as usize;
+    }
+    Ok(plan)
+}
+
+fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(settings, problem.rows(), variant.epochs, variant.id)?;
+    let parameters = sgd::parameters(settings, &plan, variant.learning_rate, variant.momentum)?;
+    let mut workload = WorkloadSpecification::prefix();
+    let weighs_momentum = match settings.parameters.get("workload").map(String::as_str) {
+        None => variant.weighs_momentum,
+        Some("ones") => false,
+        Some("true") => true,
+        Some(other) => {
+            return Err(SettingsError::UnknownName {
+                flag: "--set workload",
+                value: other.to_owned(),
+                known: "ones or true",
+            }
+            .into());
+        }
+    };
+    if weighs_momentum && parameters.momentum > 0.0 {
+        workload = workload.with_momentum(parameters.momentum);
+    }
+    if variant.id == MF_PLUS.id {
+        let tau = settings.number("tau", plan.rounds as f64, "a whole number of at least 1", |tau| {
+            tau >= 1.0 && tau.fract() == 0.0
+        })?;
+        workload = workload.with_lambda_tau(Some((tau as usize).min(plan.rounds)));
+    }
+    let noise = NoisePlan {
+        kind: settings.noise.unwrap_or(variant.noise),
+        rounds: plan.rounds,
+        rounds_per_epoch: plan.rounds_per_epoch,
+        workload,
+        dimension: problem.parameters(),
+    };
+    let noise = if variant.id == ANTI.id && settings.noise.is_none() {
+        noise.prepare_anti_correlated()
+    } else {
+        noise.prepare()?
+    };
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+/// Planned noise scaled to the budget.
+pub(super) fn calibrated(
+    problem: &Problem,
+    settings: &Settings,
+    plan: &BatchPlan,
+    noise: PlannedNoise,
+    clip_norm: f32,
+) -> Result<(GradientPrivacy, crate::privacy::PrivacyStatement), PrepareError> {
+    let calibrated = plan::calibrate(
+        settings,
+        clip_norm,
+        plan.adjacency,
+        problem.rows(),
+        |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
+    )?;
+    let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
+    Ok((
+        GradientPrivacy {
+            clip_norm,
+            noise: stream,
+            mechanism: calibrated.mechanism,
+        },
+        calibrated.statement,
+    ))
+}

@@ -1,0 +1,333 @@
+//! Gradient descent, heavy ball and Nesterov's method with noisy gradients [003 (2.4)–(2.6), (3.1), (4.1)]: one state
+//! machine for the six methods of paper 003.
+//!
+//! ```text
+//! g̃_t(x)  = (Σ_{i ∈ B_t} clip(∇f(x; d_i)) + noise_t)/m + λ·x
+//! heavy ball   x_{t+1} = x_t − α_t·g̃_t(x_t) + β_t·(x_t − x_{t−1})                     (β = 0: gradient descent)
+//! Nesterov     z_t = (1 + β_t)·x_t − β_t·x_{t−1},   x_{t+1} = z_t − α_t·g̃_t(z_t)
+//! ```
+//!
+//! A stage that starts resets the momentum: x_{t−1} := x_t.
+//!
+//! **Privacy.** Every iterate may be published. Under replace-one the sum over a batch changes by at most 2·C in the norm
+//! of the clip; m is public; regulariser, step sizes and momentum do not depend on the data. So a round is one Laplace
+//! (L1 clip) or Gaussian (L2 clip) mechanism and the run their adaptive composition.
+
+use rounds_kernels::linear::Clip;
+use rounds_kernels::random::StreamKey;
+
+use super::{Optimizer, RoundError};
+use crate::noise::{NoiseLevels, NoiseMechanism, ScheduledNoise};
+use crate::oracle::{Engine, Oracle, Phase};
+use crate::privacy::Mechanism;
+use crate::sampling::Sampler;
+use crate::state::StateVisitor;
+
+/// Where momentum enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acceleration {
+    /// In the step; the gradient is taken at the iterate [003 (3.1)].
+    HeavyBall,
+    /// Before the gradient is taken [003 (4.1)].
+    Nesterov,
+}
+
+/// One round's constants, all of them public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// α > 0.
+    pub step_size: f64,
+    /// β ∈ [0, 1).
+    pub momentum: f64,
+    /// Whether momentum is reset before the round.
+    pub restart: bool,
+}
+
+/// The iteration above: what to query, and what an answer does to the iterate.
+pub struct NoisyMomentum {
+    acceleration: Acceleration,
+    steps: Vec<Step>,
+    divisor: f64,
+    regularization: f64,
+    noise: Option<ScheduledNoise>,
+    round: usize,
+    iterate: Vec<f32>,
+    previous: Vec<f32>,
+    point: Vec<f32>,
+}
+
+impl NoisyMomentum {
+    /// The iteration from `start` with these steps; sums are divided by `divisor` = m, and λ·x is added.
+    pub fn new(
+        acceleration: Acceleration,
+        steps: Vec<Step>,
+        start: Vec<f32>,
+        divisor: f64,
+        regularization: f64,
+        noise: Option<(NoiseLevels, StreamKey)>,
+    ) -> Self {
+        let noise = noise.map(|(levels, key)| ScheduledNoise::new(key, levels));
+        let (previous, point) = (start.clone(), start.clone());
+        Self {
+            acceleration,
+            steps,
+            divisor,
+            regularization,
+            noise,
+            round: 0,
+            iterate: start,
+            previous,
+            point,
+        }
+    }
+
+    /// Rounds planned.
+    pub fn planned_rounds(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Rounds done.
+    pub fn completed_rounds(&self) -> usize {
+        self.round
+    }
+
+    /// x_t.
+    pub fn iterate(&self) -> &[f32] {
+        &self.iterate
+    }
+
+    /// Where the next round takes its gradient; `None` when all rounds are done.
+    pub fn query(&mut self) -> Option<&[f32]> {
+        let step = self.steps.get(self.round)?;
+        if step.restart {
+            self.previous.copy_from_slice(&self.iterate);
+        }
+        match self.acceleration {
+            Acceleration::HeavyBall => self.point.copy_from_slice(&self.iterate),
+            Acceleration::Nesterov => {
+                let momentum = step.momentum as f32;
+                for ((z, &x), &before) in self.point.iter_mut().zip(&self.iterate).zip(&self.previous) {
+                    *z = momentum.mul_add(x - before, x);
+                }
+            }
+        }
+        Some(&self.point)
+    }
+
+    /// Adds the round's noise to `sum`, the sum of the clipped gradients at [`query`](Self::query).
+    ///
+    /// # Errors
+    /// Noise that is used up.
+    pub fn add_noise(&mut self, sum: &mut [f64], engine: &Engine) -> Result<(), RoundError> {
+        let round = self.round as u64;
+        match &mut self.noise {
+            Some(noise) => noise
+                .add_increment(round, sum, engine)
+                .map_err(|source| RoundError::Noise { round, source }),
+            None => Ok(()),
+        }
+    }
+
+    /// x_{t+1} from the noisy `sum` at [`query`](Self::query); the round is then done.
+    ///
+    /// # Panics
+    /// When all rounds are done.
+    pub fn update(&mut self, sum: &[f64]) {
+        let Step {
+            step_size, momentum, ..
+        } = self.steps[self.round];
+        let (per_row, decay, carried) = (
+            1.0 / self.divisor,
+            self.regularization,
+            match self.acceleration {
+                Acceleration::HeavyBall => momentum,
+                Acceleration::Nesterov => 0.0,
+            },
+        );
+        for (((x, before), &z), &sum) in self
+            .iterate
+            .iter_mut()
+            .zip(&mut self.previous)
+            .zip(&self.point)
+            .zip(sum)
+        {
+            let (now, z) = (*x, f64::from(z));
+            let carry = carried * (f64::from(now) - f64::from(*before));
+            *x = (z - step_size * (sum * per_row + decay * z) + carry) as f32;
+            *before = now;
+        }
+        self.round += 1;
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        let mut round = self.round as u64;
+        visitor.u64("round", &mut round);
+        self.round = round as usize;
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("previous", &mut self.previous);
+        if let Some(noise) = &mut self.noise {
+            noise.visit_state(visitor);
+        }
+    }
+}
+
+/// The iteration with its sampler and its oracle calls.
+pub struct MomentumMethod {
+    iteration: NoisyMomentum,
+    sampler: Sampler,
+    clip: Clip,
+    mechanism: Option<Mechanism>,
+    sum: Vec<f64>,
+}
+
+impl MomentumMethod {
+    /// `iteration` on the batches of `sampler`. `mechanism` describes exactly what both do.
+    pub fn new(iteration: NoisyMomentum, sampler: Sampler, clip: Clip, mechanism: Option<Mechanism>) -> Self {
+        let sum = vec![0.0; iteration.iterate().len()];
+        Self {
+            iteration,
+            sampler,
+            clip,
+            mechanism,
+            sum,
+        }
+    }
+}
+
+impl Optimizer for MomentumMethod {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.iteration.completed_rounds() as u64;
+        let planned = self.planned_rounds();
+        oracle.enter(Phase::Sample);
+        let batch = self.sampler.draw(round);
+        oracle.enter(Phase::Gradient);
+        let point = self.iteration.query().ok_or(RoundError::Finished { rounds: planned })?;
+        oracle
+            .gradient_sum(&batch, point, self.clip, &mut self.sum)
+            .map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.enter(Phase::Noise);
+        self.iteration.add_noise(&mut self.sum, oracle.engine())?;
+        oracle.enter(Phase::Update);
+        self.iteration.update(&self.sum);
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.iteration.planned_rounds() as u64
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.iteration.completed_rounds() as u64
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        self.iteration.iterate()
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        self.mechanism.clone()
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        self.iteration.visit_state(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EIGENVALUES: [f64; 4] = [0.01, 0.07, 0.4, 1.0];
+
+    /// Runs an iteration on F(x) = Σ λ_i·x_i²/2 and returns its iterates.
+    fn run(acceleration: Acceleration, steps: Vec<Step>) -> Vec<[f64; 4]> {
+        let mut iteration = NoisyMomentum::new(acceleration, steps, vec![1.0, -2.0, 0.5, 3.0], 10.0, 0.0, None);
+        let mut iterates = Vec::new();
+        while let Some(point) = iteration.query() {
+            let sum: Vec<f64> = point
+                .iter()
+                .zip(EIGENVALUES)
+                .map(|(&z, eigenvalue)| 10.0 * eigenvalue * f64::from(z))
+                .collect();
+            iteration.add_noise(&mut [], &Engine::Sequential).unwrap();
+            iteration.update(&sum);
+            iterates.push(std::array::from_fn(|i| f64::from(iteration.iterate()[i])));
+        }
+        iterates
+    }
+
+    fn constant(step_size: f64, momentum: f64, rounds: usize) -> Vec<Step> {
+        vec![
+            Step {
+                step_size,
+                momentum,
+                restart: false
+            };
+            rounds
+        ]
+    }
+
+    #[test]
+    fn without_momentum_both_are_gradient_descent() {
+        for acceleration in [Acceleration::HeavyBall, Acceleration::Nesterov] {
+            let iterates = run(acceleration, constant(0.5, 0.0, 30));
+            for i in 0..4 {
+                let exact = [1.0, -2.0, 0.5, 3.0][i] * (1.0 - 0.5 * EIGENVALUES[i]).powi(30);
+                assert!((iterates[29][i] - exact).abs() < 1e-5 * exact.abs().max(0.1));
+            }
+        }
+    }
+
+    #[test]
+    fn heavy_ball_is_its_smoothed_form() {
+        // u = β·u + (1 − β)·g, x⁺ = x − α/(1 − β)·u [003 (3.6)–(3.7)].
+        let (alpha, beta) = (0.7, 0.6);
+        let iterates = run(Acceleration::HeavyBall, constant(alpha, beta, 40));
+        let (mut x, mut u) = ([1.0, -2.0, 0.5, 3.0], [0.0; 4]);
+        for iterate in iterates {
+            for i in 0..4 {
+                u[i] = beta * u[i] + (1.0 - beta) * EIGENVALUES[i] * x[i];
+                x[i] -= alpha / (1.0 - beta) * u[i];
+                assert!((x[i] - iterate[i]).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn heavy_ball_and_nesterov_follow_their_recursions() {
+        use crate::theory::TransitionMatrix;
+        for acceleration in [Acceleration::HeavyBall, Acceleration::Nesterov] {
+            let iterates = run(acceleration, constant(0.8, 0.7, 50));
+            for i in 0..4 {
+                let matrix = match acceleration {
+                    Acceleration::HeavyBall => TransitionMatrix::heavy_ball(0.8, 0.7, EIGENVALUES[i]),
+                    Acceleration::Nesterov => TransitionMatrix::nesterov(0.8, 0.7, EIGENVALUES[i]),
+                };
+                let start = [1.0, -2.0, 0.5, 3.0][i];
+                let (mut now, mut before) = (start, start);
+                for iterate in &iterates {
+                    (now, before) = (matrix.current * now + matrix.previous * before, now);
+                    assert!((now - iterate[i]).abs() < 2e-6, "{acceleration:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_restart_forgets_the_previous_iterate() {
+        for acceleration in [Acceleration::HeavyBall, Acceleration::Nesterov] {
+            let mut steps = constant(0.8, 0.7, 20);
+            steps[10].restart = true;
+            let whole = run(acceleration, steps);
+            let first = run(acceleration, constant(0.8, 0.7, 10));
+            assert_eq!(whole[..10], first[..]);
+            let resumed: Vec<f32> = first[9].iter().map(|&value| value as f32).collect();
+            let mut second = NoisyMomentum::new(acceleration, constant(0.8, 0.7, 1), resumed, 10.0, 0.0, None);
+            let point = second.query().unwrap().to_vec();
+            second.update(&std::array::from_fn::<_, 4, _>(|i| {
+                10.0 * EIGENVALUES[i] * f64::from(point[i])
+            }));
+            assert!((0..4).all(|i| f64::from(second.iterate()[i]) == whole[10][i]));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! DP-MASG and DP-MASG-opt: Nesterov's method in stages of shrinking step sizes, momentum reset at each
+//! [003 (4.7), Theorem 4.3], with noise of one scale or with the scales that minimise (4.8). The iteration is
+//! [`super::momentum`]; stages and weights are in [`crate::theory::multistage`].
+
+use super::Settings;
+use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, STAGES, joined};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::problem::Problem;
+
+/// The catalogue's entry of the uniform budget.
+pub static DP_MASG: Algorithm = Algorithm {
+    id: "dp-masg",
+    name: "DP multistage Nesterov",
+    source: "[003 §4.2, (4.7)]",
+    promise: "ε-DP, every iterate public; bound (4.8) with 2·E_0",
+    private: true,
+    parameters: &joined::<8>(&PARAMETERS, &STAGES),
+    constructor: dp_masg,
+};
+
+/// The catalogue's entry of the optimised budget.
+pub static DP_MASG_OPT: Algorithm = Algorithm {
+    id: "dp-masg-opt",
+    name: "DP multistage Nesterov, optimised budget",
+    source: "[003 §4.2, (4.5)–(4.8)]",
+    promise: "as dp-masg, with the rounds and the division of the budget that minimise its bound",
+    private: true,
+    parameters: &joined::<10>(&joined::<8>(&PARAMETERS, &STAGES), &OPTIMIZED),
+    constructor: dp_masg_opt,
+};
+
+fn dp_masg(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    accelerated_plan::prepare(Method::Multistage { optimized: false }, problem, settings)
+}
+
+fn dp_masg_opt(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    accelerated_plan::prepare(Method::Multistage { optimized: true }, problem, settings)
+}

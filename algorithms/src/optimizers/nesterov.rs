@@ -1,0 +1,38 @@
+//! DP-NAG and DP-NAG-opt: `z = (1 + β)x − βx₋, x⁺ = z − α·g̃(z)` with noise of one scale, or with T′ ≤ T rounds and scales
+//! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`]; bounds are in
+//! [`crate::theory::nesterov`], the division of the budget in [`crate::theory::allocation`].
+
+use super::Settings;
+use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, joined};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::problem::Problem;
+
+/// The catalogue's entry of the uniform budget.
+pub static DP_NAG: Algorithm = Algorithm {
+    id: "dp-nag",
+    name: "DP Nesterov",
+    source: "[003 (4.1), Theorem 4.1]",
+    promise: "ε-DP, every iterate public; E_T ≤ 2(1 − √(μα))^T·E_0 + noise",
+    private: true,
+    parameters: &PARAMETERS,
+    constructor: dp_nag,
+};
+
+/// The catalogue's entry of the optimised budget.
+pub static DP_NAG_OPT: Algorithm = Algorithm {
+    id: "dp-nag-opt",
+    name: "DP Nesterov, optimised budget",
+    source: "[003 §4.1, (4.5), (4.6)]",
+    promise: "as dp-nag, with the rounds and the division of the budget that minimise its bound",
+    private: true,
+    parameters: &joined::<8>(&PARAMETERS, &OPTIMIZED),
+    constructor: dp_nag_opt,
+};
+
+fn dp_nag(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    accelerated_plan::prepare(Method::Nesterov { optimized: false }, problem, settings)
+}
+
+fn dp_nag_opt(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    accelerated_plan::prepare(Method::Nesterov { optimized: true }, problem, settings)
+}

@@ -1,0 +1,460 @@
+//! Phased-SGD: private stochastic convex optimisation in one pass [Feldman, Koren and Talwar 2020, Algorithm 2;
+//! specification 7.5].
+//!
+//! ```text
+//! phase i: chunk of n_i = n/2^i examples, η_i = 4^{−i}η;  from x_{i−1} one pass of x ← Π_R(x − η_i·ḡ_B), x̄_i its average
+//! x_i = x̄_i + N(0, (f·L·η_i/(B·μ))²·I)
+//! ```
+//!
+//! with f = 1 for zero-out and 2 for replace-one.
+//!
+//! **Privacy.** Per-example losses are convex and M-smooth and η_i ≤ 2/M, so every gradient step is non-expansive, and so
+//! are projections. The changed example takes part in one step of one phase, where it moves the iterate by at most
+//! f·L·η_i/B; nothing after that grows the distance, so x̄_i moves by at most as much, and the phase's release is
+//! μ-GDP. Chunks are disjoint, hence the run is μ-GDP (parallel composition; later phases post-process). Gradients of
+//! one-margin losses are clipped to L = C: clamping a monotone residual is the gradient of another convex loss with the
+//! same M, so clipping keeps the argument; the softmax residual is not monotone in one margin, and its bound √2·A is used
+//! instead. M needs a public bound A on the rows. The argument is about exact arithmetic: the f32 rounding of the steps
+//! is not accounted, so a run with a release key carries no claim.
+
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::Clip;
+use rounds_kernels::loss::Loss;
+
+use super::plan;
+use super::settings::positive;
+use super::{Optimizer, RoundError, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::noise::{IndependentGaussian, NoiseMechanism};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::{Adjacency, Mechanism, Sampling};
+use crate::problem::Problem;
+use crate::resque::localization;
+use crate::state::StateVisitor;
+
+/// The catalogue's entry.
+pub static PHASED_SGD: Algorithm = Algorithm {
+    id: "phased-sgd",
+    name: "Phased-SGD",
+    source: "Feldman, Koren and Talwar 2020, Algorithm 2; [002 Table II]",
+    promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
+    private: true,
+    parameters: &[
+        (
+            "radius",
+            "radius R of the ball around 0 that iterates are projected on (default 10)",
+        ),
+        (
+            "row-bound",
+            "public bound A on the norm of a row, bias excluded (default: what the data format or clipped features imply)",
+        ),
+    ],
+    constructor: prepare,
+};
+
+/// Smoothness of the loss in its margins, for the bound M = curvature·‖a‖² (specification 1).
+fn curvature(loss: Loss) -> Option<f64> {
+    match loss {
+        Loss::Softmax => Some(0.5),
+        Loss::Logistic => Some(0.25),
+        Loss::Squared | Loss::Huber(_) => Some(1.0),
+        Loss::Hinge | Loss::Absolute => None,
+    }
+}
+
+fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let loss = problem.model().loss;
+    let refused = |flag, value: String, reason| {
+        PrepareError::from(SettingsError::Unsupported {
+            flag,
+            value,
+            algorithm: "phased-sgd",
+            reason,
+        })
+    };
+    let Some(curvature) = curvature(loss) else {
+        let reason =
+            "needs a smooth loss: its privacy rests on gradient steps that do not expand; use huber or logistic";
+        return Err(refused("--loss", format!("{loss:?}"), reason));
+    };
+    let adjacency = settings.adjacency.unwrap_or(Adjacency::ZeroOut);
+    Sampling::FixedOrder.check(adjacency)?;
+    let implied = problem.dataset().public_bound(Norm::L2);
+    let bound = settings.number(
+        "row-bound",
+        implied.unwrap_or(0.0),
+        "a bound above 0 is needed",
+        |bound| bound > 0.0,
+    )?;
+    if bound <= 0.0 {
+        let reason = "needs a public bound on the rows: clip the features, or give --set row-bound=A with an A that \
+                      does not come from the data";
+        return Err(refused("--set row-bound", "none".to_owned(), reason));
+    }
+    // A declared bound that a row exceeds would void the proof: the data refuse it.
+    let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
+    if let Some(row) = problem
+        .row_norms(Norm::L2)
+        .values
+        .iter()
+        .position(|&norm| f64::from(norm).powi(2) > squared * 1.000_01)
+    {
+        return Err(PrepareError::from(SettingsError::OutOfRange {
+            flag: "--set row-bound",
+            value: format!("{bound} (row {row} is longer)"),
+            expected: "a bound that every row keeps",
+        }));
+    }
+    let smoothness = curvature * squared + problem.regularization();
+    let (clip_norm, clip) = if loss == Loss::Softmax {
+        ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
+    } else {
+        let clip_norm = plan::clip_norm(settings, 1.0)?;
+        (
+            clip_norm,
+            Clip::Bounded {
+                norm: Norm::L2,
+                clip_norm,
+            },
+        )
+    };
+    let factor = adjacency.row_change_factor();
+    let noise = plan::calibrate(settings, clip_norm, adjacency, problem.rows(), |noise_multiplier| {
+        Mechanism::Gaussian {
+            noise_multiplier,
+            sampling: Sampling::FixedOrder,
+            participations: 1,
+        }
+    })?;
+    let batch = settings
+        .batch_size
+        .unwrap_or(100.min(problem.rows().div_ceil(32)))
+        .max(1);
+    let radius = settings.number("radius", 10.0, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    let dimension = problem.parameters() as f64;
+    let steps = problem.rows() as f64 / batch as f64;
+    // μ of the run; the noise multiplier is f/μ for a Gaussian mechanism.
+    let mu = factor / noise.noise_multiplier;
+    let privacy = 16.0 * dimension / ((batch as f64 * mu).powi(2) * steps);
+    let balanced = 2.0 * radius / (f64::from(clip_norm) * (steps * (1.0 / 6.0 + privacy)).sqrt());
+    let asked = positive("--learning-rate", settings.learning_rate.unwrap_or(balanced))?;
+    // η_1 = η/4 ≤ 2/M.
+    let rate = asked.min(8.0 / smoothness);
+    let phases: Vec<_> = localization::phases(problem.rows(), 0.0)
+        .into_iter()
+        .map(|phase| phase.rows)
+        .collect();
+    let rounds = phases.iter().map(|rows| rows.len().div_ceil(batch) as u64).sum();
+    let key = settings.key.clone();
+    let mut statement = noise
+        .statement
+        .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
+    if settings.is_release() {
+        statement = statement
+            .revoked("the contraction proof holds in exact arithmetic; f32 rounding of its steps is not accounted");
+    }
+    let optimizer = PhasedSgd {
+        clip,
+        batch,
+        rate,
+        radius,
+        // std a coordinate = noise multiplier · L · η_i/B.
+        deviation: noise.noise_multiplier * f64::from(clip_norm) / batch as f64,
+        mechanism: noise.mechanism,
+        phases,
+        rounds,
+        round: 0,
+        phase: 0,
+        position: 0,
+        noise: IndependentGaussian::new(key, 1.0),
+        iterate: vec![0.0; problem.parameters()],
+        released: vec![0.0; problem.parameters()],
+        iterates: vec![0.0; problem.parameters()],
+        sum: vec![0.0; problem.parameters()],
+    };
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+struct PhasedSgd {
+    clip: Clip,
+    batch: usize,
+    rate: f64,
+    radius: f64,
+    deviation: f64,
+    mechanism: Mechanism,
+    phases: Vec<std::ops::Range<usize>>,
+    rounds: u64,
+    round: u64,
+    phase: u64,
+    /// Batches of this phase that are done.
+    position: u64,
+    noise: IndependentGaussian,
+    iterate: Vec<f32>,
+    /// x_{i−1}: the last release, and the only thing that may be shown.
+    released: Vec<f32>,
+    iterates: Vec<f64>,
+    sum: Vec<f64>,
+}
+
+impl PhasedSgd {
+    /// η_i of the current phase.
+    fn step(&self) -> f64 {
+        self.rate * f64::powi(0.25, self.phase as i32 + 1)
+    }
+
+    /// Releases the phase's average and starts the next phase there.
+    fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), RoundError> {
+        let (round, scale) = (self.round, self.deviation * self.step());
+        // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
+        let share = 1.0 / (self.position as f64 * scale);
+        for sum in &mut self.iterates {
+            *sum *= share;
+        }
+        self.noise
+            .add_increment(self.phase, &mut self.iterates, oracle.engine())
+            .map_err(|source| RoundError::Noise { round, source })?;
+        for (released, value) in self.released.iter_mut().zip(&self.iterates) {
+            *released = (value * scale) as f32;
+        }
+        project(&mut self.released, self.radius);
+        self.iterate.copy_from_slice(&self.released);
+        self.iterates.fill(0.0);
+        self.phase += 1;
+        self.position = 0;
+        Ok(())
+    }
+}
+
+/// `x ← x·min(1, R/‖x‖)`.
+fn project(x: &mut [f32], radius: f64) {
+    let norm = x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    if norm > radius {
+        let factor = (radius / norm) as f32;
+        for x in x.iter_mut() {
+            *x *= factor;
+        }
+    }
+}
+
+impl Optimizer for PhasedSgd {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        let Some(rows) = self.phases.get(self.phase as usize).cloned() else {
+            return Err(RoundError::Finished { rounds: self.rounds });
+        };
+        oracle.enter(Phase::Gradient);
+        let start = rows.start + self.position as usize * self.batch;
+        let batch = Selection::Range(start..(start + self.batch).min(rows.end));
+        oracle
+            .gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
+            .map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.enter(Phase::Update);
+        let (step, decay) = (self.step(), oracle.problem().regularization());
+        // A last partial batch is divided by the nominal size.
+        let per_row = step / self.batch as f64;
+        for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
+            *x = (f64::from(*x) * (1.0 - step * decay) - per_row * sum) as f32;
+        }
+        project(&mut self.iterate, self.radius);
+        self.iterates
+            .iter_mut()
+            .zip(&self.iterate)
+            .for_each(|(sum, &x)| *sum += f64::from(x));
+        self.position += 1;
+        if start + self.batch >= rows.end {
+            oracle.enter(Phase::Noise);
+            self.release(oracle)?;
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.released
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        Some(self.mechanism.clone())
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.u64("phase", &mut self.phase);
+        visitor.u64("position", &mut self.position);
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("released", &mut self.released);
+        visitor.f64s("iterates", &mut self.iterates);
+        self.noise.visit_state(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optimizers::Budget;
+    use crate::oracle::Engine;
+    use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::random::StreamKey;
+    use std::sync::Arc;
+
+    fn problem(loss: Loss) -> Problem {
+        let data = synthetic_logistic(4_000, 5, 3)
+            .into_binary()
+            .unwrap()
+            .clip_features(Norm::L2, 2.0)
+            .unwrap();
+        Problem::new(Arc::new(data), loss, true, 0.0).unwrap()
+    }
+
+    fn settings(epsilon: f64) -> Settings {
+        Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5))
+    }
+
+    fn run(problem: &Problem, settings: &Settings) -> (Vec<f32>, crate::oracle::Ledger) {
+        let mut prepared = PHASED_SGD.prepare(problem, settings).unwrap();
+        let mut oracle = Oracle::new(problem, Engine::default());
+        for _ in 0..prepared.optimizer.planned_rounds() {
+            prepared.optimizer.advance(&mut oracle).unwrap();
+        }
+        assert!(matches!(
+            prepared.optimizer.advance(&mut oracle),
+            Err(RoundError::Finished { .. })
+        ));
+        (prepared.optimizer.solution().to_vec(), oracle.ledger())
+    }
+
+    #[test]
+    fn one_pass_learns_and_reads_every_row_at_most_once() {
+        let problem = problem(Loss::Logistic);
+        let (solution, ledger) = run(&problem, &settings(5.0));
+        assert!(ledger.gradient_queries <= 4_000);
+        let loss = |x: &[f32]| crate::oracle::evaluate(&problem, &Engine::default(), x).unwrap().loss / 4_000.0;
+        assert!(
+            loss(&solution) < loss(&[0.0; 6]) - 0.005,
+            "{} {}",
+            loss(&solution),
+            loss(&[0.0; 6])
+        );
+    }
+
+    #[test]
+    fn a_changed_example_moves_a_phase_average_by_at_most_the_claimed_sensitivity() {
+        // Two data sets that differ in one row, the same transcript (first phase, before its release): the distance of the
+        // running averages is at most 2Lη_1/B under replace-one.
+        let data = synthetic_logistic(640, 5, 3)
+            .into_binary()
+            .unwrap()
+            .clip_features(Norm::L2, 2.0)
+            .unwrap();
+        for changed in [0usize, 100, 319] {
+            let averages: Vec<Vec<f64>> = [false, true]
+                .map(|change| {
+                    let (mut features, mut labels) = data.clone().into_parts();
+                    if let (
+                        true,
+                        crate::problem::Features::F32 { values, columns },
+                        crate::problem::Labels::Values(targets),
+                    ) = (change, &mut features, &mut labels)
+                    {
+                        values[changed * *columns..(changed + 1) * *columns]
+                            .iter_mut()
+                            .for_each(|a| *a = -*a);
+                        targets[changed] = -targets[changed];
+                        values[changed * *columns] = 1.5;
+                    }
+                    let data = crate::problem::Dataset::new("changed", features, labels).unwrap();
+                    let data = data.clip_features(Norm::L2, 2.0).unwrap();
+                    let problem = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
+                    let mut settings = settings(1.0);
+                    settings.batch_size = Some(10);
+                    settings.adjacency = Some(Adjacency::ReplaceOne);
+                    settings.learning_rate = Some(1e9);
+                    let mut oracle = Oracle::new(&problem, Engine::default());
+                    let optimizer = prepare_direct(&problem, &settings);
+                    let mut optimizer = optimizer;
+                    for _ in 0..31 {
+                        optimizer.advance(&mut oracle).unwrap();
+                    }
+                    let step = optimizer.step();
+                    let bound = 2.0 * step / 10.0;
+                    let mut average: Vec<f64> = optimizer.iterates.iter().map(|sum| sum / 31.0).collect();
+                    average.push(bound);
+                    average
+                })
+                .into();
+            let bound = averages[0][6];
+            let distance: f64 = (0..6)
+                .map(|j| (averages[0][j] - averages[1][j]).powi(2))
+                .sum::<f64>()
+                .sqrt();
+            assert!(distance <= bound * 1.000_1, "row {changed}: {distance} for {bound}");
+            assert!(distance > 0.0 || changed > 310);
+        }
+    }
+
+    /// The optimiser itself instead of the boxed trait object.
+    fn prepare_direct(problem: &Problem, settings: &Settings) -> PhasedSgd {
+        let step = 8.0 / (0.25 * 5.0);
+        PhasedSgd {
+            clip: Clip::Bounded {
+                norm: Norm::L2,
+                clip_norm: 1.0,
+            },
+            batch: settings.batch_size.unwrap(),
+            rate: step,
+            radius: 10.0,
+            deviation: 1.0,
+            mechanism: Mechanism::Gaussian {
+                noise_multiplier: 1.0,
+                sampling: Sampling::FixedOrder,
+                participations: 1,
+            },
+            phases: localization::phases(problem.rows(), 0.0)
+                .into_iter()
+                .map(|phase| phase.rows)
+                .collect(),
+            rounds: 100,
+            round: 0,
+            phase: 0,
+            position: 0,
+            noise: IndependentGaussian::new(settings.key.clone(), 1.0),
+            iterate: vec![0.0; 6],
+            released: vec![0.0; 6],
+            iterates: vec![0.0; 6],
+            sum: vec![0.0; 6],
+        }
+    }
+
+    #[test]
+    fn what_the_proof_does_not_cover_is_refused() {
+        let refused =
+            |problem: &Problem, settings: &Settings| PHASED_SGD.prepare(problem, settings).err().unwrap().to_string();
+        assert!(refused(&problem(Loss::Hinge), &settings(1.0)).contains("smooth loss"));
+        let (features, labels) = synthetic_logistic(100, 5, 3).into_binary().unwrap().into_parts();
+        let data = crate::problem::Dataset::new("unbounded", features, labels).unwrap();
+        let unbounded = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
+        let message = refused(&unbounded, &settings(1.0));
+        assert!(message.contains("row-bound"), "{message}");
+        let mut short = settings(1.0);
+        short.parameters.insert("row-bound".into(), "0.01".into());
+        assert!(refused(&unbounded, &short).contains("every row keeps"));
+        let mut release = settings(1.0);
+        release.key = StreamKey::Release([3; 32]);
+        let prepared = PHASED_SGD.prepare(&problem(Loss::Logistic), &release).unwrap();
+        assert_eq!(prepared.privacy.claim, crate::privacy::Claim::None);
+        let mut added = settings(1.0);
+        added.adjacency = Some(Adjacency::AddRemove);
+        assert!(PHASED_SGD.prepare(&problem(Loss::Logistic), &added).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
+
+use rounds_kernels::linear::computed_sensitivity;
+
+use super::settings::{SamplingKind, positive};
+use super::{Budget, Settings, SettingsError};
+use crate::catalog::PrepareError;
+use crate::privacy::{
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
+};
+
+/// Which batches, and how many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchPlan {
+    /// Nominal batch size B: sums are divided by it.
+    pub batch_size: usize,
+    /// Rounds T.
+    pub rounds: usize,
+    /// Rounds of one pass over the data, ⌈n/B⌉.
+    pub rounds_per_epoch: usize,
+    /// What the sampler does and the accountant reads.
+    pub sampling: Sampling,
+    /// Neighbouring relation of the guarantee.
+    pub adjacency: Adjacency,
+}
+
+/// What an algorithm does where nothing is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchDefaults {
+    /// Batch size, cut to n.
+    pub batch_size: usize,
+    /// Passes over the data.
+    pub epochs: f64,
+    /// Sampling scheme.
+    pub sampling: SamplingKind,
+}
+
+impl BatchPlan {
+    /// The plan for `rows` examples. Without `--adjacency` it takes the first relation that the sampling allows, in the
+    /// order add-remove, zero-out, replace-one.
+    ///
+    /// # Errors
+    /// Zero epochs, and batches that the data cannot give.
+    pub fn new(settings: &Settings, rows: usize, defaults: BatchDefaults) -> Result<Self, PrepareError> {
+        let batch_size = settings.batch_size.unwrap_or(defaults.batch_size.min(rows));
+        if batch_size == 0 || batch_size > rows {
+            return Err(SettingsError::OutOfRange {
+                flag: "--batch-size",
+                value: batch_size.to_string(),
+                expected: "a batch has at least 1 row and at most as many as the data set",
+            }
+            .into());
+        }
+        let epochs = positive("--epochs", settings.epochs.unwrap_or(defaults.epochs))?;
+        let rounds = match settings.rounds {
+            Some(rounds) => rounds.max(1) as usize,
+            None => (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize,
+        };
+        let sampling = match settings.sampling.unwrap_or(defaults.sampling) {
+            SamplingKind::Poisson => Sampling::Poisson {
+                rate: batch_size as f64 / rows as f64,
+            },
+            SamplingKind::WithoutReplacement => Sampling::WithoutReplacement {
+                batch: batch_size,
+                population: rows,
+            },
+            _ if batch_size == rows => Sampling::FullBatch,
+            SamplingKind::Fixed => Sampling::FixedOrder,
+            SamplingKind::Shuffled => Sampling::ShuffledOnce,
+            SamplingKind::Reshuffled => Sampling::ReshuffledEachEpoch,
+        };
+        let adjacency = settings.adjacency.unwrap_or_else(|| {
+            [Adjacency::AddRemove, Adjacency::ZeroOut, Adjacency::ReplaceOne]
+                .into_iter()
+                .find(|&adjacency| sampling.check(adjacency).is_ok())
+                .unwrap_or(Adjacency::ZeroOut)
+        });
+        Ok(Self {
+            batch_size,
+            rounds,
+            rounds_per_epoch: rows.div_ceil(batch_size),
+            sampling,
+            adjacency,
+        })
+    }
+
+    /// Rounds in which one example takes part at most, for sampling that is not random.
+    pub fn participations(&self) -> usize {
+        self.rounds.div_ceil(self.rounds_per_epoch)
+    }
+}
+
+/// Noise that fits a budget, and the statement about it.
+pub struct CalibratedNoise {
+    /// Noise standard deviation over clip norm.
+    pub noise_multiplier: f64,
+    /// Standard deviation of the noise on a sum whose summands are clipped to C, a coordinate.
+    pub standard_deviation: f64,
+    /// What the run does, for accountants.
+    pub mechanism: Mechanism,
+    /// The guarantee.
+    pub statement: PrivacyStatement,
+}
+
+/// The clip norm as the f32 that the kernels clip to: what is clipped to and what is accounted for are one number.
+///
+/// # Errors
+/// A clip norm that is not finite and above 0.
+pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError> {
+    let asked = positive("--clip-norm", settings.clip_norm.unwrap_or(default))?;
+    positive("--clip-norm", f64::from(asked as f32)).map(|clip_norm| clip_norm as f32)
+}
+
+/// Rows whose clipped gradients a release adds up in f32 before they enter an f64 sum. With one row, a contribution is
+/// rounded on its own: what the other rows hold, or where they stand in the batch, cannot change it.
+pub const RELEASE_BLOCK_ROWS: usize = 1;
+
+/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
+///
+/// The sensitivity of a sum computed in floating point is larger than C by the factor [`computed_sensitivity`]: the
+/// noise of a release grows by it, so that ε holds for what is computed.
+///
+/// # Errors
+/// A budget that is no budget, or a mechanism that no theorem covers.
+pub fn calibrate(
+    settings: &Settings,
+    clip_norm: f32,
+    adjacency: Adjacency,
+    examples: usize,
+    mechanism: impl Fn(f64) -> Mechanism,
+) -> Result<CalibratedNoise, PrepareError> {
+    let accountant = settings
+        .accountant
+        .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
+    let release = settings.is_release();
+    let inflation = if release {
+        computed_sensitivity(1.0, RELEASE_BLOCK_ROWS)
+    } else {
+        1.0
+    };
+    let (noise_multiplier, delta) = match settings.budget {
+        Budget::NonPrivate => {
+            return Err(SettingsError::OutOfRange {
+                flag: "--epsilon",
+                value: "none".to_owned(),
+                expected: "a private algorithm needs a budget: an ε above 0, or a noise multiplier",
+            }
+            .into());
+        }
+        Budget::Target { epsilon, delta } => {
+            let mut noise_multiplier =
+                privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)? * inflation;
+            // The product is rounded, and ε on a grid is not exactly monotone: what is stated must hold.
+            let exceeds = |noise_multiplier| {
+                let inflated = mechanism(noise_multiplier).with_inflated_sensitivity(inflation);
+                accountant
+                    .epsilon(&inflated, adjacency, delta)
+                    .is_ok_and(|stated| stated > epsilon)
+            };
+            while exceeds(noise_multiplier) {
+                noise_multiplier *= 1.0 + 1e-10;
+            }
+            (noise_multiplier, delta)
+        }
+        Budget::NoiseMultiplier {
+            noise_multiplier,
+            delta,
+        } => (positive("--noise-multiplier", noise_multiplier)?, delta),
+    };
+    let mechanism = mechanism(noise_multiplier);
+    let clip_norm = f64::from(clip_norm);
+    // Asked before the statement, which fails closed: a person who asked for a budget gets the reason as an error.
+    accountant.epsilon(&mechanism, adjacency, delta)?;
+    let statement = PrivacyStatement::new(&PrivateRun {
+        mechanism: &mechanism,
+        accountant,
+        adjacency,
+        delta,
+        clip_norm,
+        sensitivity_inflation: inflation,
+        examples: Some(examples),
+        noise_source: if release {
+            NoiseSource::Chacha20
+        } else {
+            NoiseSource::Xoshiro
+        },
+        arithmetic: Arithmetic::IdealisedGaussian,
+    });
+    Ok(CalibratedNoise {
+        noise_multiplier,
+        standard_deviation: noise_multiplier * clip_norm,
+        mechanism,
+        statement,
+    })
+}

@@ -1,0 +1,822 @@
+//! Private ReSQue on a problem: empirical risk [002 Theorem 3] and population risk by localisation [002 Theorem 4], in
+//! three modes (specification 7.4).
+//!
+//! * `faithful`: [`crate::resque::private_erm`] with the proof's constants; refused with the n from which they are feasible.
+//! * `scaled`: the same algorithms with the user's constants; no privacy claim.
+//! * `dp-practical`: ball acceleration whose ball solver takes S clipped, noised mini-batch steps:
+//!
+//! ```text
+//! round: Poisson batches B_1 … B_S and shifts are drawn, gradients queried at x̄ + ξ (one adaptive round)
+//! g_s = (Σ_{i ∈ B_s} clip(min(w_i, w_max)·g_i, C) + C·σ·z_s)/B,  v ← Π_r((v − η_s·g_s)/(1 + η_sλ)),  η_s = 2/(λ(s + 1))
+//! the solution is the average of the v weighted by s; it also serves as the proximal estimate
+//! ```
+//!
+//! **Privacy of dp-practical.** A round releases g_1 … g_S, nothing else: centres, line search and momentum are functions
+//! of earlier releases. Given those, each summand of Σ is a function of one example and fresh randomness, of norm at
+//! most C since the truncated weight enters before the clip. So each of the T·S releases is a Poisson-subsampled Gaussian
+//! mechanism of noise multiplier σ, and the run their adaptive composition; the accountant needs no property of the
+//! weights or of convexity. Localisation runs on disjoint chunks of fixed rows with the same rate and number of releases,
+//! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
+
+use rounds_kernels::features::Selection;
+use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
+
+use super::plan;
+use super::settings::positive;
+use super::{Budget, Optimizer, RoundError, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::noise::{IndependentGaussian, NoiseMechanism};
+use crate::oracle::{Oracle, Phase, RecordedQuery};
+use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
+use crate::problem::Problem;
+use crate::resque::ResqueError;
+use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use crate::resque::estimator::OracleMode;
+use crate::resque::localization::{self, Phase as Chunk};
+use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, Setting, combine, first_feasible_examples};
+use crate::resque::projected::{self, ProjectedPool, Weights};
+use crate::sampling::Sampler;
+use crate::state::StateVisitor;
+
+/// Streams of the shifts of margins.
+const SHIFTS: Purpose = Purpose(0x5250_5348);
+
+const PARAMETERS: &[(&str, &str)] = &[
+    (
+        "mode",
+        "dp-practical (default), scaled (no privacy claim) or faithful (refused below millions of millions of rows)",
+    ),
+    ("radius", "radius R of the domain around 0 (default 10)"),
+    ("accuracy", "target gap ε, which sets ball radius and λ (default CR/20)"),
+    ("inner", "releases S of a round in dp-practical mode (default 8)"),
+    ("weight-cap", "largest weight w_max in dp-practical mode (default 2.72)"),
+    ("accuracy-constant", "scaled mode: C of ε_opt (default 0.05)"),
+    ("radius-ratio", "scaled mode: ρ/r (default 1)"),
+    ("noise-constant", "scaled mode: β/ε (default 1)"),
+    ("steps-constant", "scaled mode: √C of the sample sizes (default 0.1)"),
+    ("rounds", "scaled mode: adaptive rounds (default 100)"),
+];
+
+/// Theorem 3.
+pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
+    id: "resque-private-erm",
+    name: "private ReSQue, empirical risk",
+    source: "[002 Theorem 3, Algorithms 3–7]",
+    promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
+    private: true,
+    parameters: PARAMETERS,
+    constructor: |problem, settings| prepare(problem, settings, "resque-private-erm", false),
+};
+
+/// Theorem 4.
+pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
+    id: "resque-private-sco",
+    name: "private ReSQue, population risk",
+    source: "[002 Theorem 4, Proposition 11]",
+    promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks",
+    private: true,
+    parameters: PARAMETERS,
+    constructor: |problem, settings| prepare(problem, settings, "resque-private-sco", true),
+};
+
+/// Chunks of a localised practical run: rows halve, and below an eighth too few are left for a useful phase.
+const MOST_CHUNKS: usize = 3;
+
+fn prepare(
+    problem: &Problem,
+    settings: &Settings,
+    id: &'static str,
+    localized: bool,
+) -> Result<Prepared, PrepareError> {
+    match settings.named("mode", Mode::DpPractical)? {
+        Mode::DpPractical => practical(problem, settings, localized),
+        mode => by_theorem(problem, settings, id, mode, localized),
+    }
+}
+
+/// The theorem's algorithms, with its constants or the user's.
+fn by_theorem(
+    problem: &Problem,
+    settings: &Settings,
+    id: &'static str,
+    mode: Mode,
+    localized: bool,
+) -> Result<Prepared, PrepareError> {
+    let Budget::Target { epsilon, delta } = settings.budget else {
+        return Err(SettingsError::Unsupported {
+            flag: "--epsilon",
+            value: "none".to_owned(),
+            algorithm: id,
+            reason: "needs a target ε with --delta in this mode: its noise follows from the theorem, not from a multiplier",
+        }
+        .into());
+    };
+    let above_zero = |value: f64| value > 0.0 && value.is_finite();
+    let lipschitz = projected::lipschitz(problem)?;
+    let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
+    let setting = Setting {
+        examples: problem.rows() as f64,
+        dimension: problem.parameters() as f64,
+        lipschitz,
+        domain_radius,
+        epsilon,
+        delta,
+    };
+    let rounds = settings.number("rounds", 100.0, "a number of at least 1 is needed", |rounds| {
+        rounds >= 1.0
+    })? as u64;
+    let constants = ScaledConstants {
+        accuracy: settings.number("accuracy-constant", 0.05, "a constant above 0 is needed", above_zero)?,
+        radius_ratio: settings.number("radius-ratio", 1.0, "a ratio of at least 1 is needed", |ratio| {
+            ratio >= 1.0
+        })?,
+        noise: settings.number("noise-constant", 1.0, "a constant above 0 is needed", above_zero)?,
+        steps: settings.number("steps-constant", 0.1, "a constant above 0 is needed", above_zero)?,
+    };
+    let chunks = chunks(problem, localized, lipschitz, domain_radius, epsilon, delta, usize::MAX);
+    let mut plans = Vec::new();
+    for chunk in &chunks {
+        let setting = Setting {
+            examples: chunk.rows.len() as f64,
+            ..setting
+        };
+        plans.push(match mode {
+            Mode::Faithful => Plan::faithful(&setting).map_err(|reason| SettingsError::Infeasible {
+                algorithm: id,
+                reason: reason.to_string(),
+                examples: first_feasible_examples(&setting).map_or_else(
+                    || "no n below 1e30".to_owned(),
+                    |examples| format!("n = {:.1e}", examples * if localized { 2.0 } else { 1.0 }),
+                ),
+            })?,
+            _ => Plan::scaled(&setting, &constants)?,
+        });
+    }
+    let statement = match mode {
+        // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.
+        Mode::Faithful => PrivacyStatement::none("the Lipschitz constant was read off the data: declare a public one"),
+        _ => PrivacyStatement::none("scaled constants: the preconditions of the privacy proof do not hold"),
+    };
+    let pool = ProjectedPool::new(
+        problem,
+        OracleMode::Projected,
+        Weights::Full,
+        lipschitz,
+        settings.key.clone(),
+    )?;
+    let per_chunk = rounds.div_ceil(chunks.len() as u64);
+    let mut optimizer = TheoremResque {
+        planned: per_chunk * chunks.len() as u64,
+        per_chunk,
+        round: 0,
+        chunks,
+        plans,
+        run: None,
+        pool,
+        key: settings.key.clone(),
+        localized,
+        solution: vec![0.0; problem.parameters()],
+    };
+    optimizer.start_chunk()?;
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+/// The phases of localisation, or one chunk of all rows without a regulariser.
+fn chunks(
+    problem: &Problem,
+    localized: bool,
+    lipschitz: f64,
+    domain_radius: f64,
+    epsilon: f64,
+    delta: f64,
+    most: usize,
+) -> Vec<Chunk> {
+    let rows = problem.rows();
+    if !localized {
+        return vec![Chunk {
+            rows: 0..rows,
+            regularization: 0.0,
+        }];
+    }
+    let privacy = (problem.parameters() as f64 * (1.0 / delta).ln()).sqrt() / (rows as f64 * epsilon);
+    let first = localization::first_regularization(lipschitz, domain_radius, rows, privacy);
+    let mut chunks = localization::phases(rows, first);
+    chunks.truncate(most);
+    chunks
+}
+
+/// A run of [`PrivateErm`] on every chunk.
+struct TheoremResque {
+    planned: u64,
+    per_chunk: u64,
+    round: u64,
+    chunks: Vec<Chunk>,
+    plans: Vec<Plan>,
+    run: Option<PrivateErm>,
+    pool: ProjectedPool,
+    key: StreamKey,
+    localized: bool,
+    solution: Vec<f32>,
+}
+
+impl TheoremResque {
+    fn start_chunk(&mut self) -> Result<(), ResqueError> {
+        let index = (self.round / self.per_chunk) as usize;
+        let start: Vec<f64> = self.solution.iter().map(|&x| f64::from(x)).collect();
+        let chunk = &self.chunks[index];
+        self.pool.restrict(chunk.rows.clone());
+        let regularizer = self.localized.then(|| (chunk.regularization, start.clone()));
+        let mut run = PrivateErm::new(
+            self.plans[index],
+            chunk.rows.len(),
+            start,
+            regularizer,
+            self.key.clone(),
+        )?;
+        // Streams of a chunk follow those of the one before: no noise is drawn twice.
+        run.skip_streams(index as u64);
+        self.run = Some(run);
+        Ok(())
+    }
+}
+
+impl Optimizer for TheoremResque {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if round >= self.planned {
+            return Err(RoundError::Finished { rounds: self.planned });
+        }
+        oracle.enter(Phase::Gradient);
+        if let Some(run) = &mut self.run {
+            run.advance(&mut self.pool.on(oracle))
+                .map_err(|source| RoundError::Resque { round, source })?;
+            self.solution
+                .iter_mut()
+                .zip(run.iterate())
+                .for_each(|(to, &from)| *to = from as f32);
+        }
+        oracle.enter(Phase::Update);
+        self.round += 1;
+        if self.round < self.planned && self.round.is_multiple_of(self.per_chunk) {
+            self.start_chunk()
+                .map_err(|source| RoundError::Resque { round, source })?;
+        }
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.planned
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.solution
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        None
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.u64("pool_round", self.pool.round_mut());
+        visitor.f32s("solution", &mut self.solution);
+        if let Some(run) = &mut self.run {
+            run.visit_state(visitor);
+        }
+    }
+}
+
+fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<Prepared, PrepareError> {
+    let above_zero = |value: f64| value > 0.0 && value.is_finite();
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let lipschitz = f64::from(clip_norm);
+    let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
+    let default = lipschitz * domain_radius / 20.0;
+    let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
+    let inner = settings.number("inner", 8.0, "a number of at least 1 is needed", |inner| inner >= 1.0)? as usize;
+    let weight_cap = settings.number(
+        "weight-cap",
+        std::f64::consts::E,
+        "a weight above 0 is needed",
+        above_zero,
+    )?;
+    let (epsilon, delta) = match settings.budget {
+        Budget::Target { epsilon, delta } => (epsilon, delta),
+        Budget::NoiseMultiplier { delta, .. } => (1.0, delta),
+        Budget::NonPrivate => (1.0, 1e-6),
+    };
+    let chunks = chunks(
+        problem,
+        localized,
+        lipschitz,
+        domain_radius,
+        epsilon,
+        delta,
+        MOST_CHUNKS,
+    );
+    let adjacency = match (localized, settings.adjacency) {
+        (false, asked) => asked.unwrap_or(Adjacency::AddRemove),
+        (true, None | Some(Adjacency::ZeroOut)) => Adjacency::ZeroOut,
+        (true, Some(other)) => {
+            return Err(SettingsError::Unsupported {
+                flag: "--adjacency",
+                value: other.to_string(),
+                algorithm: "resque-private-sco",
+                reason: "reads fixed disjoint chunks with Poisson batches: only zero-out adjacency keeps them; omit the flag",
+            }
+            .into());
+        }
+    };
+    // The batch of the first chunk sets the rate; the other chunks take the same rate.
+    let rows = chunks[0].rows.len();
+    let batch = settings.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
+    let rate = (batch as f64 / rows as f64).min(1.0);
+    let sampling = Sampling::Poisson { rate };
+    sampling.check(adjacency)?;
+    let epochs = positive("--epochs", settings.epochs.unwrap_or(10.0))?;
+    let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
+    let noise = plan::calibrate(settings, clip_norm, adjacency, problem.rows(), |noise_multiplier| {
+        Mechanism::SubsampledGaussian {
+            noise_multiplier,
+            sampling,
+            steps: per_chunk as usize * inner,
+        }
+    })?;
+    let acceleration = AccelerationParameters {
+        domain_radius,
+        // r = ρ = ε/(2L): the rule for losses of a linear model.
+        ball_radius: (0.5 * accuracy / lipschitz).min(domain_radius),
+        accuracy,
+        lipschitz,
+    };
+    let samplers = chunks
+        .iter()
+        .map(|chunk| {
+            let rows = chunk.rows.len();
+            Sampler::new(
+                sampling,
+                rows,
+                ((rate * rows as f64).round() as usize).max(1),
+                settings.key.clone(),
+            )
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let dimension = problem.parameters();
+    let statement = if localized {
+        noise
+            .statement
+            .with_note("disjoint chunks: each spends the whole budget, none is composed")
+    } else {
+        noise.statement
+    };
+    let optimizer = PracticalResque {
+        planned: per_chunk * chunks.len() as u64,
+        per_chunk,
+        round: 0,
+        run: BallAcceleration::new(acceleration, vec![0.0; dimension])?,
+        acceleration,
+        start: vec![0.0; dimension],
+        balls: NoisyBalls {
+            samplers,
+            rate,
+            chunks,
+            chunk: 0,
+            inner,
+            clip_norm,
+            weight_cap,
+            localized,
+            smoothing: acceleration.ball_radius,
+            noise: IndependentGaussian::new(settings.key.clone(), noise.standard_deviation),
+            key: settings.key.clone(),
+            releases: 0,
+            rows: Vec::new(),
+            ends: Vec::new(),
+            shifts: Vec::new(),
+            residuals: Vec::new(),
+            sum: vec![0.0; dimension],
+            point: vec![0.0; dimension],
+            anchor: vec![0.0; dimension],
+        },
+        mechanism: noise.mechanism,
+        solution: vec![0.0; dimension],
+    };
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+/// Ball acceleration over noisy ball solves, chunk after chunk.
+struct PracticalResque {
+    planned: u64,
+    per_chunk: u64,
+    round: u64,
+    run: BallAcceleration,
+    acceleration: AccelerationParameters,
+    /// x_{i−1} of localisation.
+    start: Vec<f64>,
+    balls: NoisyBalls,
+    mechanism: Mechanism,
+    solution: Vec<f32>,
+}
+
+/// The private ball solver: its state between rounds.
+struct NoisyBalls {
+    samplers: Vec<Sampler>,
+    rate: f64,
+    chunks: Vec<Chunk>,
+    chunk: usize,
+    inner: usize,
+    clip_norm: f32,
+    weight_cap: f64,
+    localized: bool,
+    smoothing: f64,
+    noise: IndependentGaussian,
+    key: StreamKey,
+    /// Releases so far: the address of the next batch and noise.
+    releases: u64,
+    rows: Vec<u32>,
+    ends: Vec<usize>,
+    shifts: Vec<f32>,
+    residuals: Vec<f32>,
+    sum: Vec<f64>,
+    point: Vec<f32>,
+    anchor: Vec<f64>,
+}
+
+/// [`NoisyBalls`] with the oracle of a round.
+struct NoisyOracle<'b, 'o, 'a> {
+    balls: &'b mut NoisyBalls,
+    oracle: &'o mut Oracle<'a>,
+}
+
+/// `min(w, w_max)·min(1, C/(min(w, w_max)·‖g‖))` rounded towards 0: the summand's norm never exceeds C, whatever w is.
+fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_norm: f32) -> f32 {
+    let weight = log_weight.exp().min(weight_cap);
+    let bound = f64::from(clip_norm) * (1.0 - 1e-6);
+    let factor = if weight * gradient_norm > bound {
+        bound / gradient_norm
+    } else {
+        weight
+    };
+    factor as f32
+}
+
+impl NoisyOracle<'_, '_, '_> {
+    /// One round: S batches at one centre, then S noised steps.
+    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), RoundError> {
+        let Self { balls, oracle } = self;
+        let problem = oracle.problem();
+        let outputs = problem.model().outputs;
+        let first = balls.chunks[balls.chunk].rows.start as u32;
+        let round = balls.releases;
+        oracle.enter(Phase::Sample);
+        balls.rows.clear();
+        balls.ends.clear();
+        for step in 0..balls.inner as u64 {
+            match balls.samplers[balls.chunk].draw(balls.releases + step) {
+                Selection::Range(range) => balls.rows.extend(range.map(|row| first + row as u32)),
+                Selection::Indices(rows) => balls.rows.extend(rows.iter().map(|row| first + row)),
+            }
+            balls.ends.push(balls.rows.len());
+        }
+        let scalars = balls.rows.len() * outputs;
+        balls.shifts.resize(scalars, 0.0);
+        balls.residuals.resize(scalars, 0.0);
+        fill_gaussian(
+            &balls.key,
+            SHIFTS,
+            balls.releases,
+            balls.smoothing as f32,
+            &mut balls.shifts,
+        );
+        let norms = &problem.row_norms(rounds_kernels::features::Norm::L2).values;
+        for (shifts, &row) in balls.shifts.chunks_exact_mut(outputs).zip(&balls.rows) {
+            for shift in shifts.iter_mut() {
+                *shift *= norms[row as usize];
+            }
+        }
+        oracle.enter(Phase::Gradient);
+        balls
+            .point
+            .iter_mut()
+            .zip(centre)
+            .for_each(|(to, &from)| *to = from as f32);
+        oracle
+            .record(
+                &Selection::Indices(&balls.rows),
+                &balls.point,
+                &balls.shifts,
+                &mut balls.residuals,
+            )
+            .map_err(|source| RoundError::Gradient { round, source })?;
+        let extra = balls
+            .localized
+            .then(|| (balls.chunks[balls.chunk].regularization, balls.anchor.clone()));
+        let (curvature, anchor) = combine(extra.as_ref(), centre, regularization + problem.regularization());
+        // The problem's own regulariser (λ/2)‖x̄ + v‖² has its minimum at v = −x̄.
+        let own = problem.regularization() / curvature;
+        let mut offset = vec![0f32; centre.len()];
+        solution.fill(0.0);
+        let mut total_weight = 0.0;
+        let mut start = 0;
+        let nominal = balls.rate * balls.chunks[balls.chunk].rows.len() as f64;
+        for step in 1..=balls.inner {
+            let end = balls.ends[step - 1];
+            let scale = 2.0 * balls.smoothing * balls.smoothing;
+            let (shifts, residuals) = (
+                &balls.shifts[start * outputs..end * outputs],
+                &balls.residuals[start * outputs..end * outputs],
+            );
+            let (cap, clip_norm) = (balls.weight_cap, balls.clip_norm);
+            let factor = |query: &RecordedQuery<'_>| -> Result<f32, rounds_kernels::linear::NonFiniteGradient> {
+                let columns = query.position * outputs..(query.position + 1) * outputs;
+                let row_norm = f64::from(query.row_norm);
+                let exponent: f64 = query
+                    .offset_margins
+                    .iter()
+                    .zip(&shifts[columns.clone()])
+                    .map(|(&t, &s)| f64::from(t) * (2.0 * f64::from(s) - f64::from(t)))
+                    .sum();
+                let log_weight = if row_norm > 0.0 {
+                    exponent / (scale * row_norm * row_norm)
+                } else {
+                    0.0
+                };
+                let residual = residuals[columns]
+                    .iter()
+                    .map(|&r| f64::from(r).powi(2))
+                    .sum::<f64>()
+                    .sqrt();
+                Ok(clipped_factor(log_weight, cap, residual * row_norm, clip_norm))
+            };
+            oracle.enter(Phase::Gradient);
+            oracle
+                .recorded_sum(
+                    &Selection::Indices(&balls.rows[start..end]),
+                    residuals,
+                    &offset,
+                    &factor,
+                    &mut balls.sum,
+                )
+                .map_err(|source: rounds_kernels::linear::NonFiniteGradient| RoundError::Gradient { round, source })?;
+            oracle.enter(Phase::Noise);
+            balls
+                .noise
+                .add_increment(balls.releases, &mut balls.sum, oracle.engine())
+                .map_err(|source| RoundError::Noise { round, source })?;
+            balls.releases += 1;
+            oracle.enter(Phase::Update);
+            let rate = 2.0 / (curvature * (step + 1) as f64);
+            let shrink = 1.0 / (1.0 + rate * curvature);
+            for (j, v) in offset.iter_mut().enumerate() {
+                let pull = f64::from(anchor[j]) - own * centre[j];
+                let moved = f64::from(*v) - rate * balls.sum[j] / nominal + rate * curvature * pull;
+                *v = (moved * shrink) as f32;
+            }
+            let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
+            if squared > balls.smoothing * balls.smoothing {
+                let factor = (balls.smoothing / squared.sqrt()) as f32;
+                for v in &mut offset {
+                    *v *= factor;
+                }
+            }
+            let weight = step as f64;
+            total_weight += weight;
+            solution
+                .iter_mut()
+                .zip(&offset)
+                .for_each(|(sum, &v)| *sum += weight * f64::from(v));
+            start = end;
+        }
+        for v in solution.iter_mut() {
+            *v /= total_weight;
+        }
+        Ok(())
+    }
+}
+
+/// Carries a round's own error through the oracle trait of ball acceleration.
+struct Carrier<'n, 'b, 'o, 'a> {
+    noisy: &'n mut NoisyOracle<'b, 'o, 'a>,
+    failure: Option<RoundError>,
+}
+
+impl Carrier<'_, '_, '_, '_> {
+    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
+        self.noisy.solve(centre, regularization, solution).map_err(|error| {
+            let row = if let RoundError::Gradient { source, .. } = &error {
+                source.row
+            } else {
+                0
+            };
+            self.failure = Some(error);
+            ResqueError::Gradient(rounds_kernels::linear::NonFiniteGradient { row })
+        })
+    }
+}
+
+impl ProximalOracle for Carrier<'_, '_, '_, '_> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+        let mut solution = vec![0.0; centre.len()];
+        self.solve(centre, regularization, &mut solution)?;
+        Ok(solution.iter().map(|v| v * v).sum::<f64>().sqrt())
+    }
+
+    fn step(
+        &mut self,
+        centre: &[f64],
+        regularization: f64,
+        solution: &mut [f64],
+        proximal: &mut [f64],
+    ) -> Result<(), ResqueError> {
+        self.solve(centre, regularization, solution)?;
+        proximal.copy_from_slice(solution);
+        Ok(())
+    }
+}
+
+impl Optimizer for PracticalResque {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if round >= self.planned {
+            return Err(RoundError::Finished { rounds: self.planned });
+        }
+        let mut noisy = NoisyOracle {
+            balls: &mut self.balls,
+            oracle,
+        };
+        let mut carrier = Carrier {
+            noisy: &mut noisy,
+            failure: None,
+        };
+        if let Err(source) = self.run.advance(&mut carrier) {
+            return Err(carrier.failure.unwrap_or(RoundError::Resque { round, source }));
+        }
+        self.round += 1;
+        if self.round < self.planned && self.round.is_multiple_of(self.per_chunk) {
+            self.start = self.run.iterate().to_vec();
+            self.balls.anchor.copy_from_slice(&self.start);
+            self.balls.chunk += 1;
+            self.run = BallAcceleration::new(self.acceleration, self.start.clone())
+                .map_err(|source| RoundError::Resque { round, source })?;
+        }
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.planned
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        self.solution
+            .iter_mut()
+            .zip(self.run.iterate())
+            .for_each(|(to, &from)| *to = from as f32);
+        &self.solution
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        Some(self.mechanism.clone())
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.u64("releases", &mut self.balls.releases);
+        let mut chunk = self.balls.chunk as u64;
+        visitor.u64("chunk", &mut chunk);
+        self.balls.chunk = chunk as usize;
+        visitor.f64s("start", &mut self.start);
+        visitor.f64s("anchor", &mut self.balls.anchor);
+        self.balls.noise.visit_state(visitor);
+        self.run.visit_state(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::privacy::Claim;
+    use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::loss::Loss;
+    use std::sync::Arc;
+
+    fn problem(rows: usize) -> Problem {
+        Problem::new(
+            Arc::new(synthetic_logistic(rows, 5, 3).into_binary().unwrap()),
+            Loss::Logistic,
+            true,
+            0.0,
+        )
+        .unwrap()
+    }
+
+    fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
+        let mut settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5));
+        settings.parameters = parameters
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        settings
+    }
+
+    fn loss_after(algorithm: &'static Algorithm, problem: &Problem, settings: &Settings) -> (f64, Prepared, u64) {
+        let mut prepared = algorithm.prepare(problem, settings).unwrap();
+        let mut oracle = Oracle::new(problem, Engine::default());
+        for _ in 0..prepared.optimizer.planned_rounds() {
+            prepared.optimizer.advance(&mut oracle).unwrap();
+        }
+        assert!(matches!(
+            prepared.optimizer.advance(&mut oracle),
+            Err(RoundError::Finished { .. })
+        ));
+        assert_eq!(oracle.ledger().rounds, prepared.optimizer.planned_rounds());
+        let solution = prepared.optimizer.solution().to_vec();
+        let loss = crate::oracle::evaluate(problem, &Engine::default(), &solution)
+            .unwrap()
+            .loss
+            / problem.rows() as f64;
+        (loss, prepared, oracle.ledger().rounds)
+    }
+
+    #[test]
+    fn practical_runs_learn_and_claim_what_they_account_for() {
+        let problem = problem(4_000);
+        let start = std::f64::consts::LN_2;
+        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
+            let (loss, prepared, _) = loss_after(algorithm, &problem, &settings(4.0, &[]));
+            assert!(loss < start - 0.01, "{}: {loss}", algorithm.id);
+            assert_eq!(prepared.privacy.claim, Claim::Simulation);
+            // The Rényi accountant's search over orders is exact to rounding only.
+            let epsilon = prepared.privacy.epsilon.unwrap();
+            assert!(epsilon <= 4.0 * (1.0 + 1e-6), "{epsilon}");
+            let planned = prepared.optimizer.planned_rounds();
+            let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.optimizer.mechanism() else {
+                panic!()
+            };
+            let chunks = if algorithm.id == "resque-private-sco" { 3 } else { 1 };
+            assert_eq!(steps as u64 * chunks, planned * 8, "S releases a round");
+        }
+    }
+
+    #[test]
+    fn scaled_runs_claim_nothing() {
+        let problem = problem(2_000);
+        let parameters = [("mode", "scaled"), ("rounds", "30"), ("accuracy-constant", "0.02")];
+        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
+            let (loss, prepared, rounds) = loss_after(algorithm, &problem, &settings(0.9, &parameters));
+            assert!(loss.is_finite() && rounds >= 30);
+            assert_eq!(prepared.privacy.claim, Claim::None);
+            assert!(prepared.privacy.reason.unwrap().contains("scaled"));
+        }
+    }
+
+    #[test]
+    fn the_faithful_mode_says_from_when_on_it_is_feasible() {
+        let message = RESQUE_PRIVATE_ERM
+            .prepare(&problem(1_000), &settings(0.9, &[("mode", "faithful")]))
+            .err()
+            .unwrap();
+        let message = message.to_string();
+        assert!(
+            message.contains("n = ") && message.contains("dp-practical"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn summands_never_exceed_the_clip_norm() {
+        for log_weight in [-50.0, 0.0, 1.0, 700.0, f64::INFINITY] {
+            for gradient_norm in [0.0, 1e-30, 0.5, 1.0, 3.0, 1e30] {
+                let factor = clipped_factor(log_weight, 2.72, gradient_norm, 1.0);
+                assert!(
+                    f64::from(factor) * gradient_norm <= 1.0 && factor <= 2.72,
+                    "{log_weight} {gradient_norm}"
+                );
+            }
+        }
+        // Short gradients keep their weight.
+        assert_eq!(clipped_factor(0.5, 2.72, 0.1, 1.0), 0.5f64.exp() as f32);
+    }
+
+    #[test]
+    fn localisation_refuses_adjacencies_that_move_its_chunks() {
+        let mut settings = settings(1.0, &[]);
+        settings.adjacency = Some(Adjacency::AddRemove);
+        assert!(RESQUE_PRIVATE_SCO.prepare(&problem(1_000), &settings).is_err());
+        let none = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+        assert!(RESQUE_PRIVATE_ERM.prepare(&problem(1_000), &none).is_err());
+    }
+}

@@ -1,0 +1,331 @@
+//! (DP-)SGD: projected mini-batch gradient descent with clipped gradients and Gaussian noise ([000 §2.3], [004 §2.1],
+//! [001 (3)], specification 4.4), and its non-private twin.
+//!
+//! ```text
+//! g_t     = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i), C) + C·σ·z_t) / B + λ·x_t,     z_t ~ N(0, I)
+//! v_t     = β·v_{t−1} + g_t
+//! x_{t+1} = Π_R(x_t − η·v_t)
+//! ```
+//!
+//! **Privacy.** Adding or removing one example (or replacing its gradient by 0) changes one summand of each batch that
+//! holds it, by at most C in the L2 norm since every summand is clipped; replacing one changes it by at most 2C. B is
+//! the public nominal batch size, never the realised one, so dividing by it is post-processing; so are momentum, the
+//! regulariser (independent of the data), the projection and averaging. An empty Poisson batch is a round like any
+//! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
+//! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::Clip;
+
+use super::plan::{self, BatchDefaults, BatchPlan};
+use super::settings::{fraction, positive};
+use super::{Averaging, Optimizer, RoundError, SamplingKind, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::noise::{IndependentGaussian, NoiseMechanism};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::problem::Problem;
+use crate::sampling::Sampler;
+use crate::state::StateVisitor;
+
+/// The own parameters of both variants.
+pub(super) const PARAMETERS: &[(&str, &str)] = &[
+    (
+        "averaging",
+        "which iterate is returned: last (default), uniform or suffix",
+    ),
+    (
+        "radius",
+        "radius of the ball around 0 that iterates are projected on (default: none)",
+    ),
+];
+
+/// The catalogue's entry of the non-private twin.
+pub static SGD: Algorithm = Algorithm {
+    id: "sgd",
+    name: "stochastic gradient descent",
+    source: "[000 §2.3] without clipping and noise",
+    promise: "no privacy; excess risk LR/√T with averaging",
+    private: false,
+    parameters: PARAMETERS,
+    constructor: sgd,
+};
+
+/// The catalogue's entry of DP-SGD.
+pub static DP_SGD: Algorithm = Algorithm {
+    id: "dp-sgd",
+    name: "DP-SGD",
+    source: "[000 §2.3], [004 §2.1], [001 (3)]",
+    promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
+    private: true,
+    parameters: PARAMETERS,
+    constructor: dp_sgd,
+};
+
+fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults {
+        batch_size: 500,
+        epochs: 5.0,
+        sampling: SamplingKind::Reshuffled,
+    };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let parameters = parameters(settings, &plan, 0.1, 0.0)?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: PrivacyStatement::none("no noise is added"),
+    })
+}
+
+fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let defaults = BatchDefaults {
+        batch_size: 4_000,
+        epochs: 10.0,
+        sampling: SamplingKind::Poisson,
+    };
+    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let noise = plan::calibrate(
+        settings,
+        clip_norm,
+        plan.adjacency,
+        problem.rows(),
+        |noise_multiplier| {
+            if plan.sampling.amplifies() {
+                Mechanism::SubsampledGaussian {
+                    noise_multiplier,
+                    sampling: plan.sampling,
+                    steps: plan.rounds,
+                }
+            } else {
+                Mechanism::Gaussian {
+                    noise_multiplier,
+                    sampling: plan.sampling,
+                    participations: plan.participations(),
+                }
+            }
+        },
+    )?;
+    let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
+    let privacy = GradientPrivacy {
+        clip_norm,
+        noise: stream,
+        mechanism: noise.mechanism,
+    };
+    let parameters = parameters(settings, &plan, 4.0, 0.9)?;
+    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: noise.statement,
+    })
+}
+
+/// The iteration's parameters from the settings and the variant's defaults.
+pub(super) fn parameters(
+    settings: &Settings,
+    plan: &BatchPlan,
+    learning_rate: f64,
+    momentum: f64,
+) -> Result<SgdParameters, SettingsError> {
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
+        radius > 0.0
+    })?;
+    Ok(SgdParameters {
+        learning_rate: positive("--learning-rate", settings.learning_rate.unwrap_or(learning_rate))?,
+        momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
+        radius: radius.is_finite().then_some(radius),
+        averaging: settings.named("averaging", Averaging::Last)?,
+        rounds: plan.rounds as u64,
+    })
+}
+
+/// Clipping and noise of a private variant, and what both together release.
+pub struct GradientPrivacy {
+    /// Clip norm C > 0 (L2). An f32, so that what is clipped to and what is accounted for are the same number.
+    pub clip_norm: f32,
+    /// The noise of each round's sum.
+    pub noise: Box<dyn NoiseMechanism>,
+    /// What the whole run releases.
+    pub mechanism: Mechanism,
+}
+
+/// Step sizes and shape of the iteration.
+#[derive(Clone, Copy, Debug)]
+pub struct SgdParameters {
+    /// Step size η > 0.
+    pub learning_rate: f64,
+    /// Momentum β ∈ [0, 1).
+    pub momentum: f64,
+    /// Radius R of the ball around 0 that iterates are projected on, if any.
+    pub radius: Option<f64>,
+    /// Which iterate is returned.
+    pub averaging: Averaging,
+    /// Rounds T.
+    pub rounds: u64,
+}
+
+/// The iteration above.
+pub struct Sgd {
+    parameters: SgdParameters,
+    sampler: Sampler,
+    clip: Clip,
+    noise: Option<Box<dyn NoiseMechanism>>,
+    mechanism: Option<Mechanism>,
+    round: u64,
+    iterate: Vec<f32>,
+    velocity: Vec<f32>,
+    /// Sum of the iterates that the average covers.
+    iterates: Vec<f64>,
+    average: Vec<f32>,
+    sum: Vec<f64>,
+}
+
+impl Sgd {
+    /// The iteration from 0 on `dimension` parameters. The mechanism of `privacy` describes exactly what its noise and
+    /// `sampler` do; constructors build all three from the same values.
+    pub fn new(
+        dimension: usize,
+        parameters: SgdParameters,
+        sampler: Sampler,
+        privacy: Option<GradientPrivacy>,
+    ) -> Self {
+        let averages = if parameters.averaging == Averaging::Last {
+            0
+        } else {
+            dimension
+        };
+        let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: privacy.clip_norm,
+        });
+        let (noise, mechanism) = privacy.map(|privacy| (privacy.noise, privacy.mechanism)).unzip();
+        Self {
+            sampler,
+            clip,
+            noise,
+            mechanism,
+            round: 0,
+            iterate: vec![0.0; dimension],
+            velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
+            iterates: vec![0.0; averages],
+            average: vec![0.0; averages],
+            sum: vec![0.0; dimension],
+            parameters,
+        }
+    }
+
+    /// Rounds before the first iterate that the average covers.
+    fn average_from(&self) -> u64 {
+        match self.parameters.averaging {
+            Averaging::Last => u64::MAX,
+            Averaging::Uniform => 0,
+            Averaging::Suffix => self.parameters.rounds / 2,
+        }
+    }
+
+    /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
+    fn update(&mut self, regularization: f64) {
+        let SgdParameters {
+            learning_rate,
+            momentum,
+            radius,
+            ..
+        } = self.parameters;
+        let per_row = 1.0 / self.sampler.batch_size() as f64;
+        let (per_row, decay) = (per_row as f32, regularization as f32);
+        let (rate, momentum) = (learning_rate as f32, momentum as f32);
+        if self.velocity.is_empty() {
+            for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
+                *x -= rate * (sum as f32 * per_row + decay * *x);
+            }
+        } else {
+            for ((x, v), &sum) in self.iterate.iter_mut().zip(&mut self.velocity).zip(&self.sum) {
+                *v = momentum * *v + (sum as f32 * per_row + decay * *x);
+                *x -= rate * *v;
+            }
+        }
+        if let Some(radius) = radius {
+            project_onto_ball(&mut self.iterate, radius);
+        }
+        if self.round >= self.average_from() {
+            for (total, &x) in self.iterates.iter_mut().zip(&self.iterate) {
+                *total += f64::from(x);
+            }
+        }
+    }
+}
+
+/// `x ← x · min(1, R/‖x‖)`, the projection on the ball of radius R around 0.
+pub(super) fn project_onto_ball(x: &mut [f32], radius: f64) {
+    let norm = x.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
+    if norm > radius {
+        let factor = (radius / norm) as f32;
+        x.iter_mut().for_each(|value| *value *= factor);
+    }
+}
+
+impl Optimizer for Sgd {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if round >= self.parameters.rounds {
+            return Err(RoundError::Finished {
+                rounds: self.parameters.rounds,
+            });
+        }
+        oracle.enter(Phase::Sample);
+        let batch = self.sampler.draw(round);
+        oracle.enter(Phase::Gradient);
+        oracle
+            .gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
+            .map_err(|source| RoundError::Gradient { round, source })?;
+        if let Some(noise) = &mut self.noise {
+            oracle.enter(Phase::Noise);
+            noise
+                .add_increment(round, &mut self.sum, oracle.engine())
+                .map_err(|source| RoundError::Noise { round, source })?;
+        }
+        oracle.enter(Phase::Update);
+        self.update(oracle.problem().regularization());
+        self.round += 1;
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.parameters.rounds
+    }
+
+    fn planned_queries(&self) -> Option<u64> {
+        self.sampler.planned_rows(self.parameters.rounds)
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        let averaged = self.round.saturating_sub(self.average_from());
+        if averaged == 0 {
+            return &self.iterate;
+        }
+        for (average, &total) in self.average.iter_mut().zip(&self.iterates) {
+            *average = (total / averaged as f64) as f32;
+        }
+        &self.average
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        self.mechanism.clone()
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("velocity", &mut self.velocity);
+        visitor.f64s("iterates", &mut self.iterates);
+        if let Some(noise) = &mut self.noise {
+            noise.visit_state(visitor);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! DP-SRG-MEMF ([000 Algorithm 3]): stochastic recursive gradients with a multi-epoch factorisation.
+//!
+//! ```text
+//! D_t = (Σ_{i ∈ B_t} clip(∇f(x_t; d_i) − c_t·∇f(x_{t−1}; d_i), C) + (C_s⁻¹ Z)_t) / B,     c_1 = 0
+//! g_t = c·g_{t−1} + D_t
+//! v_t = β·v_{t−1} + g_t,     x_{t+1} = x_t − η·v_t
+//! ```
+//!
+//! Line 7 of the listing adds the noise a second time to g_t; D_t is the private release and g_t post-processing of it,
+//! so g_t itself is used (the same noise twice would leak nothing, and multiply its energy by 3.8 at c = e^{−5/2}).
+//! c < 1 weighs the *past* down: c = η_{t−1}/η_t for growing η_t = c^{−t}.
+//!
+//! **Privacy.** As in [`super::matrix_factorization`], of the rows D_t: an example takes part in one difference a round
+//! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
+//! the loss, convex or not. Workload: S·L, or M·S·L with the momentum of the run.
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::{Clip, Point};
+
+use super::matrix_factorization::{calibrated, whole_epochs};
+use super::plan;
+use super::settings::{fraction, positive};
+use super::{NoiseKind, Optimizer, RoundError, Settings, SettingsError};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::factorization::WorkloadSpecification;
+use crate::noise::{NoiseMechanism, NoisePlan};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::Mechanism;
+use crate::problem::Problem;
+use crate::sampling::Sampler;
+use crate::state::StateVisitor;
+
+/// The catalogue's entry.
+pub static DP_SRG_MEMF: Algorithm = Algorithm {
+    id: "dp-srg-memf",
+    name: "DP-SRG-MEMF",
+    source: "[000 Algorithm 3]",
+    promise: "(ε, δ)-DP without sampling assumptions, by correlated noise on clipped gradient differences",
+    private: true,
+    parameters: &[
+        ("decay", "c of g_t = c·g_{t−1} + D_t, in [0, 1) (default: e^{−5/2})"),
+        (
+            "workload",
+            "what the factorisation is made for: true (default; with momentum) or ones (S·L alone)",
+        ),
+    ],
+    constructor,
+};
+
+fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(settings, problem.rows(), 5.0, DP_SRG_MEMF.id)?;
+    let decay = settings.number("decay", (-2.5_f64).exp(), "a number in [0, 1) is needed", |c| {
+        (0.0..1.0).contains(&c)
+    })?;
+    let momentum = fraction("--momentum", settings.momentum.unwrap_or(0.9))?;
+    let learning_rate = positive("--learning-rate", settings.learning_rate.unwrap_or(0.5))?;
+    let mut workload = WorkloadSpecification::prefix();
+    match settings.parameters.get("workload").map(String::as_str) {
+        Some("ones") => {}
+        None | Some("true") => {
+            if momentum > 0.0 {
+                workload = workload.with_momentum(momentum);
+            }
+            if decay > 0.0 {
+                workload = workload.with_decay(decay);
+            }
+        }
+        Some(other) => {
+            return Err(SettingsError::UnknownName {
+                flag: "--set workload",
+                value: other.to_owned(),
+                known: "ones or true",
+            }
+            .into());
+        }
+    }
+    let noise = NoisePlan {
+        kind: settings.noise.unwrap_or(NoiseKind::Blt(3)),
+        rounds: plan.rounds,
+        rounds_per_epoch: plan.rounds_per_epoch,
+        workload,
+        dimension: problem.parameters(),
+    }
+    .prepare()?;
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let dimension = problem.parameters();
+    let optimizer = SrgMatrixFactorization {
+        decay: decay as f32,
+        momentum: momentum as f32,
+        learning_rate: learning_rate as f32,
+        rounds: plan.rounds as u64,
+        clip: Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        },
+        sampler,
+        noise: privacy.noise,
+        mechanism: privacy.mechanism,
+        round: 0,
+        iterate: vec![0.0; dimension],
+        previous: vec![0.0; dimension],
+        recursive: vec![0.0; dimension],
+        velocity: vec![0.0; dimension],
+        sum: vec![0.0; dimension],
+    };
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+/// The iteration above.
+struct SrgMatrixFactorization {
+    decay: f32,
+    momentum: f32,
+    learning_rate: f32,
+    rounds: u64,
+    clip: Clip,
+    sampler: Sampler,
+    noise: Box<dyn NoiseMechanism>,
+    mechanism: Mechanism,
+    round: u64,
+    iterate: Vec<f32>,
+    previous: Vec<f32>,
+    /// g_t.
+    recursive: Vec<f32>,
+    velocity: Vec<f32>,
+    sum: Vec<f64>,
+}
+
+impl Optimizer for SrgMatrixFactorization {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if round >= self.rounds {
+            return Err(RoundError::Finished { rounds: self.rounds });
+        }
+        oracle.enter(Phase::Sample);
+        let batch = self.sampler.draw(round);
+        oracle.enter(Phase::Gradient);
+        let decay = if round == 0 { 0.0 } else { self.decay };
+        let outcome = if decay == 0.0 {
+            oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
+        } else {
+            let current = Point {
+                coefficient: 1.0,
+                parameters: &self.iterate,
+            };
+            let previous = Point {
+                coefficient: decay,
+                parameters: &self.previous,
+            };
+            oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
+        };
+        outcome.map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.enter(Phase::Noise);
+        self.noise
+            .add_increment(round, &mut self.sum, oracle.engine())
+            .map_err(|source| RoundError::Noise { round, source })?;
+        oracle.enter(Phase::Update);
+        let per_row = 1.0 / self.sampler.batch_size() as f32;
+        let regularization = oracle.problem().regularization() as f32;
+        let (momentum, rate) = (self.momentum, self.learning_rate);
+        let state = self
+            .iterate
+            .iter_mut()
+            .zip(&mut self.previous)
+            .zip(&mut self.recursive)
+            .zip(&mut self.velocity);
+        for ((((x, previous), g), v), &sum) in state.zip(&self.sum) {
+            *g = decay * *g + sum as f32 * per_row;
+            *v = momentum * *v + (*g + regularization * *x);
+            *previous = *x;
+            *x -= rate * *v;
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn planned_queries(&self) -> Option<u64> {
+        let rows = self.sampler.planned_rows(self.rounds)?;
+        let differences = if self.decay == 0.0 {
+            0
+        } else {
+            rows - self.sampler.planned_rows(1)?
+        };
+        Some(rows + differences)
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.iterate
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        Some(self.mechanism.clone())
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("previous", &mut self.previous);
+        visitor.f32s("recursive", &mut self.recursive);
+        visitor.f32s("velocity", &mut self.velocity);
+        self.noise.visit_state(visitor);
+    }
+}

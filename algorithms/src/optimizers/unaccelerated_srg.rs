@@ -1,0 +1,197 @@
+//! Unaccelerated DP-SRG ([000 §4.3], [004 §4.3]): the recursion of Accelerated-DP-SRGD with plain projected steps.
+//!
+//! ```text
+//! D_t     = (Σ_{i ∈ B_t} clip(w_t·∇f(x_t; d_i) − w_{t−1}·∇f(x_{t−1}; d_i), S) + (C⁻¹Z)_t) / B,    w_t = (t + 1)^k, w_{−1} = 0
+//! g_t     = (Σ_{s ≤ t} D_s) / w_t
+//! x_{t+1} = Π(x_t − g_t/β)
+//! ```
+//!
+//! **Privacy.** As in [`super::accelerated_srg`]: one pass, one clipped difference an example.
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::{Clip, Point};
+
+use super::accelerated_srg::{single_pass, smoothness};
+use super::matrix_factorization::calibrated;
+use super::plan;
+use super::sgd::project_onto_ball;
+use super::{NoiseKind, Optimizer, RoundError, Settings};
+use crate::catalog::{Algorithm, PrepareError, Prepared};
+use crate::factorization::WorkloadSpecification;
+use crate::noise::{NoiseMechanism, NoisePlan};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::Mechanism;
+use crate::problem::Problem;
+use crate::sampling::Sampler;
+use crate::state::StateVisitor;
+
+/// The catalogue's entry.
+pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
+    id: "unaccelerated-dp-srg",
+    name: "unaccelerated DP-SRG",
+    source: "[000 §4.3], [004 §4.3]",
+    promise: "(ε, δ)-DP in one pass, by correlated noise on clipped gradient differences",
+    private: true,
+    parameters: &[
+        ("beta", "β of the step 1/β (default: twice the smoothness)"),
+        (
+            "smoothness",
+            "public smoothness M of the per-example losses (default: from an enforced feature bound, else 20)",
+        ),
+        (
+            "radius",
+            "radius R of the ball that iterates are projected on (default: none)",
+        ),
+        (
+            "power",
+            "k of the weights w_t = (t + 1)^k (default: 1; 0 gives the SARAH/SPIDER recursion)",
+        ),
+    ],
+    constructor,
+};
+
+fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let plan = single_pass(settings, problem.rows(), UNACCELERATED_DP_SRG.id)?;
+    let smoothness = smoothness(problem, settings)?;
+    let above_zero = |value: f64| value > 0.0 && value.is_finite();
+    let beta = settings.number("beta", 2.0 * smoothness, "a number above 0 is needed", above_zero)?;
+    let power = settings.number("power", 1.0, "a number of at least 0 is needed", |k| {
+        k >= 0.0 && k.is_finite()
+    })?;
+    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
+        radius > 0.0
+    })?;
+    let clip_norm = plan::clip_norm(settings, 1.0)?;
+    let noise = NoisePlan {
+        kind: settings.noise.unwrap_or(NoiseKind::Tree),
+        rounds: plan.rounds,
+        rounds_per_epoch: plan.rounds_per_epoch,
+        workload: WorkloadSpecification::prefix(),
+        dimension: problem.parameters(),
+    };
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare()?, clip_norm)?;
+    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let dimension = problem.parameters();
+    let optimizer = UnacceleratedSrg {
+        beta,
+        power,
+        radius: radius.is_finite().then_some(radius),
+        rounds: plan.rounds as u64,
+        clip: Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        },
+        sampler,
+        noise: privacy.noise,
+        mechanism: privacy.mechanism,
+        round: 0,
+        iterate: vec![0.0; dimension],
+        previous: vec![0.0; dimension],
+        recursion: vec![0.0; dimension],
+        sum: vec![0.0; dimension],
+    };
+    Ok(Prepared {
+        optimizer: Box::new(optimizer),
+        privacy: statement,
+    })
+}
+
+/// The iteration above.
+struct UnacceleratedSrg {
+    beta: f64,
+    power: f64,
+    radius: Option<f64>,
+    rounds: u64,
+    clip: Clip,
+    sampler: Sampler,
+    noise: Box<dyn NoiseMechanism>,
+    mechanism: Mechanism,
+    round: u64,
+    iterate: Vec<f32>,
+    previous: Vec<f32>,
+    /// Σ_{s ≤ t} D_s, noise included, times B.
+    recursion: Vec<f64>,
+    sum: Vec<f64>,
+}
+
+impl UnacceleratedSrg {
+    /// w_t.
+    fn weight(&self, round: u64) -> f64 {
+        (round as f64 + 1.0).powf(self.power)
+    }
+}
+
+impl Optimizer for UnacceleratedSrg {
+    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
+        let round = self.round;
+        if round >= self.rounds {
+            return Err(RoundError::Finished { rounds: self.rounds });
+        }
+        oracle.enter(Phase::Sample);
+        let batch = self.sampler.draw(round);
+        oracle.enter(Phase::Gradient);
+        let weight = (round as f64 + 1.0).powf(self.power);
+        let outcome = if round == 0 {
+            oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
+        } else {
+            let before = (round as f64).powf(self.power);
+            let current = Point {
+                coefficient: weight as f32,
+                parameters: &self.iterate,
+            };
+            let previous = Point {
+                coefficient: before as f32,
+                parameters: &self.previous,
+            };
+            oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
+        };
+        outcome.map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.enter(Phase::Noise);
+        self.noise
+            .add_increment(round, &mut self.sum, oracle.engine())
+            .map_err(|source| RoundError::Noise { round, source })?;
+        oracle.enter(Phase::Update);
+        let per_row = 1.0 / (self.weight(round) * self.sampler.batch_size() as f64);
+        let regularization = oracle.problem().regularization() as f32;
+        let step = (1.0 / self.beta) as f32;
+        let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursion);
+        for (((x, previous), total), &sum) in state.zip(&self.sum) {
+            *total += sum;
+            *previous = *x;
+            *x -= step * ((*total * per_row) as f32 + regularization * *x);
+        }
+        if let Some(radius) = self.radius {
+            project_onto_ball(&mut self.iterate, radius);
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    fn planned_rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn planned_queries(&self) -> Option<u64> {
+        Some(2 * self.sampler.planned_rows(self.rounds)? - self.sampler.planned_rows(1)?)
+    }
+
+    fn completed_rounds(&self) -> u64 {
+        self.round
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.iterate
+    }
+
+    fn mechanism(&self) -> Option<Mechanism> {
+        Some(self.mechanism.clone())
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("round", &mut self.round);
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("previous", &mut self.previous);
+        visitor.f64s("recursion", &mut self.recursion);
+        self.noise.visit_state(visitor);
+    }
+}

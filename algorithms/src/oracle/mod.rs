@@ -1,0 +1,332 @@
+//! The only way to the data: executes batches of gradient queries, counts them, and gives bitwise the same sums for
+//! any number of threads.
+//!
+//! A batch is split into leaves by its size alone ([`partition`]); each leaf sums its clipped gradients into its own f64
+//! vector (f32 within blocks of at most 128 rows); leaves are added in their order. The [`Engine`] only decides which
+//! thread runs a leaf.
+
+mod engine;
+mod ledger;
+pub mod partition;
+mod recorded;
+mod replicas;
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+pub use engine::{Engine, EngineError};
+pub use ledger::Ledger;
+pub use recorded::RecordedQuery;
+pub use replicas::{ReplicaError, ReplicatedOracle};
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
+
+use crate::problem::Problem;
+
+/// The parts of a round whose time is measured separately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Choosing the batch.
+    Sample,
+    /// Gradient queries: kernels and the sum over leaves.
+    Gradient,
+    /// The noise mechanism.
+    Noise,
+    /// Everything else an optimiser does.
+    Update,
+}
+
+/// Is told when a phase of a round begins. Lives in the harness, where the clock is.
+pub trait PhaseObserver {
+    /// `phase` begins now; whatever ran before ends.
+    fn enter(&mut self, phase: Phase);
+}
+
+/// A partial sum and what the kernel said about it.
+struct Leaf {
+    sum: Vec<f64>,
+    range: Range<usize>,
+    outcome: Result<Tally, NonFiniteGradient>,
+}
+
+/// Coordinates of the final sum that one task adds up.
+const REDUCTION_CHUNK: usize = 2_048;
+
+/// Executes and counts gradient queries on one [`Problem`].
+pub struct Oracle<'a> {
+    problem: &'a Problem,
+    engine: Engine,
+    ledger: Ledger,
+    leaves: Vec<Leaf>,
+    /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
+    workspaces: Vec<Mutex<Workspace>>,
+    /// Scratch of recorded queries, made when first needed.
+    recorded: Vec<Mutex<recorded::RecordedScratch>>,
+    observer: Option<&'a mut (dyn PhaseObserver + Send)>,
+}
+
+impl<'a> Oracle<'a> {
+    /// An oracle for `problem` on `engine`, with all memory that its rounds need.
+    pub fn new(problem: &'a Problem, engine: Engine) -> Self {
+        let parameters = problem.parameters();
+        let leaves = partition::leaves(problem.rows(), problem.row_cycles());
+        Self {
+            problem,
+            ledger: Ledger::default(),
+            leaves: (0..leaves)
+                .map(|_| Leaf {
+                    sum: vec![0.0; if leaves > 1 { parameters } else { 0 }],
+                    range: 0..0,
+                    outcome: Ok(Tally::default()),
+                })
+                .collect(),
+            workspaces: (0..engine.threads())
+                .map(|_| Mutex::new(Workspace::new(problem.model())))
+                .collect(),
+            recorded: Vec::new(),
+            engine,
+            observer: None,
+        }
+    }
+
+    /// The same oracle, telling `observer` when a phase of a round begins.
+    #[must_use]
+    pub fn observed_by(mut self, observer: &'a mut (dyn PhaseObserver + Send)) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// What the oracle answers questions about.
+    pub fn problem(&self) -> &'a Problem {
+        self.problem
+    }
+
+    /// Who executes.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What was asked so far.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    /// Restores the counters of an interrupted run.
+    pub fn set_ledger(&mut self, ledger: Ledger) {
+        self.ledger = ledger;
+    }
+
+    /// Marks the begin of a phase of the round.
+    pub fn enter(&mut self, phase: Phase) {
+        if let Some(observer) = &mut self.observer {
+            observer.enter(phase);
+        }
+    }
+
+    /// `sum = Σ_{i ∈ batch} clip(∇f(x; d_i))`: one adaptive round of `batch` queries. An empty batch is a round like any
+    /// other, with sum 0.
+    ///
+    /// # Errors
+    /// A row whose gradient is not finite.
+    pub fn gradient_sum(
+        &mut self,
+        batch: &Selection<'_>,
+        parameters: &[f32],
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<(), NonFiniteGradient> {
+        self.round(batch, clip, 1, 4, sum, &|model, rows, sum, workspace| {
+            linear::accumulate_gradients(model, rows, parameters, clip, sum, workspace)
+        })
+    }
+
+    /// `sum = Σ_{i ∈ batch} clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference: one adaptive round of two
+    /// queries a row, since both points are known before it.
+    ///
+    /// # Errors
+    /// A row whose gradient is not finite.
+    pub fn difference_sum(
+        &mut self,
+        batch: &Selection<'_>,
+        current: Point<'_>,
+        previous: Point<'_>,
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<(), NonFiniteGradient> {
+        self.round(batch, clip, 2, 6, sum, &|model, rows, sum, workspace| {
+            linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
+        })
+    }
+
+    /// `sum = Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)`: one adaptive round of the projected ReSQue estimator, one
+    /// query a row. Row `b` of the batch takes row `b` of the perturbation.
+    ///
+    /// # Errors
+    /// A row whose gradient is not finite.
+    pub fn perturbed_sum(
+        &mut self,
+        batch: &Selection<'_>,
+        parameters: &[f32],
+        perturbation: Perturbation<'_>,
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<(), NonFiniteGradient> {
+        let outputs = self.problem.model().outputs;
+        let rows = batch.len();
+        self.round_by_range(batch, clip, 1, 4, sum, &|model, rows_of_leaf, range, sum, workspace| {
+            debug_assert!(range.end <= rows);
+            let part = Perturbation {
+                shifts: &perturbation.shifts[range.start * outputs..range.end * outputs],
+                weights: &perturbation.weights[range],
+            };
+            linear::accumulate_perturbed_gradients(model, rows_of_leaf, parameters, part, clip, sum, workspace)
+        })
+    }
+
+    fn round(
+        &mut self,
+        batch: &Selection<'_>,
+        clip: Clip,
+        queries: u64,
+        flops: u64,
+        sum: &mut [f64],
+        kernel: &(
+             impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
+         ),
+    ) -> Result<(), NonFiniteGradient> {
+        self.round_by_range(batch, clip, queries, flops, sum, &|model, rows, _, sum, workspace| {
+            kernel(model, rows, sum, workspace)
+        })
+    }
+
+    /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
+    fn round_by_range(
+        &mut self,
+        batch: &Selection<'_>,
+        clip: Clip,
+        queries: u64,
+        flops: u64,
+        sum: &mut [f64],
+        kernel: &(
+             impl Fn(
+            &linear::LinearModel,
+            &Batch<'_>,
+            Range<usize>,
+            &mut [f64],
+            &mut Workspace,
+        ) -> Result<Tally, NonFiniteGradient>
+             + Sync
+         ),
+    ) -> Result<(), NonFiniteGradient> {
+        let rows = batch.len();
+        let (problem, norm) = (self.problem, clip_norm(clip));
+        self.ledger.rounds += 1;
+        self.ledger.gradient_queries += queries * rows as u64;
+        self.ledger.flops += (problem.flops_per_row() * flops as f64 / 4.0 * rows as f64) as u64;
+        self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
+        let count = partition::leaves(rows, problem.row_cycles()).min(self.leaves.len());
+        let tally = if count == 1 {
+            sum.fill(0.0);
+            let mut workspace = lock(&self.workspaces[0]);
+            kernel(
+                problem.model(),
+                &problem.batch(batch.clone(), norm),
+                0..rows,
+                sum,
+                &mut workspace,
+            )?
+        } else {
+            let workspaces = &self.workspaces;
+            for (index, leaf) in self.leaves[..count].iter_mut().enumerate() {
+                leaf.range = partition::leaf_range(rows, count, index);
+            }
+            self.engine.for_each(&mut self.leaves[..count], &|leaf, worker| {
+                leaf.sum.fill(0.0);
+                let selection = part(batch, leaf.range.clone());
+                let mut workspace = lock(&workspaces[worker]);
+                leaf.outcome = kernel(
+                    problem.model(),
+                    &problem.batch(selection, norm),
+                    leaf.range.clone(),
+                    &mut leaf.sum,
+                    &mut workspace,
+                );
+            });
+            let leaves = &self.leaves[..count];
+            self.engine.for_each_chunk(sum, REDUCTION_CHUNK, &|offset, chunk| {
+                let end = offset + chunk.len();
+                chunk.copy_from_slice(&leaves[0].sum[offset..end]);
+                for leaf in &leaves[1..] {
+                    for (total, value) in chunk.iter_mut().zip(&leaf.sum[offset..end]) {
+                        *total += value;
+                    }
+                }
+            });
+            let mut tally = Tally::default();
+            for leaf in leaves {
+                let part = leaf.outcome?;
+                tally.rows += part.rows;
+                tally.clipped += part.clipped;
+            }
+            tally
+        };
+        if clip != Clip::Unbounded {
+            self.ledger.clipped += tally.clipped as u64;
+            self.ledger.clippable += rows as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Mean loss (without regularisation) and accuracy of `parameters` over all rows. Not a round: diagnostics, outside any
+/// privacy guarantee.
+///
+/// # Errors
+/// A row whose margins are not finite.
+pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
+    let count = partition::leaves(problem.rows(), problem.row_cycles());
+    let mut leaves: Vec<_> = (0..count)
+        .map(|leaf| {
+            (
+                partition::leaf_range(problem.rows(), count, leaf),
+                Ok(Evaluation::default()),
+            )
+        })
+        .collect();
+    let workspaces: Vec<_> = (0..engine.threads())
+        .map(|_| Mutex::new(Workspace::new(problem.model())))
+        .collect();
+    engine.for_each(&mut leaves, &|(range, outcome), worker| {
+        let batch = problem.batch(Selection::Range(range.clone()), None);
+        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]));
+    });
+    let mut total = Evaluation::default();
+    for (_, outcome) in leaves {
+        let part = outcome?;
+        total.loss += part.loss;
+        total.correct += part.correct;
+        total.rows += part.rows;
+    }
+    Ok(total)
+}
+
+/// The norm whose row norms a clip needs.
+fn clip_norm(clip: Clip) -> Option<Norm> {
+    match clip {
+        Clip::Unbounded => None,
+        Clip::Bounded { norm, .. } => Some(norm),
+    }
+}
+
+/// Positions `range` of a batch.
+fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
+    match batch {
+        Selection::Range(rows) => Selection::Range(rows.start + range.start..rows.start + range.end),
+        Selection::Indices(indices) => Selection::Indices(&indices[range]),
+    }
+}
+
+/// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
+fn lock<T>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    workspace.lock().unwrap_or_else(PoisonError::into_inner)
+}

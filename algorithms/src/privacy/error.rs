@@ -1,0 +1,203 @@
+//! What can be wrong with a privacy question, each with the way out.
+
+use super::{Accountant, Adjacency, Sampling};
+
+/// Why a privacy question has no answer. The messages name the value, what was expected, and the way out.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivacyError {
+    /// A number outside its range (NaN and infinities included).
+    #[error("{quantity} must be {expected}, found {found}: {remedy}")]
+    OutOfRange {
+        /// Name of the quantity, as its command-line flag where it has one.
+        quantity: &'static str,
+        /// The value that was given.
+        found: f64,
+        /// The range it must lie in.
+        expected: &'static str,
+        /// The way out.
+        remedy: &'static str,
+    },
+    /// The sampler and the adjacency do not go together: no theorem covers the pair.
+    #[error("{sampling} sampling cannot be accounted under {adjacency} adjacency: {reason}")]
+    RefusedSampling {
+        /// The sampler.
+        sampling: Sampling,
+        /// The adjacency asked for.
+        adjacency: Adjacency,
+        /// Why no theorem covers the pair, and what does.
+        reason: &'static str,
+    },
+    /// The mechanism is described with a sampler that its analysis does not know.
+    #[error("a {mechanism} mechanism cannot be described with {sampling} sampling: {reason}")]
+    RefusedMechanism {
+        /// The kind of mechanism.
+        mechanism: &'static str,
+        /// Its sampler.
+        sampling: Sampling,
+        /// Why, and what to use.
+        reason: &'static str,
+    },
+    /// The accountant has no theorem for the mechanism.
+    #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
+    RefusedAccountant {
+        /// The accountant asked for.
+        accountant: Accountant,
+        /// The kind of mechanism.
+        mechanism: &'static str,
+        /// Why, and what to use.
+        reason: &'static str,
+    },
+    /// A composition of nothing.
+    #[error("a composition needs at least one mechanism, found none: list the steps that touch the data")]
+    EmptyComposition,
+    /// No noise reaches the target.
+    #[error(
+        "no noise multiplier between {lowest:e} and {highest:e} gives epsilon <= {epsilon} at delta = {delta}: the \
+         closest epsilon is {closest}; raise --epsilon or --delta, or take fewer steps"
+    )]
+    Unreachable {
+        /// The target.
+        epsilon: f64,
+        /// The target.
+        delta: f64,
+        /// Smallest noise multiplier tried.
+        lowest: f64,
+        /// Largest noise multiplier tried.
+        highest: f64,
+        /// The epsilon found closest to the target.
+        closest: f64,
+    },
+    /// The discretisation of the privacy loss needs more cells than are allowed.
+    #[error(
+        "a discretisation of {interval:e} needs {cells:e} cells, more than {limit}: choose one of at least {smallest:e}"
+    )]
+    TooFineDiscretization {
+        /// The grid spacing asked for.
+        interval: f64,
+        /// The cells it needs.
+        cells: f64,
+        /// The most that are allowed.
+        limit: usize,
+        /// The finest spacing that fits.
+        smallest: f64,
+    },
+    /// The numerical error is as large as the delta asked for.
+    #[error(
+        "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise --delta or \
+         take the rdp accountant"
+    )]
+    Resolution {
+        /// The accountant.
+        accountant: Accountant,
+        /// The delta asked for.
+        delta: f64,
+        /// The smallest delta it can tell from zero.
+        resolution: f64,
+    },
+    /// A name that is not known.
+    #[error("unknown {kind} `{found}`: expected one of {expected}")]
+    UnknownName {
+        /// What was being named.
+        kind: &'static str,
+        /// The name that was given.
+        found: String,
+        /// The names there are.
+        expected: &'static str,
+    },
+}
+
+fn checked(
+    value: f64,
+    valid: bool,
+    quantity: &'static str,
+    expected: &'static str,
+    remedy: &'static str,
+) -> Result<f64, PrivacyError> {
+    if valid {
+        Ok(value)
+    } else {
+        Err(PrivacyError::OutOfRange {
+            quantity,
+            found: value,
+            expected,
+            remedy,
+        })
+    }
+}
+
+/// A positive finite value, or an error that names `quantity`.
+pub(super) fn positive(value: f64, quantity: &'static str, remedy: &'static str) -> Result<f64, PrivacyError> {
+    checked(
+        value,
+        value.is_finite() && value > 0.0,
+        quantity,
+        "a positive finite number",
+        remedy,
+    )
+}
+
+/// A count of at least one, or an error that names `quantity`.
+pub(super) fn at_least_one(value: usize, quantity: &'static str, remedy: &'static str) -> Result<usize, PrivacyError> {
+    checked(value as f64, value >= 1, quantity, "at least 1", remedy)?;
+    Ok(value)
+}
+
+/// A target epsilon: positive and finite.
+pub(super) fn target_epsilon(epsilon: f64) -> Result<f64, PrivacyError> {
+    positive(epsilon, "--epsilon", "choose the privacy loss to allow, for instance 1")
+}
+
+/// A noise multiplier: positive and finite.
+pub(super) fn noise_multiplier(value: f64) -> Result<f64, PrivacyError> {
+    positive(
+        value,
+        "--noise-multiplier",
+        "without noise there is no privacy; give --epsilon to have it calibrated",
+    )
+}
+
+/// A delta of an approximate guarantee: in (0, 1).
+pub(super) fn delta(delta: f64) -> Result<f64, PrivacyError> {
+    checked(
+        delta,
+        delta > 0.0 && delta < 1.0,
+        "--delta",
+        "strictly between 0 and 1",
+        "choose it well below 1/n, for instance 1e-6 for 60,000 examples",
+    )
+}
+
+/// A Rényi order: above 1 and finite.
+pub(super) fn order(order: f64) -> Result<f64, PrivacyError> {
+    checked(
+        order,
+        order.is_finite() && order > 1.0,
+        "the Rényi order",
+        "finite and above 1",
+        "orders of a few units to a few hundred are usual",
+    )
+}
+
+/// A sampling rate: in (0, 1].
+pub(super) fn rate(rate: f64) -> Result<f64, PrivacyError> {
+    checked(
+        rate,
+        rate > 0.0 && rate <= 1.0,
+        "--sampling-rate",
+        "above 0 and at most 1",
+        "it is the probability with which a round reads an example: batch size / n",
+    )
+}
+
+/// A batch drawn without replacement: between 1 and the population.
+pub(super) fn batch(batch: usize, population: usize) -> Result<(), PrivacyError> {
+    checked(
+        batch as f64,
+        batch >= 1 && batch <= population,
+        "the batch size",
+        "at least 1 and at most n",
+        "a batch without replacement holds each example at most once",
+    )?;
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Gaussian differential privacy: a mechanism that is as private as telling N(0, 1) from N(μ, 1).
+//!
+//! Adaptive composition adds squares, μ = √(Σ μ_i²), and loses nothing: every run without subsampling, trees and
+//! factorisations included, is one Gaussian mechanism. Conversion to (ε, δ) is [`super::gaussian`].
+
+use super::{Accountant, Adjacency, Mechanism, PrivacyError};
+
+/// μ of a mechanism whose every step is Gaussian.
+///
+/// # Errors
+/// [`PrivacyError::RefusedAccountant`] for subsampled and Laplace steps (the central-limit value of μ is no upper
+/// bound), and whatever [`Mechanism::check`] finds.
+pub fn mu(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, PrivacyError> {
+    mechanism.check(adjacency)?;
+    let mut squares = 0.0;
+    for step in mechanism.steps() {
+        let mu = step.gaussian_mu(adjacency).ok_or(PrivacyError::RefusedAccountant {
+            accountant: Accountant::Gdp,
+            mechanism: step.name(),
+            reason: "its privacy is not that of one Gaussian mechanism, and a central-limit value is no upper bound; \
+                     use pld or rdp",
+        })?;
+        squares += mu * mu;
+    }
+    Ok(f64::sqrt(squares))
+}

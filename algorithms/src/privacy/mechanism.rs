@@ -1,0 +1,509 @@
+//! Mechanisms as data: what an optimiser states about itself and the accountants read, nothing else.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Adjacency, PrivacyError, Sampling, error, tree};
+
+/// What a run releases about its data, in full.
+///
+/// `noise_multiplier` is, everywhere, the standard deviation of the independent Gaussian draws divided by the clip
+/// norm c, for noise added to a *sum* of clipped terms (equivalently, both divided by the same public batch size). It
+/// does not contain the adjacency: one example's term moves by f·c with f =
+/// [`row_change_factor`](Adjacency::row_change_factor), so that one Gaussian release has μ = f / noise_multiplier.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// Independent Gaussian noise each round; a given example is read in exactly `participations` rounds:
+    /// μ = f·√participations / noise_multiplier.
+    Gaussian {
+        /// Noise standard deviation / clip norm.
+        noise_multiplier: f64,
+        /// Any sampler with a fixed number of participations.
+        sampling: Sampling,
+        /// Rounds that read a given example (epochs; all rounds for a full batch).
+        participations: usize,
+    },
+    /// Independent Gaussian noise each round on randomly drawn batches.
+    SubsampledGaussian {
+        /// Noise standard deviation / clip norm.
+        noise_multiplier: f64,
+        /// Poisson or without replacement.
+        sampling: Sampling,
+        /// Rounds in all.
+        steps: usize,
+    },
+    /// Correlated noise B·Z of a factorisation A = B·C, one Gaussian mechanism: μ = f·sensitivity / noise_multiplier.
+    Factorized {
+        /// Standard deviation of the entries of Z / clip norm.
+        noise_multiplier: f64,
+        /// A sampler with a fixed participation pattern, the one that `sensitivity` was computed for.
+        sampling: Sampling,
+        /// Sensitivity of C under that pattern, for rows that change by norm 1 (its largest column norm if every
+        /// example takes part once).
+        sensitivity: f64,
+    },
+    /// Binary-tree aggregation, one fresh tree after the other, a given example in exactly one leaf of each:
+    /// μ = f·√(trees·(⌊log₂ rounds⌋ + 1)) / noise_multiplier.
+    Tree {
+        /// Standard deviation of a node's noise / clip norm.
+        noise_multiplier: f64,
+        /// Any sampler that reads every example once per tree.
+        sampling: Sampling,
+        /// Leaves of one tree.
+        rounds: usize,
+        /// Trees (epochs) in all.
+        trees: usize,
+    },
+    /// Independent Laplace noise on every coordinate each round: without subsampling ε = l1_sensitivity / scale a round.
+    Laplace {
+        /// Laplace scale b (variance 2b²) of the noise on the released quantity.
+        scale: f64,
+        /// L1 sensitivity of the *same* quantity under the adjacency (its factor 2 included): S₁/m for a mean over m
+        /// examples whose terms differ by at most S₁.
+        l1_sensitivity: f64,
+        /// Any sampler.
+        sampling: Sampling,
+        /// Rounds that read a given example; for random samplers, rounds in all.
+        steps: usize,
+    },
+    /// Unlike mechanisms on the same data, one after the other, each possibly chosen from what was released before.
+    Composition(Vec<Mechanism>),
+}
+
+impl Mechanism {
+    /// A Laplace mechanism with its own scale each round (paper 003, budget allocation).
+    pub fn laplace_schedule(scales: &[f64], l1_sensitivity: f64, sampling: Sampling) -> Self {
+        let step = |&scale: &f64| Self::Laplace {
+            scale,
+            l1_sensitivity,
+            sampling,
+            steps: 1,
+        };
+        Self::Composition(scales.iter().map(step).collect())
+    }
+
+    /// The kind's name in results.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Gaussian { .. } => "gaussian",
+            Self::SubsampledGaussian { .. } => "subsampled-gaussian",
+            Self::Factorized { .. } => "factorized",
+            Self::Tree { .. } => "tree",
+            Self::Laplace { .. } => "laplace",
+            Self::Composition(_) => "composition",
+        }
+    }
+
+    /// The noise multiplier, where there is one for all steps.
+    pub fn noise_multiplier(&self) -> Option<f64> {
+        match *self {
+            Self::Gaussian { noise_multiplier, .. }
+            | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::Factorized { noise_multiplier, .. }
+            | Self::Tree { noise_multiplier, .. } => Some(noise_multiplier),
+            Self::Laplace { .. } => None,
+            Self::Composition(_) => {
+                let mut all = self.steps().into_iter().map(Self::noise_multiplier);
+                let first = all.next()??;
+                all.all(|other| other == Some(first)).then_some(first)
+            }
+        }
+    }
+
+    /// The sampler, where there is one for all steps.
+    pub fn sampling(&self) -> Option<Sampling> {
+        match *self {
+            Self::Gaussian { sampling, .. }
+            | Self::SubsampledGaussian { sampling, .. }
+            | Self::Factorized { sampling, .. }
+            | Self::Tree { sampling, .. }
+            | Self::Laplace { sampling, .. } => Some(sampling),
+            Self::Composition(_) => {
+                let mut all = self.steps().into_iter().map(Self::sampling);
+                let first = all.next()??;
+                all.all(|other| other == Some(first)).then_some(first)
+            }
+        }
+    }
+
+    /// The same noise on a sensitivity that is `factor` times larger: what an accountant of a release reads when
+    /// rounding can lift a clipped sum by that factor.
+    #[must_use]
+    pub fn with_inflated_sensitivity(&self, factor: f64) -> Self {
+        let mut mechanism = self.clone();
+        match &mut mechanism {
+            Self::Gaussian { noise_multiplier, .. }
+            | Self::SubsampledGaussian { noise_multiplier, .. }
+            | Self::Factorized { noise_multiplier, .. }
+            | Self::Tree { noise_multiplier, .. } => *noise_multiplier /= factor,
+            Self::Laplace { l1_sensitivity, .. } => *l1_sensitivity *= factor,
+            Self::Composition(parts) => {
+                for part in parts {
+                    *part = part.with_inflated_sensitivity(factor);
+                }
+            }
+        }
+        mechanism
+    }
+
+    /// The steps of a composition, nested ones flattened; the mechanism itself if it is none.
+    pub fn steps(&self) -> Vec<&Self> {
+        match self {
+            Self::Composition(parts) => parts.iter().flat_map(Self::steps).collect(),
+            single => vec![single],
+        }
+    }
+
+    /// μ of this step where it is exactly one Gaussian mechanism: every kind but Laplace and truly random batches.
+    pub(super) fn gaussian_mu(&self, adjacency: Adjacency) -> Option<f64> {
+        let factor = adjacency.row_change_factor();
+        match *self {
+            Self::Gaussian {
+                noise_multiplier,
+                participations,
+                ..
+            } => Some(factor * (participations as f64).sqrt() / noise_multiplier),
+            // A batch that always holds every example is no subsample.
+            Self::SubsampledGaussian {
+                noise_multiplier,
+                sampling,
+                steps,
+            } if sampling.rate() == Some(1.0) => Some(factor * (steps as f64).sqrt() / noise_multiplier),
+            Self::Factorized {
+                noise_multiplier,
+                sensitivity,
+                ..
+            } => Some(factor * sensitivity / noise_multiplier),
+            Self::Tree {
+                noise_multiplier,
+                rounds,
+                trees,
+                ..
+            } => Some(factor * (trees as f64 * tree::squared_sensitivity(rounds)).sqrt() / noise_multiplier),
+            Self::SubsampledGaussian { .. } | Self::Laplace { .. } | Self::Composition(_) => None,
+        }
+    }
+
+    /// Checks every parameter, the sampler against the adjacency, and the sampler against the kind of mechanism.
+    ///
+    /// # Errors
+    /// [`PrivacyError::OutOfRange`], [`PrivacyError::RefusedSampling`], [`PrivacyError::RefusedMechanism`] or
+    /// [`PrivacyError::EmptyComposition`].
+    pub fn check(&self, adjacency: Adjacency) -> Result<(), PrivacyError> {
+        let refuse = |sampling, reason| {
+            Err(PrivacyError::RefusedMechanism {
+                mechanism: self.name(),
+                sampling,
+                reason,
+            })
+        };
+        match *self {
+            Self::Gaussian {
+                noise_multiplier,
+                sampling,
+                participations,
+            } => {
+                error::noise_multiplier(noise_multiplier)?;
+                error::at_least_one(
+                    participations,
+                    "the number of participations",
+                    "give the epochs of the run",
+                )?;
+                sampling.check(adjacency)?;
+                if sampling.amplifies() {
+                    return refuse(
+                        sampling,
+                        "the number of participations is random; describe it as a subsampled Gaussian mechanism",
+                    );
+                }
+            }
+            Self::SubsampledGaussian {
+                noise_multiplier,
+                sampling,
+                steps,
+            } => {
+                error::noise_multiplier(noise_multiplier)?;
+                error::at_least_one(steps, "--steps", "give the number of rounds")?;
+                sampling.check(adjacency)?;
+                if !sampling.amplifies() {
+                    return refuse(
+                        sampling,
+                        "fixed or shuffled batches do not amplify privacy; describe it as a Gaussian mechanism with its \
+                         participations, or draw Poisson batches",
+                    );
+                }
+            }
+            Self::Factorized {
+                noise_multiplier,
+                sampling,
+                sensitivity,
+            } => {
+                error::noise_multiplier(noise_multiplier)?;
+                error::positive(
+                    sensitivity,
+                    "the sensitivity of C",
+                    "compute it for the participation pattern of the run",
+                )?;
+                sampling.check(adjacency)?;
+                if sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch {
+                    return refuse(
+                        sampling,
+                        "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
+                         epochs (fixed or shuffled)",
+                    );
+                }
+            }
+            Self::Tree {
+                noise_multiplier,
+                sampling,
+                rounds,
+                trees,
+            } => {
+                error::noise_multiplier(noise_multiplier)?;
+                error::at_least_one(rounds, "--steps", "give the number of rounds of a tree")?;
+                error::at_least_one(trees, "--restarts", "give the number of trees, 1 for a single one")?;
+                sampling.check(adjacency)?;
+                if sampling.amplifies() || sampling == Sampling::FullBatch {
+                    return refuse(
+                        sampling,
+                        "the tree's sensitivity holds for one leaf an example and tree; read the data in fixed, shuffled \
+                         or reshuffled order, one tree an epoch",
+                    );
+                }
+            }
+            Self::Laplace {
+                scale,
+                l1_sensitivity,
+                sampling,
+                steps,
+            } => {
+                error::positive(scale, "--scale", "it is the Laplace scale b, with variance 2 b^2")?;
+                error::positive(
+                    l1_sensitivity,
+                    "--l1-sensitivity",
+                    "it is the L1 norm of the largest change",
+                )?;
+                error::at_least_one(steps, "--steps", "give the number of rounds")?;
+                sampling.check(adjacency)?;
+            }
+            Self::Composition(ref parts) => {
+                if parts.is_empty() {
+                    return Err(PrivacyError::EmptyComposition);
+                }
+                for part in parts {
+                    part.check(adjacency)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One line for people: the kind with its parameters.
+impl fmt::Display for Mechanism {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gaussian { participations, .. } => {
+                write!(formatter, "Gaussian, {participations} participation(s) an example")
+            }
+            Self::SubsampledGaussian {
+                sampling: Sampling::WithoutReplacement { batch, population },
+                steps,
+                ..
+            } => {
+                write!(
+                    formatter,
+                    "Gaussian on {batch} of {population} examples without replacement, {steps} steps"
+                )
+            }
+            Self::SubsampledGaussian { sampling, steps, .. } => {
+                let rate = sampling.rate().unwrap_or(1.0);
+                write!(formatter, "Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
+            }
+            Self::Factorized { sensitivity, .. } => {
+                write!(
+                    formatter,
+                    "correlated Gaussian noise of a factorisation with sensitivity {sensitivity}"
+                )
+            }
+            Self::Tree { rounds, trees, .. } => {
+                write!(
+                    formatter,
+                    "Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds"
+                )
+            }
+            Self::Laplace {
+                scale,
+                l1_sensitivity,
+                steps,
+                ..
+            } => {
+                write!(
+                    formatter,
+                    "Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps"
+                )
+            }
+            Self::Composition(parts) => write!(formatter, "composition of {} mechanisms", parts.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POISSON: Sampling = Sampling::Poisson { rate: 0.1 };
+
+    fn refused(mechanism: &Mechanism, adjacency: Adjacency) -> String {
+        mechanism.check(adjacency).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn fixed_or_shuffled_batches_cannot_be_accounted_as_subsampled() {
+        for sampling in [
+            Sampling::FixedOrder,
+            Sampling::ShuffledOnce,
+            Sampling::ReshuffledEachEpoch,
+        ] {
+            let mechanism = Mechanism::SubsampledGaussian {
+                noise_multiplier: 1.0,
+                sampling,
+                steps: 10,
+            };
+            assert!(refused(&mechanism, Adjacency::ZeroOut).contains("do not amplify"));
+        }
+    }
+
+    #[test]
+    fn random_batches_have_no_fixed_number_of_participations() {
+        let gaussian = Mechanism::Gaussian {
+            noise_multiplier: 1.0,
+            sampling: POISSON,
+            participations: 1,
+        };
+        assert!(refused(&gaussian, Adjacency::AddRemove).contains("is random"));
+        let factorized = |sampling| Mechanism::Factorized {
+            noise_multiplier: 1.0,
+            sampling,
+            sensitivity: 1.0,
+        };
+        assert!(refused(&factorized(POISSON), Adjacency::AddRemove).contains("fixed participation pattern"));
+        let reshuffled = factorized(Sampling::ReshuffledEachEpoch);
+        assert!(refused(&reshuffled, Adjacency::ZeroOut).contains("fixed participation pattern"));
+        let tree = Mechanism::Tree {
+            noise_multiplier: 1.0,
+            sampling: POISSON,
+            rounds: 8,
+            trees: 1,
+        };
+        assert!(refused(&tree, Adjacency::AddRemove).contains("one leaf"));
+    }
+
+    #[test]
+    fn adjacency_enters_once_as_the_row_change() {
+        let mechanism = Mechanism::Gaussian {
+            noise_multiplier: 2.0,
+            sampling: Sampling::ShuffledOnce,
+            participations: 9,
+        };
+        assert_eq!(mechanism.gaussian_mu(Adjacency::ZeroOut), Some(1.5));
+        assert_eq!(mechanism.gaussian_mu(Adjacency::ReplaceOne), Some(3.0));
+        let tree = Mechanism::Tree {
+            noise_multiplier: 2.0,
+            sampling: Sampling::ReshuffledEachEpoch,
+            rounds: 400,
+            trees: 4,
+        };
+        assert_eq!(tree.gaussian_mu(Adjacency::ZeroOut), Some(3.0));
+    }
+
+    #[test]
+    fn every_parameter_out_of_range_is_named() {
+        let sampling = Sampling::FullBatch;
+        let zero_out = Adjacency::ZeroOut;
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let gaussian = Mechanism::Gaussian {
+                noise_multiplier: bad,
+                sampling,
+                participations: 1,
+            };
+            assert!(refused(&gaussian, zero_out).contains("--noise-multiplier"));
+            let factorized = Mechanism::Factorized {
+                noise_multiplier: 1.0,
+                sampling,
+                sensitivity: bad,
+            };
+            assert!(refused(&factorized, zero_out).contains("sensitivity of C"));
+            let scale = Mechanism::Laplace {
+                scale: bad,
+                l1_sensitivity: 1.0,
+                sampling,
+                steps: 1,
+            };
+            assert!(refused(&scale, zero_out).contains("--scale"));
+            let sensitivity = Mechanism::Laplace {
+                scale: 1.0,
+                l1_sensitivity: bad,
+                sampling,
+                steps: 1,
+            };
+            assert!(refused(&sensitivity, zero_out).contains("--l1-sensitivity"));
+        }
+        let gaussian = Mechanism::Gaussian {
+            noise_multiplier: 1.0,
+            sampling,
+            participations: 0,
+        };
+        assert!(refused(&gaussian, zero_out).contains("participations"));
+        let steps = Mechanism::SubsampledGaussian {
+            noise_multiplier: 1.0,
+            sampling: POISSON,
+            steps: 0,
+        };
+        assert!(refused(&steps, zero_out).contains("--steps"));
+        let tree = |rounds, trees| Mechanism::Tree {
+            noise_multiplier: 1.0,
+            sampling,
+            rounds,
+            trees,
+        };
+        assert!(refused(&tree(0, 1), zero_out).contains("--steps"));
+        assert!(refused(&tree(1, 0), zero_out).contains("--restarts"));
+        assert_eq!(
+            Mechanism::Composition(vec![]).check(zero_out),
+            Err(PrivacyError::EmptyComposition)
+        );
+        assert!(refused(&Mechanism::Composition(vec![gaussian]), zero_out).contains("participations"));
+    }
+
+    #[test]
+    fn compositions_flatten_and_keep_what_their_steps_share() {
+        let step = Mechanism::Gaussian {
+            noise_multiplier: 2.0,
+            sampling: Sampling::FullBatch,
+            participations: 1,
+        };
+        let nested = Mechanism::Composition(vec![step.clone(), Mechanism::Composition(vec![step.clone(), step])]);
+        assert_eq!(nested.steps().len(), 3);
+        assert_eq!(nested.noise_multiplier(), Some(2.0));
+        assert_eq!(nested.sampling(), Some(Sampling::FullBatch));
+        assert_eq!(nested.with_inflated_sensitivity(2.0).noise_multiplier(), Some(1.0));
+        let schedule = Mechanism::laplace_schedule(&[1.0, 2.0], 1.0, Sampling::FullBatch);
+        assert_eq!(schedule.steps().len(), 2);
+        assert_eq!(schedule.noise_multiplier(), None);
+    }
+
+    #[test]
+    fn mechanisms_survive_json() {
+        let step = Mechanism::SubsampledGaussian {
+            noise_multiplier: 1.1,
+            sampling: POISSON,
+            steps: 7,
+        };
+        let mechanism = Mechanism::Composition(vec![step]);
+        let text = serde_json::to_string(&mechanism).unwrap();
+        assert_eq!(serde_json::from_str::<Mechanism>(&text).unwrap(), mechanism);
+    }
+}

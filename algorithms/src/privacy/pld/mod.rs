@@ -1,0 +1,367 @@
+//! The privacy loss distribution of a mechanism: composed numerically, with every error on the safe side.
+//!
+//! Each step is replaced by a dominating pair (P, Q) on a grid of losses (`grid`); compositions are convolutions, taken by
+//! FFT under an exponential tilt (`composition`). The two directions of the subsampled Gaussian, removal and addition, are
+//! composed separately and the larger δ counts. Truncated tails, wrap-around and the rounding of the transforms enter the
+//! result as mass at +∞ or its equivalent, so that ε is an upper bound; merged buckets give a lower bound beside it.
+//!
+//! The grid's interval Δ raises ε by about T·Δ²(λ + 1)/12 with λ the tilt. By default it is chosen so that this is 1e-5 of ε.
+
+mod composition;
+mod grid;
+mod pair;
+
+use composition::{Bound, Composed, Located, Plan};
+use grid::{GridLoss, Tails};
+use pair::{Direction, Sample};
+
+use super::zcdp::log_conversion;
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
+
+/// Most cells of a grid or transform.
+pub const MOST_CELLS: usize = 1 << 22;
+/// Error of ε by discretisation, relative, that the automatic interval aims at.
+pub const RELATIVE_ACCURACY: f64 = 1e-5;
+/// Truncated mass, relative to δ.
+const TRUNCATION: f64 = 1e-8;
+/// ln of the reciprocal of the tilted mass that a window may leave outside, each side.
+const LOG_WINDOW: f64 = 28.0;
+/// λ is searched over its logarithm in this range.
+const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
+
+/// ε or δ from below and above.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// At most the true value of the composed pairs.
+    pub lower: f64,
+    /// At least the true value.
+    pub upper: f64,
+}
+
+/// The spacing of the grid of losses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Interval {
+    /// From the accuracy, as coarse as [`MOST_CELLS`] makes it.
+    Automatic,
+    /// From this relative accuracy of ε, or an error.
+    Accuracy(f64),
+    /// Given.
+    Fixed(f64),
+}
+
+/// The privacy loss of a whole mechanism under an adjacency.
+#[derive(Debug, Clone)]
+pub struct PrivacyLoss {
+    directions: Vec<Direction>,
+    interval: Interval,
+}
+
+impl PrivacyLoss {
+    /// The privacy loss of `mechanism`: Gaussian (any kind), Poisson-subsampled Gaussian, Laplace, and compositions of them.
+    ///
+    /// # Errors
+    /// [`PrivacyError::RefusedAccountant`] for Gaussian noise on batches without replacement, for which no dominating pair is
+    /// used here, and whatever [`Mechanism::check`] finds.
+    pub fn new(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Self, PrivacyError> {
+        mechanism.check(adjacency)?;
+        let directions = pair::directions(mechanism, adjacency).map_err(|step| PrivacyError::RefusedAccountant {
+            accountant: Accountant::Pld,
+            mechanism: step.name(),
+            reason: "no dominating pair is established for its sampler; use rdp",
+        })?;
+        Ok(Self {
+            directions,
+            interval: Interval::Automatic,
+        })
+    }
+
+    /// The same on a grid of the given spacing of losses.
+    ///
+    /// # Errors
+    /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
+    pub fn with_interval(mut self, interval: f64) -> Result<Self, PrivacyError> {
+        error::positive(
+            interval,
+            "--discretization",
+            "it is the spacing of the grid of losses, for instance 1e-4",
+        )?;
+        self.interval = Interval::Fixed(interval);
+        Ok(self)
+    }
+
+    /// The same on a grid chosen for a relative accuracy of ε.
+    ///
+    /// # Errors
+    /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
+    pub fn with_relative_accuracy(mut self, accuracy: f64) -> Result<Self, PrivacyError> {
+        error::positive(accuracy, "the relative accuracy", "for instance 1e-4")?;
+        self.interval = Interval::Accuracy(accuracy);
+        Ok(self)
+    }
+
+    /// An upper bound on the ε at δ, at most about 1e-5 relative above the truth by default.
+    ///
+    /// # Errors
+    /// [`PrivacyError::OutOfRange`] unless δ ∈ (0, 1); [`PrivacyError::TooFineDiscretization`] and
+    /// [`PrivacyError::Resolution`] if the grid or δ is out of numerical reach.
+    pub fn epsilon(&self, delta: f64) -> Result<f64, PrivacyError> {
+        error::delta(delta)?;
+        let mut largest = 0.0;
+        for direction in &self.directions {
+            let target = Target::for_delta(direction, delta);
+            // The Rényi bound of a direction may show that it cannot matter.
+            let renyi = target.renyi_epsilon(direction);
+            if renyi > largest {
+                largest = f64::max(
+                    largest,
+                    self.direction_epsilon(direction, &target, Bound::Upper)?.min(renyi),
+                );
+            }
+        }
+        Ok(largest)
+    }
+
+    /// An upper bound on the δ at ε.
+    ///
+    /// # Errors
+    /// As [`epsilon`](Self::epsilon), with [`PrivacyError::OutOfRange`] unless ε > 0 is finite.
+    pub fn delta(&self, epsilon: f64) -> Result<f64, PrivacyError> {
+        error::target_epsilon(epsilon)?;
+        let mut largest = 0.0;
+        for direction in &self.directions {
+            let target = Target::for_epsilon(direction, epsilon);
+            largest = f64::max(largest, self.direction_delta(direction, &target, Bound::Upper)?);
+        }
+        Ok(largest)
+    }
+
+    /// Lower and upper bounds on the ε at δ of the composed pairs; their gap is the discretisation.
+    ///
+    /// # Errors
+    /// As [`epsilon`](Self::epsilon).
+    pub fn epsilon_bounds(&self, delta: f64) -> Result<Bounds, PrivacyError> {
+        let upper = self.epsilon(delta)?;
+        let mut lower = 0.0;
+        for direction in &self.directions {
+            let target = Target::for_delta(direction, delta);
+            if target.renyi_epsilon(direction) > lower {
+                lower = f64::max(lower, self.direction_epsilon(direction, &target, Bound::Lower)?);
+            }
+        }
+        Ok(Bounds { lower, upper })
+    }
+
+    /// Lower and upper bounds on the δ at ε of the composed pairs.
+    ///
+    /// # Errors
+    /// As [`delta`](Self::delta).
+    pub fn delta_bounds(&self, epsilon: f64) -> Result<Bounds, PrivacyError> {
+        let upper = self.delta(epsilon)?;
+        let mut lower = 0.0;
+        for direction in &self.directions {
+            let target = Target::for_epsilon(direction, epsilon);
+            lower = f64::max(lower, self.direction_delta(direction, &target, Bound::Lower)?);
+        }
+        Ok(Bounds { lower, upper })
+    }
+
+    fn direction_epsilon(&self, direction: &Direction, target: &Target, bound: Bound) -> Result<f64, PrivacyError> {
+        let mut window = target.window;
+        loop {
+            let composed = self.compose(direction, target, window, bound)?;
+            match composed.epsilon(target.delta, bound) {
+                Located::At(epsilon) => return Ok(epsilon.max(0.0)),
+                // A window that starts below 0 has shown that δ(0) is small enough.
+                Located::Below if window.0 <= 0.0 => return Ok(0.0),
+                Located::Below => window.0 = (2.0 * window.0 - window.1).min(0.0),
+                Located::Above if bound == Bound::Lower => return Ok(0.0),
+                Located::Above => {
+                    return Err(PrivacyError::Resolution {
+                        accountant: Accountant::Pld,
+                        delta: target.delta,
+                        resolution: composed.resolution(bound),
+                    });
+                }
+            }
+        }
+    }
+
+    fn direction_delta(&self, direction: &Direction, target: &Target, bound: Bound) -> Result<f64, PrivacyError> {
+        let window = (target.window.0.min(target.epsilon), target.window.1.max(target.epsilon));
+        let composed = self.compose(direction, target, window, bound)?;
+        let found = composed.delta(target.epsilon, bound);
+        Ok(match bound {
+            // Past the largest loss there is only the mass at +∞.
+            Bound::Upper => found.unwrap_or_else(|| composed.resolution(bound)),
+            Bound::Lower => found.unwrap_or(0.0),
+        })
+    }
+
+    fn compose(
+        &self,
+        direction: &Direction,
+        target: &Target,
+        window: (f64, f64),
+        bound: Bound,
+    ) -> Result<Composed, PrivacyError> {
+        let interval = self.choose_interval(direction, target, window)?;
+        let tails = Target::tails(direction, target.delta);
+        let steps: Vec<(GridLoss, usize)> = direction
+            .iter()
+            .map(|&(pair, count)| {
+                let loss = match bound {
+                    Bound::Upper => GridLoss::upper(pair, interval, tails),
+                    Bound::Lower => GridLoss::lower(pair, interval, tails),
+                };
+                (loss, count)
+            })
+            .collect();
+        Ok(Composed::new(&Plan {
+            steps: &steps,
+            lambda: target.lambda,
+            window,
+            edges: target.edges,
+            bound,
+        }))
+    }
+
+    fn choose_interval(&self, direction: &Direction, target: &Target, window: (f64, f64)) -> Result<f64, PrivacyError> {
+        let tails = Target::tails(direction, target.delta);
+        let needed = |interval: f64| {
+            let steps = direction.iter().map(|&(pair, _)| {
+                let (first, last) = GridLoss::cells(pair, interval, tails);
+                last - first
+            });
+            steps.fold((window.1 - window.0) / interval, f64::max) + 8.0
+        };
+        let (interval, strict) = match self.interval {
+            Interval::Fixed(interval) => (interval, true),
+            Interval::Accuracy(accuracy) => (target.interval(direction, accuracy), true),
+            Interval::Automatic => (target.interval(direction, RELATIVE_ACCURACY), false),
+        };
+        let cells = needed(interval);
+        if cells <= MOST_CELLS as f64 {
+            return Ok(interval);
+        }
+        let smallest = interval * cells / MOST_CELLS as f64 * 1.001;
+        if strict {
+            Err(PrivacyError::TooFineDiscretization {
+                interval,
+                cells,
+                limit: MOST_CELLS,
+                smallest,
+            })
+        } else {
+            Ok(smallest)
+        }
+    }
+}
+
+/// Where on the curve of (ε, δ) the question lies, found from sampled cumulant functions: the tilt λ, the Rényi values of ε and
+/// δ there, and the window of losses that matters. Nothing here is a bound; what is computed from it is.
+#[derive(Debug)]
+struct Target {
+    lambda: f64,
+    epsilon: f64,
+    delta: f64,
+    window: (f64, f64),
+    edges: (f64, f64),
+}
+
+/// The steps of a direction as samples.
+type Samples = Vec<(Sample, f64)>;
+
+impl Target {
+    fn samples(direction: &Direction, tails: Tails) -> Samples {
+        direction
+            .iter()
+            .map(|&(pair, count)| (Sample::new(pair, tails.lower, tails.upper), count as f64))
+            .collect()
+    }
+
+    fn cumulant(samples: &Samples, lambda: f64) -> f64 {
+        samples
+            .iter()
+            .map(|(sample, count)| count * sample.cumulant(lambda))
+            .sum()
+    }
+
+    fn for_delta(direction: &Direction, delta: f64) -> Self {
+        let samples = Self::samples(direction, Self::tails(direction, delta));
+        let log_delta = delta.ln();
+        let at = |log_lambda: f64| {
+            let lambda = log_lambda.exp();
+            (Self::cumulant(&samples, lambda) + log_conversion(lambda) - log_delta) / lambda
+        };
+        let (log_lambda, epsilon) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
+        Self::around(&samples, log_lambda.exp(), epsilon, delta)
+    }
+
+    fn for_epsilon(direction: &Direction, epsilon: f64) -> Self {
+        // The first pass finds the size of δ, the second the tilt with the tails that fit it.
+        let mut delta = f64::MIN_POSITIVE;
+        let mut lambda = 1.0;
+        let mut samples = Samples::new();
+        for _ in 0..2 {
+            samples = Self::samples(direction, Self::tails(direction, delta));
+            let at = |log_lambda: f64| {
+                let lambda = log_lambda.exp();
+                Self::cumulant(&samples, lambda) - lambda * epsilon + log_conversion(lambda)
+            };
+            let (log_lambda, log_delta) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
+            (lambda, delta) = (log_lambda.exp(), log_delta.min(0.0).exp().max(f64::MIN_POSITIVE));
+        }
+        Self::around(&samples, lambda, epsilon, delta)
+    }
+
+    /// The window that holds all but e^{−28} of the tilted law on either side, by Chernoff's inequality.
+    fn around(samples: &Samples, lambda: f64, epsilon: f64, delta: f64) -> Self {
+        let at_lambda = Self::cumulant(samples, lambda);
+        // Below: θ = λ·s with s ∈ (0, 1). Above: θ = λ(1 + s).
+        let below = |share: f64| {
+            let gap = lambda * (1.0 - share);
+            (Self::cumulant(samples, lambda * share) - at_lambda + LOG_WINDOW) / gap
+        };
+        let above = |log_share: f64| {
+            let gap = lambda * log_share.exp();
+            (Self::cumulant(samples, lambda + gap) - at_lambda + LOG_WINDOW) / gap
+        };
+        let (share, low) = search::minimize(below, 0.0, 1.0 - 1e-6, 1e-3);
+        let (log_share, high) = search::minimize(above, -12.0, 12.0, 1e-2);
+        let edges = (lambda * share, lambda * (1.0 + log_share.exp()));
+        Self {
+            lambda,
+            epsilon,
+            delta,
+            window: (-low, high.max(-low)),
+            edges,
+        }
+    }
+
+    /// The Rényi bound on the ε at δ, of the pairs themselves, at the order λ + 1.
+    fn renyi_epsilon(&self, direction: &Direction) -> f64 {
+        let cumulant: f64 = direction
+            .iter()
+            .map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda))
+            .sum();
+        (cumulant + log_conversion(self.lambda) - self.delta.ln()) / self.lambda
+    }
+
+    /// Δ whose error is accuracy·ε: T·Δ²(λ + 1)/12 by splitting mass between neighbours, never more than T·Δ.
+    fn interval(&self, direction: &Direction, accuracy: f64) -> f64 {
+        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        let error = accuracy * self.epsilon.max(f64::MIN_POSITIVE);
+        (12.0 * error / (steps * (self.lambda + 1.0))).sqrt().max(error / steps)
+    }
+
+    fn tails(direction: &Direction, delta: f64) -> Tails {
+        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        Tails {
+            lower: 1e-13 / steps,
+            upper: (TRUNCATION * delta / steps).max(f64::MIN_POSITIVE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

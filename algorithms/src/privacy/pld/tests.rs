@@ -1,0 +1,324 @@
+//! Golden values, closed forms, bounds on the right side, extremes, errors.
+
+use super::*;
+use crate::privacy::{Sampling, calibrate, gaussian};
+
+fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
+    Mechanism::SubsampledGaussian {
+        noise_multiplier,
+        sampling: Sampling::Poisson { rate },
+        steps,
+    }
+}
+
+fn gaussian_with(mu: f64) -> Mechanism {
+    Mechanism::Gaussian {
+        noise_multiplier: 1.0 / mu,
+        sampling: Sampling::FullBatch,
+        participations: 1,
+    }
+}
+
+fn laplace(epsilon: f64, steps: usize) -> Mechanism {
+    Mechanism::Laplace {
+        scale: 1.0,
+        l1_sensitivity: epsilon,
+        sampling: Sampling::FullBatch,
+        steps,
+    }
+}
+
+fn loss(mechanism: &Mechanism) -> PrivacyLoss {
+    PrivacyLoss::new(mechanism, Adjacency::AddRemove).unwrap()
+}
+
+#[test]
+fn golden_epsilons_of_composed_poisson_steps() {
+    // reference values, reference library at discretisation 1e-4, and at 1e-5 where given.
+    for (noise, rate, steps, delta, coarse, fine) in [
+        (1.1, 0.004_266_666_667, 14_062, 1e-5, 2.381_686_002, None),
+        (1.0, 0.01, 1000, 1e-5, 1.828_243_646, Some(1.828_236_737)),
+        (2.0, 0.01, 10_000, 1e-6, 2.446_810_456, None),
+        (0.8, 0.01, 500, 1e-5, 2.399_439_432, Some(2.399_437_176)),
+        (4.0, 0.133_333_333_3, 600, 1e-5, 3.583_654_599, Some(3.583_652_404)),
+        (1.3, 0.0025, 6000, 1e-5, 0.640_110_926_4, None),
+        (1.5, 0.04, 2250, 1e-5, 6.768_787_374, Some(6.768_780_589)),
+        (0.7, 0.001_066_666_667, 2048, 1e-6, 1.199_007_881, Some(1.198_996_748)),
+    ] {
+        let privacy_loss = loss(&poisson(noise, rate, steps));
+        let Bounds { lower, upper } = privacy_loss.epsilon_bounds(delta).unwrap();
+        assert!((upper / coarse - 1.0).abs() < 1e-3, "{upper} against {coarse}");
+        if let Some(fine) = fine {
+            assert!((upper / fine - 1.0).abs() < 3e-5, "{upper} against {fine}");
+            assert!(lower <= fine, "{lower} against {fine}");
+        }
+        assert!(lower <= upper && lower > upper * (1.0 - 1e-3), "{lower} {upper}");
+    }
+}
+
+#[test]
+fn golden_calibrations() {
+    // reference values: (epsilon, rate, steps, noise multiplier by the reference library's PLD), whose search stops 1e-4 above the
+    // smallest one: at 1.41473 it reports epsilon 0.99990.
+    for (epsilon, rate, steps, expected) in [
+        (1.0, 0.01, 1000, 1.414_73),
+        (3.0, 0.01, 500, 0.742_824),
+        (8.0, 0.04, 2250, 1.346),
+        (1.0, 0.004_266_666_667, 14_062, 2.025_15),
+    ] {
+        let found = calibrate(Accountant::Pld, Adjacency::AddRemove, epsilon, 1e-5, |noise| {
+            poisson(noise, rate, steps)
+        })
+        .unwrap();
+        assert!(
+            found < expected * (1.0 + 1e-6) && found > expected * (1.0 - 2e-4),
+            "{found} against {expected}"
+        );
+    }
+}
+
+#[test]
+fn calibration_returns_the_smallest_noise_rounded_up() {
+    for (epsilon, rate, steps) in [(1.0, 0.01, 100), (0.05, 0.3, 7), (20.0, 0.5, 50)] {
+        let mechanism = |noise| poisson(noise, rate, steps);
+        let noise = calibrate(Accountant::Pld, Adjacency::AddRemove, epsilon, 1e-6, mechanism).unwrap();
+        let at = |noise| loss(&mechanism(noise)).epsilon(1e-6).unwrap();
+        assert!(
+            at(noise) <= epsilon && at(noise * (1.0 - 1e-9)) > epsilon,
+            "{epsilon} {rate} {steps}"
+        );
+    }
+}
+
+#[test]
+fn epsilon_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
+    for mu in [1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4] {
+        for delta in [1e-200, 1e-12, 1e-6, 1e-3, 0.1] {
+            let truth = gaussian::epsilon(delta, mu).unwrap();
+            let Bounds { lower, upper } = loss(&gaussian_with(mu)).epsilon_bounds(delta).unwrap();
+            assert!(upper >= truth, "mu {mu}, delta {delta}: {upper:e} below {truth:e}");
+            assert!(
+                upper <= truth * (1.0 + 2e-4) + 1e-5 * mu,
+                "mu {mu}, delta {delta}: {upper:e} above {truth:e}"
+            );
+            assert!(
+                lower <= truth,
+                "mu {mu}, delta {delta}: lower bound {lower:e} above {truth:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn delta_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
+    for mu in [0.01, 0.3, 1.0, 10.0] {
+        for multiple in [0.5, 2.0, 8.0, 20.0] {
+            let epsilon = multiple * mu + 0.5 * mu * mu;
+            let truth = gaussian::delta(epsilon, mu).unwrap();
+            let Bounds { lower, upper } = loss(&gaussian_with(mu)).delta_bounds(epsilon).unwrap();
+            assert!(
+                upper >= truth && upper <= truth * 1.02,
+                "mu {mu}, epsilon {epsilon}: {upper:e} {truth:e}"
+            );
+            assert!(
+                lower <= truth && lower >= truth * 0.9,
+                "mu {mu}, epsilon {epsilon}: {lower:e} {truth:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn composed_gaussians_on_a_grid_are_the_gaussian_of_their_sum() {
+    // Poisson at a rate next to 1 is the Gaussian mechanism, but goes through the grid step by step.
+    for (noise, steps) in [(5.0, 10), (30.0, 1000)] {
+        let truth = gaussian::epsilon(1e-6, f64::sqrt(steps as f64) / noise).unwrap();
+        let found = loss(&poisson(noise, 1.0 - 1e-12, steps)).epsilon(1e-6).unwrap();
+        assert!(
+            found >= truth && found < truth * (1.0 + 3e-5),
+            "{found} against {truth}"
+        );
+    }
+}
+
+#[test]
+fn one_laplace_release_has_its_closed_form() {
+    // delta(eps) = 1 - e^{(eps - eps0)/2}.
+    for epsilon_zero in [0.1_f64, 1.0, 5.0] {
+        for share in [0.1, 0.5, 0.9] {
+            let epsilon = share * epsilon_zero;
+            let truth = -(0.5 * (epsilon - epsilon_zero)).exp_m1();
+            let Bounds { lower, upper } = loss(&laplace(epsilon_zero, 1)).delta_bounds(epsilon).unwrap();
+            assert!(lower <= truth && truth <= upper, "{epsilon}: {lower} {truth} {upper}");
+            assert!(upper < truth * 1.001, "{epsilon}: {lower} {truth} {upper}");
+        }
+        let whole = loss(&laplace(epsilon_zero, 1)).epsilon(1e-12).unwrap();
+        assert!(whole <= epsilon_zero * (1.0 + 1e-4), "{whole} against {epsilon_zero}");
+    }
+}
+
+#[test]
+fn composed_laplace_gains_over_pure_addition_and_over_rdp() {
+    let mechanism = laplace(0.1, 100);
+    let by_pld = loss(&mechanism).epsilon(1e-6).unwrap();
+    let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, 1e-6).unwrap();
+    let pure = Accountant::Pure.epsilon(&mechanism, Adjacency::AddRemove, 0.0).unwrap();
+    assert!(by_pld < by_rdp && by_rdp < pure, "{by_pld} {by_rdp} {pure}");
+    // Reference library, PLD at 1e-5.
+    assert!((by_pld / 4.692_667_416_559_13 - 1.0).abs() < 1e-4, "{by_pld}");
+}
+
+#[test]
+fn unlike_steps_compose() {
+    // Reference library 0.6.0, PLD at discretisation 1e-5, delta 1e-6.
+    let parts = vec![
+        poisson(1.0, 0.01, 300),
+        poisson(0.8, 0.02, 50),
+        gaussian_with(0.25),
+        laplace(0.05, 4),
+    ];
+    let found = loss(&Mechanism::Composition(parts)).epsilon(1e-6).unwrap();
+    assert!((found / 3.094_910_360_964_775 - 1.0).abs() < 1e-4, "{found}");
+}
+
+#[test]
+fn the_two_directions_are_composed_separately() {
+    let privacy_loss = loss(&poisson(1.0, 0.2, 20));
+    assert_eq!(privacy_loss.directions.len(), 2);
+    let single = |direction: usize| {
+        let directions = vec![privacy_loss.directions[direction].clone()];
+        PrivacyLoss {
+            directions,
+            interval: Interval::Automatic,
+        }
+        .epsilon(1e-5)
+        .unwrap()
+    };
+    let (remove, add) = (single(0), single(1));
+    // Reference library, PLD at 1e-5: the two directions by themselves.
+    assert!(
+        (remove / 6.616_136_668_435_563 - 1.0).abs() < 1e-4 && (add / 2.716_935_335_126_016 - 1.0).abs() < 1e-4,
+        "{remove} {add}"
+    );
+    assert_eq!(privacy_loss.epsilon(1e-5).unwrap(), remove.max(add));
+    assert_eq!(loss(&laplace(1.0, 3)).directions.len(), 1);
+}
+
+#[test]
+fn epsilon_and_delta_invert_each_other() {
+    for mechanism in [poisson(1.0, 0.01, 1000), poisson(0.5, 0.1, 3), laplace(0.3, 40)] {
+        for delta in [1e-10, 1e-5, 1e-2] {
+            let epsilon = loss(&mechanism).epsilon(delta).unwrap();
+            if epsilon > 0.0 {
+                let back = loss(&mechanism).delta(epsilon).unwrap();
+                assert!(
+                    (back.ln() - delta.ln()).abs() < 2e-3,
+                    "{mechanism}: {back:e} for {delta:e}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
+    for noise in [0.4, 1.0, 10.0] {
+        for rate in [1e-4, 0.05, 0.9] {
+            for steps in [1, 30, 5000] {
+                let mechanism = poisson(noise, rate, steps);
+                let by_pld = loss(&mechanism).epsilon(1e-5).unwrap();
+                let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, 1e-5).unwrap();
+                assert!(
+                    by_pld <= by_rdp * (1.0 + 2e-5),
+                    "{mechanism}, noise {noise}: {by_pld} {by_rdp}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn extremes_give_finite_numbers() {
+    for noise in [0.1, 1.0, 1e4] {
+        for rate in [1e-6, 0.01, 0.5, 1.0] {
+            for steps in [1, 1000, 1_000_000] {
+                for delta in [1e-30, 1e-5, 0.1] {
+                    let epsilon = loss(&poisson(noise, rate, steps)).epsilon(delta).unwrap();
+                    assert!(
+                        epsilon.is_finite() && epsilon >= 0.0,
+                        "{noise} {rate} {steps} {delta}: {epsilon}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_coarser_grid_gives_a_larger_upper_and_a_smaller_lower_bound() {
+    let mechanism = poisson(1.0, 0.01, 200);
+    let at = |interval| {
+        loss(&mechanism)
+            .with_interval(interval)
+            .unwrap()
+            .epsilon_bounds(1e-5)
+            .unwrap()
+    };
+    let (fine, coarse) = (at(1e-4), at(2e-3));
+    assert!(fine.upper < coarse.upper && fine.lower > coarse.lower);
+    let accurate = loss(&mechanism)
+        .with_relative_accuracy(1e-3)
+        .unwrap()
+        .epsilon(1e-5)
+        .unwrap();
+    assert!(
+        accurate > fine.upper && accurate < fine.upper * 1.002,
+        "{accurate} {}",
+        fine.upper
+    );
+}
+
+#[test]
+fn what_is_out_of_numerical_reach_is_an_error() {
+    let error = loss(&poisson(1.0, 0.01, 100))
+        .with_interval(1e-9)
+        .unwrap()
+        .epsilon(1e-5)
+        .unwrap_err();
+    assert!(matches!(error, PrivacyError::TooFineDiscretization { .. }), "{error}");
+    assert!(error.to_string().contains("choose one of at least"), "{error}");
+    let accurate = loss(&poisson(1.0, 0.01, 1_000_000))
+        .with_relative_accuracy(1e-12)
+        .unwrap();
+    assert!(matches!(
+        accurate.epsilon(1e-5).unwrap_err(),
+        PrivacyError::TooFineDiscretization { .. }
+    ));
+    for bad in [0.0, -1.0, f64::NAN] {
+        assert!(
+            loss(&poisson(1.0, 0.1, 1))
+                .with_interval(bad)
+                .unwrap_err()
+                .to_string()
+                .contains("--discretization")
+        );
+        assert!(loss(&poisson(1.0, 0.1, 1)).with_relative_accuracy(bad).is_err());
+    }
+    // So many steps that the rounding of the transforms alone exceeds delta.
+    let error = loss(&poisson(1e10, 0.5, 1_usize << 60)).epsilon(1e-5).unwrap_err();
+    assert!(matches!(error, PrivacyError::Resolution { .. }), "{error}");
+    let without = Sampling::WithoutReplacement {
+        batch: 3,
+        population: 9,
+    };
+    let mechanism = Mechanism::SubsampledGaussian {
+        noise_multiplier: 1.0,
+        sampling: without,
+        steps: 1,
+    };
+    let error = PrivacyLoss::new(&mechanism, Adjacency::ReplaceOne).unwrap_err();
+    assert!(
+        matches!(error, PrivacyError::RefusedAccountant { .. }) && error.to_string().contains("rdp"),
+        "{error}"
+    );
+}

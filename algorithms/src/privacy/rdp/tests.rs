@@ -1,0 +1,338 @@
+//! Golden values, agreement of the two evaluations, and the laws every Rényi curve obeys.
+
+use super::*;
+use crate::privacy::gaussian as analytic;
+
+fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
+    let error = (found / expected - 1.0).abs();
+    assert!(
+        error < tolerance,
+        "{what}: found {found:e}, expected {expected:e}, relative error {error:e}"
+    );
+}
+
+fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> RenyiCurve {
+    let mechanism = Mechanism::SubsampledGaussian {
+        noise_multiplier,
+        sampling: Sampling::Poisson { rate },
+        steps,
+    };
+    RenyiCurve::new(&mechanism, Adjacency::AddRemove).unwrap()
+}
+
+#[test]
+fn golden_divergences_of_the_subsampled_gaussian() {
+    // reference values, reference accounting library.
+    const ORDERS: [f64; 8] = [2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+    #[rustfmt::skip]
+    let rows: [(f64, f64, [f64; 8]); 5] = [
+        (1.0, 0.01, [0.000_171_813_422_075, 0.000_264_637_574_585, 0.000_468_667_242_169, 0.000_893_643_907_606,
+            3.087_850_783_7, 11.246_275_937, 27.321_731_874_6, 59.358_568_631_4]),
+        (2.5, 0.01, [1.735_093_657_08e-5, 2.607_372_169_26e-5, 4.361_513_124_62e-5, 7.017_055_184_47e-5,
+            0.000_142_461_684_001, 0.000_293_979_484_911, 0.446_037_587_332, 5.598_568_780_79]),
+        (0.7, 0.001, [6.696_867_386_3e-6, 1.026_267_406_46e-5, 1.826_862_140_92e-5, 0.289_592_916_511,
+            8.958_258_314_72, 25.522_475_130_1, 58.288_720_260_8, 123.650_097_845]),
+        (4.0, 0.1, [0.000_644_736_701_796, 0.000_972_843_281_937, 0.001_640_987_435_23, 0.002_674_498_619_8,
+            0.005_635_518_058_13, 0.012_720_223_446_9, 0.037_999_885_906_2, 1.682_561_837_51]),
+        (1.1, 0.004_266_666_667, [2.339_577_601e-5, 3.536_769_897_2e-5, 5.990_213_552_35e-5, 9.834_106_177_99e-5,
+            0.791_891_432_782, 7.590_188_346_21, 20.902_740_779_2, 47.392_671_693_9]),
+    ];
+    for (noise, rate, values) in rows {
+        for (order, expected) in ORDERS.into_iter().zip(values) {
+            let found = poisson_subsampled_gaussian(order, rate, noise).unwrap();
+            assert_relative(
+                found,
+                expected,
+                1e-9,
+                &format!("order {order}, noise {noise}, rate {rate}"),
+            );
+        }
+    }
+}
+
+#[test]
+fn golden_divergences_at_fractional_orders() {
+    // reference values (40-digit quadrature) and specification 2.6: (rate, noise, order, divergence, digits given).
+    for (rate, noise, order, expected, tolerance) in [
+        (0.01, 1.0, 1.5, 1.272_537_433_274_5e-4, 1e-12),
+        (0.01, 1.0, 3.0, 2.646_375_745_846_61e-4, 1e-13),
+        (0.1, 4.0, 1.5, 4.821_344_823_229_76e-4, 1e-13),
+        (0.1, 4.0, 2.5, 8.083_025_497_276_39e-4, 1e-13),
+        (0.01, 1.0, 2.0, 1.718_134_22e-4, 3e-9),
+        (0.01, 1.1, 8.0, 5.840_703_36e-4, 3e-9),
+        (0.1, 2.0, 16.0, 0.045_291_839_1, 3e-9),
+        (0.01, 1.0, 2.5, 2.175_753_32e-4, 3e-9),
+        (0.05, 1.3, 1.5, 1.478_401_85e-3, 4e-9),
+        (0.1, 2.0, 16.5, 0.050_075_138_4, 3e-9),
+    ] {
+        let found = poisson_subsampled_gaussian(order, rate, noise).unwrap();
+        assert_relative(
+            found,
+            expected,
+            tolerance,
+            &format!("order {order}, noise {noise}, rate {rate}"),
+        );
+    }
+}
+
+#[test]
+fn quadrature_and_binomial_sum_agree_at_integer_orders() {
+    for noise in [0.3, 0.8, 1.0, 2.7, 3.0, 20.0, 1e4] {
+        for rate in [1e-6, 1e-3, 0.1, 0.5, 0.9, 0.999_999] {
+            for order in [2.0, 3.0, 7.0, 40.0] {
+                let sum = log_moment_by_binomials(order, rate, noise);
+                let integral = log_moment_by_quadrature(order, rate, noise).unwrap();
+                assert_relative(
+                    integral,
+                    sum,
+                    2e-12,
+                    &format!("order {order}, noise {noise}, rate {rate}"),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn divergence_never_decreases_in_the_order_and_stays_below_the_unsampled_one() {
+    for noise in [0.1, 0.5, 1.0, 4.0, 100.0, 1e4] {
+        for rate in [1e-6, 1e-3, 0.04, 0.5, 0.99, 1.0] {
+            let mut previous = 0.0;
+            for step in 0..160 {
+                let order = 1.0 + (-6.0 + 0.07 * f64::from(step)).exp();
+                let value = poisson_subsampled_gaussian(order, rate, noise).unwrap();
+                assert!(
+                    value.is_finite() && value >= previous * (1.0 - 1e-12),
+                    "{noise} {rate} {order}: {value:e}"
+                );
+                assert!(
+                    value <= gaussian(order, 1.0 / noise) * (1.0 + 1e-12),
+                    "{noise} {rate} {order}: {value:e}"
+                );
+                previous = value;
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_epsilons_of_composed_poisson_steps() {
+    // reference values: (noise, rate, steps, delta, epsilon by the reference library's grid of orders).
+    for (noise, rate, steps, delta, expected) in [
+        (1.1, 0.004_266_666_667, 14_062, 1e-5, 2.596_555_87),
+        (1.0, 0.01, 1000, 1e-5, 2.101_366_525),
+        (2.0, 0.01, 10_000, 1e-6, 2.629_141_899),
+        (0.8, 0.01, 500, 1e-5, 2.979_032_142),
+        (4.0, 0.133_333_333_3, 600, 1e-5, 3.888_385_633),
+        (1.3, 0.0025, 6000, 1e-5, 0.724_223_402_6),
+        (1.5, 0.04, 2250, 1e-5, 7.329_334_702),
+        (0.7, 0.001_066_666_667, 2048, 1e-6, 2.185_118_6),
+    ] {
+        let (found, order) = poisson(noise, rate, steps).epsilon(delta).unwrap();
+        let what = format!("noise {noise}, rate {rate}, {steps} steps, order {order}: {found} against {expected}");
+        // A continuous order can only gain, and only what the grid step of 0.1 (1 above 11) leaves.
+        assert!(found <= expected * (1.0 + 1e-8), "{what}");
+        assert!(found > expected * (1.0 - 2e-3), "{what}");
+    }
+    // specification 2.6.
+    let (found, order) = poisson(1.1, 0.01, 1000).epsilon(1e-5).unwrap();
+    assert_relative(found, 1.711_77, 1e-4, "epsilon");
+    assert_relative(order, 9.6, 2e-2, "order");
+}
+
+#[test]
+fn golden_epsilons_of_sampling_without_replacement() {
+    // reference values: sigma there is in units of the replace-one sensitivity 2c, hence twice that as noise multiplier.
+    for (sigma, expected) in [(1.0, 2.538_897_891), (2.0, 1.001_085_696)] {
+        let mechanism = Mechanism::SubsampledGaussian {
+            noise_multiplier: 2.0 * sigma,
+            sampling: Sampling::WithoutReplacement {
+                batch: 600,
+                population: 60_000,
+            },
+            steps: 500,
+        };
+        let curve = RenyiCurve::new(&mechanism, Adjacency::ReplaceOne).unwrap();
+        let (found, _) = curve.epsilon(1e-5).unwrap();
+        assert!(
+            found <= expected * (1.0 + 1e-8) && found > expected * 0.995,
+            "{found} against {expected}"
+        );
+    }
+}
+
+#[test]
+fn without_replacement_is_monotone_and_bounded_by_the_whole_batch() {
+    for mu in [1e-4, 0.05, 1.0, 5.0] {
+        for rate in [1e-6, 0.01, 0.5, 1.0] {
+            let curve = WithoutReplacement::new(rate, mu).unwrap();
+            let mut previous = 0.0;
+            for step in 0..100 {
+                let order = 1.0 + (-3.0 + 0.12 * f64::from(step)).exp();
+                let value = curve.divergence(order);
+                assert!(
+                    value.is_finite() && value <= gaussian(order, mu) * (1.0 + 1e-12),
+                    "{mu} {rate} {order}"
+                );
+                assert!(
+                    value >= previous * (1.0 - 1e-9),
+                    "{mu} {rate} {order}: {value:e} after {previous:e}"
+                );
+                previous = value;
+            }
+        }
+    }
+}
+
+#[test]
+fn even_moments_match_their_alternating_sums() {
+    // E[(dP/dQ - 1)^l] = sum_i (-1)^i C(l, i) e^{i(i-1)mu^2/2}; 4th moment at mu = 1.
+    let expected = (6.0_f64.exp() - 4.0 * 3.0_f64.exp() + 6.0 * 1.0_f64.exp() - 3.0).ln();
+    assert_relative(
+        WithoutReplacement::log_even_moment(4, 1.0),
+        expected,
+        1e-13,
+        "fourth moment",
+    );
+    assert_relative(
+        WithoutReplacement::log_even_moment(2, 1e-3),
+        1e-6_f64.exp_m1().ln(),
+        1e-13,
+        "second moment",
+    );
+    assert!(WithoutReplacement::log_even_moment(0, 2.0).abs() < 1e-13);
+}
+
+#[test]
+fn laplace_and_randomised_response_curves_run_from_zero_to_epsilon() {
+    for epsilon in [1e-9, 1e-4, 0.5, 3.0, 50.0] {
+        let (mut previous_laplace, mut previous_response) = (0.0, 0.0);
+        for step in 0..200 {
+            let order = 1.0 + (-8.0 + 0.12 * f64::from(step)).exp();
+            let (lap, response) = (laplace(order, epsilon), randomized_response(order, epsilon));
+            assert!(lap >= previous_laplace * (1.0 - 1e-9) && response >= previous_response * (1.0 - 1e-9));
+            assert!(
+                lap <= response * (1.0 + 1e-9) && response <= epsilon * (1.0 + 1e-12),
+                "{order} {epsilon}"
+            );
+            (previous_laplace, previous_response) = (lap, response);
+        }
+    }
+    // The series and the closed form meet: alpha * epsilon = 0.1.
+    assert_relative(
+        laplace(2.0, 0.05 * (1.0 - 1e-12)),
+        laplace(2.0, 0.05),
+        1e-10,
+        "branches",
+    );
+    // Order 2, epsilon 1: ln(2/3 e + 1/3 e^-2).
+    assert_relative(
+        laplace(2.0, 1.0),
+        (2.0 / 3.0 * 1f64.exp() + (-2f64).exp() / 3.0).ln(),
+        1e-14,
+        "order 2",
+    );
+}
+
+#[test]
+fn rdp_never_undercuts_the_exact_gaussian_and_full_rate_is_the_gaussian() {
+    for noise in [0.2, 1.0, 30.0, 1e4] {
+        for steps in [1, 1000, 1_000_000] {
+            let (bound, _) = poisson(noise, 1.0, steps).epsilon(1e-6).unwrap();
+            let exact = analytic::epsilon(1e-6, (steps as f64).sqrt() / noise).unwrap();
+            assert!(bound >= exact && bound.is_finite());
+        }
+    }
+}
+
+#[test]
+fn epsilon_and_delta_invert_each_other() {
+    for curve in [
+        poisson(1.0, 0.01, 1000),
+        poisson(0.6, 0.2, 10),
+        poisson(50.0, 0.5, 100_000),
+    ] {
+        for delta in [1e-12, 1e-5, 1e-2] {
+            let (epsilon, _) = curve.epsilon(delta).unwrap();
+            assert_relative(curve.delta(epsilon).unwrap().0, delta, 1e-6, "delta");
+        }
+    }
+}
+
+#[test]
+fn extremes_give_finite_numbers() {
+    for noise in [0.1, 1.0, 1e4] {
+        for rate in [1e-6, 0.01, 1.0] {
+            for steps in [1, 1_000_000] {
+                for delta in [1e-300, 1e-5, 0.5] {
+                    let (epsilon, order) = poisson(noise, rate, steps).epsilon(delta).unwrap();
+                    assert!(
+                        epsilon.is_finite() && epsilon >= 0.0 && order > 1.0,
+                        "{noise} {rate} {steps} {delta}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn approximate_rdp_keeps_the_factor_of_its_failure_probability() {
+    let step = Approximate {
+        order: 8.0,
+        divergence: 0.01,
+        failure: 1e-9,
+    };
+    let both = step.compose(step).unwrap();
+    let (epsilon, delta) = both.guarantee(1e-6).unwrap();
+    assert_relative(epsilon, epsilon_at_order(0.02, 8.0, 1e-6).unwrap(), 1e-15, "epsilon");
+    assert_relative(delta, 1e-6 + (1.0 + epsilon.exp()) * 2e-9, 1e-15, "delta");
+    assert!(
+        step.compose(Approximate { order: 9.0, ..step })
+            .unwrap_err()
+            .to_string()
+            .contains("one order")
+    );
+    assert!(epsilon < simple_epsilon_at_order(0.02, 8.0, 1e-6).unwrap());
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_by_name() {
+    for order in [1.0, 0.0, f64::NAN, f64::INFINITY] {
+        assert!(
+            poisson_subsampled_gaussian(order, 0.1, 1.0)
+                .unwrap_err()
+                .to_string()
+                .contains("order")
+        );
+        assert!(epsilon_at_order(1.0, order, 1e-5).is_err());
+        assert!(poisson(1.0, 0.1, 1).divergence(order).is_err());
+    }
+    assert!(
+        poisson_subsampled_gaussian(2.0, 1.5, 1.0)
+            .unwrap_err()
+            .to_string()
+            .contains("--sampling-rate")
+    );
+    assert!(
+        poisson_subsampled_gaussian(2.0, 0.1, f64::NAN)
+            .unwrap_err()
+            .to_string()
+            .contains("--noise-multiplier")
+    );
+    assert!(
+        poisson(1.0, 0.1, 1)
+            .epsilon(1.0)
+            .unwrap_err()
+            .to_string()
+            .contains("--delta")
+    );
+    assert!(
+        poisson(1.0, 0.1, 1)
+            .delta(f64::INFINITY)
+            .unwrap_err()
+            .to_string()
+            .contains("--epsilon")
+    );
+    assert!(WithoutReplacement::new(0.0, 1.0).is_err() && WithoutReplacement::new(0.1, 0.0).is_err());
+}

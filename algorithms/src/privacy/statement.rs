@@ -1,0 +1,393 @@
+//! The privacy statement of a run: what is guaranteed, for whom, by which argument. Fails closed: what cannot be proven is
+//! not called private.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, error};
+
+/// What a run may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// Noise and sampling come from a secret key of the operating system: the model may be released.
+    Release,
+    /// Proven for ideal noise, drawn here from a reproducible generator: for measurements only.
+    Simulation,
+    /// No guarantee.
+    None,
+}
+
+/// Where noise and sampling come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoiseSource {
+    /// Seeded, reproducible, not secret.
+    Xoshiro,
+    /// One ChaCha20 key taken from the operating system for noise and sampling.
+    Chacha20,
+}
+
+/// How the noise is represented in the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arithmetic {
+    /// Floating-point Gaussians stand for real ones; averaging is a mitigation of that and no proof.
+    IdealisedGaussian,
+    /// Floating-point Laplace noise stands for real one.
+    IdealisedLaplace,
+    /// An exactly sampled discrete Gaussian on a grid.
+    DiscreteGaussian,
+}
+
+/// What a finished (or planned) run says about itself: the input of its [`PrivacyStatement`].
+#[derive(Debug, Clone)]
+pub struct PrivateRun<'a> {
+    /// Everything the run releases about the data.
+    pub mechanism: &'a Mechanism,
+    /// The accountant that turns it into (ε, δ).
+    pub accountant: Accountant,
+    /// The neighbouring relation.
+    pub adjacency: Adjacency,
+    /// δ; 0 is allowed for the pure accountant.
+    pub delta: f64,
+    /// Clip norm of a per-example term.
+    pub clip_norm: f64,
+    /// Factor ≥ 1 by which rounding can lift the sensitivity above the clip norm (1 for a simulation).
+    pub sensitivity_inflation: f64,
+    /// Number of examples, for the warning about δ.
+    pub examples: Option<usize>,
+    /// Where noise and sampling come from.
+    pub noise_source: NoiseSource,
+    /// How the noise is represented.
+    pub arithmetic: Arithmetic,
+}
+
+/// What a run guarantees. The keys of `privacy{…}` in every result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrivacyStatement {
+    /// Release, simulation or none.
+    pub claim: Claim,
+    /// ε, an upper bound; nothing without a claim.
+    pub epsilon: Option<f64>,
+    /// δ; nothing without a claim.
+    pub delta: Option<f64>,
+    /// The neighbouring relation.
+    pub adjacency: Option<Adjacency>,
+    /// What one unit of protection is.
+    pub unit: String,
+    /// The accountant.
+    pub accountant: Option<Accountant>,
+    /// The sampler that was assumed and run.
+    pub sampling: Option<String>,
+    /// The mechanism, for people.
+    pub mechanism: Option<String>,
+    /// Noise standard deviation / clip norm.
+    pub noise_multiplier: Option<f64>,
+    /// Clip norm of a per-example term.
+    pub clip_norm: Option<f64>,
+    /// Where noise and sampling came from.
+    pub noise_source: Option<NoiseSource>,
+    /// How the noise was represented.
+    pub arithmetic: Option<Arithmetic>,
+    /// What weakens the statement without voiding it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Why there is no claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl PrivacyStatement {
+    /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
+    /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
+    pub fn new(run: &PrivateRun<'_>) -> Self {
+        match Self::proven_epsilon(run) {
+            Ok(epsilon) => Self {
+                claim: match run.noise_source {
+                    NoiseSource::Chacha20 => Claim::Release,
+                    NoiseSource::Xoshiro => Claim::Simulation,
+                },
+                epsilon: Some(epsilon),
+                delta: Some(run.delta),
+                notes: run
+                    .examples
+                    .and_then(|examples| PrivacyWarning::for_delta(run.delta, examples))
+                    .map(|warning| warning.to_string())
+                    .into_iter()
+                    .collect(),
+                reason: None,
+                ..Self::description(run)
+            },
+            Err(reason) => Self {
+                reason: Some(reason.to_string()),
+                ..Self::description(run)
+            },
+        }
+    }
+
+    /// The statement of a run that is not private.
+    pub fn none(reason: impl Into<String>) -> Self {
+        Self {
+            claim: Claim::None,
+            epsilon: None,
+            delta: None,
+            adjacency: None,
+            unit: "example".into(),
+            accountant: None,
+            sampling: None,
+            mechanism: None,
+            noise_multiplier: None,
+            clip_norm: None,
+            noise_source: None,
+            arithmetic: None,
+            notes: Vec::new(),
+            reason: Some(reason.into()),
+        }
+    }
+
+    /// Takes the claim back, for instance because a constant was estimated from the data.
+    #[must_use]
+    pub fn revoked(self, reason: impl Into<String>) -> Self {
+        Self {
+            claim: Claim::None,
+            epsilon: None,
+            delta: None,
+            reason: Some(reason.into()),
+            ..self
+        }
+    }
+
+    /// Adds a note.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
+        error::positive(
+            run.clip_norm,
+            "--clip-norm",
+            "without a clip norm no sensitivity is bounded",
+        )?;
+        let inflation = run.sensitivity_inflation;
+        if !(inflation.is_finite() && inflation >= 1.0) {
+            return Err(PrivacyError::OutOfRange {
+                quantity: "the rounding inflation of the sensitivity",
+                found: inflation,
+                expected: "finite and at least 1",
+                remedy: "derive it from the summation of the run",
+            });
+        }
+        let mechanism = run.mechanism.with_inflated_sensitivity(inflation);
+        let epsilon = run.accountant.epsilon(&mechanism, run.adjacency, run.delta)?;
+        // A bound that is not a number proves nothing.
+        if !epsilon.is_finite() {
+            return Err(PrivacyError::OutOfRange {
+                quantity: "the proven epsilon",
+                found: epsilon,
+                expected: "finite",
+                remedy: "raise the noise multiplier",
+            });
+        }
+        Ok(epsilon)
+    }
+
+    fn description(run: &PrivateRun<'_>) -> Self {
+        Self {
+            adjacency: Some(run.adjacency),
+            accountant: Some(run.accountant),
+            sampling: run.mechanism.sampling().map(|sampling| sampling.name().into()),
+            mechanism: Some(run.mechanism.to_string()),
+            noise_multiplier: run.mechanism.noise_multiplier(),
+            clip_norm: Some(run.clip_norm),
+            noise_source: Some(run.noise_source),
+            arithmetic: Some(run.arithmetic),
+            ..Self::none("")
+        }
+    }
+}
+
+/// What a person should know about parameters that are valid.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum PrivacyWarning {
+    /// δ ≥ 1/n: a mechanism that publishes one random example in full would pass.
+    DeltaTooLarge {
+        /// δ.
+        delta: f64,
+        /// n.
+        examples: usize,
+    },
+}
+
+impl PrivacyWarning {
+    /// The warning for δ at n examples, if δ ≥ 1/n.
+    pub fn for_delta(delta: f64, examples: usize) -> Option<Self> {
+        (delta * examples as f64 >= 1.0).then_some(Self::DeltaTooLarge { delta, examples })
+    }
+}
+
+impl fmt::Display for PrivacyWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DeltaTooLarge { delta, examples } => write!(
+                formatter,
+                "delta = {delta:e} is at least 1/n for n = {examples}: publishing one random example in full would satisfy \
+                 it; choose delta well below {:.1e}",
+                1.0 / *examples as f64
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privacy::Sampling;
+
+    const MECHANISM: Mechanism = Mechanism::SubsampledGaussian {
+        noise_multiplier: 1.1,
+        sampling: Sampling::Poisson { rate: 0.01 },
+        steps: 100,
+    };
+
+    fn run(mechanism: &Mechanism) -> PrivateRun<'_> {
+        PrivateRun {
+            mechanism,
+            accountant: Accountant::Rdp,
+            adjacency: Adjacency::AddRemove,
+            delta: 1e-5,
+            clip_norm: 1.0,
+            sensitivity_inflation: 1.0,
+            examples: Some(60_000),
+            noise_source: NoiseSource::Xoshiro,
+            arithmetic: Arithmetic::IdealisedGaussian,
+        }
+    }
+
+    #[test]
+    fn a_statement_has_exactly_the_designed_keys() {
+        let value = serde_json::to_value(PrivacyStatement::new(&run(&MECHANISM))).unwrap();
+        let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                "accountant",
+                "adjacency",
+                "arithmetic",
+                "claim",
+                "clip_norm",
+                "delta",
+                "epsilon",
+                "mechanism",
+                "noise_multiplier",
+                "noise_source",
+                "sampling",
+                "unit"
+            ]
+        );
+        assert_eq!(value["claim"], "simulation");
+        assert_eq!(value["adjacency"], "add-remove");
+        assert_eq!(value["sampling"], "poisson");
+        assert_eq!(value["accountant"], "rdp");
+        assert_eq!(value["unit"], "example");
+        assert_eq!(value["noise_source"], "xoshiro");
+        assert_eq!(value["arithmetic"], "idealised-gaussian");
+    }
+
+    #[test]
+    fn only_the_secret_source_is_a_release() {
+        let simulated = PrivacyStatement::new(&run(&MECHANISM));
+        assert_eq!(simulated.claim, Claim::Simulation);
+        let secure = PrivateRun {
+            noise_source: NoiseSource::Chacha20,
+            ..run(&MECHANISM)
+        };
+        let released = PrivacyStatement::new(&secure);
+        assert_eq!(released.claim, Claim::Release);
+        assert_eq!(released.epsilon, simulated.epsilon);
+        let inflated = PrivacyStatement::new(&PrivateRun {
+            sensitivity_inflation: 1.002,
+            ..secure
+        });
+        assert!(inflated.epsilon > released.epsilon);
+    }
+
+    #[test]
+    fn what_cannot_be_proven_is_not_called_private() {
+        let refused: [PrivateRun<'_>; 6] = [
+            PrivateRun {
+                accountant: Accountant::Gdp,
+                ..run(&MECHANISM)
+            },
+            PrivateRun {
+                adjacency: Adjacency::ReplaceOne,
+                ..run(&MECHANISM)
+            },
+            PrivateRun {
+                delta: 0.0,
+                ..run(&MECHANISM)
+            },
+            PrivateRun {
+                clip_norm: f64::INFINITY,
+                ..run(&MECHANISM)
+            },
+            PrivateRun {
+                sensitivity_inflation: 0.5,
+                ..run(&MECHANISM)
+            },
+            PrivateRun {
+                sensitivity_inflation: f64::NAN,
+                ..run(&MECHANISM)
+            },
+        ];
+        for run in refused {
+            let statement = PrivacyStatement::new(&run);
+            assert_eq!(statement.claim, Claim::None);
+            assert_eq!((statement.epsilon, statement.delta), (None, None));
+            assert!(statement.reason.is_some_and(|reason| !reason.is_empty()));
+        }
+        let tiny = Mechanism::Gaussian {
+            noise_multiplier: 1e-200,
+            sampling: Sampling::FullBatch,
+            participations: 1,
+        };
+        let statement = PrivacyStatement::new(&PrivateRun {
+            accountant: Accountant::Zcdp,
+            ..run(&tiny)
+        });
+        assert_eq!(statement.claim, Claim::None, "an infinite bound is no bound");
+    }
+
+    #[test]
+    fn a_revoked_claim_keeps_its_description_but_no_numbers() {
+        let statement = PrivacyStatement::new(&run(&MECHANISM)).revoked("the smoothness was estimated from the data");
+        assert_eq!(
+            (statement.claim, statement.epsilon, statement.delta),
+            (Claim::None, None, None)
+        );
+        assert_eq!(statement.noise_multiplier, Some(1.1));
+        let text = serde_json::to_string(&statement).unwrap();
+        assert_eq!(serde_json::from_str::<PrivacyStatement>(&text).unwrap(), statement);
+    }
+
+    #[test]
+    fn a_delta_of_one_over_n_is_noted_with_the_reason() {
+        let statement = PrivacyStatement::new(&PrivateRun {
+            examples: Some(100_000),
+            ..run(&MECHANISM)
+        });
+        assert!(statement.notes[0].contains("1/n"));
+        assert_eq!(PrivacyWarning::for_delta(1e-6, 60_000), None);
+        assert!(
+            PrivacyStatement::none("not private")
+                .with_note("a note")
+                .notes
+                .contains(&"a note".to_string())
+        );
+    }
+}

@@ -1,0 +1,1102 @@
+//! A data set that is owned and checked once: features, labels, a name, and the public bound of its rows.
+//!
+//! After [`Dataset::new`] every feature and target is finite, every class is in range and every row has its label, so
+//! that nothing downstream validates again. The kernels read it through the borrowed views of
+//! [`rounds_kernels::features`].
+
+use rounds_kernels::features::{F32Rows, Norm, Rows, SparseRows, Targets, U8Rows};
+use sha2::{Digest, Sha256};
+
+/// A design matrix of n rows and d columns, in the format in which it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Features {
+    /// Dense f32, row-major, `n × columns` values.
+    F32 {
+        /// The values.
+        values: Vec<f32>,
+        /// Features a row.
+        columns: usize,
+    },
+    /// Dense bytes, row-major; feature = `scale · byte`.
+    U8 {
+        /// The bytes.
+        values: Vec<u8>,
+        /// Features a row.
+        columns: usize,
+        /// What a byte is multiplied with, e.g. 1/255.
+        scale: f32,
+    },
+    /// Compressed sparse rows: row i stores `values[offsets[i]..offsets[i + 1]]` in the columns `indices[..]`, which
+    /// ascend strictly. Stored zeros are allowed.
+    Sparse {
+        /// `n + 1` offsets, the first one 0.
+        offsets: Vec<usize>,
+        /// Column of each stored value.
+        indices: Vec<u32>,
+        /// The stored values.
+        values: Vec<f32>,
+        /// Features a row.
+        columns: usize,
+    },
+}
+
+impl Features {
+    /// The matrix as the kernels read it.
+    pub fn rows(&self) -> Rows<'_> {
+        match self {
+            Features::F32 { values, columns } => Rows::F32(F32Rows {
+                values,
+                columns: *columns,
+            }),
+            Features::U8 { values, columns, scale } => Rows::U8(U8Rows {
+                values,
+                columns: *columns,
+                scale: *scale,
+            }),
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                columns,
+            } => Rows::Sparse(SparseRows {
+                offsets,
+                indices,
+                values,
+                columns: *columns,
+            }),
+        }
+    }
+
+    /// Number of rows n.
+    pub fn len(&self) -> usize {
+        self.rows().len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Features a row, d.
+    pub fn columns(&self) -> usize {
+        self.rows().columns()
+    }
+
+    /// Values held: n·d for dense rows, the stored ones (explicit zeros included) for sparse rows.
+    pub fn stored(&self) -> usize {
+        match self {
+            Features::F32 { values, .. } | Features::Sparse { values, .. } => values.len(),
+            Features::U8 { values, .. } => values.len(),
+        }
+    }
+
+    /// Bytes of memory that the matrix occupies.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Features::F32 { values, .. } => size_of_val(values.as_slice()),
+            Features::U8 { values, .. } => values.len(),
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                ..
+            } => size_of_val(offsets.as_slice()) + size_of_val(indices.as_slice()) + size_of_val(values.as_slice()),
+        }
+    }
+
+    /// The format's name, as it is shown and as it enters the digest.
+    pub fn format(&self) -> &'static str {
+        match self {
+            Features::F32 { .. } => "f32",
+            Features::U8 { .. } => "u8",
+            Features::Sparse { .. } => "sparse-f32",
+        }
+    }
+}
+
+/// What is to be predicted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Labels {
+    /// A class in `0..classes` for each row.
+    Classes {
+        /// One class a row.
+        values: Vec<u32>,
+        /// Number of classes K.
+        classes: usize,
+        /// What the classes were called in the file, where it said so; K names.
+        names: Option<Vec<String>>,
+    },
+    /// A real for each row.
+    Values(Vec<f32>),
+}
+
+impl Labels {
+    /// The labels as the kernels read them.
+    pub fn targets(&self) -> Targets<'_> {
+        match self {
+            Labels::Classes { values, .. } => Targets::Classes(values),
+            Labels::Values(values) => Targets::Values(values),
+        }
+    }
+
+    /// Number of labels.
+    pub fn len(&self) -> usize {
+        self.targets().len()
+    }
+
+    /// Whether there are no labels.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of classes K, or `None` for real targets.
+    pub fn classes(&self) -> Option<usize> {
+        match self {
+            Labels::Classes { classes, .. } => Some(*classes),
+            Labels::Values(_) => None,
+        }
+    }
+}
+
+/// Why data is refused, and what to do about it. Rows and columns count from 0.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// No row at all.
+    #[error("data set {name}: it has no rows; at least one is needed")]
+    Empty {
+        /// The data set.
+        name: String,
+    },
+    /// No feature at all.
+    #[error("data set {name}: its rows have no features; at least one column is needed")]
+    NoColumns {
+        /// The data set.
+        name: String,
+    },
+    /// More rows or columns than 32-bit indices address.
+    #[error("data set {name}: {found} {what} are more than the {limit} that 32-bit indices address; split the data")]
+    TooLarge {
+        /// The data set.
+        name: String,
+        /// "rows", "columns" or "classes".
+        what: &'static str,
+        /// How many.
+        found: usize,
+        /// How many are possible.
+        limit: usize,
+    },
+    /// Values do not fill whole rows.
+    #[error("data set {name}: {values} values do not fill rows of {columns} features; the last row is incomplete")]
+    IncompleteRow {
+        /// The data set.
+        name: String,
+        /// Number of values.
+        values: usize,
+        /// Features a row.
+        columns: usize,
+    },
+    /// Offsets of sparse rows that do not partition the stored values.
+    #[error(
+        "data set {name}, row {row}: its offsets {start}..{end} do not lie in order within {stored} stored values; \
+         offsets start at 0, never fall and end at the number of stored values"
+    )]
+    Offsets {
+        /// The data set.
+        name: String,
+        /// The row.
+        row: usize,
+        /// Where the row starts.
+        start: usize,
+        /// Where the row ends.
+        end: usize,
+        /// Number of stored values.
+        stored: usize,
+    },
+    /// A column out of range, repeated or out of order.
+    #[error(
+        "data set {name}, row {row}: column {column} is repeated, out of order or not below {columns}; columns of a \
+         row ascend strictly"
+    )]
+    ColumnOrder {
+        /// The data set.
+        name: String,
+        /// The row.
+        row: usize,
+        /// The offending column.
+        column: u32,
+        /// Features a row.
+        columns: usize,
+    },
+    /// NaN or infinite feature.
+    #[error(
+        "data set {name}, row {row}, column {column}: the feature is {value}; features are finite (remove the row or \
+         fill the value in)"
+    )]
+    NonFiniteFeature {
+        /// The data set.
+        name: String,
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// The value.
+        value: f32,
+    },
+    /// NaN or infinite target.
+    #[error("data set {name}, row {row}: the target is {value}; targets are finite (remove the row)")]
+    NonFiniteTarget {
+        /// The data set.
+        name: String,
+        /// The row.
+        row: usize,
+        /// The value.
+        value: f32,
+    },
+    /// A class that does not exist.
+    #[error("data set {name}, row {row}: class {label} is not below the number of classes, {classes}")]
+    LabelOutOfRange {
+        /// The data set.
+        name: String,
+        /// The row.
+        row: usize,
+        /// The class.
+        label: u32,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// A number of labels that is not the number of rows.
+    #[error("data set {name}: {rows} rows but {labels} labels; each row has exactly one")]
+    LengthMismatch {
+        /// The data set.
+        name: String,
+        /// Number of rows.
+        rows: usize,
+        /// Number of labels.
+        labels: usize,
+    },
+    /// A number of class names that is not the number of classes.
+    #[error("data set {name}: {names} class names for {classes} classes; give one name a class, or none")]
+    ClassNames {
+        /// The data set.
+        name: String,
+        /// Number of names.
+        names: usize,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// Two classes were needed.
+    #[error(
+        "data set {name}: {found}, where a binary loss needs two classes or targets of −1 and 1; choose a multiclass \
+         loss, or set one class against the rest"
+    )]
+    NotBinary {
+        /// The data set.
+        name: String,
+        /// What was found.
+        found: String,
+    },
+    /// A scale, factor or bound that is not a positive finite number.
+    #[error("data set {name}: the {what} is {value}; it must be a positive, finite number")]
+    NotPositive {
+        /// The data set.
+        name: String,
+        /// "scale", "scaling factor" or "feature bound".
+        what: &'static str,
+        /// The value.
+        value: f64,
+    },
+}
+
+/// The L2 or L1 norm that no row exceeds, as a constant that does not depend on the data.
+pub type FeatureBound = (Norm, f64);
+
+/// n rows of d features with their labels: checked, owned, immutable but for explicit operations on the features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    name: String,
+    features: Features,
+    labels: Labels,
+    feature_bound: Option<FeatureBound>,
+}
+
+impl Dataset {
+    /// Checks features and labels and owns them.
+    ///
+    /// # Errors
+    /// Every [`DatasetError`] but `NotBinary`: no rows or columns, incomplete rows, offsets or columns out of order, NaN
+    /// or infinite features or targets, classes out of range, as many labels as rows not given, a scale that is not
+    /// positive.
+    pub fn new(name: impl Into<String>, features: Features, labels: Labels) -> Result<Self, DatasetError> {
+        let name = name.into();
+        check_features(&name, &features)?;
+        check_labels(&name, &labels)?;
+        if features.len() != labels.len() {
+            return Err(DatasetError::LengthMismatch {
+                name,
+                rows: features.len(),
+                labels: labels.len(),
+            });
+        }
+        Ok(Self {
+            name,
+            features,
+            labels,
+            feature_bound: None,
+        })
+    }
+
+    /// What the data set is called in tables and results.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The features.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The features as the kernels read them.
+    pub fn rows(&self) -> Rows<'_> {
+        self.features.rows()
+    }
+
+    /// The labels as the kernels read them.
+    pub fn targets(&self) -> Targets<'_> {
+        self.labels.targets()
+    }
+
+    /// Number of rows n, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "a checked data set is never empty")]
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Features a row d, without a bias, at least 1.
+    pub fn columns(&self) -> usize {
+        self.features.columns()
+    }
+
+    /// Number of classes K, or `None` for real targets.
+    pub fn classes(&self) -> Option<usize> {
+        self.labels.classes()
+    }
+
+    /// The public bound that [`clip_features`](Self::clip_features) enforced, if it was called; `None` says that no
+    /// constant independent of the data is known.
+    pub fn feature_bound(&self) -> Option<FeatureBound> {
+        self.feature_bound
+    }
+
+    /// The smallest norm bound that follows without looking at a value: the enforced one, converted between norms by
+    /// `‖x‖₂ ≤ ‖x‖₁ ≤ √d·‖x‖₂`, or what the format implies, `255·scale·√d` (L2) and `255·scale·d` (L1) for bytes.
+    pub fn public_bound(&self, norm: Norm) -> Option<f64> {
+        let columns = self.columns() as f64;
+        let enforced = self.feature_bound.map(|(of, bound)| match (of, norm) {
+            (Norm::L2, Norm::L1) => round_up(bound * columns.sqrt()),
+            _ => bound,
+        });
+        let implied = match &self.features {
+            Features::U8 { scale, .. } => Some(round_up(
+                255.0
+                    * f64::from(*scale)
+                    * match norm {
+                        Norm::L1 => columns,
+                        Norm::L2 => columns.sqrt(),
+                    },
+            )),
+            Features::F32 { .. } | Features::Sparse { .. } => None,
+        };
+        match (enforced, implied) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// `SHA-256(format ‖ n ‖ d ‖ scale ‖ values ‖ labels)`, all numbers little-endian, sizes as u64: equal for equal data in
+    /// the same format, whatever the file it came from. Name, class names and bound do not enter.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        hasher.update(b"rounds dataset 1\n");
+        hasher.update(self.features.format().as_bytes());
+        hasher.update(b"\n");
+        hasher.update((self.len() as u64).to_le_bytes());
+        hasher.update((self.columns() as u64).to_le_bytes());
+        match &self.features {
+            Features::F32 { values, .. } => hash_numbers(&mut hasher, values, f32::to_le_bytes),
+            Features::U8 { values, scale, .. } => {
+                hasher.update(scale.to_le_bytes());
+                hasher.update(values);
+            }
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                ..
+            } => {
+                hash_numbers(&mut hasher, offsets, |offset| (offset as u64).to_le_bytes());
+                hash_numbers(&mut hasher, indices, u32::to_le_bytes);
+                hash_numbers(&mut hasher, values, f32::to_le_bytes);
+            }
+        }
+        match &self.labels {
+            Labels::Classes { values, classes, .. } => {
+                hasher.update(b"classes");
+                hasher.update((*classes as u64).to_le_bytes());
+                hash_numbers(&mut hasher, values, u32::to_le_bytes);
+            }
+            Labels::Values(values) => {
+                hasher.update(b"values");
+                hash_numbers(&mut hasher, values, f32::to_le_bytes);
+            }
+        }
+        hasher.finalize().into()
+    }
+
+    /// Targets of a binary loss: class 0 ↦ −1, class 1 ↦ +1; real targets that are all ±1 as they are.
+    ///
+    /// # Errors
+    /// `NotBinary` for another number of classes or other real targets.
+    pub fn binary_targets(&self) -> Result<Vec<f32>, DatasetError> {
+        let not_binary = |found| DatasetError::NotBinary {
+            name: self.name.clone(),
+            found,
+        };
+        match &self.labels {
+            Labels::Classes { values, classes: 2, .. } => Ok(values
+                .iter()
+                .map(|&class| if class == 0 { -1.0 } else { 1.0 })
+                .collect()),
+            Labels::Classes { classes, .. } => Err(not_binary(format!("{classes} classes"))),
+            Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0) {
+                None => Ok(values.clone()),
+                Some(row) => Err(not_binary(format!("the target {} in row {row}", values[row]))),
+            },
+        }
+    }
+
+    /// The same rows with [`binary_targets`](Self::binary_targets) as real targets.
+    ///
+    /// # Errors
+    /// As `binary_targets`.
+    pub fn into_binary(mut self) -> Result<Self, DatasetError> {
+        self.labels = Labels::Values(self.binary_targets()?);
+        Ok(self)
+    }
+
+    /// The same rows with two classes: `class` ↦ 1, every other one ↦ 0.
+    ///
+    /// # Errors
+    /// `LabelOutOfRange` (row 0 named) if there is no such class, `NotBinary` for real targets.
+    pub fn one_against_rest(mut self, class: u32) -> Result<Self, DatasetError> {
+        let Labels::Classes { values, classes, names } = self.labels else {
+            return Err(DatasetError::NotBinary {
+                name: self.name,
+                found: "real targets".into(),
+            });
+        };
+        if class as usize >= classes {
+            return Err(DatasetError::LabelOutOfRange {
+                name: self.name,
+                row: 0,
+                label: class,
+                classes,
+            });
+        }
+        let chosen = names.map_or_else(|| class.to_string(), |names| names[class as usize].clone());
+        self.labels = Labels::Classes {
+            values: values.into_iter().map(|value| u32::from(value == class)).collect(),
+            classes: 2,
+            names: Some(vec![format!("not {chosen}"), chosen]),
+        };
+        Ok(self)
+    }
+
+    /// The same data as dense f32 rows.
+    ///
+    /// # Errors
+    /// `TooLarge` if `n·d` values cannot be addressed.
+    pub fn to_f32(mut self) -> Result<Self, DatasetError> {
+        self.features = match self.features {
+            dense @ Features::F32 { .. } => dense,
+            Features::U8 { values, columns, scale } => Features::F32 {
+                values: values.iter().map(|&byte| scale * f32::from(byte)).collect(),
+                columns,
+            },
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                columns,
+            } => {
+                let rows = offsets.len() - 1;
+                let limit = isize::MAX as usize / size_of::<f32>();
+                let Some(size) = rows.checked_mul(columns).filter(|&size| size <= limit) else {
+                    return Err(DatasetError::TooLarge {
+                        name: self.name,
+                        what: "rows",
+                        found: rows,
+                        limit: limit / columns,
+                    });
+                };
+                let mut dense = vec![0.0; size];
+                for (row, out) in dense.chunks_exact_mut(columns).enumerate() {
+                    for entry in offsets[row]..offsets[row + 1] {
+                        out[indices[entry] as usize] = values[entry];
+                    }
+                }
+                Features::F32 { values: dense, columns }
+            }
+        };
+        Ok(self)
+    }
+
+    /// `x ↦ factor · x` for every row. `factor` is a public constant; an enforced bound is multiplied with it, rounded up.
+    /// Bytes stay bytes.
+    ///
+    /// # Errors
+    /// `NotPositive` for a factor that is not positive and finite; `NonFiniteFeature` if a product overflows.
+    pub fn scale_features(mut self, factor: f32) -> Result<Self, DatasetError> {
+        check_positive(&self.name, "scaling factor", f64::from(factor))?;
+        match &mut self.features {
+            Features::F32 { values, .. } | Features::Sparse { values, .. } => {
+                for value in values {
+                    *value *= factor;
+                }
+            }
+            Features::U8 { scale, .. } => *scale *= factor,
+        }
+        check_features(&self.name, &self.features)?;
+        if let Some((_, bound)) = &mut self.feature_bound {
+            // One rounding of a product to f32 is at most 2⁻²⁴ relative, and 2⁻¹⁵⁰ absolute below the normal range.
+            let columns = self.features.columns() as f64;
+            *bound = round_up(*bound * f64::from(factor) * (1.0 + 2f64.powi(-24)) + columns * 2f64.powi(-150));
+        }
+        Ok(self)
+    }
+
+    /// `x ↦ x · min(1, bound/‖x‖)` for every row, so that `bound` is a public constant of the data.
+    ///
+    /// # Guarantee
+    /// The exact norm of every resulting row is at most `bound`, rounding included: norms are rounded up, factors down,
+    /// and products towards zero. Rows that stay below the bound by more than (d + 4)·2⁻⁵² of it keep their bits. Bytes
+    /// stay bytes if no row is clipped, and become f32 rows otherwise.
+    ///
+    /// # Errors
+    /// `NotPositive` for a bound that is not positive and finite.
+    pub fn clip_features(mut self, norm: Norm, bound: f64) -> Result<Self, DatasetError> {
+        check_positive(&self.name, "feature bound", bound)?;
+        if let Features::U8 { values, columns, scale } = &self.features {
+            let exceeds =
+                |row: &[u8]| norm_rounded_up(norm, row.iter().map(|&byte| f64::from(*scale * f32::from(byte)))) > bound;
+            if values.chunks_exact(*columns).any(exceeds) {
+                self = self.to_f32()?;
+            }
+        }
+        match &mut self.features {
+            Features::F32 { values, columns } => {
+                values
+                    .chunks_exact_mut(*columns)
+                    .for_each(|row| clip_row(norm, bound, row));
+            }
+            Features::U8 { .. } => {}
+            Features::Sparse { offsets, values, .. } => {
+                for row in offsets.windows(2) {
+                    clip_row(norm, bound, &mut values[row[0]..row[1]]);
+                }
+            }
+        }
+        let bound = match self.feature_bound {
+            Some((known, earlier)) if known == norm => bound.min(earlier),
+            _ => bound,
+        };
+        self.feature_bound = Some((norm, bound));
+        Ok(self)
+    }
+
+    /// The features and labels, to build another data set from.
+    pub fn into_parts(self) -> (Features, Labels) {
+        (self.features, self.labels)
+    }
+}
+
+/// The next f64 above a positive one: covers the rounding of the operation that made it.
+fn round_up(value: f64) -> f64 {
+    value * (1.0 + 4.0 * f64::EPSILON)
+}
+
+/// An upper bound of the norm, tight to `(d + 4)·2⁻⁵²`.
+fn norm_rounded_up(norm: Norm, row: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let slack = 1.0 + (row.len() + 4) as f64 * f64::EPSILON;
+    match norm {
+        Norm::L1 => row.map(f64::abs).sum::<f64>() * slack,
+        Norm::L2 => row.map(|value| value * value).sum::<f64>().sqrt() * slack,
+    }
+}
+
+fn clip_row(norm: Norm, bound: f64, row: &mut [f32]) {
+    let length = norm_rounded_up(norm, row.iter().map(|&value| f64::from(value)));
+    if length > bound {
+        let factor = bound / length * (1.0 - 4.0 * f64::EPSILON);
+        for value in row {
+            let product = f64::from(*value) * factor;
+            let rounded = product as f32;
+            *value = if f64::from(rounded.abs()) > product.abs() {
+                f32::from_bits(rounded.to_bits() - 1)
+            } else {
+                rounded
+            };
+        }
+    }
+}
+
+fn check_positive(name: &str, what: &'static str, value: f64) -> Result<(), DatasetError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(())
+    } else {
+        Err(DatasetError::NotPositive {
+            name: name.into(),
+            what,
+            value,
+        })
+    }
+}
+
+/// Index of the first NaN or infinity.
+fn first_non_finite(values: &[f32]) -> Option<usize> {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let blocks = 4096;
+    let block = values.chunks(blocks).position(|block| {
+        block
+            .iter()
+            .fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT))
+    })?;
+    let start = block * blocks;
+    values[start..]
+        .iter()
+        .position(|value| !value.is_finite())
+        .map(|offset| start + offset)
+}
+
+fn check_features(name: &str, features: &Features) -> Result<(), DatasetError> {
+    let limit = u32::MAX as usize;
+    let columns = features.columns();
+    if columns == 0 {
+        return Err(DatasetError::NoColumns { name: name.into() });
+    }
+    if columns > limit {
+        return Err(DatasetError::TooLarge {
+            name: name.into(),
+            what: "columns",
+            found: columns,
+            limit,
+        });
+    }
+    if features.is_empty() && features.stored() == 0 {
+        return Err(DatasetError::Empty { name: name.into() });
+    }
+    if features.len() > limit {
+        return Err(DatasetError::TooLarge {
+            name: name.into(),
+            what: "rows",
+            found: features.len(),
+            limit,
+        });
+    }
+    match features {
+        Features::F32 { .. } | Features::U8 { .. } if !features.stored().is_multiple_of(columns) => {
+            return Err(DatasetError::IncompleteRow {
+                name: name.into(),
+                values: features.stored(),
+                columns,
+            });
+        }
+        Features::F32 { values, .. } => {
+            if let Some(entry) = first_non_finite(values) {
+                let (row, column) = (entry / columns, entry % columns);
+                return Err(DatasetError::NonFiniteFeature {
+                    name: name.into(),
+                    row,
+                    column,
+                    value: values[entry],
+                });
+            }
+        }
+        Features::U8 { scale, .. } => {
+            check_positive(name, "scale", f64::from(*scale))?;
+            check_positive(name, "scale of the largest byte", f64::from(255.0 * scale))?;
+        }
+        Features::Sparse {
+            offsets,
+            indices,
+            values,
+            ..
+        } => {
+            check_sparse(name, offsets, indices, values, columns)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_sparse(
+    name: &str,
+    offsets: &[usize],
+    indices: &[u32],
+    values: &[f32],
+    columns: usize,
+) -> Result<(), DatasetError> {
+    let stored = values.len();
+    let rows = offsets.len().saturating_sub(1);
+    if rows == 0 {
+        return Err(DatasetError::Empty { name: name.into() });
+    }
+    for row in 0..rows {
+        let (start, end) = (offsets[row], offsets[row + 1]);
+        let first_is_zero = row > 0 || start == 0;
+        let last_is_stored = row + 1 < rows || end == stored;
+        if !first_is_zero || !last_is_stored || start > end || end > stored || indices.len() != stored {
+            return Err(DatasetError::Offsets {
+                name: name.into(),
+                row,
+                start,
+                end,
+                stored: stored.min(indices.len()),
+            });
+        }
+        let row_indices = &indices[start..end];
+        let ascending = row_indices.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascending || row_indices.last().is_some_and(|&column| column as usize >= columns) {
+            let repeated = row_indices
+                .windows(2)
+                .find(|pair| pair[0] >= pair[1])
+                .map(|pair| pair[1]);
+            let column = repeated.unwrap_or_else(|| row_indices[row_indices.len() - 1]);
+            return Err(DatasetError::ColumnOrder {
+                name: name.into(),
+                row,
+                column,
+                columns,
+            });
+        }
+    }
+    if let Some(entry) = first_non_finite(values) {
+        let row = offsets.partition_point(|&offset| offset <= entry) - 1;
+        let (column, value) = (indices[entry] as usize, values[entry]);
+        return Err(DatasetError::NonFiniteFeature {
+            name: name.into(),
+            row,
+            column,
+            value,
+        });
+    }
+    Ok(())
+}
+
+fn check_labels(name: &str, labels: &Labels) -> Result<(), DatasetError> {
+    match labels {
+        Labels::Classes { values, classes, names } => {
+            if *classes > u32::MAX as usize {
+                let limit = u32::MAX as usize;
+                return Err(DatasetError::TooLarge {
+                    name: name.into(),
+                    what: "classes",
+                    found: *classes,
+                    limit,
+                });
+            }
+            if let Some(row) = values.iter().position(|&label| label as usize >= *classes) {
+                let label = values[row];
+                return Err(DatasetError::LabelOutOfRange {
+                    name: name.into(),
+                    row,
+                    label,
+                    classes: *classes,
+                });
+            }
+            if let Some(names) = names.as_ref().filter(|names| names.len() != *classes) {
+                return Err(DatasetError::ClassNames {
+                    name: name.into(),
+                    names: names.len(),
+                    classes: *classes,
+                });
+            }
+        }
+        Labels::Values(values) => {
+            if let Some(row) = first_non_finite(values) {
+                return Err(DatasetError::NonFiniteTarget {
+                    name: name.into(),
+                    row,
+                    value: values[row],
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Hashes numbers as their little-endian bytes, a block at a time.
+fn hash_numbers<T: Copy, const BYTES: usize>(hasher: &mut Sha256, numbers: &[T], bytes: impl Fn(T) -> [u8; BYTES]) {
+    let mut buffer = [0; 4096];
+    for block in numbers.chunks(buffer.len() / BYTES) {
+        for (out, &number) in buffer.chunks_exact_mut(BYTES).zip(block) {
+            out.copy_from_slice(&bytes(number));
+        }
+        hasher.update(&buffer[..block.len() * BYTES]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn dense(values: &[f32], columns: usize) -> Features {
+        Features::F32 {
+            values: values.to_vec(),
+            columns,
+        }
+    }
+
+    fn classes(values: &[u32], classes: usize) -> Labels {
+        Labels::Classes {
+            values: values.to_vec(),
+            classes,
+            names: None,
+        }
+    }
+
+    fn sparse(offsets: &[usize], indices: &[u32], values: &[f32], columns: usize) -> Features {
+        Features::Sparse {
+            offsets: offsets.to_vec(),
+            indices: indices.to_vec(),
+            values: values.to_vec(),
+            columns,
+        }
+    }
+
+    fn refusal(features: Features, labels: Labels) -> String {
+        Dataset::new("d", features, labels).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn data_that_breaks_a_promise_is_refused_with_row_and_way_out() {
+        let ok = classes(&[0, 1], 2);
+        assert!(refusal(dense(&[], 3), classes(&[], 2)).contains("no rows"));
+        assert!(refusal(dense(&[1.0], 0), ok.clone()).contains("no features"));
+        assert!(refusal(dense(&[1.0; 5], 3), ok.clone()).contains("5 values do not fill rows of 3"));
+        assert!(refusal(dense(&[1.0; 2], 3), ok.clone()).contains("2 values do not fill rows of 3"));
+        assert!(refusal(dense(&[1.0; 9], 3), ok.clone()).contains("3 rows but 2 labels"));
+        let message = refusal(dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok.clone());
+        assert!(
+            message.contains("row 1, column 1") && message.contains("NaN"),
+            "{message}"
+        );
+        let message = refusal(dense(&[1.0, f32::NEG_INFINITY, 3.0, 4.0], 2), ok.clone());
+        assert!(
+            message.contains("row 0, column 1") && message.contains("-inf"),
+            "{message}"
+        );
+        assert!(refusal(dense(&[1.0; 4], 2), classes(&[0, 2], 2)).contains("row 1: class 2 is not below"));
+        assert!(refusal(dense(&[1.0; 4], 2), Labels::Values(vec![0.0, f32::INFINITY])).contains("row 1: the target"));
+        let names = Some(vec!["only".to_owned()]);
+        let labels = Labels::Classes {
+            values: vec![0, 1],
+            classes: 2,
+            names,
+        };
+        assert!(refusal(dense(&[1.0; 4], 2), labels).contains("1 class names for 2 classes"));
+        let bytes = Features::U8 {
+            values: vec![1; 4],
+            columns: 2,
+            scale: 0.0,
+        };
+        assert!(refusal(bytes, ok.clone()).contains("scale is 0"));
+        let bytes = Features::U8 {
+            values: vec![1; 4],
+            columns: 2,
+            scale: f32::MAX,
+        };
+        assert!(refusal(bytes, ok).contains("largest byte"));
+        if usize::BITS == 64 {
+            let columns = 1usize << 33;
+            let message = refusal(sparse(&[0, 0], &[], &[], columns), classes(&[0], 1));
+            assert!(message.contains("8589934592 columns"), "{message}");
+        }
+    }
+
+    #[test]
+    fn sparse_rows_that_are_out_of_order_are_refused() {
+        let ok = classes(&[0, 1], 2);
+        assert!(refusal(sparse(&[0], &[], &[], 3), ok.clone()).contains("no rows"));
+        assert!(refusal(sparse(&[], &[], &[], 3), ok.clone()).contains("no rows"));
+        for offsets in [[1, 1, 2], [0, 2, 1], [0, 1, 1], [0, 3, 2]] {
+            assert!(
+                refusal(sparse(&offsets, &[0, 1], &[1.0, 2.0], 3), ok.clone()).contains("offsets"),
+                "{offsets:?}"
+            );
+        }
+        assert!(refusal(sparse(&[0, 1, 2], &[0], &[1.0, 2.0], 3), ok.clone()).contains("offsets"));
+        assert!(refusal(sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3), ok.clone()).contains("row 0: column 1"));
+        assert!(refusal(sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3), ok.clone()).contains("row 1: column 1"));
+        assert!(refusal(sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3), ok.clone()).contains("row 1: column 3"));
+        let message = refusal(sparse(&[0, 0, 2], &[0, 2], &[1.0, f32::NAN], 3), ok.clone());
+        assert!(message.contains("row 1, column 2"), "{message}");
+        let data = Dataset::new("d", sparse(&[0, 0, 2], &[0, 2], &[1.0, 3.0], 3), ok).unwrap();
+        assert_eq!((data.len(), data.columns(), data.features().stored()), (2, 3, 2));
+        let Features::F32 { values, .. } = data.to_f32().unwrap().into_parts().0 else {
+            panic!("dense")
+        };
+        assert_eq!(values, [0.0, 0.0, 0.0, 1.0, 0.0, 3.0]);
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_values_and_changes_with_each_of_them() {
+        let make =
+            |values: &[f32], columns, labels| Dataset::new("d", dense(values, columns), labels).unwrap().digest();
+        let base = make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2));
+        assert_eq!(base, make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2)));
+        // hashlib.sha256(b"rounds dataset 1\nf32\n" + struct.pack("<QQ4f7sQII", 2, 2, 1, 2, 3, 4, b"classes", 2, 0, 1))
+        assert_eq!(base[..8], 0xf746_1f1a_8743_6222_u64.to_be_bytes());
+        for other in [
+            make(&[1.0, 2.0, 3.0, 4.5], 2, classes(&[0, 1], 2)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[1, 1], 2)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 3)),
+            make(&[1.0, 2.0, 3.0, 4.0], 2, Labels::Values(vec![0.0, 1.0])),
+            make(&[1.0, 2.0, 3.0, 4.0], 1, classes(&[0, 1, 0, 1], 2)),
+        ] {
+            assert_ne!(base, other);
+        }
+        let bytes = |scale| {
+            let features = Features::U8 {
+                values: vec![1, 2, 3, 4],
+                columns: 2,
+                scale,
+            };
+            Dataset::new("d", features, classes(&[0, 1], 2)).unwrap().digest()
+        };
+        assert_ne!(bytes(1.0), base);
+        assert_ne!(bytes(1.0), bytes(0.5));
+    }
+
+    #[test]
+    fn two_classes_become_minus_one_and_one() {
+        let data = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 0], 2)).unwrap();
+        assert_eq!(data.binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        assert_eq!(data.into_binary().unwrap().binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        let three = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 2], 3)).unwrap();
+        assert!(three.binary_targets().unwrap_err().to_string().contains("3 classes"));
+        let split = three.clone().one_against_rest(2).unwrap();
+        assert_eq!(split.binary_targets().unwrap(), [-1.0, -1.0, 1.0]);
+        let error = three.one_against_rest(3).unwrap_err();
+        assert!(matches!(error, DatasetError::LabelOutOfRange { label: 3, .. }));
+        let real = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5])).unwrap();
+        assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 1"));
+        assert!(matches!(real.one_against_rest(0), Err(DatasetError::NotBinary { .. })));
+    }
+
+    #[test]
+    fn bytes_stay_bytes_unless_a_row_is_clipped_and_their_bound_follows_from_the_format() {
+        let bytes = Features::U8 {
+            values: vec![0, 255, 255, 255],
+            columns: 2,
+            scale: 1.0 / 255.0,
+        };
+        let data = Dataset::new("d", bytes, classes(&[0, 1], 2)).unwrap();
+        assert!((data.public_bound(Norm::L2).unwrap() - 2f64.sqrt()).abs() < 1e-6);
+        assert!((data.public_bound(Norm::L1).unwrap() - 2.0).abs() < 1e-6);
+        assert_eq!(data.feature_bound(), None);
+        let wide = data.clone().clip_features(Norm::L2, 2.0).unwrap();
+        assert_eq!(wide.features(), data.features());
+        assert_eq!(wide.feature_bound(), Some((Norm::L2, 2.0)));
+        assert!(wide.public_bound(Norm::L2).unwrap() < 1.4143);
+        let clipped = data.clip_features(Norm::L2, 1.0).unwrap();
+        let Features::F32 { values, .. } = clipped.features() else {
+            panic!("f32 rows")
+        };
+        assert!(values[0] == 0.0 && values[1] <= 1.0 && values[1] >= 0.999_999_9);
+        assert!((values[2] - 0.5f32.sqrt()).abs() < 1e-6);
+        let tighter = clipped.clip_features(Norm::L2, 0.5).unwrap();
+        assert_eq!(tighter.feature_bound(), Some((Norm::L2, 0.5)));
+        assert_eq!(
+            tighter.clip_features(Norm::L2, 3.0).unwrap().feature_bound(),
+            Some((Norm::L2, 0.5))
+        );
+    }
+
+    #[test]
+    fn scaling_keeps_bytes_and_carries_the_bound() {
+        let bytes = Features::U8 {
+            values: vec![0, 100],
+            columns: 1,
+            scale: 1.0,
+        };
+        let data = Dataset::new("d", bytes, classes(&[0, 1], 2))
+            .unwrap()
+            .scale_features(0.01)
+            .unwrap();
+        assert_eq!(
+            data.features(),
+            &Features::U8 {
+                values: vec![0, 100],
+                columns: 1,
+                scale: 0.01
+            }
+        );
+        let data = Dataset::new("d", dense(&[3.0, 4.0], 2), classes(&[0], 1)).unwrap();
+        let data = data.clip_features(Norm::L2, 5.0).unwrap().scale_features(0.1).unwrap();
+        let (norm, bound) = data.feature_bound().unwrap();
+        assert!(norm == Norm::L2 && (0.5..0.500_001).contains(&bound));
+        assert!((data.public_bound(Norm::L1).unwrap() - bound * 2f64.sqrt()).abs() < 1e-9);
+        for factor in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            let error = data.clone().scale_features(factor).unwrap_err().to_string();
+            assert!(error.contains("scaling factor"), "{error}");
+        }
+        let error = data
+            .clone()
+            .scale_features(f32::MAX)
+            .unwrap()
+            .scale_features(f32::MAX)
+            .unwrap_err();
+        assert!(matches!(
+            error,
+            DatasetError::NonFiniteFeature { row: 0, column: 0, .. }
+        ));
+        assert!(
+            data.clip_features(Norm::L1, 0.0)
+                .unwrap_err()
+                .to_string()
+                .contains("feature bound is 0")
+        );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn clipped_rows_never_exceed_the_bound_and_short_rows_keep_their_bits(
+            values in prop::collection::vec(prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL | prop::num::f32::ZERO, 1..40),
+            exponent in -40i32..38,
+            l1 in any::<bool>(),
+        ) {
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let bound = 10f64.powi(exponent);
+            let columns = values.len();
+            let data = Dataset::new("d", dense(&values, columns), classes(&[0], 1)).unwrap();
+            let data = data.clip_features(norm, bound).unwrap();
+            let Features::F32 { values: clipped, .. } = data.features() else { panic!("f32 rows") };
+            let exact = |row: &[f32]| match norm {
+                Norm::L1 => row.iter().map(|&value| f64::from(value.abs())).sum::<f64>(),
+                Norm::L2 => row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt(),
+            };
+            // The check itself rounds, by at most (d + 1)·2⁻⁵³ relative.
+            prop_assert!(exact(clipped) <= bound * (1.0 + (columns + 1) as f64 * f64::EPSILON / 2.0));
+            if exact(&values) <= bound * (1.0 - 1e-12) {
+                prop_assert_eq!(clipped, &values);
+            }
+        }
+    }
+}

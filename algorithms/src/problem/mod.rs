@@ -1,0 +1,13 @@
+//! What is optimised: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
+//! ([`synthetic`]).
+//!
+//! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
+
+pub mod dataset;
+pub mod objective;
+mod second_moment;
+pub mod synthetic;
+
+pub use dataset::{Dataset, DatasetError, Features, Labels};
+pub use objective::{Problem, ProblemError};
+pub use second_moment::largest_second_moment;

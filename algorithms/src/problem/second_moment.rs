@@ -1,0 +1,84 @@
+//! The largest eigenvalue of the features' second moment, for studies that set L from the data.
+
+use rounds_kernels::features::{Selection, Targets};
+use rounds_kernels::linear::{Batch, Clip, LinearModel, Workspace, accumulate_gradients};
+use rounds_kernels::loss::Loss;
+
+use super::Problem;
+
+/// `λ_max(AᵀA/n)`, A the rows with their bias: by power iteration from the vector of ones until two iterates agree to
+/// `tolerance` (relative), at most 1,000 passes. From below, so L set from it may be too small by that much.
+///
+/// A statistic of the data: a private run must not use it. The mean loss has L ≤ sup φ″ times it, plus λ.
+pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
+    let of = problem.model();
+    // The gradient of the squared loss with targets 0 is Σ a(a·v): one product with AᵀA a pass.
+    let model = LinearModel {
+        features: of.features,
+        outputs: 1,
+        bias: of.bias,
+        loss: Loss::Squared,
+    };
+    let zeros = vec![0.0; problem.rows()];
+    let mut workspace = Workspace::new(&model);
+    let mut vector = vec![1.0_f32; model.parameters()];
+    let mut product = vec![0.0_f64; model.parameters()];
+    let mut eigenvalue = 0.0;
+    for _ in 0..1_000 {
+        let length = vector.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+        vector.iter_mut().for_each(|v| *v = (f64::from(*v) / length) as f32);
+        product.fill(0.0);
+        let batch = Batch {
+            rows: problem.dataset().rows(),
+            targets: Targets::Values(&zeros),
+            norms: None,
+            selection: Selection::Range(0..problem.rows()),
+        };
+        let outcome = accumulate_gradients(&model, &batch, &vector, Clip::Unbounded, &mut product, &mut workspace);
+        outcome.expect("the rows of a problem are finite, and so are products with a unit vector");
+        let next = product.iter().map(|v| v * v).sum::<f64>().sqrt() / problem.rows().max(1) as f64;
+        if next == 0.0 {
+            return 0.0;
+        }
+        for (v, &p) in vector.iter_mut().zip(&product) {
+            *v = (p / problem.rows() as f64) as f32;
+        }
+        if (next - eigenvalue).abs() <= tolerance * next {
+            return next;
+        }
+        eigenvalue = next;
+    }
+    eigenvalue
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Dataset, Features, Labels};
+    use super::*;
+
+    #[test]
+    fn a_diagonal_second_moment_has_its_largest_entry() {
+        // Rows 2·e_1, 3·e_2, 1·e_3: AᵀA/3 = diag(4, 9, 1)/3.
+        let values = vec![2.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0, 1.0];
+        let data = Dataset::new("d", Features::F32 { values, columns: 3 }, Labels::Values(vec![1.0; 3])).unwrap();
+        let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.0).unwrap();
+        assert!((largest_second_moment(&problem, 1e-9) - 3.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn the_bias_is_a_feature() {
+        let data = Dataset::new(
+            "d",
+            Features::F32 {
+                values: vec![0.0; 4],
+                columns: 1,
+            },
+            Labels::Values(vec![1.0; 4]),
+        )
+        .unwrap();
+        let problem = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
+        assert!((largest_second_moment(&problem, 1e-9) - 1.0).abs() < 1e-6);
+    }
+}

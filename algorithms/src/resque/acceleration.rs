@@ -1,0 +1,497 @@
+//! Ball acceleration: an optimiser of radius R from one of balls of radius r, in about (R/r)^{2/3} calls [002 Proposition
+//! 1; Asi et al. 2021 Algorithm 4; specification 7.3 and 10.2].
+//!
+//! ```text
+//! K = (R/r)^{2/3}, κ = LR/ε;   A = R/L, x = v = x_0;   λ ∈ [εK²/(4R²), 2L/r]
+//! until A ≥ 2R²/ε:
+//!   (λ, y) = line search:  a = (1 + √(1 + 4λA))/(2λ),  y = (A·x + a·v)/(A + a),  ‖O(y, λ) − y‖ ∈ [r/2, 13r/16]
+//!                          or λ = λ_min
+//!   x⁺ = ball oracle(y, λ) to λr²/C
+//!   p  = proximal estimate(y, λ),  v⁺ = Π_{x_0,R}(v − (a/2)·λ·(y − p)),  A⁺ = A + a
+//! ```
+//!
+//! **Potential.** `A(F(x) − F*) + ‖v − x*‖²` does not grow with exact oracles: it falls by at least `(3/4)A⁺λ‖y − x̂‖²` a
+//! step, hence the gap is at most `2R²/A` at the end. One call of [`BallAcceleration::advance`] is one call of one oracle,
+//! so one adaptive round where oracles are: a trial of the line search, or a step (ball oracle and proximal estimate
+//! share their centre, thus their round).
+
+use super::geometry::project;
+use super::{ResqueError, positive};
+use crate::state::StateVisitor;
+
+/// The oracles of [002 Definitions 3–5]; each call is one round.
+pub trait ProximalOracle {
+    /// ‖x̂ − y‖ for an x̂ within r/17 of `argmin_{‖x − y‖ ≤ r} F(x) + (λ/2)‖x − y‖²` [002 Definition 3].
+    ///
+    /// # Errors
+    /// Whatever the solver refuses.
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError>;
+
+    /// Offsets of a ball solution [002 Definition 4] and of a proximal estimate of small bias [002 Definition 5], both
+    /// at `centre`.
+    ///
+    /// # Errors
+    /// Whatever the solver refuses.
+    fn step(
+        &mut self,
+        centre: &[f64],
+        regularization: f64,
+        solution: &mut [f64],
+        proximal: &mut [f64],
+    ) -> Result<(), ResqueError>;
+}
+
+/// What ball acceleration needs to know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccelerationParameters {
+    /// R: the optimum lies within R of the start.
+    pub domain_radius: f64,
+    /// r ≤ R.
+    pub ball_radius: f64,
+    /// ε.
+    pub accuracy: f64,
+    /// L.
+    pub lipschitz: f64,
+}
+
+impl AccelerationParameters {
+    /// Refuses what is out of range.
+    ///
+    /// # Errors
+    /// A quantity not above 0, r > R.
+    pub fn check(&self) -> Result<(), ResqueError> {
+        positive("domain radius R", self.domain_radius)?;
+        positive("ball radius r", self.ball_radius)?;
+        positive("accuracy ε", self.accuracy)?;
+        positive("Lipschitz constant L", self.lipschitz)?;
+        if self.ball_radius > self.domain_radius {
+            return Err(ResqueError::BallLargerThanDomain {
+                ball: self.ball_radius,
+                domain: self.domain_radius,
+            });
+        }
+        Ok(())
+    }
+
+    /// K = (R/r)^{2/3}.
+    pub fn balls(&self) -> f64 {
+        (self.domain_radius / self.ball_radius).powf(2.0 / 3.0)
+    }
+
+    /// κ = LR/ε.
+    pub fn condition(&self) -> f64 {
+        self.lipschitz * self.domain_radius / self.accuracy
+    }
+
+    /// Smallest λ of the line search, εK²/(4R²).
+    pub fn smallest_regularization(&self) -> f64 {
+        self.accuracy * (self.balls() / self.domain_radius).powi(2) / 4.0
+    }
+
+    /// Largest λ: 2L/r, at which the proximal point moves at most r/2 (the paper's upper end CL/ε has wrong units, E17).
+    pub fn largest_regularization(&self) -> f64 {
+        2.0 * self.lipschitz / self.ball_radius
+    }
+
+    /// Iterations after which a run is given up: 8K·ln κ, at least 8.
+    pub fn most_iterations(&self) -> u64 {
+        (8.0 * self.balls() * self.condition().max(std::f64::consts::E).ln()).ceil() as u64
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    /// A trial of the line search at `trial`, with the bracket known so far and the factor that expands it.
+    Search {
+        trial: f64,
+        low: Option<f64>,
+        high: Option<f64>,
+        factor: f64,
+    },
+    /// The step at an accepted λ.
+    Step { regularization: f64 },
+}
+
+/// The state of a run.
+#[derive(Clone, Debug)]
+pub struct BallAcceleration {
+    parameters: AccelerationParameters,
+    start: Vec<f64>,
+    iterate: Vec<f64>,
+    momentum: Vec<f64>,
+    centre: Vec<f64>,
+    solution: Vec<f64>,
+    proximal: Vec<f64>,
+    weight: f64,
+    stage: Stage,
+    iterations: u64,
+    trials: u64,
+}
+
+impl BallAcceleration {
+    /// A run from `start`.
+    ///
+    /// # Errors
+    /// Parameters out of range.
+    pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
+        parameters.check()?;
+        let dimension = start.len();
+        let smallest = parameters.smallest_regularization();
+        Ok(Self {
+            iterate: start.clone(),
+            momentum: start.clone(),
+            start,
+            centre: vec![0.0; dimension],
+            solution: vec![0.0; dimension],
+            proximal: vec![0.0; dimension],
+            weight: parameters.domain_radius / parameters.lipschitz,
+            stage: Stage::Search {
+                trial: smallest.min(parameters.largest_regularization()),
+                low: None,
+                high: None,
+                factor: 2.0,
+            },
+            iterations: 0,
+            trials: 0,
+            parameters,
+        })
+    }
+
+    /// Whether the gap is at most ε by the potential, or the iterations are used up.
+    pub fn finished(&self) -> bool {
+        self.converged() || self.iterations >= self.parameters.most_iterations()
+    }
+
+    /// Whether A ≥ 2R²/ε.
+    pub fn converged(&self) -> bool {
+        self.weight >= 2.0 * self.parameters.domain_radius.powi(2) / self.parameters.accuracy
+    }
+
+    /// x, the point to use.
+    pub fn iterate(&self) -> &[f64] {
+        &self.iterate
+    }
+
+    /// v.
+    pub fn momentum(&self) -> &[f64] {
+        &self.momentum
+    }
+
+    /// A.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// Steps done.
+    pub fn iterations(&self) -> u64 {
+        self.iterations
+    }
+
+    /// Trials of the line search done.
+    pub fn trials(&self) -> u64 {
+        self.trials
+    }
+
+    /// a(λ), the positive root of λa² = A + a; fills the centre y.
+    fn place(&mut self, regularization: f64) -> f64 {
+        let a = (1.0 + (1.0 + 4.0 * regularization * self.weight).sqrt()) / (2.0 * regularization);
+        let share = a / (self.weight + a);
+        for ((y, x), v) in self.centre.iter_mut().zip(&self.iterate).zip(&self.momentum) {
+            *y = x + share * (v - x);
+        }
+        a
+    }
+
+    /// One call of one oracle.
+    ///
+    /// # Errors
+    /// Whatever the oracle refuses.
+    pub fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<(), ResqueError> {
+        match self.stage {
+            Stage::Search {
+                trial,
+                low,
+                high,
+                factor,
+            } => {
+                self.place(trial);
+                let distance = oracle.distance(&self.centre, trial)?;
+                self.trials += 1;
+                self.stage = self.judge(trial, distance, low, high, factor);
+            }
+            Stage::Step { regularization } => {
+                let a = self.place(regularization);
+                oracle.step(&self.centre, regularization, &mut self.solution, &mut self.proximal)?;
+                let radius = self.parameters.domain_radius;
+                for j in 0..self.iterate.len() {
+                    self.iterate[j] = self.centre[j] + self.solution[j];
+                    // v − (a/2)λ(y − p), with p = y + proximal, relative to the start for the projection.
+                    self.momentum[j] += 0.5 * a * regularization * self.proximal[j] - self.start[j];
+                }
+                project(&mut self.momentum, radius);
+                self.momentum
+                    .iter_mut()
+                    .zip(&self.start)
+                    .for_each(|(v, start)| *v += start);
+                self.weight += a;
+                self.iterations += 1;
+                self.stage = Stage::Search {
+                    trial: regularization,
+                    low: None,
+                    high: None,
+                    factor: 2.0,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.f64s("resque_start", &mut self.start);
+        visitor.f64s("resque_iterate", &mut self.iterate);
+        visitor.f64s("resque_momentum", &mut self.momentum);
+        visitor.u64("resque_iterations", &mut self.iterations);
+        visitor.u64("resque_trials", &mut self.trials);
+        // A missing end of the bracket is NaN; a step is a search with factor 0.
+        let mut values = match self.stage {
+            Stage::Search {
+                trial,
+                low,
+                high,
+                factor,
+            } => [
+                self.weight,
+                trial,
+                low.unwrap_or(f64::NAN),
+                high.unwrap_or(f64::NAN),
+                factor,
+            ],
+            Stage::Step { regularization } => [self.weight, regularization, f64::NAN, f64::NAN, 0.0],
+        };
+        visitor.f64s("resque_stage", &mut values);
+        let [weight, trial, low, high, factor] = values;
+        let known = |value: f64| (!value.is_nan()).then_some(value);
+        self.weight = weight;
+        self.stage = if factor == 0.0 {
+            Stage::Step { regularization: trial }
+        } else {
+            Stage::Search {
+                trial,
+                low: known(low),
+                high: known(high),
+                factor,
+            }
+        };
+    }
+
+    /// What follows a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
+    fn judge(&self, trial: f64, distance: f64, low: Option<f64>, high: Option<f64>, factor: f64) -> Stage {
+        let radius = self.parameters.ball_radius;
+        let (smallest, largest) = (
+            self.parameters.smallest_regularization(),
+            self.parameters.largest_regularization(),
+        );
+        let accepted = Stage::Step { regularization: trial };
+        if distance > 13.0 / 16.0 * radius {
+            if trial >= largest {
+                return accepted;
+            }
+            let next = high.map_or((trial * factor).min(largest), |high| (trial * high).sqrt());
+            if high.is_some_and(|high| (high / trial).ln() < 1e-3) {
+                return Stage::Step {
+                    regularization: high.unwrap_or(largest),
+                };
+            }
+            Stage::Search {
+                trial: next,
+                low: Some(trial),
+                high,
+                factor: if high.is_none() { factor * 2.0 } else { factor },
+            }
+        } else if distance < 0.5 * radius {
+            if trial <= smallest || low.is_some_and(|low| (trial / low).ln() < 1e-3) {
+                return accepted;
+            }
+            let next = low.map_or((trial / factor).max(smallest), |low| (trial * low).sqrt());
+            Stage::Search {
+                trial: next,
+                low,
+                high: Some(trial),
+                factor: if low.is_none() { factor * 2.0 } else { factor },
+            }
+        } else {
+            accepted
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::resque::functions::PlantedRegression;
+    use crate::resque::geometry::{distance, norm};
+    use crate::resque::smoothed::smoothed_loss;
+    use rounds_kernels::loss::Loss;
+
+    /// The convolved least absolute deviation with exact gradients, and an exact proximal oracle: accelerated projected
+    /// gradient on the strongly convex subproblem.
+    pub(crate) struct ExactOracle {
+        pub(crate) planted: PlantedRegression,
+        pub(crate) smoothing: f64,
+        pub(crate) radius: f64,
+        pub(crate) solves: u64,
+    }
+
+    impl ExactOracle {
+        pub(crate) fn value_and_gradient(&self, x: &[f64], gradient: &mut [f64]) -> f64 {
+            gradient.fill(0.0);
+            let n = self.planted.targets.len() as f64;
+            let mut total = 0.0;
+            for (row, &y) in self.planted.features.chunks_exact(x.len()).zip(&self.planted.targets) {
+                let margin: f64 = row.iter().zip(x).map(|(&a, x)| f64::from(a) * x).sum();
+                let (value, slope) = smoothed_loss(Loss::Absolute, margin, y.into(), self.smoothing).unwrap();
+                total += value / n;
+                gradient
+                    .iter_mut()
+                    .zip(row)
+                    .for_each(|(g, &a)| *g += slope * f64::from(a) / n);
+            }
+            total
+        }
+
+        /// Offset of the exact subproblem solution (λ may be 0).
+        pub(crate) fn solve(&mut self, centre: &[f64], lambda: f64) -> Vec<f64> {
+            self.solves += 1;
+            let smoothness = 0.8 / self.smoothing + lambda;
+            let ratio = (lambda.max(1e-4) / smoothness).sqrt();
+            let momentum = (1.0 - ratio) / (1.0 + ratio);
+            let dimension = centre.len();
+            let (mut v, mut w, mut gradient) = (vec![0.0; dimension], vec![0.0; dimension], vec![0.0; dimension]);
+            for _ in 0..2_000 {
+                let x: Vec<f64> = centre.iter().zip(&w).map(|(c, w)| c + w).collect();
+                self.value_and_gradient(&x, &mut gradient);
+                let mut next: Vec<f64> = w
+                    .iter()
+                    .zip(&gradient)
+                    .map(|(w, g)| w - (g + lambda * w) / smoothness)
+                    .collect();
+                project(&mut next, self.radius);
+                let change = distance(&next, &v);
+                for j in 0..dimension {
+                    w[j] = next[j] + momentum * (next[j] - v[j]);
+                }
+                v = next;
+                if change < 1e-10 * self.radius {
+                    break;
+                }
+            }
+            v
+        }
+    }
+
+    impl ProximalOracle for ExactOracle {
+        fn distance(&mut self, centre: &[f64], lambda: f64) -> Result<f64, ResqueError> {
+            Ok(norm(&self.solve(centre, lambda)))
+        }
+        fn step(
+            &mut self,
+            centre: &[f64],
+            lambda: f64,
+            solution: &mut [f64],
+            proximal: &mut [f64],
+        ) -> Result<(), ResqueError> {
+            let v = self.solve(centre, lambda);
+            solution.copy_from_slice(&v);
+            proximal.copy_from_slice(&v);
+            Ok(())
+        }
+    }
+
+    fn run(radius: f64, accuracy: f64) -> (BallAcceleration, ExactOracle, f64) {
+        let planted = PlantedRegression::new(8, 20, 1.0, 0.1, 3);
+        let mut oracle = ExactOracle {
+            planted,
+            smoothing: 0.05,
+            radius,
+            solves: 0,
+        };
+        // The minimum of the convolved function, by one solve on a ball that holds it.
+        oracle.radius = 10.0;
+        let best = oracle.solve(&[0.0; 8], 0.0);
+        oracle.radius = radius;
+        let mut gradient = vec![0.0; 8];
+        let minimum = oracle.value_and_gradient(&best, &mut gradient);
+        let parameters = AccelerationParameters {
+            domain_radius: 1.0,
+            ball_radius: radius,
+            accuracy,
+            lipschitz: 1.0,
+        };
+        let mut run = BallAcceleration::new(parameters, vec![0.0; 8]).unwrap();
+        let potential = |run: &BallAcceleration, oracle: &ExactOracle| {
+            let mut gradient = vec![0.0; 8];
+            let gap = oracle.value_and_gradient(run.iterate(), &mut gradient) - minimum;
+            run.weight() * gap + distance(run.momentum(), &best).powi(2)
+        };
+        let (mut weight, mut before) = (run.weight(), potential(&run, &oracle));
+        while !run.finished() {
+            run.advance(&mut oracle).unwrap();
+            assert!(run.weight() >= weight, "A grows");
+            weight = run.weight();
+            let after = potential(&run, &oracle);
+            assert!(after <= before * (1.0 + 1e-9) + 1e-9, "potential {before} → {after}");
+            before = after;
+        }
+        let gap = oracle.value_and_gradient(run.iterate(), &mut gradient) - minimum;
+        (run, oracle, gap)
+    }
+
+    #[test]
+    fn exact_oracles_reach_the_accuracy_within_the_iterations() {
+        for (radius, accuracy) in [(0.1, 0.01), (0.02, 0.005), (0.5, 0.02)] {
+            let (run, oracle, gap) = run(radius, accuracy);
+            assert!(run.converged() && gap <= accuracy, "r = {radius}: gap {gap}");
+            let bound = run.parameters.most_iterations();
+            assert!(run.iterations() < bound, "{} of {bound}", run.iterations());
+            assert_eq!(run.trials() + run.iterations(), oracle.solves - 1);
+            assert!(run.trials() <= 6 * run.iterations() + 8, "{} trials", run.trials());
+        }
+    }
+
+    #[test]
+    fn a_ball_as_large_as_the_domain_is_the_proximal_point_method() {
+        // With r = 1 no trial leaves the ball's interior, so λ stays at its smallest value: one trial a step.
+        let (run, _, _) = run(1.0, 0.05);
+        assert!(run.trials() <= run.iterations() + 1);
+    }
+
+    #[test]
+    fn bad_parameters_are_refused() {
+        let good = AccelerationParameters {
+            domain_radius: 1.0,
+            ball_radius: 0.5,
+            accuracy: 0.1,
+            lipschitz: 1.0,
+        };
+        let refused = |parameters| BallAcceleration::new(parameters, vec![0.0]).err();
+        assert!(refused(good).is_none());
+        let large = AccelerationParameters {
+            ball_radius: 1.5,
+            ..good
+        };
+        assert!(matches!(refused(large), Some(ResqueError::BallLargerThanDomain { .. })));
+        assert!(matches!(
+            refused(AccelerationParameters { accuracy: 0.0, ..good }),
+            Some(ResqueError::NotPositive { .. })
+        ));
+        assert!(matches!(
+            refused(AccelerationParameters {
+                ball_radius: 0.0,
+                ..good
+            }),
+            Some(ResqueError::NotPositive { .. })
+        ));
+    }
+}

@@ -1,0 +1,193 @@
+//! The ball subproblem and what solves it: `min_{‖v‖ ≤ r} f̂_ρ(x̄ + v) + (λ/2)‖v‖²` [002 Definition 4].
+
+use super::pool::GradientPool;
+use super::{ResqueError, positive};
+
+/// A regularised problem on the ball of radius r around the pool's centre, in offsets v = x − x̄.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subproblem {
+    /// λ > 0.
+    pub regularization: f64,
+    /// r, at most the pool's ρ.
+    pub radius: f64,
+    /// Expected gap φ > 0 asked for.
+    pub accuracy: f64,
+}
+
+impl Subproblem {
+    /// Refuses what no solver can use.
+    ///
+    /// # Errors
+    /// λ, r or φ that is not above 0.
+    pub fn check(&self) -> Result<(), ResqueError> {
+        if !(self.regularization > 0.0 && self.regularization.is_finite()) {
+            return Err(ResqueError::Regularization(self.regularization));
+        }
+        positive("ball radius r", self.radius)?;
+        positive("subproblem accuracy φ", self.accuracy)?;
+        Ok(())
+    }
+}
+
+/// What a solve asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Queries, all of one round.
+    pub samples: usize,
+    /// Dependent vector operations, a mini-batch counting one.
+    pub depth: u64,
+}
+
+/// Solves subproblems from an already fetched pool: a ball optimisation oracle of constant query depth.
+pub trait BallSolver: Send {
+    /// Samples and depth for `subproblem`, given L and ρ.
+    ///
+    /// # Errors
+    /// A subproblem out of range, or one that needs more queries than can be counted.
+    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError>;
+
+    /// Writes the solution's offset to `solution`, reading the samples `first..first + plan.samples`.
+    ///
+    /// # Errors
+    /// As [`BallSolver::plan`] and [`GradientPool::reweighted_mean`].
+    fn solve(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        subproblem: &Subproblem,
+        smoothing: f64,
+        solution: &mut [f32],
+    ) -> Result<(), ResqueError>;
+}
+
+/// Most samples of one solve.
+const MOST_SAMPLES: f64 = (1u64 << 27) as f64;
+
+/// A computed sample size as an integer.
+///
+/// # Errors
+/// Above 2²⁷ or NaN.
+pub(crate) fn sample_size(needed: f64) -> Result<usize, ResqueError> {
+    if needed <= MOST_SAMPLES {
+        Ok(needed.ceil().max(1.0) as usize)
+    } else {
+        Err(ResqueError::TooManyQueries {
+            needed,
+            limit: MOST_SAMPLES,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::oracle::Ledger;
+    use crate::resque::estimator::OracleMode;
+    use std::ops::Range;
+
+    /// A strongly structured smooth function with exact gradients: f(x) = (m/2)‖x − target‖², for which the ball
+    /// subproblem has a closed form. Every "sample" is the exact gradient.
+    pub(crate) struct Quadratic {
+        pub(crate) target: Vec<f64>,
+        pub(crate) curvature: f64,
+        pub(crate) centre: Vec<f64>,
+        pub(crate) ledger: Ledger,
+    }
+
+    impl Quadratic {
+        pub(crate) fn new(target: Vec<f64>, curvature: f64) -> Self {
+            Self {
+                centre: vec![0.0; target.len()],
+                target,
+                curvature,
+                ledger: Ledger::default(),
+            }
+        }
+
+        /// argmin of the subproblem: the ray to the target, clipped at r.
+        pub(crate) fn exact(&self, subproblem: &Subproblem) -> Vec<f64> {
+            let shrink = self.curvature / (self.curvature + subproblem.regularization);
+            let mut v: Vec<f64> = self
+                .target
+                .iter()
+                .zip(&self.centre)
+                .map(|(t, c)| shrink * (t - c))
+                .collect();
+            crate::resque::geometry::project(&mut v, subproblem.radius);
+            v
+        }
+
+        /// The subproblem's objective at offset v.
+        pub(crate) fn objective(&self, v: &[f64], subproblem: &Subproblem) -> f64 {
+            let distance: f64 = v
+                .iter()
+                .zip(&self.centre)
+                .zip(&self.target)
+                .map(|((v, c), t)| (c + v - t).powi(2))
+                .sum();
+            0.5 * self.curvature * distance + 0.5 * subproblem.regularization * v.iter().map(|v| v * v).sum::<f64>()
+        }
+    }
+
+    impl GradientPool for Quadratic {
+        fn dimension(&self) -> usize {
+            self.target.len()
+        }
+        fn lipschitz(&self) -> f64 {
+            1.0
+        }
+        fn mode(&self) -> OracleMode {
+            OracleMode::ClosedForm
+        }
+        fn fetch(&mut self, centre: &[f64], _: f64, count: usize) -> Result<(), ResqueError> {
+            self.centre.copy_from_slice(centre);
+            self.ledger.rounds += 1;
+            self.ledger.gradient_queries += count as u64;
+            Ok(())
+        }
+        fn reweighted_mean(&mut self, _: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+            for (j, mean) in mean.iter_mut().enumerate() {
+                *mean = (self.curvature * (self.centre[j] + f64::from(offset[j]) - self.target[j])) as f32;
+            }
+            Ok(())
+        }
+        fn ledger(&self) -> Ledger {
+            self.ledger
+        }
+    }
+
+    #[test]
+    fn impossible_subproblems_are_refused() {
+        let good = Subproblem {
+            regularization: 1.0,
+            radius: 1.0,
+            accuracy: 1.0,
+        };
+        assert!(good.check().is_ok());
+        assert!(matches!(
+            Subproblem {
+                regularization: 0.0,
+                ..good
+            }
+            .check(),
+            Err(ResqueError::Regularization(_))
+        ));
+        assert!(matches!(
+            Subproblem { radius: -1.0, ..good }.check(),
+            Err(ResqueError::NotPositive { .. })
+        ));
+        assert!(matches!(
+            Subproblem {
+                accuracy: f64::NAN,
+                ..good
+            }
+            .check(),
+            Err(ResqueError::NotPositive { .. })
+        ));
+        assert!(matches!(
+            sample_size(f64::INFINITY),
+            Err(ResqueError::TooManyQueries { .. })
+        ));
+        assert_eq!(sample_size(2.1).unwrap(), 3);
+    }
+}

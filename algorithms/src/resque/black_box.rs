@@ -1,0 +1,487 @@
+//! The counting oracle of general convex functions: every query has a point of its own, x̄ + ξ_i.
+//!
+//! A round runs on the [`Engine`] over tiles of samples. A tile's perturbations come from one addressed stream and are
+//! never kept: reweighting regenerates them, so memory is O(d) a worker plus one answer a query. Tiles and leaves depend
+//! on sizes alone and leaves are added in order, hence the same bits for any number of threads.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian_blocks};
+
+use super::estimator::{OracleMode, check_validity, log_weight, weight};
+use super::geometry::{dot, squared_norm};
+use super::pool::GradientPool;
+use super::{ResqueError, geometry};
+use crate::oracle::{Engine, Ledger, partition};
+
+/// Streams of the perturbations ξ.
+const PERTURBATION: Purpose = Purpose(0x5045_5254);
+/// Streams that choose the random function of a query.
+const CHOICE: Purpose = Purpose(0x4348_4f49);
+/// Samples whose weighted gradients are summed in f32 before the sum moves to f64.
+const BLOCK_SAMPLES: usize = 128;
+/// Most queries of one round.
+const MOST_QUERIES: usize = 1 << 27;
+
+/// A convex function known through stochastic subgradients: `E g(x; choice) ∈ ∂f(x)` and `E‖g‖² ≤ L²` [002 Problem 1].
+pub trait BlackBox: Sync {
+    /// What a query returns: as compact as the function allows (a row and a residual for a linear model), since a round
+    /// keeps one a query.
+    type Answer: Clone + Default + Send + Sync;
+
+    /// Number of parameters d.
+    fn dimension(&self) -> usize;
+
+    /// L.
+    fn lipschitz(&self) -> f64;
+
+    /// Whether f is convex; the methods refuse it otherwise.
+    fn is_convex(&self) -> bool {
+        true
+    }
+
+    /// A stochastic subgradient at `point`; `choice` are 64 uniform bits that choose the random function.
+    fn query(&self, point: &[f32], choice: u64) -> Self::Answer;
+
+    /// `sum += weight · answer`; false if the answer is not finite.
+    fn add(&self, answer: &Self::Answer, weight: f32, sum: &mut [f32]) -> bool;
+
+    /// f(x): for reports, never for a method.
+    fn value(&self, point: &[f64]) -> f64;
+}
+
+/// Perturbations of one tile of samples, the last one generated.
+struct Tile {
+    /// (round, tile) of what `coordinates` holds.
+    address: Option<(u64, u64)>,
+    coordinates: Vec<f32>,
+    point: Vec<f32>,
+}
+
+/// A partial sum of reweighted gradients.
+struct Leaf {
+    samples: Range<usize>,
+    sum: Vec<f64>,
+    block: Vec<f32>,
+    outcome: Result<(), ResqueError>,
+}
+
+/// Executes and counts queries of one function.
+pub struct BlackBoxOracle<'f, F: BlackBox> {
+    function: &'f F,
+    engine: Engine,
+    key: StreamKey,
+    ledger: Ledger,
+    round: u64,
+    radius: f64,
+    centre: Vec<f32>,
+    answers: Vec<F::Answer>,
+    /// One per worker, exclusive to one task at a time: never contended.
+    tiles: Vec<Mutex<Tile>>,
+    leaves: Vec<Leaf>,
+}
+
+impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
+    /// An oracle for `function` on `engine`; `key` addresses all its randomness.
+    ///
+    /// # Errors
+    /// A function that is not convex.
+    pub fn new(function: &'f F, engine: Engine, key: StreamKey) -> Result<Self, ResqueError> {
+        if !function.is_convex() {
+            return Err(ResqueError::NotConvex);
+        }
+        let dimension = function.dimension();
+        let tile = || {
+            Mutex::new(Tile {
+                address: None,
+                coordinates: Vec::new(),
+                point: vec![0.0; dimension],
+            })
+        };
+        Ok(Self {
+            function,
+            key,
+            ledger: Ledger::default(),
+            round: 0,
+            radius: 0.0,
+            centre: vec![0.0; dimension],
+            answers: Vec::new(),
+            tiles: (0..engine.threads()).map(|_| tile()).collect(),
+            leaves: Vec::new(),
+            engine,
+        })
+    }
+
+    /// The function.
+    pub fn function(&self) -> &'f F {
+        self.function
+    }
+
+    /// Samples that share a stream block, at least one.
+    fn tile_samples(&self) -> usize {
+        (BLOCK_COORDINATES / self.function.dimension()).max(1)
+    }
+
+    /// The perturbations of the tile `index` of the current round, in `tile.coordinates`.
+    fn perturb(&self, tile: &mut Tile, index: u64) {
+        if tile.address == Some((self.round, index)) {
+            return;
+        }
+        let coordinates = self.tile_samples() * self.function.dimension();
+        let blocks = coordinates.div_ceil(BLOCK_COORDINATES) as u64;
+        tile.coordinates.resize(coordinates, 0.0);
+        let first = index * blocks;
+        fill_gaussian_blocks(
+            &self.key,
+            PERTURBATION,
+            self.round,
+            first,
+            self.radius as f32,
+            &mut tile.coordinates,
+        );
+        tile.address = Some((self.round, index));
+    }
+
+    /// `sum += Σ_{i ∈ samples} w_i·g_i` in f64.
+    fn accumulate(
+        &self,
+        samples: Range<usize>,
+        offset: &[f32],
+        leaf: &mut Leaf,
+        tile: &mut Tile,
+    ) -> Result<(), ResqueError> {
+        let (dimension, per_tile) = (self.function.dimension(), self.tile_samples());
+        let squared_offset = squared_norm(offset);
+        leaf.sum.fill(0.0);
+        let mut pending = 0;
+        leaf.block.fill(0.0);
+        for sample in samples.clone() {
+            let weight = if squared_offset == 0.0 {
+                1.0
+            } else {
+                self.perturb(tile, (sample / per_tile) as u64);
+                let start = sample % per_tile * dimension;
+                let inner = dot(offset, &tile.coordinates[start..start + dimension]);
+                weight(log_weight(inner, squared_offset, self.radius))?
+            };
+            if !self.function.add(&self.answers[sample], weight as f32, &mut leaf.block) {
+                return Err(ResqueError::NotFinite { sample });
+            }
+            pending += 1;
+            if pending == BLOCK_SAMPLES || sample + 1 == samples.end {
+                for (sum, block) in leaf.sum.iter_mut().zip(&mut leaf.block) {
+                    *sum += f64::from(*block);
+                    *block = 0.0;
+                }
+                pending = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
+    fn dimension(&self) -> usize {
+        self.function.dimension()
+    }
+
+    fn lipschitz(&self) -> f64 {
+        self.function.lipschitz()
+    }
+
+    fn mode(&self) -> OracleMode {
+        OracleMode::BlackBox
+    }
+
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
+        if !(radius >= 0.0 && radius.is_finite()) {
+            return Err(ResqueError::SmoothingRadius(radius));
+        }
+        if count > MOST_QUERIES {
+            return Err(ResqueError::TooManyQueries {
+                needed: count as f64,
+                limit: MOST_QUERIES as f64,
+            });
+        }
+        self.round += 1;
+        self.radius = radius;
+        self.ledger.rounds += 1;
+        self.ledger.gradient_queries += count as u64;
+        self.centre
+            .iter_mut()
+            .zip(centre)
+            .for_each(|(to, &from)| *to = from as f32);
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.resize(count, F::Answer::default());
+        let (dimension, per_tile) = (self.function.dimension(), self.tile_samples());
+        let this = &*self;
+        let mut tasks: Vec<_> = answers.chunks_mut(per_tile).enumerate().collect();
+        let run = |(index, answers): &mut (usize, &mut [F::Answer]), worker: usize| {
+            let mut tile = lock(&this.tiles[worker]);
+            let mut choices = UniformStream::new(&this.key, CHOICE, this.round, *index as u64);
+            if radius > 0.0 {
+                this.perturb(&mut tile, *index as u64);
+            }
+            let Tile { coordinates, point, .. } = &mut *tile;
+            for (position, answer) in answers.iter_mut().enumerate() {
+                let at = if radius > 0.0 {
+                    let perturbation = &coordinates[position * dimension..(position + 1) * dimension];
+                    for ((point, &centre), &xi) in point.iter_mut().zip(&this.centre).zip(perturbation) {
+                        *point = centre + xi;
+                    }
+                    &*point
+                } else {
+                    &this.centre
+                };
+                *answer = this.function.query(at, choices.next_u64());
+            }
+        };
+        this.engine.for_each(&mut tasks, &run);
+        self.answers = answers;
+        Ok(())
+    }
+
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+        if samples.end > self.answers.len() || samples.is_empty() {
+            return Err(ResqueError::PoolExhausted {
+                start: samples.start,
+                end: samples.end,
+                fetched: self.answers.len(),
+            });
+        }
+        let squared_offset = squared_norm(offset);
+        if squared_offset > 0.0 {
+            if self.radius == 0.0 {
+                return Err(ResqueError::NotReweightable);
+            }
+            check_validity(squared_offset, self.radius)?;
+        }
+        if samples.len() == 1 {
+            return self.single(samples.start, offset, squared_offset, mean);
+        }
+        let (count, dimension) = (samples.len(), self.dimension());
+        // Regenerating and two dot products: about two cycles a coordinate.
+        let parts = partition::leaves(count, 2.0 * dimension as f64);
+        let mut leaves = std::mem::take(&mut self.leaves);
+        while leaves.len() < parts {
+            leaves.push(Leaf {
+                samples: 0..0,
+                sum: vec![0.0; dimension],
+                block: vec![0.0; dimension],
+                outcome: Ok(()),
+            });
+        }
+        for (index, leaf) in leaves[..parts].iter_mut().enumerate() {
+            let range = partition::leaf_range(count, parts, index);
+            leaf.samples = samples.start + range.start..samples.start + range.end;
+        }
+        let this = &*self;
+        this.engine.for_each(&mut leaves[..parts], &|leaf, worker| {
+            leaf.outcome = this.accumulate(leaf.samples.clone(), offset, leaf, &mut lock(&this.tiles[worker]));
+        });
+        let scale = 1.0 / count as f64;
+        let (first, rest) = leaves[..parts].split_first_mut().expect("at least one leaf");
+        for leaf in rest.iter() {
+            first
+                .sum
+                .iter_mut()
+                .zip(&leaf.sum)
+                .for_each(|(total, part)| *total += part);
+        }
+        mean.iter_mut()
+            .zip(&first.sum)
+            .for_each(|(mean, total)| *mean = (total * scale) as f32);
+        let outcome = leaves[..parts].iter().find_map(|leaf| leaf.outcome.clone().err());
+        self.leaves = leaves;
+        outcome.map_or(Ok(()), Err)
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+}
+
+impl<F: BlackBox> BlackBoxOracle<'_, F> {
+    /// One sample's reweighted gradient: the step of the sequential solvers.
+    fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<(), ResqueError> {
+        let (dimension, per_tile) = (self.dimension(), self.tile_samples());
+        let weight = if squared_offset == 0.0 {
+            1.0
+        } else {
+            let mut tile = lock(&self.tiles[0]);
+            self.perturb(&mut tile, (sample / per_tile) as u64);
+            let start = sample % per_tile * dimension;
+            let inner = geometry::dot(offset, &tile.coordinates[start..start + dimension]);
+            weight(log_weight(inner, squared_offset, self.radius))?
+        };
+        mean.fill(0.0);
+        if self.function.add(&self.answers[sample], weight as f32, mean) {
+            Ok(())
+        } else {
+            Err(ResqueError::NotFinite { sample })
+        }
+    }
+}
+
+/// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
+fn lock(tile: &Mutex<Tile>) -> std::sync::MutexGuard<'_, Tile> {
+    tile.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resque::functions::{LinearLoss, MaxOfLinear};
+    use crate::resque::smoothed::smoothed_loss;
+    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::loss::Loss;
+
+    struct Concave;
+
+    impl BlackBox for Concave {
+        type Answer = ();
+        fn dimension(&self) -> usize {
+            1
+        }
+        fn lipschitz(&self) -> f64 {
+            1.0
+        }
+        fn is_convex(&self) -> bool {
+            false
+        }
+        fn query(&self, _: &[f32], _: u64) {}
+        fn add(&self, (): &(), _: f32, _: &mut [f32]) -> bool {
+            true
+        }
+        fn value(&self, _: &[f64]) -> f64 {
+            0.0
+        }
+    }
+
+    #[test]
+    fn one_pool_is_unbiased_at_three_points() {
+        // One pool at x̄, against the convolution in closed form, for a single row: the error of N queries is at most
+        // 4.9 standard errors, σ² ≤ e·L².
+        for (loss, target) in [(Loss::Absolute, 0.2), (Loss::Hinge, 1.0)] {
+            for dimension in [2, 30, 5_000] {
+                let row: Vec<f32> = (0..dimension)
+                    .map(|j| (0.7 * j as f32 + 0.3).sin() / (dimension as f32).sqrt())
+                    .collect();
+                let targets = [target];
+                let function = LinearLoss::new(
+                    Rows::F32(F32Rows {
+                        values: &row,
+                        columns: dimension,
+                    }),
+                    &targets,
+                    loss,
+                )
+                .unwrap();
+                let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(3)).unwrap();
+                let centre: Vec<f64> = (0..dimension).map(|j| 0.5 * f64::from(row[j])).collect();
+                let (radius, count) = (0.4, if dimension > 100 { 4_000 } else { 60_000 });
+                oracle.fetch(&centre, radius, count).unwrap();
+                for share in [0.0f32, 0.4, -0.9] {
+                    let length = squared_norm(&row).sqrt() as f32;
+                    let offset: Vec<f32> = row.iter().map(|a| share * radius as f32 * a / length).collect();
+                    let mut mean = vec![0.0; dimension];
+                    oracle.reweighted_mean(0..count, &offset, &mut mean).unwrap();
+                    let a: Vec<f64> = row.iter().map(|&a| f64::from(a)).collect();
+                    let margin: f64 = (0..dimension).map(|j| a[j] * (centre[j] + f64::from(offset[j]))).sum();
+                    let slope = smoothed_loss(loss, margin, f64::from(target), radius * geometry::norm(&a))
+                        .unwrap()
+                        .1;
+                    let found = dot(&mean, &row) / squared_norm(&row);
+                    let error = 4.9 * (std::f64::consts::E / count as f64).sqrt();
+                    assert!(
+                        (found - slope).abs() < error,
+                        "{loss:?} d {dimension} share {share}: {found} for {slope}"
+                    );
+                }
+                assert_eq!(oracle.ledger().rounds, 1);
+                assert_eq!(oracle.ledger().gradient_queries, count as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_have_the_same_bits_for_any_number_of_threads() {
+        let function = MaxOfLinear::new(300, 200, 1.0, 1.0).unwrap();
+        let offset = vec![0.001f32; 300];
+        let means: Vec<_> = [1, 2, 3]
+            .map(|threads| {
+                let engine = Engine::with_threads(threads).unwrap();
+                let mut oracle = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(9)).unwrap();
+                oracle.fetch(&[0.0; 300], 0.1, 20_000).unwrap();
+                let mut mean = vec![0.0; 300];
+                oracle.reweighted_mean(17..19_973, &offset, &mut mean).unwrap();
+                mean
+            })
+            .into();
+        assert!(means.iter().all(|mean| *mean == means[0]));
+        assert!(means[0].iter().any(|&g| g != 0.0));
+    }
+
+    #[test]
+    fn a_single_sample_is_the_sum_of_its_parts() {
+        let function = MaxOfLinear::new(40, 40, 1.0, 1.0).unwrap();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9)).unwrap();
+        oracle.fetch(&[0.0; 40], 0.1, 300).unwrap();
+        let offset = vec![0.01f32; 40];
+        let (mut total, mut one) = (vec![0.0f64; 40], vec![0.0; 40]);
+        for sample in (0..300).rev() {
+            oracle.reweighted_mean(sample..sample + 1, &offset, &mut one).unwrap();
+            total
+                .iter_mut()
+                .zip(&one)
+                .for_each(|(total, &one)| *total += f64::from(one) / 300.0);
+        }
+        oracle.reweighted_mean(0..300, &offset, &mut one).unwrap();
+        assert!(
+            total
+                .iter()
+                .zip(&one)
+                .all(|(total, &one)| (total - f64::from(one)).abs() < 1e-6)
+        );
+    }
+
+    #[test]
+    fn bad_rounds_are_refused() {
+        let function = MaxOfLinear::new(4, 4, 1.0, 1.0).unwrap();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9)).unwrap();
+        let centre = [0.0; 4];
+        let mut mean = [0.0; 4];
+        assert!(matches!(
+            oracle.fetch(&centre, -1.0, 1),
+            Err(ResqueError::SmoothingRadius(_))
+        ));
+        assert!(matches!(
+            oracle.fetch(&centre, f64::NAN, 1),
+            Err(ResqueError::SmoothingRadius(_))
+        ));
+        assert!(matches!(
+            oracle.fetch(&centre, 1.0, usize::MAX),
+            Err(ResqueError::TooManyQueries { .. })
+        ));
+        oracle.fetch(&centre, 0.1, 10).unwrap();
+        assert!(matches!(
+            oracle.reweighted_mean(5..11, &[0.0; 4], &mut mean),
+            Err(ResqueError::PoolExhausted { .. })
+        ));
+        let outside = oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean);
+        assert!(
+            matches!(outside, Err(ResqueError::OutsideValidity { .. })),
+            "{outside:?}"
+        );
+        oracle.fetch(&centre, 0.0, 10).unwrap();
+        assert!(matches!(
+            oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean),
+            Err(ResqueError::NotReweightable)
+        ));
+        assert!(matches!(
+            BlackBoxOracle::new(&Concave, Engine::default(), StreamKey::Simulation(1)).err(),
+            Some(ResqueError::NotConvex)
+        ));
+    }
+}

@@ -1,0 +1,402 @@
+//! Cutting planes: the ellipsoid method and an analytic-centre method [002 Table I; specification 7.6].
+//!
+//! ```text
+//! ellipsoid: ĝ = g/√(gᵀPg),  c ← c − Pĝ/(d+1),  P ← d²/(d²−1)·(P − 2/(d+1)·Pĝ(Pĝ)ᵀ);  ‖c‖ > R cuts with c
+//! analytic centre: x = argmin −Σ_i ln(⟨g_i, c_i − x⟩ + s_i) − ln(R² − ‖x‖²)
+//! ```
+//!
+//! One step is one round of m queries at the centre (an infeasible ellipsoid centre costs none). The result is the visited
+//! centre with the least value, chosen by one last round of function values, or the mean of the best half where values
+//! are not to be had; here the caller passes the value function. Bound with exact gradients:
+//! `gap ≤ 2LR·(volume factor)^{rounds/d}` with factor e^{−1/(2(d+1))} for the ellipsoid.
+
+use super::geometry::{norm, project};
+use super::pool::GradientPool;
+use super::{ResqueError, positive};
+use crate::state::StateVisitor;
+
+/// Largest dimension of the matrix methods.
+pub const MOST_DIMENSIONS: usize = 1_024;
+
+/// Which centre is queried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Centre {
+    /// The ellipsoid's: 2d(d+1)·ln κ rounds, O(d²) work a round.
+    Ellipsoid,
+    /// The analytic centre of all cuts: O(d·ln²) rounds, Newton steps of O(d³) a round.
+    Analytic,
+}
+
+/// The method's state.
+#[derive(Clone, Debug)]
+pub struct CuttingPlane {
+    kind: Centre,
+    domain_radius: f64,
+    batch: usize,
+    rounds: u64,
+    completed: u64,
+    centre: Vec<f64>,
+    /// d × d, row-major: the ellipsoid's P.
+    shape: Vec<f64>,
+    /// Normals (of norm 1) and offsets b of the cuts ⟨a, x⟩ ≤ b.
+    cuts: Vec<(Vec<f64>, f64)>,
+    visited: Vec<Vec<f64>>,
+    gradient: Vec<f32>,
+}
+
+impl std::str::FromStr for Centre {
+    type Err = crate::optimizers::SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "ellipsoid" => Ok(Self::Ellipsoid),
+            "analytic" => Ok(Self::Analytic),
+            _ => Err(crate::optimizers::SettingsError::UnknownName {
+                flag: "--set centre",
+                value: name.to_owned(),
+                known: "ellipsoid or analytic",
+            }),
+        }
+    }
+}
+
+impl CuttingPlane {
+    /// A run for accuracy ε of an L-Lipschitz function on the ball of radius R, `batch` queries a round.
+    ///
+    /// # Errors
+    /// A quantity not above 0, dimensions 0 or above [`MOST_DIMENSIONS`].
+    pub fn for_accuracy(
+        kind: Centre,
+        dimension: usize,
+        lipschitz: f64,
+        domain_radius: f64,
+        accuracy: f64,
+        batch: usize,
+    ) -> Result<Self, ResqueError> {
+        if dimension == 0 || dimension > MOST_DIMENSIONS {
+            return Err(ResqueError::TooManyQueries {
+                needed: dimension as f64,
+                limit: MOST_DIMENSIONS as f64,
+            });
+        }
+        let d = dimension as f64;
+        let condition =
+            (2.0 * positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?).max(2.0);
+        let rounds = match kind {
+            Centre::Ellipsoid => 2.0 * d * (d + 1.0) * condition.ln(),
+            Centre::Analytic => 3.0 * d * condition.ln() + 8.0,
+        };
+        let mut shape = Vec::new();
+        if kind == Centre::Ellipsoid {
+            shape = vec![0.0; dimension * dimension];
+            for j in 0..dimension {
+                shape[j * dimension + j] = domain_radius * domain_radius;
+            }
+        }
+        Ok(Self {
+            kind,
+            domain_radius,
+            batch: batch.max(1),
+            rounds: rounds.ceil() as u64,
+            completed: 0,
+            centre: vec![0.0; dimension],
+            shape,
+            cuts: Vec::new(),
+            visited: Vec::new(),
+            gradient: vec![0.0; dimension],
+        })
+    }
+
+    /// One round: a query at the centre and the cut it gives.
+    ///
+    /// # Errors
+    /// Whatever the pool refuses.
+    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        let offset = vec![0.0; self.centre.len()];
+        pool.fetch(&self.centre, 0.0, self.batch)?;
+        pool.reweighted_mean(0..self.batch, &offset, &mut self.gradient)?;
+        self.visited.push(self.centre.clone());
+        self.completed += 1;
+        let normal: Vec<f64> = self.gradient.iter().map(|&g| f64::from(g)).collect();
+        let length = norm(&normal);
+        if length == 0.0 {
+            // A zero subgradient: the centre is optimal, and it stays.
+            return Ok(());
+        }
+        let normal: Vec<f64> = normal.iter().map(|g| g / length).collect();
+        match self.kind {
+            Centre::Ellipsoid => {
+                self.cut(&normal);
+                while norm(&self.centre) > self.domain_radius {
+                    let outwards = self.centre.clone();
+                    self.cut(&outwards);
+                }
+            }
+            Centre::Analytic => {
+                let bound: f64 = normal.iter().zip(&self.centre).map(|(a, x)| a * x).sum();
+                self.cuts.push((normal, bound));
+                self.recentre();
+            }
+        }
+        Ok(())
+    }
+
+    /// The ellipsoid's cut {x: ⟨g, x − c⟩ ≤ 0}.
+    fn cut(&mut self, normal: &[f64]) {
+        let dimension = self.centre.len();
+        let d = dimension as f64;
+        let image: Vec<f64> = self
+            .shape
+            .chunks_exact(dimension)
+            .map(|row| row.iter().zip(normal).map(|(p, g)| p * g).sum())
+            .collect();
+        let squared: f64 = image.iter().zip(normal).map(|(p, g)| p * g).sum();
+        if squared <= 0.0 {
+            return;
+        }
+        let scale = squared.sqrt();
+        if dimension == 1 {
+            // Bisection: the half interval in the direction of −g.
+            self.centre[0] -= 0.5 * image[0] / scale;
+            self.shape[0] *= 0.25;
+            return;
+        }
+        for (c, p) in self.centre.iter_mut().zip(&image) {
+            *c -= p / scale / (d + 1.0);
+        }
+        let growth = d * d / (d * d - 1.0);
+        let shrink = 2.0 / (d + 1.0) / squared;
+        for (i, row) in self.shape.chunks_exact_mut(dimension).enumerate() {
+            for (j, p) in row.iter_mut().enumerate() {
+                *p = growth * (*p - shrink * image[i] * image[j]);
+            }
+        }
+    }
+
+    /// Newton's method on the barrier. The last centre lies on the new cut, so the start is a step inside of it.
+    fn recentre(&mut self) {
+        let dimension = self.centre.len();
+        let radius_squared = self.domain_radius * self.domain_radius;
+        let slack = |cut: &(Vec<f64>, f64), x: &[f64]| cut.1 - cut.0.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+        let value = |cuts: &[(Vec<f64>, f64)], x: &[f64]| {
+            let mut total = -(radius_squared - x.iter().map(|x| x * x).sum::<f64>()).ln();
+            for cut in cuts {
+                total -= slack(cut, x).ln();
+            }
+            if total.is_nan() { f64::INFINITY } else { total }
+        };
+        // The Hessian of the old barrier says how far one may go against the new normal: Dikin's ellipsoid.
+        let old = self.cuts.len() - 1;
+        let hessian = |cuts: &[(Vec<f64>, f64)], x: &[f64]| {
+            let room = radius_squared - x.iter().map(|x| x * x).sum::<f64>();
+            let mut matrix = vec![0.0; dimension * dimension];
+            for i in 0..dimension {
+                for j in 0..=i {
+                    matrix[i * dimension + j] = 4.0 * x[i] * x[j] / (room * room);
+                }
+                matrix[i * dimension + i] += 2.0 / room;
+            }
+            for cut in cuts {
+                let inverse = slack(cut, x).powi(-2);
+                for i in 0..dimension {
+                    let scaled = inverse * cut.0[i];
+                    for j in 0..=i {
+                        matrix[i * dimension + j] += scaled * cut.0[j];
+                    }
+                }
+            }
+            matrix
+        };
+        let newest = self.cuts[old].0.clone();
+        let step = solve_positive(hessian(&self.cuts[..old], &self.centre), dimension, &newest);
+        let length: f64 = step
+            .iter()
+            .zip(&newest)
+            .map(|(s, g)| s * g)
+            .sum::<f64>()
+            .max(f64::MIN_POSITIVE)
+            .sqrt();
+        let mut x: Vec<f64> = self
+            .centre
+            .iter()
+            .zip(&step)
+            .map(|(c, s)| c - 0.7 * s / length)
+            .collect();
+        for _ in 0..60 {
+            let room = radius_squared - x.iter().map(|x| x * x).sum::<f64>();
+            let mut slope: Vec<f64> = x.iter().map(|x| 2.0 * x / room).collect();
+            for cut in &self.cuts {
+                let inverse = 1.0 / slack(cut, &x);
+                slope.iter_mut().zip(&cut.0).for_each(|(s, a)| *s += inverse * a);
+            }
+            let direction = solve_positive(hessian(&self.cuts, &x), dimension, &slope);
+            let decrement: f64 = slope.iter().zip(&direction).map(|(s, d)| s * d).sum();
+            if decrement < 1e-12 {
+                break;
+            }
+            let here = value(&self.cuts, &x);
+            // Damped Newton: 1/(1 + √decrement) always decreases a self-concordant barrier.
+            let mut size = if decrement < 0.25 {
+                1.0
+            } else {
+                1.0 / (1.0 + decrement.sqrt())
+            };
+            loop {
+                let next: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x - size * d).collect();
+                if value(&self.cuts, &next) <= here || size < 1e-12 {
+                    x = next;
+                    break;
+                }
+                size *= 0.5;
+            }
+        }
+        if x.iter().all(|x| x.is_finite()) {
+            self.centre = x;
+            project(&mut self.centre, self.domain_radius);
+        }
+    }
+
+    /// Whether the planned rounds are done.
+    pub fn finished(&self) -> bool {
+        self.completed >= self.rounds
+    }
+
+    /// Planned rounds.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// The current centre.
+    pub fn centre(&self) -> &[f64] {
+        &self.centre
+    }
+
+    /// Centres queried so far.
+    pub fn visited(&self) -> &[Vec<f64>] {
+        &self.visited
+    }
+
+    /// Visits what a checkpoint must hold: the queried centres and cuts so far.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("cutting_plane_rounds", &mut self.completed);
+        visitor.f64s("cutting_plane_centre", &mut self.centre);
+        visitor.f64s("cutting_plane_shape", &mut self.shape);
+        let mut counts = [self.cuts.len() as u64, self.visited.len() as u64];
+        visitor.u64("cutting_plane_cuts", &mut counts[0]);
+        visitor.u64("cutting_plane_visited", &mut counts[1]);
+        let dimension = self.centre.len();
+        self.cuts.resize(counts[0] as usize, (vec![0.0; dimension], 0.0));
+        self.visited.resize(counts[1] as usize, vec![0.0; dimension]);
+        for (normal, bound) in &mut self.cuts {
+            visitor.f64s("cutting_plane_normal", normal);
+            visitor.f64s("cutting_plane_bound", std::slice::from_mut(bound));
+        }
+        for point in &mut self.visited {
+            visitor.f64s("cutting_plane_point", point);
+        }
+    }
+
+    /// The visited centre of least `value`.
+    pub fn best(&self, value: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+        let mut best = (f64::INFINITY, &self.centre);
+        for point in &self.visited {
+            let here = value(point);
+            if here < best.0 {
+                best = (here, point);
+            }
+        }
+        best.1.clone()
+    }
+}
+
+/// Solves `M·x = b` for a positive definite M given by its lower triangle: Cholesky, in place.
+fn solve_positive(mut matrix: Vec<f64>, dimension: usize, right: &[f64]) -> Vec<f64> {
+    for i in 0..dimension {
+        for j in 0..=i {
+            let (above, row) = matrix.split_at(i * dimension);
+            let other = if j == i { row } else { &above[j * dimension..] };
+            let inner: f64 = row[..j].iter().zip(&other[..j]).map(|(a, b)| a * b).sum();
+            let rest = row[j] - inner;
+            let pivot = other[j];
+            matrix[i * dimension + j] = if i == j { rest.max(1e-300).sqrt() } else { rest / pivot };
+        }
+    }
+    let mut x = right.to_vec();
+    for i in 0..dimension {
+        let row = &matrix[i * dimension..i * dimension + i];
+        let inner: f64 = row.iter().zip(&x).map(|(a, b)| a * b).sum();
+        x[i] = (x[i] - inner) / matrix[i * dimension + i];
+    }
+    for i in (0..dimension).rev() {
+        x[i] /= matrix[i * dimension + i];
+        let value = x[i];
+        for j in 0..i {
+            x[j] -= matrix[i * dimension + j] * value;
+        }
+    }
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
+    use crate::resque::functions::MaxOfLinear;
+    use rounds_kernels::random::StreamKey;
+
+    #[test]
+    fn both_centres_reach_the_accuracy_within_the_planned_rounds() {
+        for kind in [Centre::Ellipsoid, Centre::Analytic] {
+            for dimension in [1, 2, 10] {
+                let function = MaxOfLinear::new(dimension, dimension, 1.0, 0.9).unwrap();
+                let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+                let accuracy = 1e-3;
+                let mut run = CuttingPlane::for_accuracy(kind, dimension, 1.0, 1.0, accuracy, 1).unwrap();
+                while !run.finished() {
+                    run.advance(&mut pool).unwrap();
+                }
+                let gap = function.value(&run.best(|x| function.value(x)));
+                assert!(
+                    gap <= accuracy,
+                    "{kind:?} d = {dimension}: {gap} after {}",
+                    run.rounds()
+                );
+                assert_eq!(pool.ledger().rounds, run.rounds());
+            }
+        }
+    }
+
+    #[test]
+    fn in_one_dimension_the_ellipsoid_is_bisection() {
+        let function = MaxOfLinear::new(1, 1, 1.0, 0.3).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let mut run = CuttingPlane::for_accuracy(Centre::Ellipsoid, 1, 1.0, 1.0, 1e-3, 1).unwrap();
+        let mut centres = Vec::new();
+        for _ in 0..4 {
+            centres.push(run.centre()[0]);
+            run.advance(&mut pool).unwrap();
+        }
+        assert_eq!(centres, [0.0, -0.5, -0.25, -0.375]);
+    }
+
+    #[test]
+    fn the_solver_inverts() {
+        let matrix = vec![4.0, 0.0, 0.0, 2.0, 5.0, 0.0, 1.0, 3.0, 6.0];
+        let x = solve_positive(matrix, 3, &[1.0, -2.0, 0.5]);
+        let full = [[4.0, 2.0, 1.0], [2.0, 5.0, 3.0], [1.0, 3.0, 6.0]];
+        for (row, right) in full.iter().zip([1.0, -2.0, 0.5]) {
+            let left: f64 = row.iter().zip(&x).map(|(a, b)| a * b).sum();
+            assert!((left - right).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn impossible_dimensions_are_refused() {
+        for dimension in [0, MOST_DIMENSIONS + 1] {
+            assert!(CuttingPlane::for_accuracy(Centre::Analytic, dimension, 1.0, 1.0, 0.1, 1).is_err());
+        }
+        assert!(CuttingPlane::for_accuracy(Centre::Analytic, 2, 1.0, 1.0, -0.1, 1).is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! EpochSGD as a ball oracle of one query round [002 Algorithm 1, Proposition 3].
+//!
+//! ```text
+//! η_1 = 1/(4λ), T_1 = 16, T = ⌈48L²/(λφ)⌉;   per epoch k with ΣT_j ≤ T:
+//! v^1     = Π_r(v_k^0/(1 + η_kλ))
+//! v^{t+1} = Π_r((v^t − η_k·w(v^t, ξ_i)·g_i)/(1 + η_kλ)),   i = Σ_{j<k}T_j + t, t = 1 … T_k − 1
+//! v_{k+1}^0 = (1/T_k)·Σ_t v^t,  T_{k+1} = 2T_k,  η_{k+1} = η_k/2
+//! ```
+//!
+//! The listing draws 2T samples; indices never pass the last complete epoch's end, so exactly those are fetched. For
+//! T < 16 one epoch is run all the same: the centre itself is no φ-solution.
+
+use super::ResqueError;
+use super::ball::{BallSolver, Plan, Subproblem, sample_size};
+use super::geometry::project_offset;
+use super::pool::GradientPool;
+
+/// First epoch's length T_1.
+const FIRST_EPOCH: usize = 16;
+
+/// The solver; `sample_constant` is the 48 of T (the theory's; smaller ones are practical choices and give up its bound).
+#[derive(Clone, Debug)]
+pub struct EpochSgd {
+    sample_constant: f64,
+    iterate: Vec<f32>,
+    gradient: Vec<f32>,
+    sum: Vec<f64>,
+}
+
+impl EpochSgd {
+    /// With T = ⌈constant·L²/(λφ)⌉.
+    ///
+    /// # Errors
+    /// A constant that is not above 0.
+    pub fn new(sample_constant: f64) -> Result<Self, ResqueError> {
+        super::positive("sample constant", sample_constant)?;
+        Ok(Self {
+            sample_constant,
+            iterate: Vec::new(),
+            gradient: Vec::new(),
+            sum: Vec::new(),
+        })
+    }
+
+    /// With the theory's constant.
+    pub fn theory() -> Self {
+        Self {
+            sample_constant: 48.0,
+            iterate: Vec::new(),
+            gradient: Vec::new(),
+            sum: Vec::new(),
+        }
+    }
+
+    /// Epochs that fit into T: T_1(2^k − 1) ≤ T, at least one.
+    fn epochs(&self, subproblem: &Subproblem, lipschitz: f64) -> Result<u32, ResqueError> {
+        let steps = sample_size(
+            self.sample_constant * lipschitz * lipschitz / (subproblem.regularization * subproblem.accuracy),
+        )?;
+        Ok(((steps / FIRST_EPOCH + 1) as f64).log2().floor().max(1.0) as u32)
+    }
+}
+
+impl BallSolver for EpochSgd {
+    fn plan(&self, subproblem: &Subproblem, lipschitz: f64, _smoothing: f64) -> Result<Plan, ResqueError> {
+        subproblem.check()?;
+        let samples = FIRST_EPOCH * ((1 << self.epochs(subproblem, lipschitz)?) - 1);
+        Ok(Plan {
+            samples,
+            depth: samples as u64,
+        })
+    }
+
+    fn solve(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        subproblem: &Subproblem,
+        _smoothing: f64,
+        solution: &mut [f32],
+    ) -> Result<(), ResqueError> {
+        subproblem.check()?;
+        let epochs = self.epochs(subproblem, pool.lipschitz())?;
+        let Subproblem {
+            regularization, radius, ..
+        } = *subproblem;
+        let dimension = pool.dimension();
+        let Self {
+            iterate, gradient, sum, ..
+        } = self;
+        iterate.resize(dimension, 0.0);
+        gradient.resize(dimension, 0.0);
+        sum.resize(dimension, 0.0);
+        solution.fill(0.0);
+        let (mut length, mut step, mut sample) = (FIRST_EPOCH, 0.25 / regularization, first);
+        for _ in 0..epochs {
+            let shrink = (1.0 / (1.0 + step * regularization)) as f32;
+            iterate
+                .iter_mut()
+                .zip(&*solution)
+                .for_each(|(v, &start)| *v = start * shrink);
+            project_offset(iterate, radius);
+            sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum = f64::from(v));
+            for t in 1..length {
+                pool.reweighted_mean(sample + t - 1..sample + t, iterate, gradient)?;
+                for (v, &g) in iterate.iter_mut().zip(&*gradient) {
+                    *v = (*v - step as f32 * g) * shrink;
+                }
+                project_offset(iterate, radius);
+                sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum += f64::from(v));
+            }
+            for (solution, &sum) in solution.iter_mut().zip(&*sum) {
+                *solution = (sum / length as f64) as f32;
+            }
+            sample += length;
+            length *= 2;
+            step *= 0.5;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
+    use crate::resque::functions::LinearLoss;
+    use crate::resque::smoothed::smoothed_loss;
+    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::loss::Loss;
+    use rounds_kernels::random::StreamKey;
+
+    #[test]
+    fn the_mean_gap_of_two_hundred_solves_is_at_most_phi() {
+        // f = |x_1 − 0.1| in d = 3: the subproblem separates; its optimum by bisection on the closed-form slope.
+        let (row, targets) = ([1.0f32, 0.0, 0.0], [0.1f32]);
+        let function = LinearLoss::new(
+            Rows::F32(F32Rows {
+                values: &row,
+                columns: 3,
+            }),
+            &targets,
+            Loss::Absolute,
+        )
+        .unwrap();
+        let radius = 0.2;
+        let subproblem = Subproblem {
+            regularization: 2.0,
+            radius,
+            accuracy: 0.01,
+        };
+        let objective = |v: &[f32]| {
+            let squared = super::super::geometry::squared_norm(v);
+            smoothed_loss(Loss::Absolute, f64::from(v[0]), 0.1f32.into(), radius)
+                .unwrap()
+                .0
+                + squared
+        };
+        let (mut low, mut high) = (0.0, radius);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            let slope = smoothed_loss(Loss::Absolute, middle, 0.1f32.into(), radius).unwrap().1 + 2.0 * middle;
+            if slope > 0.0 { high = middle } else { low = middle }
+        }
+        let best = objective(&[low as f32, 0.0, 0.0]);
+        let mut solver = EpochSgd::theory();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5)).unwrap();
+        let plan = solver.plan(&subproblem, function.lipschitz(), radius).unwrap();
+        assert_eq!(plan.samples, 16 * 127, "T = 2400 holds seven epochs");
+        let mut total = 0.0;
+        for _ in 0..200 {
+            oracle.fetch(&[0.0; 3], radius, plan.samples).unwrap();
+            let mut v = [0.0; 3];
+            solver.solve(&mut oracle, 0, &subproblem, radius, &mut v).unwrap();
+            total += objective(&v) - best;
+        }
+        assert!(
+            total / 200.0 <= subproblem.accuracy && total > -1e-6,
+            "{}",
+            total / 200.0
+        );
+        assert_eq!(oracle.ledger().rounds, 200);
+    }
+
+    #[test]
+    fn a_constant_that_is_not_positive_is_refused() {
+        assert!(EpochSgd::new(0.0).is_err());
+        let none = Subproblem {
+            regularization: 0.0,
+            radius: 1.0,
+            accuracy: 1.0,
+        };
+        assert!(matches!(
+            EpochSgd::theory().plan(&none, 1.0, 1.0),
+            Err(ResqueError::Regularization(_))
+        ));
+        let endless = Subproblem {
+            regularization: 1e-9,
+            radius: 1.0,
+            accuracy: 1e-9,
+        };
+        assert!(matches!(
+            EpochSgd::theory().plan(&endless, 1.0, 1.0),
+            Err(ResqueError::TooManyQueries { .. })
+        ));
+    }
+}

@@ -1,0 +1,57 @@
+//! Inner products, distances and ball projections of f64 centres and f32 offsets.
+
+/// ⟨a, b⟩ with sixteen f32 accumulators.
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut lanes = [0f32; 16];
+    let (left, right) = (a.chunks_exact(16), b.chunks_exact(16));
+    let tail: f64 = left
+        .remainder()
+        .iter()
+        .zip(right.remainder())
+        .map(|(a, b)| f64::from(*a) * f64::from(*b))
+        .sum();
+    for (a, b) in left.zip(right) {
+        for lane in 0..16 {
+            lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
+        }
+    }
+    lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>() + tail
+}
+
+/// ‖v‖².
+pub(crate) fn squared_norm(v: &[f32]) -> f64 {
+    v.iter().map(|&v| f64::from(v) * f64::from(v)).sum()
+}
+
+/// ‖a − b‖.
+#[cfg(test)]
+pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+}
+
+/// ‖v‖.
+pub(crate) fn norm(v: &[f64]) -> f64 {
+    v.iter().map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// `v ← v·min(1, r/‖v‖)`.
+pub(crate) fn project(v: &mut [f64], radius: f64) {
+    let length = norm(v);
+    if length > radius {
+        let factor = radius / length;
+        for v in v.iter_mut() {
+            *v *= factor;
+        }
+    }
+}
+
+/// `v ← v·min(1, r/‖v‖)` in f32, rounded so that ‖v‖ ≤ r(1 + 1e-6).
+pub(crate) fn project_offset(v: &mut [f32], radius: f64) {
+    let squared = squared_norm(v);
+    if squared > radius * radius {
+        let factor = (radius / squared.sqrt()) as f32;
+        for v in v.iter_mut() {
+            *v *= factor;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Reweighted stochastic queries (ReSQue) and what is built of them: parallel and private stochastic convex optimisation
+//! with few adaptive rounds (paper 002, specification 7).
+//!
+//! | idea | file | source |
+//! | --- | --- | --- |
+//! | weights, moments, projected draws | [`estimator`] | [002 Definition 2, Lemmas 1–2] |
+//! | closed-form Gaussian convolutions | [`smoothed`] | specification 1 |
+//! | rounds of queries at perturbed points, counted | [`pool`], [`black_box`] | [002 Problem 1] |
+//! | pools on a problem: projected and closed form | [`projected`] | specification 7.1 |
+//! | functions with known optimum | [`functions`] | |
+//! | ball subproblems in one round | [`ball`], [`epoch_sgd`], [`accelerated_sa`] | [002 Algorithms 1–2] |
+//! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |
+//! | ball acceleration | [`acceleration`], [`bisection_free`] | [002 Propositions 1–2] |
+//! | the whole parallel method | [`parallel`] | [002 Theorems 1–2] |
+//! | private ball solvers | [`private_ball`] | [002 Algorithms 3–7] |
+//! | private empirical risk, localisation | [`private_erm`], [`localization`] | [002 Theorems 3–4] |
+//! | baselines | [`subgradient`], [`randomized_smoothing`], [`cutting_plane`] | [002 Table I] |
+//!
+//! Iterates near a centre x̄ are kept as offsets v = x − x̄ in f32: the balls are far smaller than the domain, and x̄ + v
+//! would lose v's digits. Centres and outer iterates are f64.
+
+pub mod accelerated_sa;
+pub mod acceleration;
+pub mod aggregate;
+pub mod ball;
+pub mod bisection_free;
+pub mod black_box;
+pub mod cutting_plane;
+pub mod epoch_sgd;
+pub mod estimator;
+pub mod functions;
+mod geometry;
+pub mod localization;
+pub mod multilevel;
+pub mod parallel;
+pub mod pool;
+pub mod private_ball;
+pub mod private_erm;
+pub mod projected;
+pub mod randomized_smoothing;
+pub mod smoothed;
+pub mod subgradient;
+
+/// What cannot be solved, with the reason.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResqueError {
+    /// A smoothing radius that is not above 0.
+    #[error("smoothing radius ρ = {0}: a finite number above 0 is needed")]
+    SmoothingRadius(f64),
+    /// A ball that is larger than the domain.
+    #[error("ball radius r = {ball} is larger than the domain's radius R = {domain}: choose r ≤ R, or a smaller ε")]
+    BallLargerThanDomain {
+        /// r.
+        ball: f64,
+        /// R.
+        domain: f64,
+    },
+    /// A quantity that must be positive.
+    #[error("{quantity} = {value}: a finite number above 0 is needed")]
+    NotPositive {
+        /// Its name.
+        quantity: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A subproblem without strong convexity.
+    #[error(
+        "regularisation λ = {0}: the solvers of a ball need λ > 0 (their step sizes and sample sizes divide by it)"
+    )]
+    Regularization(f64),
+    /// A weight e^{exponent} beyond the range of f64.
+    #[error(
+        "a ReSQue weight e^{exponent:.0} overflows: the point is far outside the ball ‖x − x̄‖ ≤ ρ; shrink the step"
+    )]
+    WeightOverflow {
+        /// ln w.
+        exponent: f64,
+    },
+    /// A point outside the ball in which the weights' moments are bounded.
+    #[error("a point at distance {distance:e} of the centre lies outside the ball of validity ρ = {radius:e}")]
+    OutsideValidity {
+        /// ‖x − x̄‖.
+        distance: f64,
+        /// ρ.
+        radius: f64,
+    },
+    /// A loss of several margins.
+    #[error("the softmax loss has no one-dimensional Gaussian convolution: use the black-box or projected oracle mode")]
+    NoClosedForm,
+    /// A function that says that it is not convex.
+    #[error("the function is not convex: every method of this module relies on convexity for its guarantee")]
+    NotConvex,
+    /// A gradient that is not finite.
+    #[error("query {sample} of the round returned a gradient that is not finite: check the data, or shrink the radius")]
+    NotFinite {
+        /// Index of the query in its round.
+        sample: usize,
+    },
+    /// More samples asked for than the round fetched.
+    #[error("samples {start}..{end} were asked of a pool of {fetched}: a pool serves what its one round queried")]
+    PoolExhausted {
+        /// First sample.
+        start: usize,
+        /// One past the last.
+        end: usize,
+        /// Samples there are.
+        fetched: usize,
+    },
+    /// Reweighting where queries are made at the point itself.
+    #[error("a pool fetched without smoothing (ρ = 0) holds gradients at its centre only")]
+    NotReweightable,
+    /// A round that would need more queries than memory or patience allow.
+    #[error("a round of {needed:e} queries is above the limit of {limit:e}: raise ε or λ, or use smaller constants")]
+    TooManyQueries {
+        /// Queries.
+        needed: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// The data or an oracle refused.
+    #[error(transparent)]
+    Gradient(#[from] rounds_kernels::linear::NonFiniteGradient),
+}
+
+/// `value` if it is finite and above 0.
+pub(crate) fn positive(quantity: &'static str, value: f64) -> Result<f64, ResqueError> {
+    if value > 0.0 && value.is_finite() {
+        Ok(value)
+    } else {
+        Err(ResqueError::NotPositive { quantity, value })
+    }
+}

@@ -1,0 +1,201 @@
+//! The multilevel estimate of a proximal point: the bias of a solve with 2^{j_max} times the budget, for the expected cost
+//! of about j_max solves [002 Algorithm 6 without noise; Definition 5].
+//!
+//! ```text
+//! J ~ Geom(1/2), P(J = j) = 2^{−j}
+//! x̂ = x_0 + 1[J ≤ j_max]·2^J·(x_J − x_{J−1}),     x_j = a solve to accuracy φ/2^j;     E x̂ = E x_{j_max}
+//! ```
+//!
+//! x_0, x_{J−1} and x_J read prefixes of the same samples: only the marginal laws enter the mean, and the common prefix
+//! lowers the variance of the difference.
+
+use rounds_kernels::random::UniformStream;
+
+use super::ResqueError;
+use super::ball::{BallSolver, Subproblem};
+use super::pool::GradientPool;
+
+/// Levels of one estimate, drawn before its round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// One J a repetition; 0 where J > j_max.
+    drawn: Vec<u32>,
+}
+
+impl Levels {
+    /// `repetitions` independent levels at most `most`.
+    pub fn draw(stream: &mut UniformStream, repetitions: usize, most: u32) -> Self {
+        let level = |word: u64| word.trailing_zeros() + 1;
+        let drawn = (0..repetitions.max(1))
+            .map(|_| level(stream.next_u64()))
+            .map(|j| if j <= most { j } else { 0 })
+            .collect();
+        Self { drawn }
+    }
+
+    /// The levels.
+    pub fn drawn(&self) -> &[u32] {
+        &self.drawn
+    }
+}
+
+/// `subproblem` to accuracy φ/2^level.
+fn at_level(subproblem: &Subproblem, level: u32) -> Subproblem {
+    Subproblem {
+        accuracy: subproblem.accuracy / f64::powi(2.0, level as i32),
+        ..*subproblem
+    }
+}
+
+/// Samples that the levels read, and the largest depth of a solve (repetitions run side by side).
+///
+/// # Errors
+/// As [`BallSolver::plan`].
+pub fn plan(
+    solver: &dyn BallSolver,
+    levels: &Levels,
+    subproblem: &Subproblem,
+    lipschitz: f64,
+    smoothing: f64,
+) -> Result<super::ball::Plan, ResqueError> {
+    let (mut samples, mut depth) = (0, 0);
+    for &level in &levels.drawn {
+        let plan = solver.plan(&at_level(subproblem, level), lipschitz, smoothing)?;
+        samples += plan.samples;
+        depth = depth.max(plan.depth);
+    }
+    Ok(super::ball::Plan { samples, depth })
+}
+
+/// The mean of the repetitions' estimates, an offset that may lie outside the ball.
+///
+/// # Errors
+/// As [`BallSolver::solve`].
+pub fn estimate(
+    solver: &mut dyn BallSolver,
+    pool: &mut dyn GradientPool,
+    first: usize,
+    levels: &Levels,
+    subproblem: &Subproblem,
+    smoothing: f64,
+    estimate: &mut [f64],
+) -> Result<(), ResqueError> {
+    estimate.fill(0.0);
+    let mut solution = vec![0.0; estimate.len()];
+    let mut sample = first;
+    let share = 1.0 / levels.drawn.len() as f64;
+    for &level in &levels.drawn {
+        let mut add = |factor: f64, level: u32| -> Result<(), ResqueError> {
+            solver.solve(pool, sample, &at_level(subproblem, level), smoothing, &mut solution)?;
+            estimate
+                .iter_mut()
+                .zip(&solution)
+                .for_each(|(sum, &v)| *sum += share * factor * f64::from(v));
+            Ok(())
+        };
+        add(1.0, 0)?;
+        if level > 0 {
+            let factor = f64::powi(2.0, level as i32);
+            add(factor, level)?;
+            add(-factor, level - 1)?;
+        }
+        sample += solver
+            .plan(&at_level(subproblem, level), pool.lipschitz(), smoothing)?
+            .samples;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::ball::Plan;
+    use crate::resque::black_box::BlackBoxOracle;
+    use crate::resque::epoch_sgd::EpochSgd;
+    use crate::resque::functions::MaxOfLinear;
+    use rounds_kernels::random::{Purpose, StreamKey};
+
+    #[test]
+    fn the_mean_is_that_of_the_deepest_level() {
+        // A solver with bias √φ and noise √φ·z in one coordinate, so that means are known exactly.
+        struct Biased(u64);
+        impl BallSolver for Biased {
+            fn plan(&self, subproblem: &Subproblem, _: f64, _: f64) -> Result<Plan, ResqueError> {
+                Ok(Plan {
+                    samples: (1.0 / subproblem.accuracy) as usize,
+                    depth: 1,
+                })
+            }
+            fn solve(
+                &mut self,
+                _: &mut dyn GradientPool,
+                _: usize,
+                subproblem: &Subproblem,
+                _: f64,
+                solution: &mut [f32],
+            ) -> Result<(), ResqueError> {
+                self.0 += 1;
+                let mut z = [0f32];
+                rounds_kernels::random::fill_gaussian(&StreamKey::Simulation(2), Purpose(9), self.0, 1.0, &mut z);
+                solution[0] = subproblem.accuracy.sqrt() as f32 * (1.0 + z[0]);
+                Ok(())
+            }
+        }
+        let function = MaxOfLinear::new(1, 1, 1.0, 1.0).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let subproblem = Subproblem {
+            regularization: 1.0,
+            radius: 1.0,
+            accuracy: 0.25,
+        };
+        let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
+        let (runs, most) = (10_000, 4);
+        let (mut total, mut squares, mut counts) = (0.0, 0.0, [0usize; 5]);
+        let mut solver = Biased(0);
+        for _ in 0..runs {
+            let levels = Levels::draw(&mut stream, 1, most);
+            counts[levels.drawn()[0] as usize] += 1;
+            let mut value = [0.0];
+            estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 1.0, &mut value).unwrap();
+            total += value[0];
+            squares += value[0] * value[0];
+        }
+        let (mean, n) = (total / f64::from(runs), f64::from(runs));
+        let expected = (0.25f64 / 16.0).sqrt();
+        let error = ((squares / n - mean * mean) / n).sqrt();
+        assert!((mean - expected).abs() < 4.9 * error, "{mean} for {expected} ± {error}");
+        for (level, &count) in counts.iter().enumerate() {
+            let probability = if level == 0 {
+                f64::powi(0.5, 4)
+            } else {
+                f64::powi(0.5, level as i32)
+            };
+            let deviation = (n * probability * (1.0 - probability)).sqrt();
+            assert!(
+                (count as f64 - n * probability).abs() < 4.9 * deviation,
+                "level {level}: {count}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_estimate_is_one_round() {
+        let function = MaxOfLinear::new(6, 6, 1.0, 1.0).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let subproblem = Subproblem {
+            regularization: 1.0,
+            radius: 0.3,
+            accuracy: 0.1,
+        };
+        let mut solver = EpochSgd::theory();
+        let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
+        let levels = Levels::draw(&mut stream, 8, 3);
+        let plan = plan(&solver, &levels, &subproblem, 1.0, 0.3).unwrap();
+        pool.fetch(&[0.0; 6], 0.3, plan.samples).unwrap();
+        let mut value = [0.0; 6];
+        estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 0.3, &mut value).unwrap();
+        assert_eq!(pool.ledger().rounds, 1);
+        assert!(value.iter().all(|v| v.is_finite()) && value.iter().sum::<f64>() < 0.0);
+    }
+}

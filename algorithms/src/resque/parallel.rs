@@ -1,0 +1,460 @@
+//! The whole parallel method of [002 Theorems 1 and 2]: ball acceleration on f̂_ρ with ρ = r, oracles from pools of
+//! reweighted queries, every oracle call one adaptive round.
+//!
+//! | | query depth | computational depth | queries |
+//! | --- | --- | --- | --- |
+//! | EpochSGD (Theorem 1) | d^{1/3}κ^{2/3} | + κ² | d^{1/3}κ^{2/3} + κ² |
+//! | AC-SA (Theorem 2) | d^{1/3}κ^{2/3} | + d^{1/4}κ | the same |
+//!
+//! up to logarithms. With |f̂_ρ − f| ≤ ε/2 and the other half of ε for f̂_ρ, the final error is at most ε.
+
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+
+use super::accelerated_sa::AcceleratedSa;
+use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use super::aggregate::aggregate;
+use super::ball::{BallSolver, Subproblem};
+use super::bisection_free::{BallOracle, BisectionFree};
+use super::epoch_sgd::EpochSgd;
+use super::estimator::RadiusRule;
+use super::geometry::norm;
+use super::multilevel::{self, Levels};
+use super::pool::GradientPool;
+use super::{ResqueError, positive};
+use crate::state::StateVisitor;
+
+/// Streams of the levels of the multilevel estimate.
+const LEVELS: Purpose = Purpose(0x4c45_5645);
+
+/// Which solver the balls use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Solver {
+    /// [`EpochSgd`]: Theorem 1.
+    EpochSgd,
+    /// [`AcceleratedSa`]: Theorem 2.
+    AcceleratedSa,
+}
+
+/// How outer steps find λ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outer {
+    /// The line search that the theorems assume.
+    LineSearch,
+    /// [`BisectionFree`], not covered by the theorems.
+    BisectionFree,
+}
+
+impl std::str::FromStr for Outer {
+    type Err = crate::optimizers::SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "line-search" => Ok(Self::LineSearch),
+            "bisection-free" => Ok(Self::BisectionFree),
+            _ => Err(crate::optimizers::SettingsError::UnknownName {
+                flag: "--set outer",
+                value: name.to_owned(),
+                known: "line-search or bisection-free",
+            }),
+        }
+    }
+}
+
+/// The constants that the paper leaves open. [`Constants::practical`] shrinks sample sizes and gives up the proofs'
+/// bounds, not the exponents.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Constants {
+    /// 48 of EpochSGD's T and AC-SA's N_k.
+    pub samples: f64,
+    /// C of the ball accuracy φ = λr²/C.
+    pub ball_accuracy: f64,
+    /// C of the proximal estimate's standard deviation ε√K/(CR).
+    pub proximal: f64,
+    /// Solves that the line search aggregates.
+    pub aggregated: usize,
+    /// Repetitions of the multilevel estimate.
+    pub repetitions: usize,
+}
+
+impl Constants {
+    /// Proof constants of the solvers; C = 8 in φ, C = 1 in the proximal estimate; 2 ln(1/ζ) aggregated solves at
+    /// ζ = 1/100.
+    pub fn theory() -> Self {
+        Self {
+            samples: 48.0,
+            ball_accuracy: 8.0,
+            proximal: 1.0,
+            aggregated: 9,
+            repetitions: 2,
+        }
+    }
+
+    /// Sample sizes divided by 24 and single solves in the line search.
+    pub fn practical() -> Self {
+        Self {
+            samples: 2.0,
+            ball_accuracy: 2.0,
+            proximal: 0.5,
+            aggregated: 1,
+            repetitions: 1,
+        }
+    }
+}
+
+/// What a run of the method needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParallelParameters {
+    /// R.
+    pub domain_radius: f64,
+    /// ε, the error on f; half of it is smoothing bias.
+    pub accuracy: f64,
+    /// L.
+    pub lipschitz: f64,
+    /// How ρ = r follows from ε/2.
+    pub radius_rule: RadiusRule,
+    /// The ball solver.
+    pub solver: Solver,
+    /// How λ is found.
+    pub outer: Outer,
+    /// Constants.
+    pub constants: Constants,
+}
+
+enum Progress {
+    LineSearch(BallAcceleration),
+    BisectionFree(BisectionFree),
+}
+
+/// A run; [`ParallelResque::advance`] is one adaptive round.
+pub struct ParallelResque {
+    progress: Progress,
+    sampler: Sampler,
+    rounds: u64,
+}
+
+impl ParallelResque {
+    /// A run from `start`; `key` addresses the levels of the multilevel estimate.
+    ///
+    /// # Errors
+    /// Parameters out of range; a smoothing radius above R.
+    pub fn new(parameters: ParallelParameters, start: Vec<f64>, key: StreamKey) -> Result<Self, ResqueError> {
+        let ParallelParameters {
+            domain_radius,
+            accuracy,
+            lipschitz,
+            constants,
+            ..
+        } = parameters;
+        positive("accuracy ε", accuracy)?;
+        positive("Lipschitz constant L", lipschitz)?;
+        positive("domain radius R", domain_radius)?;
+        let radius = parameters.radius_rule.radius(0.5 * accuracy, lipschitz, start.len());
+        if !(radius > 0.0 && radius.is_finite()) {
+            return Err(ResqueError::SmoothingRadius(radius));
+        }
+        let acceleration = AccelerationParameters {
+            domain_radius,
+            ball_radius: radius,
+            accuracy: 0.5 * accuracy,
+            lipschitz,
+        };
+        let solver: Box<dyn BallSolver> = match parameters.solver {
+            Solver::EpochSgd => Box::new(EpochSgd::new(constants.samples)?),
+            Solver::AcceleratedSa => Box::new(AcceleratedSa::new(constants.samples)?),
+        };
+        let dimension = start.len();
+        let progress = match parameters.outer {
+            Outer::LineSearch => Progress::LineSearch(BallAcceleration::new(acceleration, start)?),
+            Outer::BisectionFree => Progress::BisectionFree(BisectionFree::new(acceleration, 1.5, start)?),
+        };
+        let sampler = Sampler {
+            solver,
+            acceleration,
+            constants,
+            key,
+            calls: 0,
+            depth: 0,
+            offset: vec![0.0; dimension],
+        };
+        Ok(Self {
+            progress,
+            sampler,
+            rounds: 0,
+        })
+    }
+
+    /// One adaptive round: a trial of the line search or a step.
+    ///
+    /// # Errors
+    /// A query that is not finite, too many queries for one round.
+    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        let mut oracle = SampledOracle {
+            sampler: &mut self.sampler,
+            pool,
+        };
+        match &mut self.progress {
+            Progress::LineSearch(run) => run.advance(&mut oracle)?,
+            Progress::BisectionFree(run) => run.advance(&mut oracle)?,
+        }
+        self.rounds += 1;
+        Ok(())
+    }
+
+    /// Whether the run has reached its accuracy or its iterations.
+    pub fn finished(&self) -> bool {
+        match &self.progress {
+            Progress::LineSearch(run) => run.finished(),
+            Progress::BisectionFree(run) => run.finished(),
+        }
+    }
+
+    /// The point to use.
+    pub fn iterate(&self) -> &[f64] {
+        match &self.progress {
+            Progress::LineSearch(run) => run.iterate(),
+            Progress::BisectionFree(run) => run.iterate(),
+        }
+    }
+
+    /// Rounds done.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// Computational depth so far: dependent vector operations, a mini-batch counting one (specification 0.1).
+    pub fn computational_depth(&self) -> u64 {
+        self.sampler.depth
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("resque_rounds", &mut self.rounds);
+        visitor.u64("resque_calls", &mut self.sampler.calls);
+        visitor.u64("resque_depth", &mut self.sampler.depth);
+        match &mut self.progress {
+            Progress::LineSearch(run) => run.visit_state(visitor),
+            Progress::BisectionFree(run) => run.visit_state(visitor),
+        }
+    }
+
+    /// Most rounds a run may take: every iteration with at most nine trials on average.
+    pub fn most_rounds(&self) -> u64 {
+        10 * self.sampler.acceleration.most_iterations()
+    }
+}
+
+/// Ball oracles from pools.
+struct Sampler {
+    solver: Box<dyn BallSolver>,
+    acceleration: AccelerationParameters,
+    constants: Constants,
+    key: StreamKey,
+    calls: u64,
+    depth: u64,
+    offset: Vec<f32>,
+}
+
+struct SampledOracle<'s, 'p> {
+    sampler: &'s mut Sampler,
+    pool: &'p mut dyn GradientPool,
+}
+
+impl Sampler {
+    fn subproblem(&self, regularization: f64) -> Subproblem {
+        let radius = self.acceleration.ball_radius;
+        Subproblem {
+            regularization,
+            radius,
+            accuracy: regularization * radius * radius / self.constants.ball_accuracy,
+        }
+    }
+}
+
+impl ProximalOracle for SampledOracle<'_, '_> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+        let Self { sampler, pool } = self;
+        let radius = sampler.acceleration.ball_radius;
+        let subproblem = sampler.subproblem(regularization);
+        let plan = sampler.solver.plan(&subproblem, pool.lipschitz(), radius)?;
+        let copies = sampler.constants.aggregated.max(1);
+        pool.fetch(centre, radius, plan.samples * copies)?;
+        let mut points = Vec::with_capacity(copies);
+        for copy in 0..copies {
+            sampler
+                .solver
+                .solve(*pool, copy * plan.samples, &subproblem, radius, &mut sampler.offset)?;
+            points.push(sampler.offset.clone());
+        }
+        sampler.depth += plan.depth;
+        let chosen = &points[aggregate(&points, radius / 17.0).index];
+        Ok(super::geometry::squared_norm(chosen).sqrt())
+    }
+
+    fn step(
+        &mut self,
+        centre: &[f64],
+        regularization: f64,
+        solution: &mut [f64],
+        proximal: &mut [f64],
+    ) -> Result<(), ResqueError> {
+        let Self { sampler, pool } = self;
+        let AccelerationParameters {
+            ball_radius,
+            domain_radius,
+            accuracy,
+            ..
+        } = sampler.acceleration;
+        let lipschitz = pool.lipschitz();
+        let balls = sampler.acceleration.balls();
+        let ball = sampler.subproblem(regularization);
+        // (λ/2)·E‖x − x̂‖² ≤ φ gives the standard deviation ε√K/(CR)/λ of Definition 5.
+        let deviation = accuracy * balls.sqrt() / (sampler.constants.proximal * domain_radius);
+        let wanted = deviation * deviation / (2.0 * regularization);
+        let proximal_problem = Subproblem {
+            accuracy: wanted.min(ball.accuracy),
+            ..ball
+        };
+        let most_levels = balls.log2().ceil().max(1.0) as u32;
+        let mut stream = UniformStream::new(&sampler.key, LEVELS, sampler.calls, 0);
+        sampler.calls += 1;
+        let levels = Levels::draw(&mut stream, sampler.constants.repetitions, most_levels);
+        let ball_plan = sampler.solver.plan(&ball, lipschitz, ball_radius)?;
+        let proximal_plan = multilevel::plan(&*sampler.solver, &levels, &proximal_problem, lipschitz, ball_radius)?;
+        pool.fetch(centre, ball_radius, ball_plan.samples + proximal_plan.samples)?;
+        sampler
+            .solver
+            .solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
+        solution
+            .iter_mut()
+            .zip(&sampler.offset)
+            .for_each(|(to, &from)| *to = f64::from(from));
+        let first = ball_plan.samples;
+        multilevel::estimate(
+            &mut *sampler.solver,
+            *pool,
+            first,
+            &levels,
+            &proximal_problem,
+            ball_radius,
+            proximal,
+        )?;
+        sampler.depth += ball_plan.depth.max(proximal_plan.depth);
+        Ok(())
+    }
+}
+
+impl BallOracle for SampledOracle<'_, '_> {
+    /// λ = 0 is replaced by λ_min/4, which adds at most ε/32·(K r/R)² to the objective; G is the mean over the whole
+    /// pool, from the same round.
+    fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError> {
+        let Self { sampler, pool } = self;
+        let radius = sampler.acceleration.ball_radius;
+        let regularization = sampler.acceleration.smallest_regularization();
+        let subproblem = sampler.subproblem(regularization);
+        let plan = sampler.solver.plan(&subproblem, pool.lipschitz(), radius)?;
+        pool.fetch(centre, radius, plan.samples)?;
+        sampler
+            .solver
+            .solve(*pool, 0, &subproblem, radius, &mut sampler.offset)?;
+        solution
+            .iter_mut()
+            .zip(&sampler.offset)
+            .for_each(|(to, &from)| *to = f64::from(from));
+        let mut mean = vec![0.0; sampler.offset.len()];
+        pool.reweighted_mean(0..plan.samples, &sampler.offset, &mut mean)?;
+        gradient
+            .iter_mut()
+            .zip(&mean)
+            .for_each(|(to, &from)| *to = f64::from(from));
+        sampler.depth += plan.depth + 1;
+        debug_assert!(norm(solution) <= radius * 1.001);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
+    use crate::resque::functions::MaxOfLinear;
+
+    #[test]
+    fn every_variant_reaches_its_accuracy_on_the_hard_family() {
+        let function = MaxOfLinear::new(16, 4, 1.0, 1.0).unwrap();
+        let accuracy = 0.15;
+        for solver in [Solver::EpochSgd, Solver::AcceleratedSa] {
+            for outer in [Outer::LineSearch, Outer::BisectionFree] {
+                let parameters = ParallelParameters {
+                    domain_radius: 1.0,
+                    accuracy,
+                    lipschitz: 1.0,
+                    radius_rule: RadiusRule::WorstCase,
+                    solver,
+                    outer,
+                    constants: Constants::practical(),
+                };
+                let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(2)).unwrap();
+                let mut run = ParallelResque::new(parameters, vec![0.0; 16], StreamKey::Simulation(2)).unwrap();
+                while !run.finished() && run.rounds() < run.most_rounds() {
+                    run.advance(&mut pool).unwrap();
+                }
+                let gap = function.value(run.iterate());
+                assert!(
+                    run.finished() && gap <= accuracy,
+                    "{solver:?} {outer:?}: {gap} after {} rounds",
+                    run.rounds()
+                );
+                assert_eq!(pool.ledger().rounds, run.rounds());
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_has_the_same_bits_on_any_number_of_threads() {
+        let function = MaxOfLinear::new(64, 16, 1.0, 1.0).unwrap();
+        let parameters = ParallelParameters {
+            domain_radius: 1.0,
+            accuracy: 0.3,
+            lipschitz: 1.0,
+            radius_rule: RadiusRule::WorstCase,
+            solver: Solver::AcceleratedSa,
+            outer: Outer::LineSearch,
+            constants: Constants::practical(),
+        };
+        let runs: Vec<_> = [1, 2]
+            .map(|threads| {
+                let engine = Engine::with_threads(threads).unwrap();
+                let mut pool = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(2)).unwrap();
+                let mut run = ParallelResque::new(parameters, vec![0.0; 64], StreamKey::Simulation(2)).unwrap();
+                for _ in 0..6 {
+                    run.advance(&mut pool).unwrap();
+                }
+                run.iterate().to_vec()
+            })
+            .into();
+        assert_eq!(runs[0], runs[1]);
+    }
+
+    #[test]
+    fn a_radius_of_zero_or_above_the_domain_is_refused() {
+        let parameters = ParallelParameters {
+            domain_radius: 1.0,
+            accuracy: 0.1,
+            lipschitz: 1.0,
+            radius_rule: RadiusRule::Fixed(0.0),
+            solver: Solver::EpochSgd,
+            outer: Outer::LineSearch,
+            constants: Constants::theory(),
+        };
+        let refused = |parameters| ParallelResque::new(parameters, vec![0.0; 3], StreamKey::Simulation(1)).err();
+        assert!(matches!(refused(parameters), Some(ResqueError::SmoothingRadius(_))));
+        let large = ParallelParameters {
+            radius_rule: RadiusRule::Fixed(2.0),
+            ..parameters
+        };
+        assert!(matches!(refused(large), Some(ResqueError::BallLargerThanDomain { .. })));
+    }
+}

@@ -1,0 +1,485 @@
+//! Private solvers of a ball subproblem: [002 Algorithms 3–7] on pools of single-example reweighted gradients.
+//!
+//! ```text
+//! T̂ = 2^⌊log2 T⌋, k = log2 T̂, η = (r′/L)·min(1/√T, β/√d);   phase i = 1 … k: T_i = 2^{−i}T̂, η_i = 4^{−i}η
+//! y_j = Π_r((y_{j−1} + η_iμ·c − η_i·w·g_z(x̄ + ξ))/(1 + η_iμ)),   z ~ unif[n] with replacement, j = 1 … T_i
+//! x_i = Π_r(ȳ + N(0, (Lη_i/β)²I))
+//! ```
+//!
+//! with `(μ/2)‖v − c‖²` the regulariser: μ = 0 is Algorithm 3, c = 0 Algorithm 4.
+//!
+//! **Privacy** (replace-one; [002 Lemmas 5–7, Corollary 2], constants of specification 7.4). Two neighbouring data sets give
+//! the same z and ξ; the runs part only where z picks the changed example. One step on the changed example moves y by at
+//! most 2wη_iL, and every other step is, for ‖v‖ ≤ r ≪ ρ, nearly a contraction: the reweighted gradient of one convex
+//! function differs between two points by a factor of order ‖y − y′‖/ρ with all moments bounded [Lemma 2], and composite
+//! steps and projections do not expand. So ‖ȳ − ȳ′‖ = O(η_iL·ln(1/δ)) with probability 1 − δ, and the noise (Lη_i/β)
+//! makes a phase a Gaussian mechanism with μ_G = O(β·ln(1/δ)), amplified by the rate T/n at which the example is drawn
+//! at all: (α, 13s²τ_0α, δ)-RDP for α < 3/τ_0 with s = 1.2T/n and τ_0 = 6000β²ln²(2/δ), if ρ/r ≥ 1728·ln²(ln T/δ),
+//! T/n ≤ 1/60 and τ_0 ≤ 1/3. [`super::private_erm::Conditions`] checks these; without them there is no claim.
+//! Projecting x_i is post-processing (the listing omits it, E19). Calls use samples of their own: composition needs
+//! their randomness to be independent.
+
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian};
+
+use super::ResqueError;
+use super::aggregate::{Aggregated, aggregate};
+use super::geometry::project_offset;
+use super::multilevel::Levels;
+use super::pool::GradientPool;
+
+/// Streams of the noise on phase averages.
+const RELEASE: Purpose = Purpose(0x5250_484e);
+
+/// C of the expected gap `C·L·r′·(√d/(βT) + 1/√T)` [002 Corollary 2]; its proof gives 16, 1 is what runs show.
+pub const PRACTICAL_GAP_CONSTANT: f64 = 1.0;
+
+/// The parts of a call that do not change between its sub-calls.
+#[derive(Clone, Debug)]
+pub struct PrivateBall {
+    /// r: the ball that iterates stay in.
+    pub radius: f64,
+    /// μ ≥ 0 of the regulariser (μ/2)‖v − c‖².
+    pub regularization: f64,
+    /// c, an offset.
+    pub anchor: Vec<f32>,
+    /// L.
+    pub lipschitz: f64,
+    /// C of [`PRACTICAL_GAP_CONSTANT`].
+    pub gap_constant: f64,
+}
+
+/// Budget of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrivateBudget {
+    /// β > 0: noise is Lη/β; infinite for none.
+    pub beta: f64,
+    /// T ≥ 2: at most T gradients.
+    pub steps: usize,
+}
+
+/// Runs the algorithms; owns the noise stream and the scratch memory.
+pub struct PrivateSolver {
+    key: StreamKey,
+    releases: u64,
+    iterate: Vec<f32>,
+    gradient: Vec<f32>,
+    sum: Vec<f64>,
+}
+
+impl PrivateSolver {
+    /// A solver whose noise comes from `key`.
+    pub fn new(key: StreamKey) -> Self {
+        Self {
+            key,
+            releases: 0,
+            iterate: Vec::new(),
+            gradient: Vec::new(),
+            sum: Vec::new(),
+        }
+    }
+
+    /// Noisy phase averages released so far.
+    pub fn releases(&self) -> u64 {
+        self.releases
+    }
+
+    /// The counter that addresses the next release, for checkpoints.
+    pub fn releases_mut(&mut self) -> &mut u64 {
+        &mut self.releases
+    }
+
+    /// Samples that a call of at most T steps reads: T̂ − 1.
+    pub fn samples(steps: usize) -> usize {
+        (1 << steps.max(2).ilog2()) - 1
+    }
+
+    /// Algorithms 3 and 4 from `solution` (whose distance to the optimum is at most `distance` in mean square), which
+    /// they overwrite.
+    ///
+    /// # Errors
+    /// β, r or the distance not above 0; whatever the pool refuses.
+    pub fn convex(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        ball: &PrivateBall,
+        budget: PrivateBudget,
+        distance: f64,
+        solution: &mut [f32],
+    ) -> Result<(), ResqueError> {
+        super::positive("distance r′", distance)?;
+        super::positive("ball radius r", ball.radius)?;
+        if budget.beta.is_nan() || budget.beta <= 0.0 {
+            return Err(ResqueError::NotPositive {
+                quantity: "privacy parameter β",
+                value: budget.beta,
+            });
+        }
+        let dimension = pool.dimension();
+        let Self {
+            key,
+            releases,
+            iterate,
+            gradient,
+            sum,
+        } = self;
+        iterate.resize(dimension, 0.0);
+        gradient.resize(dimension, 0.0);
+        sum.resize(dimension, 0.0);
+        let phases = budget.steps.max(2).ilog2();
+        let step = distance / ball.lipschitz
+            * (1.0 / (budget.steps as f64).sqrt()).min(budget.beta / (dimension as f64).sqrt());
+        let mut sample = first;
+        for phase in 1..=phases {
+            let length = 1usize << (phases - phase);
+            let step = step * f64::powi(0.25, phase as i32);
+            let deviation = ball.lipschitz * step / budget.beta;
+            let pull = step * ball.regularization;
+            let shrink = (1.0 / (1.0 + pull)) as f32;
+            iterate.copy_from_slice(solution);
+            sum.fill(0.0);
+            for _ in 0..length {
+                pool.reweighted_mean(sample..sample + 1, iterate, gradient)?;
+                for ((v, &g), &anchor) in iterate.iter_mut().zip(&*gradient).zip(&ball.anchor) {
+                    *v = (*v - step as f32 * g + pull as f32 * anchor) * shrink;
+                }
+                project_offset(iterate, ball.radius);
+                sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum += f64::from(v));
+                sample += 1;
+            }
+            for sum in sum.iter_mut() {
+                *sum /= length as f64;
+            }
+            if deviation > 0.0 {
+                add_gaussian(key, RELEASE, *releases, deviation, sum);
+                *releases += 1;
+            }
+            solution.iter_mut().zip(&*sum).for_each(|(to, &from)| *to = from as f32);
+            project_offset(solution, ball.radius);
+        }
+        Ok(())
+    }
+
+    /// Sub-calls of Algorithm 5: k = ⌈log2 log2 T⌉ of them with β_{i−1} = 2^{(k−i+1)/2}β and T_{i−1} = 2^{i−1−k}T.
+    pub fn strongly_convex_budgets(budget: PrivateBudget) -> Vec<PrivateBudget> {
+        let calls = (budget.steps.max(4) as f64).log2().log2().ceil().max(1.0) as i32;
+        (1..=calls)
+            .map(|i| PrivateBudget {
+                beta: f64::powf(2.0, 0.5 * f64::from(calls - i + 1)) * budget.beta,
+                steps: (budget.steps as f64 * f64::powi(2.0, i - 1 - calls)).max(2.0) as usize,
+            })
+            .collect()
+    }
+
+    /// Samples that Algorithm 5 reads.
+    pub fn strongly_convex_samples(budget: PrivateBudget) -> usize {
+        Self::strongly_convex_budgets(budget)
+            .iter()
+            .map(|budget| Self::samples(budget.steps))
+            .sum()
+    }
+
+    /// Algorithm 5 from the projection of the anchor (Lemma 9): expected gap O((L²/μ)(d/(β²T²) + 1/T)).
+    ///
+    /// # Errors
+    /// μ = 0; as [`PrivateSolver::convex`].
+    pub fn strongly_convex(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        ball: &PrivateBall,
+        budget: PrivateBudget,
+        solution: &mut [f32],
+    ) -> Result<(), ResqueError> {
+        if ball.regularization.is_nan() || ball.regularization <= 0.0 {
+            return Err(ResqueError::Regularization(ball.regularization));
+        }
+        solution.copy_from_slice(&ball.anchor);
+        project_offset(solution, ball.radius);
+        let budgets = Self::strongly_convex_budgets(budget);
+        let dimension = pool.dimension() as f64;
+        let scale = ball.lipschitz * ball.lipschitz / ball.regularization;
+        // E_i and D_i = 4E_i((2L²/μ)/(4E_0))^{1/2^i}, the 2^i-th root (printed as a square root, E20).
+        let error = |budget: &PrivateBudget| {
+            let steps = budget.steps as f64;
+            let rate = dimension.sqrt() / (budget.beta * steps) + 1.0 / steps.sqrt();
+            2.0 * ball.gap_constant * ball.gap_constant * scale * rate * rate
+        };
+        let ratio = 2.0 * scale / (4.0 * error(&budgets[0]));
+        let mut sample = first;
+        for (i, &budget) in budgets.iter().enumerate() {
+            let gap = 4.0 * error(&budget) * ratio.powf(f64::powi(0.5, i as i32));
+            let distance = (2.0 * ball.radius).min((2.0 * gap / ball.regularization).sqrt());
+            self.convex(pool, sample, ball, budget, distance, solution)?;
+            sample += Self::samples(budget.steps);
+        }
+        Ok(())
+    }
+
+    /// Budgets of level j of Algorithm 6: β_j = 2^{−j/2}β, T_j = 2^jT.
+    pub fn at_level(budget: PrivateBudget, level: u32) -> PrivateBudget {
+        PrivateBudget {
+            beta: budget.beta * f64::powf(2.0, -0.5 * f64::from(level)),
+            steps: budget.steps << level,
+        }
+    }
+
+    /// j_max = ⌊log2(⌊n/C_priv⌋/T)⌋ of Algorithm 6.
+    ///
+    /// # Errors
+    /// T > n/(2C_priv): not even one level fits.
+    pub fn most_levels(examples: usize, privacy_constant: f64, steps: usize) -> Result<u32, ResqueError> {
+        let most = examples as f64 / privacy_constant;
+        if 2.0 * steps as f64 > most {
+            return Err(ResqueError::TooManyQueries {
+                needed: 2.0 * steps as f64,
+                limit: most,
+            });
+        }
+        Ok((most.floor() / steps as f64).log2().floor() as u32)
+    }
+
+    /// Samples that Algorithm 6 reads at these levels.
+    pub fn bias_reduced_samples(budget: PrivateBudget, levels: &Levels) -> usize {
+        levels
+            .drawn()
+            .iter()
+            .map(|&level| {
+                let at = |level| Self::strongly_convex_samples(Self::at_level(budget, level));
+                at(0) + if level > 0 { at(level) + at(level - 1) } else { 0 }
+            })
+            .sum()
+    }
+
+    /// Algorithm 6: the mean over the levels of `x_0 + 2^J(x_J − x_{J−1})`, every solve on samples of its own.
+    ///
+    /// # Errors
+    /// As [`PrivateSolver::strongly_convex`].
+    pub fn bias_reduced(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        ball: &PrivateBall,
+        budget: PrivateBudget,
+        levels: &Levels,
+        estimate: &mut [f64],
+    ) -> Result<(), ResqueError> {
+        estimate.fill(0.0);
+        let mut solution = vec![0.0; estimate.len()];
+        let share = 1.0 / levels.drawn().len() as f64;
+        let mut sample = first;
+        for &level in levels.drawn() {
+            let mut add = |factor: f64, level: u32| -> Result<(), ResqueError> {
+                let budget = Self::at_level(budget, level);
+                self.strongly_convex(pool, sample, ball, budget, &mut solution)?;
+                sample += Self::strongly_convex_samples(budget);
+                estimate
+                    .iter_mut()
+                    .zip(&solution)
+                    .for_each(|(sum, &v)| *sum += share * factor * f64::from(v));
+                Ok(())
+            };
+            add(1.0, 0)?;
+            if level > 0 {
+                let factor = f64::powi(2.0, level as i32);
+                add(factor, level)?;
+                add(-factor, level - 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Algorithm 7: `runs` independent runs of Algorithm 5 (20·ln(1/ζ) of them for failure probability ζ), aggregated.
+    ///
+    /// # Errors
+    /// As [`PrivateSolver::strongly_convex`].
+    pub fn high_probability(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        first: usize,
+        ball: &PrivateBall,
+        budget: PrivateBudget,
+        runs: usize,
+        solution: &mut [f32],
+    ) -> Result<Aggregated, ResqueError> {
+        let each = Self::strongly_convex_samples(budget);
+        let mut points = Vec::with_capacity(runs.max(1));
+        for run in 0..runs.max(1) {
+            self.strongly_convex(pool, first + run * each, ball, budget, solution)?;
+            points.push(solution.to_vec());
+        }
+        let steps = budget.steps as f64;
+        let rate = pool.dimension() as f64 / (budget.beta * steps).powi(2) + 1.0 / steps;
+        // Δ = 9√(2C_sc)(L/μ)·√rate with C_sc = 32C².
+        let spread = 72.0 * ball.gap_constant * ball.lipschitz / ball.regularization * rate.sqrt();
+        let chosen = aggregate(&points, spread);
+        solution.copy_from_slice(&points[chosen.index]);
+        Ok(chosen)
+    }
+}
+
+/// Streams of the levels of Algorithm 6.
+pub(crate) fn levels_of_call(key: &StreamKey, call: u64, repetitions: usize, most: u32) -> Levels {
+    Levels::draw(
+        &mut UniformStream::new(key, Purpose(0x504c_4556), call, 0),
+        repetitions,
+        most,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::ball::Subproblem;
+    use crate::resque::ball::tests::Quadratic;
+    use crate::resque::black_box::BlackBoxOracle;
+    use crate::resque::functions::LinearLoss;
+    use crate::resque::geometry::squared_norm;
+    use crate::resque::smoothed::smoothed_loss;
+    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::loss::Loss;
+
+    fn ball(regularization: f64, dimension: usize) -> PrivateBall {
+        PrivateBall {
+            radius: 0.2,
+            regularization,
+            anchor: vec![0.0; dimension],
+            lipschitz: 1.0,
+            gap_constant: PRACTICAL_GAP_CONSTANT,
+        }
+    }
+
+    #[test]
+    fn the_convex_gap_is_within_its_bound() {
+        // One row (1, 0, …): f̂ depends on v_1 only. Gap ≤ L·r·(16√d/(βT) + 10.5/√T) in the mean [002 Lemma 4].
+        for (dimension, beta, steps) in [(4usize, 0.5, 4_096usize), (30, 2.0, 1_024)] {
+            let mut row = vec![0.0f32; dimension];
+            row[0] = 1.0;
+            let targets = [0.1f32];
+            let rows = Rows::F32(F32Rows {
+                values: &row,
+                columns: dimension,
+            });
+            let function = LinearLoss::new(rows, &targets, Loss::Absolute).unwrap();
+            let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(8)).unwrap();
+            let mut solver = PrivateSolver::new(StreamKey::Simulation(9));
+            let (ball, budget) = (ball(0.0, dimension), PrivateBudget { beta, steps });
+            let smoothing = 0.2;
+            let value = |v: f64| smoothed_loss(Loss::Absolute, v, 0.1f32.into(), smoothing).unwrap().0;
+            let runs = 40;
+            let mut gap = 0.0;
+            for _ in 0..runs {
+                pool.fetch(&vec![0.0; dimension], smoothing, PrivateSolver::samples(steps))
+                    .unwrap();
+                let mut v = vec![0.0; dimension];
+                solver.convex(&mut pool, 0, &ball, budget, ball.radius, &mut v).unwrap();
+                assert!(squared_norm(&v).sqrt() <= ball.radius * 1.000_01);
+                gap += (value(f64::from(v[0])) - value(0.1)) / f64::from(runs);
+            }
+            let bound =
+                ball.radius * (16.0 * (dimension as f64).sqrt() / (beta * steps as f64) + 10.5 / (steps as f64).sqrt());
+            assert!(gap <= bound && gap > -1e-6, "{gap} for {bound}");
+            assert_eq!(solver.releases(), 40 * u64::from(steps.ilog2()));
+        }
+    }
+
+    #[test]
+    fn the_noise_of_a_phase_has_its_deviation() {
+        // Zero gradients (curvature 0): the first phase's release is pure noise around 0. With two phases the release of
+        // the second adds to the first's.
+        let mut pool = Quadratic::new(vec![0.0; 20_000], 0.0);
+        let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
+        let ball = PrivateBall {
+            radius: 1e9,
+            ..ball(0.0, 20_000)
+        };
+        let budget = PrivateBudget { beta: 0.01, steps: 4 };
+        let mut v = vec![0.0; 20_000];
+        solver.convex(&mut pool, 0, &ball, budget, 1.0, &mut v).unwrap();
+        let step = (0.5f64).min(0.01 / 20_000f64.sqrt());
+        let expected = (step / 0.01).powi(2) * (1.0 / 16.0 + 1.0 / 256.0);
+        let variance = squared_norm(&v) / 20_000.0;
+        assert!((variance / expected - 1.0).abs() < 0.05, "{variance} for {expected}");
+    }
+
+    #[test]
+    fn without_noise_the_strongly_convex_solver_approaches_the_optimum() {
+        let mut pool = Quadratic::new(vec![0.1, -0.05, 0.02], 1.0);
+        let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
+        let mut ball = ball(0.5, 3);
+        let budget = PrivateBudget {
+            beta: f64::INFINITY,
+            steps: 1 << 14,
+        };
+        let mut v = vec![0.0; 3];
+        solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
+        let subproblem = Subproblem {
+            regularization: 0.5,
+            radius: 0.2,
+            accuracy: 1.0,
+        };
+        let exact = pool.exact(&subproblem);
+        let distance: f64 = exact
+            .iter()
+            .zip(&v)
+            .map(|(a, &b)| (a - f64::from(b)).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        assert!(distance < 0.01, "{v:?} for {exact:?}");
+        assert_eq!(solver.releases(), 0);
+        // A regulariser around another point moves the optimum to (m·t + μ·c)/(m + μ).
+        ball.anchor = vec![-0.1, 0.1, 0.0];
+        solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
+        let expected = [(0.1 - 0.05) / 1.5, 0.0, 0.02 / 1.5];
+        assert!(
+            v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01),
+            "{v:?}"
+        );
+        let chosen = solver.high_probability(&mut pool, 0, &ball, budget, 5, &mut v).unwrap();
+        assert!(!chosen.weak && v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01));
+        let levels = levels_of_call(&StreamKey::Simulation(1), 0, 3, 2);
+        let mut estimate = vec![0.0; 3];
+        solver
+            .bias_reduced(&mut pool, 0, &ball, budget, &levels, &mut estimate)
+            .unwrap();
+        assert!(
+            estimate.iter().zip(expected).all(|(v, e)| (v - e).abs() < 0.03),
+            "{estimate:?}"
+        );
+    }
+
+    #[test]
+    fn budgets_double_their_privacy_cost_up_to_half_of_the_whole() {
+        let budget = PrivateBudget {
+            beta: 0.1,
+            steps: 1 << 16,
+        };
+        let budgets = PrivateSolver::strongly_convex_budgets(budget);
+        assert_eq!(budgets.len(), 4);
+        let costs: Vec<f64> = budgets.iter().map(|b| (b.beta * b.steps as f64).powi(2)).collect();
+        assert!(costs.windows(2).all(|pair| (pair[1] / pair[0] - 2.0).abs() < 1e-9));
+        assert!((costs[3] / (0.1 * 65_536.0f64).powi(2) - 0.5).abs() < 1e-9);
+        assert!(PrivateSolver::strongly_convex_samples(budget) <= budget.steps);
+    }
+
+    #[test]
+    fn too_many_steps_and_missing_regularisation_are_refused() {
+        assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 100).unwrap(), 3);
+        assert!(matches!(
+            PrivateSolver::most_levels(60_000, 60.0, 501),
+            Err(ResqueError::TooManyQueries { .. })
+        ));
+        let mut pool = Quadratic::new(vec![0.0], 1.0);
+        let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
+        let budget = PrivateBudget { beta: 1.0, steps: 8 };
+        let refused = solver.strongly_convex(&mut pool, 0, &ball(0.0, 1), budget, &mut [0.0]);
+        assert!(matches!(refused, Err(ResqueError::Regularization(_))));
+        let none = PrivateBudget { beta: 0.0, steps: 8 };
+        assert!(
+            solver
+                .convex(&mut pool, 0, &ball(1.0, 1), none, 1.0, &mut [0.0])
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,598 @@
+//! Private empirical risk minimisation [002 Theorem 3]: ball acceleration whose oracles are the private solvers of
+//! [`super::private_ball`].
+//!
+//! ```text
+//! ε_opt = C·LR(1/√n + √(d·ln(1/δ))·ln^{1.5}(n/δ)·ln n/(nε_dp)),  κ = LR/ε_opt,  ρ = ε_opt/(L√d),  K = (R/r)^{2/3}
+//! T_1 = κ√d/(√K·β·ln²κ) + κ²/(K·ln³κ·ln(n/δ))        line search, Algorithm 7
+//! T_2 = κ√d/(√K·β·√ln κ) + κ²/(K·ln κ)               ball optimisation, Algorithm 5
+//! T_3 = κ√d/(√K·β) + κ²/K                            proximal estimate, Algorithm 6
+//! ```
+//!
+//! **Honesty.** The proof's constants ask for ρ/r in the hundreds of thousands and for T/n ≤ 1/60 in every one of
+//! thousands of calls. [`Plan::faithful`] computes with the explicit constants and refuses what they do not allow;
+//! [`first_feasible_examples`] says from which n on they do. [`Plan::scaled`] takes the user's constants and carries no
+//! claim.
+
+use rounds_kernels::random::StreamKey;
+
+use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use super::geometry::squared_norm;
+use super::pool::GradientPool;
+use super::private_ball::{PRACTICAL_GAP_CONSTANT, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
+use super::{ResqueError, positive};
+use crate::state::StateVisitor;
+
+/// How a private run takes the theory's constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Every precondition checked; refused otherwise.
+    Faithful,
+    /// Own constants and no privacy claim.
+    Scaled,
+    /// Clipped, noised and accounted inner steps: a claim that rests on the accountant alone.
+    DpPractical,
+}
+
+impl std::str::FromStr for Mode {
+    type Err = crate::optimizers::SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "faithful" => Ok(Self::Faithful),
+            "scaled" => Ok(Self::Scaled),
+            "dp-practical" => Ok(Self::DpPractical),
+            _ => Err(crate::optimizers::SettingsError::UnknownName {
+                flag: "--set mode",
+                value: name.to_owned(),
+                known: "faithful, scaled or dp-practical",
+            }),
+        }
+    }
+}
+
+/// The problem a plan is made for; all of it public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// n.
+    pub examples: f64,
+    /// d.
+    pub dimension: f64,
+    /// L.
+    pub lipschitz: f64,
+    /// R.
+    pub domain_radius: f64,
+    /// ε_dp ∈ (0, 1).
+    pub epsilon: f64,
+    /// δ ∈ (0, 1/6).
+    pub delta: f64,
+}
+
+/// A precondition of the proof that does not hold.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Infeasible {
+    /// ε_dp or δ outside the theorem.
+    #[error("the theorem needs ε in (0, 1) and δ in (0, 1/6), found ε = {epsilon} and δ = {delta}")]
+    Budget {
+        /// ε_dp.
+        epsilon: f64,
+        /// δ.
+        delta: f64,
+    },
+    /// The error bound is no better than the start's.
+    #[error("the error bound is {condition:.3} times below LR at n = {examples:.3e}: vacuous, it must be at least e")]
+    Vacuous {
+        /// κ.
+        condition: f64,
+        /// n.
+        examples: f64,
+    },
+    /// Some call would read more than n/60 examples.
+    #[error("a call would need {steps:.3e} gradients, and the subsampling proof allows n/60 = {limit:.3e}")]
+    TooFewExamples {
+        /// T_3.
+        steps: f64,
+        /// n/60.
+        limit: f64,
+    },
+}
+
+/// Parameters of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// R, r, ε_opt and L.
+    pub acceleration: AccelerationParameters,
+    /// ρ.
+    pub smoothing: f64,
+    /// β.
+    pub beta: f64,
+    /// T_1, T_2, T_3.
+    pub steps: [f64; 3],
+    /// Runs that the line search aggregates.
+    pub runs: f64,
+    /// Most trials of the line search an iteration.
+    pub trials: f64,
+    /// ε that the composition proves; nothing for a scaled plan.
+    pub epsilon: Option<f64>,
+}
+
+/// ε_opt of [002 (30)].
+fn optimal_error(setting: &Setting, constant: f64) -> f64 {
+    let Setting {
+        examples: n,
+        dimension: d,
+        lipschitz,
+        domain_radius,
+        epsilon,
+        delta,
+    } = *setting;
+    let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * epsilon);
+    constant * lipschitz * domain_radius * (1.0 / n.sqrt() + privacy)
+}
+
+/// [002 (32)–(34)] with `constant` for √C.
+fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant: f64) -> [f64; 3] {
+    let log = condition.ln().max(1.0);
+    let noise = condition * setting.dimension.sqrt() / (balls.sqrt() * beta);
+    let statistics = condition * condition / balls;
+    let ratio = (setting.examples / setting.delta).ln();
+    [
+        constant * (noise / (log * log) + statistics / (log.powi(3) * ratio)),
+        constant * (noise / log.sqrt() + statistics / log),
+        constant * (noise + statistics),
+    ]
+}
+
+impl Plan {
+    /// The plan that the proof covers, with the explicit constants of specification 7.4: the largest β whose composed
+    /// privacy is at most (ε, δ).
+    ///
+    /// The utility proof's constants are larger than the 1 used here, so a plan that is refused is infeasible for the
+    /// theorem too.
+    ///
+    /// # Errors
+    /// The first precondition that does not hold.
+    pub fn faithful(setting: &Setting) -> Result<Self, Infeasible> {
+        let Setting {
+            examples: n,
+            dimension: d,
+            lipschitz,
+            domain_radius,
+            epsilon,
+            delta,
+        } = *setting;
+        if !(epsilon > 0.0 && epsilon < 1.0 && delta > 0.0 && delta < 1.0 / 6.0) {
+            return Err(Infeasible::Budget { epsilon, delta });
+        }
+        let accuracy = optimal_error(setting, 1.0);
+        let condition = lipschitz * domain_radius / accuracy;
+        if condition.is_nan() || condition < std::f64::consts::E {
+            return Err(Infeasible::Vacuous { condition, examples: n });
+        }
+        let smoothing = accuracy / (lipschitz * d.sqrt());
+        // δ of each of at most n³ sub-calls; the composed failure probability is counted below through the same number.
+        let call_delta = delta / (2.0 * (1.0 + epsilon.exp()) * n.powi(3));
+        let radius = smoothing / (1_728.0 * (n.ln() / call_delta).ln().powi(2));
+        let acceleration = AccelerationParameters {
+            domain_radius,
+            ball_radius: radius,
+            accuracy,
+            lipschitz,
+        };
+        let balls = acceleration.balls();
+        let iterations = acceleration.most_iterations() as f64;
+        let trials = (acceleration.largest_regularization() / acceleration.smallest_regularization())
+            .log2()
+            .max(1.0);
+        let runs = (20.0 * (condition * iterations).ln()).ceil();
+        // Algorithm 5's first sub-call has the largest β, by √(2 log2 n) at most.
+        let growth = 2.0 * n.log2();
+        let log_squared = (2.0 / call_delta).ln().powi(2);
+        let largest_beta = (1.0 / (3.0 * 6_000.0 * log_squared * growth)).sqrt();
+        let most_levels = n.log2();
+        let proven = |beta: f64| {
+            let [line_search, ball, proximal] = call_steps(condition, balls, beta, setting, 1.0);
+            let squares = iterations
+                * (trials * runs * line_search.powi(2)
+                    + ball.powi(2)
+                    + most_levels * (1.0 + 1.5 * most_levels * (n / delta).ln()) * proximal.powi(2));
+            let rate = 13.0 * 1.44 / (n * n) * 6_000.0 * beta * beta * log_squared * squares;
+            let largest_order = 3.0 / (6_000.0 * beta * beta * growth * log_squared);
+            let order = (1.0 + ((2.0 / delta).ln() / rate).sqrt()).min(largest_order);
+            rate * order + (2.0 / delta).ln() / (order - 1.0)
+        };
+        // ε grows with β; the steps fall with it: take the largest β that the budget allows.
+        let mut beta = largest_beta;
+        while proven(beta) > epsilon && beta > 1e-30 {
+            beta *= 0.97;
+        }
+        let steps = call_steps(condition, balls, beta, setting, 1.0);
+        if proven(beta) > epsilon || steps[2] > n / 120.0 {
+            return Err(Infeasible::TooFewExamples {
+                steps: 2.0 * steps[2],
+                limit: n / 60.0,
+            });
+        }
+        Ok(Self {
+            acceleration,
+            smoothing,
+            beta,
+            steps,
+            runs,
+            trials,
+            epsilon: Some(proven(beta)),
+        })
+    }
+
+    /// The same shape with the user's constants: `accuracy_constant` for C of ε_opt, `radius_ratio` for ρ/r ≥ 1,
+    /// `noise_constant` for β = ε_dp·constant and `steps_constant` for √C of the T_i. Carries no privacy claim.
+    ///
+    /// # Errors
+    /// A constant not above 0, ρ/r below 1, r > R.
+    pub fn scaled(setting: &Setting, constants: &ScaledConstants) -> Result<Self, ResqueError> {
+        let accuracy = optimal_error(setting, positive("accuracy constant", constants.accuracy)?)
+            .min(setting.lipschitz * setting.domain_radius / std::f64::consts::E);
+        if constants.radius_ratio.is_nan() || constants.radius_ratio < 1.0 {
+            return Err(ResqueError::NotPositive {
+                quantity: "ρ/r − 1",
+                value: constants.radius_ratio - 1.0,
+            });
+        }
+        let smoothing = accuracy / (setting.lipschitz * setting.dimension.sqrt());
+        let acceleration = AccelerationParameters {
+            domain_radius: setting.domain_radius,
+            ball_radius: smoothing / constants.radius_ratio,
+            accuracy,
+            lipschitz: setting.lipschitz,
+        };
+        acceleration.check()?;
+        let beta = setting.epsilon * positive("noise constant", constants.noise)?;
+        let steps = call_steps(
+            acceleration.condition(),
+            acceleration.balls(),
+            beta,
+            setting,
+            positive("steps constant", constants.steps)?,
+        );
+        Ok(Self {
+            acceleration,
+            smoothing,
+            beta,
+            steps,
+            runs: 1.0,
+            trials: 9.0,
+            epsilon: None,
+        })
+    }
+}
+
+/// Constants of a scaled plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledConstants {
+    /// C of ε_opt.
+    pub accuracy: f64,
+    /// ρ/r.
+    pub radius_ratio: f64,
+    /// β/ε_dp.
+    pub noise: f64,
+    /// √C of the T_i.
+    pub steps: f64,
+}
+
+/// The smallest n (to 1 %) from which on [`Plan::faithful`] finds a plan for the other values of `setting`; `None` if
+/// none below 10³⁰ does.
+pub fn first_feasible_examples(setting: &Setting) -> Option<f64> {
+    let feasible = |examples: f64| Plan::faithful(&Setting { examples, ..*setting }).is_ok();
+    let mut high = 1e3;
+    while !feasible(high) {
+        high *= 10.0;
+        if high > 1e30 {
+            return None;
+        }
+    }
+    let mut low = high / 10.0;
+    while high / low > 1.01 {
+        let middle = (low * high).sqrt();
+        if feasible(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// A run of a plan from a start; [`PrivateErm::advance`] is one adaptive round: all examples, points and levels of an
+/// oracle call are drawn before its first query.
+pub struct PrivateErm {
+    plan: Plan,
+    acceleration: BallAcceleration,
+    solver: PrivateSolver,
+    key: StreamKey,
+    calls: u64,
+    examples: usize,
+    /// Regulariser (λ/2)‖x − x′‖² of localisation [002 Corollary 3].
+    regularizer: Option<(f64, Vec<f64>)>,
+    offset: Vec<f32>,
+}
+
+impl PrivateErm {
+    /// A run of `plan` from `start` on `examples` rows, with an optional regulariser `(λ, x′)`.
+    ///
+    /// # Errors
+    /// Parameters out of range.
+    pub fn new(
+        plan: Plan,
+        examples: usize,
+        start: Vec<f64>,
+        regularizer: Option<(f64, Vec<f64>)>,
+        key: StreamKey,
+    ) -> Result<Self, ResqueError> {
+        let offset = vec![0.0; start.len()];
+        let acceleration = BallAcceleration::new(plan.acceleration, start)?;
+        Ok(Self {
+            plan,
+            acceleration,
+            solver: PrivateSolver::new(key.clone()),
+            key,
+            calls: 0,
+            examples,
+            regularizer,
+            offset,
+        })
+    }
+
+    /// Whether the run has reached its accuracy or its iterations.
+    pub fn finished(&self) -> bool {
+        self.acceleration.finished()
+    }
+
+    /// The point to use.
+    pub fn iterate(&self) -> &[f64] {
+        self.acceleration.iterate()
+    }
+
+    /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
+    pub fn skip_streams(&mut self, index: u64) {
+        self.calls = index << 32;
+        *self.solver.releases_mut() = index << 32;
+    }
+
+    /// Visits what a checkpoint must hold.
+    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("resque_calls", &mut self.calls);
+        visitor.u64("resque_releases", self.solver.releases_mut());
+        self.acceleration.visit_state(visitor);
+    }
+
+    /// One oracle call.
+    ///
+    /// # Errors
+    /// Whatever pool and solver refuse.
+    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        let Self {
+            plan,
+            acceleration,
+            solver,
+            key,
+            calls,
+            examples,
+            regularizer,
+            offset,
+        } = self;
+        let mut oracle = PrivateOracle {
+            plan,
+            solver,
+            key,
+            calls,
+            examples: *examples,
+            regularizer: regularizer.as_ref(),
+            offset,
+            pool,
+        };
+        acceleration.advance(&mut oracle)
+    }
+}
+
+/// `(λ/2)‖v‖² + (λ′/2)‖x̄ + v − x′‖²` as `(μ/2)‖v − c‖²` up to a constant: μ = λ + λ′, c = λ′(x′ − x̄)/μ.
+pub(crate) fn combine(regularizer: Option<&(f64, Vec<f64>)>, centre: &[f64], regularization: f64) -> (f64, Vec<f32>) {
+    match regularizer {
+        None => (regularization, vec![0.0; centre.len()]),
+        Some((extra, anchor)) => {
+            let share = extra / (extra + regularization);
+            let offset = anchor
+                .iter()
+                .zip(centre)
+                .map(|(to, from)| (share * (to - from)) as f32)
+                .collect();
+            (regularization + extra, offset)
+        }
+    }
+}
+
+struct PrivateOracle<'s, 'p> {
+    plan: &'s Plan,
+    solver: &'s mut PrivateSolver,
+    key: &'s StreamKey,
+    calls: &'s mut u64,
+    examples: usize,
+    regularizer: Option<&'s (f64, Vec<f64>)>,
+    offset: &'s mut Vec<f32>,
+    pool: &'p mut dyn GradientPool,
+}
+
+impl PrivateOracle<'_, '_> {
+    fn ball(&self, centre: &[f64], regularization: f64) -> PrivateBall {
+        let (regularization, anchor) = combine(self.regularizer, centre, regularization);
+        PrivateBall {
+            radius: self.plan.acceleration.ball_radius,
+            regularization,
+            anchor,
+            lipschitz: self.plan.acceleration.lipschitz,
+            gap_constant: PRACTICAL_GAP_CONSTANT,
+        }
+    }
+
+    fn budget(&self, call: usize) -> Result<PrivateBudget, ResqueError> {
+        let steps = super::ball::sample_size(self.plan.steps[call])?.max(4);
+        Ok(PrivateBudget {
+            beta: self.plan.beta,
+            steps,
+        })
+    }
+}
+
+impl ProximalOracle for PrivateOracle<'_, '_> {
+    fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
+        let (ball, budget) = (self.ball(centre, regularization), self.budget(0)?);
+        let runs = self.plan.runs as usize;
+        self.pool.fetch(
+            centre,
+            self.plan.smoothing,
+            runs * PrivateSolver::strongly_convex_samples(budget),
+        )?;
+        self.solver
+            .high_probability(self.pool, 0, &ball, budget, runs, self.offset)?;
+        Ok(squared_norm(self.offset).sqrt())
+    }
+
+    fn step(
+        &mut self,
+        centre: &[f64],
+        regularization: f64,
+        solution: &mut [f64],
+        proximal: &mut [f64],
+    ) -> Result<(), ResqueError> {
+        let ball = self.ball(centre, regularization);
+        let (step, estimate) = (self.budget(1)?, self.budget(2)?);
+        let most = PrivateSolver::most_levels(self.examples, 1.0, estimate.steps).unwrap_or(0);
+        let levels = levels_of_call(self.key, *self.calls, most.clamp(1, 2) as usize, most);
+        *self.calls += 1;
+        let first = PrivateSolver::strongly_convex_samples(step);
+        self.pool.fetch(
+            centre,
+            self.plan.smoothing,
+            first + PrivateSolver::bias_reduced_samples(estimate, &levels),
+        )?;
+        self.solver.strongly_convex(self.pool, 0, &ball, step, self.offset)?;
+        solution
+            .iter_mut()
+            .zip(&*self.offset)
+            .for_each(|(to, &from)| *to = f64::from(from));
+        self.solver
+            .bias_reduced(self.pool, first, &ball, estimate, &levels, proximal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
+    use crate::resque::functions::PlantedRegression;
+
+    const LAPTOP: Setting = Setting {
+        examples: 6e4,
+        dimension: 784.0,
+        lipschitz: 1.0,
+        domain_radius: 1.0,
+        epsilon: 0.9,
+        delta: 1e-6,
+    };
+
+    #[test]
+    fn the_faithful_plan_is_refused_on_a_laptop_and_says_from_when_on_it_is_not() {
+        assert!(Plan::faithful(&LAPTOP).is_err());
+        let first = first_feasible_examples(&LAPTOP).unwrap();
+        assert!(first > 1e9, "{first:e}");
+        let plan = Plan::faithful(&Setting {
+            examples: first,
+            ..LAPTOP
+        })
+        .unwrap();
+        assert!(plan.epsilon.unwrap() <= LAPTOP.epsilon);
+        assert!(plan.smoothing / plan.acceleration.ball_radius > 1e5);
+        assert!(plan.steps.iter().all(|&steps| steps <= first / 60.0));
+        let smaller = first_feasible_examples(&Setting {
+            dimension: 20.0,
+            ..LAPTOP
+        })
+        .unwrap();
+        assert!(smaller < first, "{smaller:e}");
+    }
+
+    #[test]
+    fn each_precondition_names_itself() {
+        let refused = |setting| Plan::faithful(&setting).unwrap_err();
+        assert!(matches!(
+            refused(Setting { epsilon: 2.0, ..LAPTOP }),
+            Infeasible::Budget { .. }
+        ));
+        assert!(matches!(
+            refused(Setting { delta: 0.2, ..LAPTOP }),
+            Infeasible::Budget { .. }
+        ));
+        assert!(matches!(refused(LAPTOP), Infeasible::Vacuous { .. }));
+        assert!(matches!(
+            refused(Setting {
+                examples: 1e8,
+                dimension: 20.0,
+                ..LAPTOP
+            }),
+            Infeasible::TooFewExamples { .. }
+        ));
+    }
+
+    #[test]
+    fn a_scaled_run_makes_progress_and_its_rounds_are_its_calls() {
+        let planted = PlantedRegression::new(5, 2_000, 1.0, 0.05, 7);
+        let function = planted.function();
+        let setting = Setting {
+            examples: 4_000.0,
+            dimension: 5.0,
+            epsilon: 0.9,
+            ..LAPTOP
+        };
+        let constants = ScaledConstants {
+            accuracy: 0.05,
+            radius_ratio: 1.0,
+            noise: 1.0,
+            steps: 1.0,
+        };
+        let plan = Plan::scaled(&setting, &constants).unwrap();
+        assert!(plan.epsilon.is_none());
+        let key = StreamKey::Simulation(3);
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), key.clone()).unwrap();
+        let mut run = PrivateErm::new(plan, 4_000, vec![0.0; 5], None, key).unwrap();
+        let start = function.value(run.iterate()) - planted.minimum;
+        let mut rounds = 0;
+        while !run.finished() && rounds < 400 {
+            run.advance(&mut pool).unwrap();
+            rounds += 1;
+        }
+        let gap = function.value(run.iterate()) - planted.minimum;
+        assert!(
+            gap < 0.5 * start,
+            "{gap} from {start}, ε_opt = {}",
+            plan.acceleration.accuracy
+        );
+        assert_eq!(pool.ledger().rounds, rounds);
+        assert!(
+            Plan::scaled(
+                &setting,
+                &ScaledConstants {
+                    radius_ratio: 0.5,
+                    ..constants
+                }
+            )
+            .is_err()
+        );
+        assert!(
+            Plan::scaled(
+                &setting,
+                &ScaledConstants {
+                    noise: 0.0,
+                    ..constants
+                }
+            )
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,456 @@
+//! Pools on a [`Problem`]: the projected estimator, in which a query draws the K shifts of its margins instead of
+//! ξ ∈ R^p, and the closed form.
+//!
+//! A query chooses a row uniformly with replacement, so `E g ∈ ∂F`. Its answer is K residuals; the pool keeps them with
+//! the K shifts: O(N·K) scalars. Each sample must be used at one point only for the law to be the materialised one
+//! (specification 7.1): the solvers do so, the bisection-free variant's gradient at the solution reuses a pool and is only
+//! unbiased conditionally on the point.
+
+use std::ops::Range;
+
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream, fill_gaussian};
+
+use super::ResqueError;
+use super::estimator::{OracleMode, check_validity};
+use super::geometry::squared_norm;
+use super::pool::GradientPool;
+use super::smoothed::smoothed_loss;
+use crate::oracle::{Ledger, Oracle, RecordedQuery};
+use crate::problem::Problem;
+
+/// Streams of the rows that a round queries.
+const ROWS: Purpose = Purpose(0x524f_5753);
+/// Streams of the shifts.
+const SHIFTS: Purpose = Purpose(0x5348_4946);
+/// Streams of the part of ⟨v, ξ⟩ that the shifts do not determine.
+const REST: Purpose = Purpose(0x5245_5354);
+/// Most queries of one round.
+const MOST_QUERIES: usize = 1 << 27;
+
+/// How weights are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// Given the shifts alone (Rao–Blackwell): equal in mean to the materialised estimator, smaller variance.
+    Conditional,
+    /// From the shifts and one more normal: equal in law to the materialised estimator.
+    Full,
+}
+
+/// What of a pool outlives a round; see [`ProjectedPool::on`].
+pub struct ProjectedPool {
+    key: StreamKey,
+    mode: OracleMode,
+    weights: Weights,
+    lipschitz: f64,
+    round: u64,
+    radius: f64,
+    centre: Vec<f32>,
+    rows: Vec<u32>,
+    chosen: Option<Range<u32>>,
+    shifts: Vec<f32>,
+    residuals: Vec<f32>,
+    rest: Vec<f32>,
+    sum: Vec<f64>,
+    draws: u64,
+}
+
+/// Largest slope of a loss in its margins (L2 norm of the residual), `None` if unbounded (specification 1).
+pub fn largest_slope(loss: Loss) -> Option<f64> {
+    match loss {
+        Loss::Softmax => Some(std::f64::consts::SQRT_2),
+        Loss::Logistic | Loss::Hinge | Loss::Absolute => Some(1.0),
+        Loss::Huber(threshold) => Some(f64::from(threshold)),
+        Loss::Squared => None,
+    }
+}
+
+/// L of a problem: the largest slope times the longest row, a value read off the data.
+///
+/// # Errors
+/// The squared loss, whose slope is unbounded.
+pub fn lipschitz(problem: &Problem) -> Result<f64, ResqueError> {
+    let slope = largest_slope(problem.model().loss).unwrap_or(f64::INFINITY);
+    let longest = problem.row_norms(Norm::L2).values.iter().copied().fold(0f32, f32::max);
+    super::positive(
+        "L (the largest slope of the loss times the longest row)",
+        slope * f64::from(longest),
+    )
+}
+
+impl ProjectedPool {
+    /// A pool for `problem` with Lipschitz constant `lipschitz`; `mode` is projected or closed form.
+    ///
+    /// # Errors
+    /// L not above 0; the closed form of softmax; the black-box mode, which needs
+    /// [`super::black_box::BlackBoxOracle`].
+    pub fn new(
+        problem: &Problem,
+        mode: OracleMode,
+        weights: Weights,
+        lipschitz: f64,
+        key: StreamKey,
+    ) -> Result<Self, ResqueError> {
+        if mode == OracleMode::ClosedForm && problem.model().loss == Loss::Softmax || mode == OracleMode::BlackBox {
+            return Err(ResqueError::NoClosedForm);
+        }
+        let dimension = problem.parameters();
+        Ok(Self {
+            key,
+            mode,
+            weights,
+            lipschitz: super::positive("L", lipschitz)?,
+            round: 0,
+            radius: 0.0,
+            centre: vec![0.0; dimension],
+            rows: Vec::new(),
+            chosen: None,
+            shifts: Vec::new(),
+            residuals: Vec::new(),
+            rest: Vec::new(),
+            sum: vec![0.0; dimension],
+            draws: 0,
+        })
+    }
+
+    /// Restricts queries to a range of rows (a chunk of localisation).
+    pub fn restrict(&mut self, rows: Range<usize>) {
+        self.chosen = Some(rows.start as u32..rows.end as u32);
+    }
+
+    /// The pool's queries on an oracle, for the duration of a round.
+    pub fn on<'p, 'o, 'a>(&'p mut self, oracle: &'o mut Oracle<'a>) -> ProjectedQueries<'p, 'o, 'a> {
+        ProjectedQueries { pool: self, oracle }
+    }
+
+    /// Rounds fetched: with the key, the address of the next one (for checkpoints).
+    pub fn round_mut(&mut self) -> &mut u64 {
+        &mut self.round
+    }
+}
+
+/// A [`ProjectedPool`] with the oracle that executes it.
+pub struct ProjectedQueries<'p, 'o, 'a> {
+    pool: &'p mut ProjectedPool,
+    oracle: &'o mut Oracle<'a>,
+}
+
+impl GradientPool for ProjectedQueries<'_, '_, '_> {
+    fn dimension(&self) -> usize {
+        self.pool.centre.len()
+    }
+
+    fn lipschitz(&self) -> f64 {
+        self.pool.lipschitz
+    }
+
+    fn mode(&self) -> OracleMode {
+        self.pool.mode
+    }
+
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
+        if !(radius >= 0.0 && radius.is_finite()) {
+            return Err(ResqueError::SmoothingRadius(radius));
+        }
+        if count > MOST_QUERIES {
+            return Err(ResqueError::TooManyQueries {
+                needed: count as f64,
+                limit: MOST_QUERIES as f64,
+            });
+        }
+        let Self { pool, oracle } = self;
+        let problem = oracle.problem();
+        let outputs = problem.model().outputs;
+        pool.round += 1;
+        pool.radius = radius;
+        pool.draws = 0;
+        pool.centre
+            .iter_mut()
+            .zip(centre)
+            .for_each(|(to, &from)| *to = from as f32);
+        let chosen = pool.chosen.clone().unwrap_or(0..problem.rows() as u32);
+        let mut stream = UniformStream::new(&pool.key, ROWS, pool.round, 0);
+        pool.rows.clear();
+        pool.rows
+            .extend((0..count).map(|_| chosen.start + stream.below(u64::from(chosen.end - chosen.start)) as u32));
+        if pool.mode == OracleMode::ClosedForm {
+            return Ok(());
+        }
+        pool.shifts.resize(count * outputs, 0.0);
+        pool.residuals.resize(count * outputs, 0.0);
+        if radius > 0.0 {
+            fill_gaussian(&pool.key, SHIFTS, pool.round, radius as f32, &mut pool.shifts);
+            let norms = &problem.row_norms(Norm::L2).values;
+            for (shifts, &row) in pool.shifts.chunks_exact_mut(outputs).zip(&pool.rows) {
+                for shift in shifts.iter_mut() {
+                    *shift *= norms[row as usize];
+                }
+            }
+        } else {
+            pool.shifts.fill(0.0);
+        }
+        oracle.record(
+            &Selection::Indices(&pool.rows),
+            &pool.centre,
+            &pool.shifts,
+            &mut pool.residuals,
+        )?;
+        Ok(())
+    }
+
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+        let Self { pool, oracle } = self;
+        if samples.end > pool.rows.len() || samples.is_empty() {
+            return Err(ResqueError::PoolExhausted {
+                start: samples.start,
+                end: samples.end,
+                fetched: pool.rows.len(),
+            });
+        }
+        let squared_offset = squared_norm(offset);
+        if squared_offset > 0.0 && pool.radius == 0.0 {
+            return Err(ResqueError::NotReweightable);
+        }
+        if pool.radius > 0.0 {
+            check_validity(squared_offset, pool.radius)?;
+        }
+        let outputs = oracle.problem().model().outputs;
+        let rows = &pool.rows[samples.clone()];
+        if pool.mode == OracleMode::ClosedForm {
+            closed_form_sum(oracle, rows, &pool.centre, offset, pool.radius, &mut pool.sum)?;
+        } else {
+            let radius = pool.radius;
+            let shifts = &pool.shifts[samples.start * outputs..samples.end * outputs];
+            let full = pool.weights == Weights::Full && squared_offset > 0.0;
+            if full {
+                // One address a use: the same sample may be asked for at several points.
+                pool.rest.resize(samples.len(), 0.0);
+                pool.draws += 1;
+                fill_gaussian(&pool.key, REST, (pool.round << 32) + pool.draws, 1.0, &mut pool.rest);
+            }
+            let rest = &pool.rest;
+            let factor = |query: &RecordedQuery<'_>| -> Result<f32, ResqueError> {
+                if squared_offset == 0.0 {
+                    return Ok(1.0);
+                }
+                let squared_row = f64::from(query.row_norm).powi(2);
+                let shifts = &shifts[query.position * outputs..(query.position + 1) * outputs];
+                let (mut inner, mut explained) = (0.0, 0.0);
+                for (&t, &s) in query.offset_margins.iter().zip(shifts) {
+                    let t = f64::from(t);
+                    inner += t * f64::from(s);
+                    explained += t * t;
+                }
+                let log = if full {
+                    // A zero row has t = s = 0: all of ⟨v, ξ⟩ is the rest.
+                    let scale = if squared_row > 0.0 { 1.0 / squared_row } else { 0.0 };
+                    let unexplained = (squared_offset - explained * scale).max(0.0).sqrt();
+                    let inner = inner * scale + radius * unexplained * f64::from(rest[query.position]);
+                    (2.0 * inner - squared_offset) / (2.0 * radius * radius)
+                } else if squared_row > 0.0 {
+                    (2.0 * inner - explained) / (2.0 * radius * radius * squared_row)
+                } else {
+                    0.0
+                };
+                // f32 holds weights up to e^88.
+                if log <= 88.0 {
+                    Ok(log.exp() as f32)
+                } else {
+                    Err(ResqueError::WeightOverflow { exponent: log })
+                }
+            };
+            let residuals = &pool.residuals[samples.start * outputs..samples.end * outputs];
+            oracle.recorded_sum(&Selection::Indices(rows), residuals, offset, &factor, &mut pool.sum)?;
+        }
+        let scale = 1.0 / samples.len() as f64;
+        let regularization = oracle.problem().regularization();
+        for (((mean, &sum), &centre), &offset) in mean.iter_mut().zip(&pool.sum).zip(&pool.centre).zip(offset) {
+            *mean = (sum * scale + regularization * (f64::from(centre) + f64::from(offset))) as f32;
+        }
+        Ok(())
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.oracle.ledger()
+    }
+}
+
+/// Σ over rows of the convolved gradient at centre + offset: a round of its own, since the point is new.
+fn closed_form_sum(
+    oracle: &mut Oracle<'_>,
+    rows: &[u32],
+    centre: &[f32],
+    offset: &[f32],
+    radius: f64,
+    sum: &mut [f64],
+) -> Result<(), ResqueError> {
+    let problem = oracle.problem();
+    let loss = problem.model().loss;
+    let point: Vec<f32> = centre.iter().zip(offset).map(|(c, v)| c + v).collect();
+    let selection = Selection::Indices(rows);
+    let zeros = vec![0.0; rows.len()];
+    let mut slopes = vec![0.0; rows.len()];
+    // The round: plain queries at the point; their residuals are replaced by the convolved ones, from the same margins.
+    oracle.record(&selection, &point, &zeros, &mut slopes)?;
+    let targets = match problem.dataset().targets() {
+        rounds_kernels::features::Targets::Values(values) => values,
+        rounds_kernels::features::Targets::Classes(_) => return Err(ResqueError::NoClosedForm),
+    };
+    slopes.fill(1.0);
+    let factor = |query: &RecordedQuery<'_>| -> Result<f32, ResqueError> {
+        let target = f64::from(targets[rows[query.position] as usize]);
+        let deviation = (radius * f64::from(query.row_norm)).max(1e-12);
+        smoothed_loss(loss, f64::from(query.offset_margins[0]), target, deviation).map(|(_, slope)| slope as f32)
+    };
+    oracle.recorded_sum(&selection, &slopes, &point, &factor, sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::Engine;
+    use crate::problem::{Dataset, Features, Labels};
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
+    use crate::resque::functions::LinearLoss;
+    use std::sync::Arc;
+
+    fn problem(loss: Loss, rows: usize, columns: usize, bias: bool) -> Problem {
+        let mut values = vec![0f32; rows * columns];
+        fill_gaussian(
+            &StreamKey::Simulation(12),
+            Purpose(1),
+            0,
+            1.0 / (columns as f32).sqrt(),
+            &mut values,
+        );
+        let labels = if loss == Loss::Softmax {
+            Labels::Classes {
+                values: (0..rows).map(|i| (i % 3) as u32).collect(),
+                classes: 3,
+                names: None,
+            }
+        } else {
+            Labels::Values((0..rows).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect())
+        };
+        let dataset = Dataset::new("test", Features::F32 { values, columns }, labels).unwrap();
+        Problem::new(Arc::new(dataset), loss, bias, 0.0).unwrap()
+    }
+
+    #[test]
+    fn projected_and_closed_form_means_agree_with_the_black_box() {
+        for loss in [Loss::Hinge, Loss::Absolute] {
+            let problem = problem(loss, 40, 6, false);
+            let bound = lipschitz(&problem).unwrap();
+            let centre = [0.3, -0.2, 0.5, 0.1, -0.4, 0.2];
+            let offset: Vec<f32> = [0.1f32, 0.05, -0.1, 0.1, 0.0, -0.05].into();
+            let (radius, count) = (0.3, 200_000);
+            let mut means = Vec::new();
+            let settings = [
+                (OracleMode::Projected, Weights::Conditional),
+                (OracleMode::Projected, Weights::Full),
+                (OracleMode::ClosedForm, Weights::Conditional),
+            ];
+            for (mode, weights) in settings {
+                let mut oracle = Oracle::new(&problem, Engine::default());
+                let mut pool = ProjectedPool::new(&problem, mode, weights, bound, StreamKey::Simulation(4)).unwrap();
+                let mut queries = pool.on(&mut oracle);
+                queries.fetch(&centre, radius, count).unwrap();
+                let mut mean = vec![0.0; 6];
+                queries.reweighted_mean(0..count, &offset, &mut mean).unwrap();
+                assert_eq!(queries.ledger().rounds, 1, "{mode:?}");
+                means.push(mean);
+            }
+            let dataset = problem.dataset();
+            let Labels::Values(targets) = dataset.labels() else {
+                unreachable!()
+            };
+            let function = LinearLoss::new(dataset.rows(), targets, loss).unwrap();
+            let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5)).unwrap();
+            oracle.fetch(&centre, radius, count).unwrap();
+            let mut mean = vec![0.0; 6];
+            oracle.reweighted_mean(0..count, &offset, &mut mean).unwrap();
+            means.push(mean);
+            // Each coordinate of a query has second moment at most e·max a² ≤ 2: 5.5 standard errors of a difference.
+            let tolerance = 5.5 * (2.0 * 2.0 / count as f64).sqrt() as f32;
+            for mean in &means[..3] {
+                for (found, expected) in mean.iter().zip(&means[3]) {
+                    assert!((found - expected).abs() < tolerance, "{loss:?}: {means:?}");
+                }
+            }
+            assert!((function.lipschitz() - bound).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn softmax_shifts_each_class_independently_and_is_unbiased() {
+        // The convolved softmax gradient by plain sampling at x̄ + v, against the reweighted pool at x̄.
+        let problem = problem(Loss::Softmax, 30, 4, true);
+        let dimension = problem.parameters();
+        let centre: Vec<f64> = (0..dimension).map(|j| (0.9 * j as f64).sin()).collect();
+        let offset: Vec<f32> = (0..dimension).map(|j| 0.1 * (1.7 * j as f32).cos()).collect();
+        let moved: Vec<f64> = centre.iter().zip(&offset).map(|(c, &v)| c + f64::from(v)).collect();
+        let (radius, count) = (0.5, 200_000);
+        let mean_at = |at: &[f64], offset: &[f32], weights: Weights, seed: u64| {
+            let mut oracle = Oracle::new(&problem, Engine::with_threads(2).unwrap());
+            let key = StreamKey::Simulation(seed);
+            let mut pool = ProjectedPool::new(&problem, OracleMode::Projected, weights, 2.0, key).unwrap();
+            let mut queries = pool.on(&mut oracle);
+            queries.fetch(at, radius, count).unwrap();
+            let mut mean = vec![0.0; dimension];
+            queries.reweighted_mean(0..count, offset, &mut mean).unwrap();
+            mean
+        };
+        let expected = mean_at(&moved, &vec![0.0; dimension], Weights::Conditional, 1);
+        for weights in [Weights::Conditional, Weights::Full] {
+            let found = mean_at(&centre, &offset, weights, 2);
+            let worst = found
+                .iter()
+                .zip(&expected)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0f32, f32::max);
+            assert!(worst < 5.5 * (2.0 * 3.0 / count as f32).sqrt(), "{weights:?}: {worst}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_reweighted_is_refused() {
+        let softmax = problem(Loss::Softmax, 30, 4, true);
+        let refused = ProjectedPool::new(
+            &softmax,
+            OracleMode::ClosedForm,
+            Weights::Full,
+            1.0,
+            StreamKey::Simulation(1),
+        );
+        assert!(matches!(refused.err(), Some(ResqueError::NoClosedForm)));
+        assert!(lipschitz(&problem(Loss::Squared, 10, 2, false)).is_err());
+        let mut oracle = Oracle::new(&softmax, Engine::default());
+        let mut pool = ProjectedPool::new(
+            &softmax,
+            OracleMode::Projected,
+            Weights::Full,
+            1.0,
+            StreamKey::Simulation(1),
+        )
+        .unwrap();
+        pool.restrict(3..5);
+        let mut queries = pool.on(&mut oracle);
+        queries.fetch(&[0.0; 15], 0.1, 50).unwrap();
+        assert!(queries.pool.rows.iter().all(|row| (3..5).contains(row)));
+        let mut mean = vec![0.0; 15];
+        assert!(matches!(
+            queries.reweighted_mean(0..50, &[0.1; 15], &mut mean),
+            Err(ResqueError::OutsideValidity { .. })
+        ));
+        assert!(matches!(
+            queries.reweighted_mean(0..51, &[0.0; 15], &mut mean),
+            Err(ResqueError::PoolExhausted { .. })
+        ));
+        queries.fetch(&[0.0; 15], 0.0, 5).unwrap();
+        assert!(matches!(
+            queries.reweighted_mean(0..5, &[0.01; 15], &mut mean),
+            Err(ResqueError::NotReweightable)
+        ));
+    }
+}

@@ -1,0 +1,342 @@
+//! Which rows a round reads. A sampler executes exactly what its [`Sampling`] describes; accountants read the same
+//! description, so sampling and accounting cannot disagree.
+//!
+//! Every draw is addressed by (key, round): a replayed round reads the same rows.
+
+use rounds_kernels::features::Selection;
+use rounds_kernels::random::{BernoulliGaps, Purpose, StreamKey, UniformStream};
+
+use crate::privacy::Sampling;
+
+/// Streams of the sampling decisions.
+const BATCH: Purpose = Purpose(0x5341_4d50);
+/// Streams of the permutations of shuffled orders.
+const ORDER: Purpose = Purpose(0x4f52_4445);
+
+/// A batch size or rate that the data cannot give.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SamplingError {
+    /// Batches without rows.
+    #[error("a batch of 0 rows: choose a batch size between 1 and {rows}")]
+    EmptyBatch {
+        /// Rows of the data set.
+        rows: usize,
+    },
+    /// More rows than there are.
+    #[error(
+        "a batch of {batch} rows is larger than the data set, which has {rows}: choose a batch size of at most {rows}"
+    )]
+    BatchTooLarge {
+        /// Asked for.
+        batch: usize,
+        /// There are.
+        rows: usize,
+    },
+    /// A description made for other data.
+    #[error("the sampling was described for {described} rows, and the data set has {rows}")]
+    OtherData {
+        /// Rows described.
+        described: usize,
+        /// Rows of the data set.
+        rows: usize,
+    },
+}
+
+/// Draws the batches of a run.
+pub struct Sampler {
+    sampling: Sampling,
+    rows: usize,
+    batch: usize,
+    key: StreamKey,
+    /// A permutation of all rows for shuffled sampling and sampling without replacement; empty otherwise.
+    order: Vec<u32>,
+    /// The epoch that `order` belongs to, for reshuffled sampling.
+    epoch: u64,
+    /// Gaps of a rare Poisson sampling; absent where every row's decision is drawn.
+    gaps: Option<BernoulliGaps>,
+    chosen: Vec<u32>,
+    swaps: Vec<u32>,
+}
+
+/// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Decisions are
+/// exact, gaps are so up to the rounding of a logarithm: a release always decides.
+const RARE: f64 = 1.0 / 64.0;
+
+impl Sampler {
+    /// A sampler of batches of `batch` rows (expected size for Poisson sampling) from `rows` rows.
+    ///
+    /// # Errors
+    /// An empty batch, one larger than the data, a description of other data.
+    pub fn new(sampling: Sampling, rows: usize, batch: usize, key: StreamKey) -> Result<Self, SamplingError> {
+        if batch == 0 {
+            return Err(SamplingError::EmptyBatch { rows });
+        }
+        if batch > rows {
+            return Err(SamplingError::BatchTooLarge { batch, rows });
+        }
+        if let Sampling::WithoutReplacement { population, .. } = sampling
+            && population != rows
+        {
+            return Err(SamplingError::OtherData {
+                described: population,
+                rows,
+            });
+        }
+        let mut sampler = Self {
+            sampling,
+            rows,
+            batch,
+            key,
+            order: Vec::new(),
+            epoch: 0,
+            gaps: None,
+            chosen: Vec::new(),
+            swaps: Vec::new(),
+        };
+        match sampling {
+            Sampling::FullBatch | Sampling::FixedOrder => {}
+            Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => sampler.shuffle(0),
+            Sampling::WithoutReplacement { .. } => {
+                sampler.order = (0..rows as u32).collect();
+                sampler.chosen = Vec::with_capacity(batch);
+                sampler.swaps = Vec::with_capacity(batch);
+            }
+            Sampling::Poisson { rate } => {
+                if rate < RARE && matches!(sampler.key, StreamKey::Simulation(_)) {
+                    sampler.gaps = Some(BernoulliGaps::new(rate));
+                }
+                // Eight standard deviations above the mean: no allocation in a round.
+                let mean = rate * rows as f64;
+                sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize));
+            }
+        }
+        Ok(sampler)
+    }
+
+    /// The description that accountants read.
+    pub fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// Nominal batch size B: the public constant that sums are divided by, never the realised size.
+    pub fn batch_size(&self) -> usize {
+        self.batch
+    }
+
+    /// Rounds that read every row once, ⌈n/B⌉; the last batch of an epoch may be smaller.
+    pub fn rounds_per_epoch(&self) -> usize {
+        self.rows.div_ceil(self.batch)
+    }
+
+    /// Rows of the first `rounds` batches together, unless they are random.
+    pub fn planned_rows(&self, rounds: u64) -> Option<u64> {
+        let (rows, batch) = (self.rows as u64, self.batch as u64);
+        match self.sampling {
+            Sampling::Poisson { .. } => None,
+            Sampling::FullBatch => Some(rounds * rows),
+            Sampling::WithoutReplacement { .. } => Some(rounds * batch),
+            Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
+                let per_epoch = self.rounds_per_epoch() as u64;
+                Some(rounds / per_epoch * rows + rounds % per_epoch * batch)
+            }
+        }
+    }
+
+    /// The batch of `round` (0-based).
+    pub fn draw(&mut self, round: u64) -> Selection<'_> {
+        let per_epoch = self.rounds_per_epoch() as u64;
+        let start = (round % per_epoch) as usize * self.batch;
+        let range = start..(start + self.batch).min(self.rows);
+        match self.sampling {
+            Sampling::FullBatch => Selection::Range(0..self.rows),
+            Sampling::FixedOrder => Selection::Range(range),
+            Sampling::ShuffledOnce => Selection::Indices(&self.order[range]),
+            Sampling::ReshuffledEachEpoch => {
+                if self.epoch != round / per_epoch {
+                    self.shuffle(round / per_epoch);
+                }
+                Selection::Indices(&self.order[range])
+            }
+            Sampling::Poisson { rate } => {
+                let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
+                match self.gaps {
+                    None => stream.bernoulli_subset(rate, self.rows as u32, &mut self.chosen),
+                    Some(gaps) => {
+                        self.chosen.clear();
+                        let mut next = gaps.next(&mut stream);
+                        while next < self.rows as u64 {
+                            self.chosen.push(next as u32);
+                            next = next.saturating_add(1).saturating_add(gaps.next(&mut stream));
+                        }
+                    }
+                }
+                Selection::Indices(&self.chosen)
+            }
+            Sampling::WithoutReplacement { .. } => {
+                // A partial Fisher–Yates shuffle of the identity, undone afterwards: O(B), and the draw depends on
+                // the round alone.
+                let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
+                self.swaps.clear();
+                for position in 0..self.batch {
+                    let other = position + stream.below((self.rows - position) as u64) as usize;
+                    self.order.swap(position, other);
+                    self.swaps.push(other as u32);
+                }
+                self.chosen.clear();
+                self.chosen.extend_from_slice(&self.order[..self.batch]);
+                for (position, &other) in self.swaps.iter().enumerate().rev() {
+                    self.order.swap(position, other as usize);
+                }
+                self.chosen.sort_unstable();
+                Selection::Indices(&self.chosen)
+            }
+        }
+    }
+
+    /// Makes `order` the permutation of `epoch`.
+    fn shuffle(&mut self, epoch: u64) {
+        let mut stream = UniformStream::new(&self.key, ORDER, epoch, 0);
+        self.order.clear();
+        self.order.extend(0..self.rows as u32);
+        for position in (1..self.rows).rev() {
+            let other = stream.below(position as u64 + 1) as usize;
+            self.order.swap(position, other);
+        }
+        self.epoch = epoch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows_of(selection: &Selection<'_>) -> Vec<u32> {
+        match selection {
+            Selection::Range(range) => range.clone().map(|row| row as u32).collect(),
+            Selection::Indices(indices) => indices.to_vec(),
+        }
+    }
+
+    fn sampler(sampling: Sampling, rows: usize, batch: usize) -> Sampler {
+        Sampler::new(sampling, rows, batch, StreamKey::Simulation(7)).unwrap()
+    }
+
+    #[test]
+    fn an_epoch_reads_every_row_once() {
+        for sampling in [
+            Sampling::FixedOrder,
+            Sampling::ShuffledOnce,
+            Sampling::ReshuffledEachEpoch,
+        ] {
+            let mut sampler = sampler(sampling, 103, 10);
+            for epoch in 0..3 {
+                let mut seen: Vec<u32> = (0..11)
+                    .flat_map(|round| rows_of(&sampler.draw(epoch * 11 + round)))
+                    .collect();
+                seen.sort_unstable();
+                assert_eq!(seen, (0..103).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn shuffled_once_repeats_its_epoch_and_reshuffled_does_not() {
+        let mut once = sampler(Sampling::ShuffledOnce, 1_000, 100);
+        assert_eq!(rows_of(&once.draw(3)), rows_of(&once.draw(13)));
+        let mut each = sampler(Sampling::ReshuffledEachEpoch, 1_000, 100);
+        let first = rows_of(&each.draw(3));
+        assert_ne!(first, rows_of(&each.draw(13)));
+        assert_eq!(first, rows_of(&each.draw(3)));
+    }
+
+    #[test]
+    fn a_replayed_round_reads_the_same_rows() {
+        for sampling in [
+            Sampling::Poisson { rate: 0.1 },
+            Sampling::WithoutReplacement {
+                batch: 100,
+                population: 1_000,
+            },
+        ] {
+            let mut sampler = sampler(sampling, 1_000, 100);
+            let first = rows_of(&sampler.draw(5));
+            let other = rows_of(&sampler.draw(6));
+            assert_ne!(first, other);
+            assert_eq!(first, rows_of(&sampler.draw(5)));
+            assert!(first.windows(2).all(|pair| pair[0] < pair[1]));
+        }
+    }
+
+    #[test]
+    fn every_row_is_included_at_its_rate() {
+        // Inclusion counts over R rounds are Binomial(R, q); the χ² statistic over rows is approximately normal.
+        let poisson = |rate| (Sampling::Poisson { rate }, rate);
+        let fixed_size = (
+            Sampling::WithoutReplacement {
+                batch: 20,
+                population: 400,
+            },
+            0.05,
+        );
+        for (sampling, rate) in [poisson(0.05), poisson(0.01), fixed_size] {
+            let (rows, rounds) = (400, 8_000_u32);
+            let mut sampler = sampler(sampling, rows, 20);
+            let mut counts = vec![0_u32; rows];
+            let mut sizes = Vec::new();
+            for round in 0..u64::from(rounds) {
+                let chosen = rows_of(&sampler.draw(round));
+                sizes.push(chosen.len() as f64);
+                chosen.iter().for_each(|&row| counts[row as usize] += 1);
+            }
+            let mean = f64::from(rounds) * rate;
+            let chi_squared: f64 = counts
+                .iter()
+                .map(|&count| (f64::from(count) - mean).powi(2) / (mean * (1.0 - rate)))
+                .sum();
+            let deviations = (chi_squared - rows as f64) / (2.0 * rows as f64).sqrt();
+            assert!(
+                deviations.abs() < 5.2,
+                "{sampling:?}: χ² is {deviations} standard deviations off"
+            );
+            let average = sizes.iter().sum::<f64>() / f64::from(rounds);
+            let variance = sizes.iter().map(|size| (size - average).powi(2)).sum::<f64>() / f64::from(rounds);
+            match sampling {
+                Sampling::Poisson { .. } => assert!(
+                    (variance / (400.0 * rate * (1.0 - rate)) - 1.0).abs() < 0.15,
+                    "{variance}"
+                ),
+                _ => assert!(variance == 0.0 && average == 20.0),
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_rates_are_exact() {
+        let mut all = sampler(Sampling::Poisson { rate: 1.0 }, 50, 50);
+        assert_eq!(rows_of(&all.draw(0)).len(), 50);
+        let mut rare = sampler(Sampling::Poisson { rate: 1e-12 }, 50, 1);
+        assert!(rows_of(&rare.draw(0)).is_empty());
+    }
+
+    #[test]
+    fn impossible_batches_are_refused() {
+        let key = || StreamKey::Simulation(0);
+        assert!(matches!(
+            Sampler::new(Sampling::FixedOrder, 10, 0, key()),
+            Err(SamplingError::EmptyBatch { .. })
+        ));
+        assert!(matches!(
+            Sampler::new(Sampling::FixedOrder, 10, 11, key()),
+            Err(SamplingError::BatchTooLarge { .. })
+        ));
+        let described = Sampling::WithoutReplacement {
+            batch: 2,
+            population: 9,
+        };
+        assert!(matches!(
+            Sampler::new(described, 10, 2, key()),
+            Err(SamplingError::OtherData { .. })
+        ));
+    }
+}

@@ -1,0 +1,172 @@
+//! What the papers prove about a method, as functions of public constants: rates, error bounds, certificates and the
+//! allocations of a privacy budget that minimise them. Nothing here sees data, noise or a clock.
+
+pub mod allocation;
+pub mod heavy_ball;
+pub mod multistage;
+pub mod nesterov;
+pub mod parallel;
+pub mod private_sco;
+mod quadratic;
+
+pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
+
+/// Constants outside the domain of a theorem.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TheoryError {
+    /// Strong convexity that is missing.
+    #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser (--regularization)")]
+    NotStronglyConvex(f64),
+    /// μ > L, or an L that is no number.
+    #[error(
+        "strong convexity mu = {mu} exceeds smoothness L = {smoothness}: no function has such constants; check both"
+    )]
+    Constants {
+        /// μ.
+        mu: f64,
+        /// L.
+        smoothness: f64,
+    },
+    /// A step size that is not in (0, 1/L].
+    #[error("step size {step_size} is not in (0, 1/L] = (0, {limit}]: choose one of at most {limit}")]
+    StepSize {
+        /// α.
+        step_size: f64,
+        /// 1/L.
+        limit: f64,
+    },
+    /// A round that would get none of the budget.
+    #[error(
+        "round {round} of {rounds} would get none of the privacy budget (its noise would be infinite): take fewer \
+         rounds, a smaller step size, or the uniform allocation"
+    )]
+    StarvedRound {
+        /// The round, 1-based.
+        round: usize,
+        /// How many there are.
+        rounds: usize,
+    },
+    /// A quantity outside its range.
+    #[error("{quantity} is {found}: expected {expected}")]
+    OutOfRange {
+        /// What.
+        quantity: &'static str,
+        /// Its value.
+        found: f64,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
+
+/// A value that satisfies `valid`, or an error that names it.
+fn within(quantity: &'static str, found: f64, expected: &'static str, valid: bool) -> Result<f64, TheoryError> {
+    if valid {
+        Ok(found)
+    } else {
+        Err(TheoryError::OutOfRange {
+            quantity,
+            found,
+            expected,
+        })
+    }
+}
+
+/// Strong convexity μ and smoothness L of a function in S_{μ,L}: `0 < μ ≤ L`, checked once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Curvature {
+    mu: f64,
+    smoothness: f64,
+}
+
+impl Curvature {
+    /// The class S_{μ,L}.
+    ///
+    /// # Errors
+    /// μ that is not above 0, or μ > L.
+    pub fn new(mu: f64, smoothness: f64) -> Result<Self, TheoryError> {
+        if !(mu > 0.0 && mu.is_finite()) {
+            return Err(TheoryError::NotStronglyConvex(mu));
+        }
+        if !(mu <= smoothness && smoothness.is_finite()) {
+            return Err(TheoryError::Constants { mu, smoothness });
+        }
+        Ok(Self { mu, smoothness })
+    }
+
+    /// μ.
+    pub fn mu(self) -> f64 {
+        self.mu
+    }
+
+    /// L.
+    pub fn smoothness(self) -> f64 {
+        self.smoothness
+    }
+
+    /// κ = L/μ.
+    pub fn condition(self) -> f64 {
+        self.smoothness / self.mu
+    }
+
+    /// `step_size` if it lies in (0, 1/L].
+    ///
+    /// # Errors
+    /// A step size outside.
+    pub fn step_size(self, step_size: f64) -> Result<f64, TheoryError> {
+        let limit = 1.0 / self.smoothness;
+        if step_size > 0.0 && step_size <= limit * (1.0 + 1e-12) {
+            Ok(step_size)
+        } else {
+            Err(TheoryError::StepSize { step_size, limit })
+        }
+    }
+
+    /// `β = (1 − √(μα))/(1 + √(μα))`, the momentum of [003 Theorem 4.1].
+    pub fn momentum(self, step_size: f64) -> f64 {
+        let root = (self.mu * step_size).sqrt();
+        (1.0 - root) / (1.0 + root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_constants_are_refused_with_the_reason() {
+        assert_eq!(Curvature::new(0.0, 1.0), Err(TheoryError::NotStronglyConvex(0.0)));
+        assert!(matches!(
+            Curvature::new(f64::NAN, 1.0),
+            Err(TheoryError::NotStronglyConvex(_))
+        ));
+        assert_eq!(
+            Curvature::new(2.0, 1.0),
+            Err(TheoryError::Constants {
+                mu: 2.0,
+                smoothness: 1.0
+            })
+        );
+        assert!(matches!(
+            Curvature::new(1.0, f64::INFINITY),
+            Err(TheoryError::Constants { .. })
+        ));
+        let curvature = Curvature::new(0.1, 4.0).unwrap();
+        assert_eq!(
+            curvature.step_size(0.3),
+            Err(TheoryError::StepSize {
+                step_size: 0.3,
+                limit: 0.25
+            })
+        );
+        assert!(curvature.step_size(0.0).is_err());
+        assert_eq!(curvature.step_size(0.25), Ok(0.25));
+    }
+
+    #[test]
+    fn momentum_is_zero_at_condition_one() {
+        assert_eq!(Curvature::new(1.0, 1.0).unwrap().momentum(1.0), 0.0);
+        let beta = Curvature::new(0.01, 1.0).unwrap().momentum(1.0);
+        assert!((beta - 0.9 / 1.1).abs() < 1e-15);
+    }
+}

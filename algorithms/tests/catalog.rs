@@ -1,0 +1,247 @@
+//! What holds for every algorithm of the catalogue.
+
+use std::sync::Arc;
+
+use rounds_algorithms::catalog::{self, Algorithm, Prepared};
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
+use rounds_algorithms::privacy::Claim;
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_algorithms::state::StateVisitor;
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+
+/// 600 rows of 6 features in the unit ball, labels ±1 from a planted direction with noise.
+fn problem() -> Problem {
+    let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 0, 0);
+    let (rows, columns) = (600, 6);
+    let values: Vec<f32> = (0..rows * columns)
+        .map(|_| (0.8 * stream.next_f64() - 0.4) as f32)
+        .collect();
+    let labels: Vec<f32> = values
+        .chunks(columns)
+        .map(|row| {
+            if f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5) > 0.0 {
+                1.0
+            } else {
+                -1.0
+            }
+        })
+        .collect();
+    let dataset = Dataset::new("planted", Features::F32 { values, columns }, Labels::Values(labels))
+        .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
+        .expect("a valid data set");
+    Problem::new(Arc::new(dataset), Loss::Logistic, true, 0.01).expect("real targets")
+}
+
+fn settings(algorithm: &Algorithm) -> Settings {
+    let budget = if algorithm.private {
+        Budget::Target {
+            epsilon: 5.0,
+            delta: 1e-5,
+        }
+    } else {
+        Budget::NonPrivate
+    };
+    Settings {
+        batch_size: Some(60),
+        ..Settings::new(budget, StreamKey::Simulation(21))
+    }
+}
+
+fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
+    algorithm
+        .prepare(problem, &settings(algorithm))
+        .or_else(|_| {
+            algorithm.prepare(
+                problem,
+                &Settings {
+                    batch_size: None,
+                    ..settings(algorithm)
+                },
+            )
+        })
+        .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
+}
+
+/// At most this many rounds of an algorithm are run here.
+const MOST_ROUNDS: u64 = 40;
+
+fn run(algorithm: &'static Algorithm, problem: &Problem, threads: usize) -> (Vec<f32>, Ledger, Prepared) {
+    let engine = Engine::with_threads(threads).expect("threads");
+    let mut prepared = prepared(algorithm, problem);
+    let mut oracle = Oracle::new(problem, engine.clone());
+    let rounds = prepared.optimizer.planned_rounds().min(MOST_ROUNDS);
+    for _ in 0..rounds {
+        prepared
+            .optimizer
+            .advance(&mut oracle)
+            .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
+    }
+    let solution = prepared.optimizer.solution().to_vec();
+    (solution, oracle.ledger(), prepared)
+}
+
+#[test]
+fn every_algorithm_gives_the_same_bits_for_any_number_of_threads() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        let one = run(algorithm, &problem, 1).0;
+        let two = run(algorithm, &problem, 2).0;
+        assert!(one == two, "{}", algorithm.id);
+        assert!(one.iter().all(|value| value.is_finite()), "{}", algorithm.id);
+    }
+}
+
+#[test]
+fn a_round_is_one_round_of_the_oracle_and_queries_are_the_planned_ones() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        let (_, ledger, prepared) = run(algorithm, &problem, 1);
+        let planned = prepared.optimizer.planned_rounds();
+        assert_eq!(ledger.rounds, planned.min(MOST_ROUNDS), "{}", algorithm.id);
+        assert_eq!(
+            prepared.optimizer.completed_rounds(),
+            planned.min(MOST_ROUNDS),
+            "{}",
+            algorithm.id
+        );
+        if planned <= MOST_ROUNDS
+            && let Some(queries) = prepared.optimizer.planned_queries()
+        {
+            assert_eq!(ledger.gradient_queries, queries, "{}", algorithm.id);
+        }
+    }
+}
+
+/// Saves the state of one optimiser, then restores it in another that visits the same values in the same order.
+#[derive(Default)]
+struct Memory {
+    counters: std::collections::VecDeque<u64>,
+    singles: std::collections::VecDeque<Vec<f32>>,
+    doubles: std::collections::VecDeque<Vec<f64>>,
+    restoring: bool,
+}
+
+impl StateVisitor for Memory {
+    fn u64(&mut self, name: &str, value: &mut u64) {
+        if self.restoring {
+            *value = self
+                .counters
+                .pop_front()
+                .unwrap_or_else(|| panic!("nothing was saved for {name}"));
+        } else {
+            self.counters.push_back(*value);
+        }
+    }
+
+    fn f32s(&mut self, name: &str, values: &mut [f32]) {
+        if self.restoring {
+            values.copy_from_slice(
+                &self
+                    .singles
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
+            );
+        } else {
+            self.singles.push_back(values.to_vec());
+        }
+    }
+
+    fn f64s(&mut self, name: &str, values: &mut [f64]) {
+        if self.restoring {
+            values.copy_from_slice(
+                &self
+                    .doubles
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
+            );
+        } else {
+            self.doubles.push_back(values.to_vec());
+        }
+    }
+}
+
+#[test]
+fn a_restored_run_ends_as_an_undisturbed_one() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        let mut first = prepared(algorithm, &problem);
+        let rounds = first.optimizer.planned_rounds().min(MOST_ROUNDS);
+        let mut oracle = Oracle::new(&problem, Engine::Sequential);
+        let mut memory = Memory::default();
+        for round in 0..rounds {
+            if round == rounds / 2 {
+                first.optimizer.visit_state(&mut memory);
+            }
+            first.optimizer.advance(&mut oracle).expect("a round");
+        }
+        let mut second = prepared(algorithm, &problem);
+        memory.restoring = true;
+        second.optimizer.visit_state(&mut memory);
+        let mut oracle = Oracle::new(&problem, Engine::Sequential);
+        for _ in rounds / 2..rounds {
+            second.optimizer.advance(&mut oracle).expect("a round");
+        }
+        assert!(
+            first.optimizer.solution() == second.optimizer.solution(),
+            "{}",
+            algorithm.id
+        );
+    }
+}
+
+#[test]
+fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        let prepared = prepared(algorithm, &problem);
+        if !algorithm.private {
+            assert_eq!(prepared.privacy.claim, Claim::None, "{}", algorithm.id);
+            continue;
+        }
+        match prepared.privacy.claim {
+            Claim::None => assert!(prepared.privacy.reason.is_some(), "{}", algorithm.id),
+            Claim::Release => panic!("{}: a seed is no secret", algorithm.id),
+            Claim::Simulation => {
+                assert!(
+                    prepared.privacy.epsilon.expect("a claim has its epsilon") <= 5.0,
+                    "{}",
+                    algorithm.id
+                );
+                assert!(prepared.optimizer.mechanism().is_some(), "{}", algorithm.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_private_algorithm_without_a_budget_claims_nothing() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let settings = Settings {
+            budget: Budget::NonPrivate,
+            ..settings(algorithm)
+        };
+        let claim = algorithm
+            .prepare(&problem, &settings)
+            .map(|prepared| prepared.privacy.claim);
+        assert!(matches!(claim, Err(_) | Ok(Claim::None)), "{}", algorithm.id);
+    }
+}
+
+#[test]
+fn unknown_parameters_are_named() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        let mut settings = settings(algorithm);
+        settings.parameters.insert("no-such-key".to_owned(), "1".to_owned());
+        let error = algorithm
+            .prepare(&problem, &settings)
+            .err()
+            .expect("refused")
+            .to_string();
+        assert!(error.contains("no-such-key") && error.contains(algorithm.id), "{error}");
+    }
+}

@@ -1,0 +1,281 @@
+//! What holds for a round whatever the optimiser: the same bits for any number of threads, exact counts, no allocation
+//! after the first, sensitivity at most the clip norm.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
+use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed to the system allocator unchanged; counting touches no memory of the caller.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's guarantees for `layout` are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's guarantees for `pointer` and `layout` are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Uniform features in [−1, 1) and classes in 0..classes.
+fn dataset(rows: usize, columns: usize, classes: usize, seed: u64) -> Dataset {
+    let mut stream = UniformStream::new(&StreamKey::Simulation(seed), Purpose(1), 0, 0);
+    let values = (0..rows * columns)
+        .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
+        .collect();
+    let labels = (0..rows).map(|_| stream.below(classes as u64) as u32).collect();
+    Dataset::new(
+        "uniform",
+        Features::F32 { values, columns },
+        Labels::Classes {
+            values: labels,
+            classes,
+            names: None,
+        },
+    )
+    .expect("finite features and labels in range")
+}
+
+fn problem(rows: usize, columns: usize, classes: usize) -> Problem {
+    Problem::new(Arc::new(dataset(rows, columns, classes, 3)), Loss::Softmax, true, 0.0).expect("classes for softmax")
+}
+
+fn settings(noise_multiplier: f64) -> Settings {
+    Settings::new(
+        Budget::NoiseMultiplier {
+            noise_multiplier,
+            delta: 1e-5,
+        },
+        StreamKey::Simulation(11),
+    )
+}
+
+/// Parameters after all rounds on `threads` threads, and the oracle's counts.
+fn train(
+    problem: &Problem,
+    id: &str,
+    settings: &Settings,
+    threads: usize,
+) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
+    let engine = Engine::with_threads(threads).expect("threads");
+    let mut prepared = catalog::find(id)
+        .expect("in the catalogue")
+        .prepare(problem, settings)
+        .expect("prepared");
+    let mut oracle = Oracle::new(problem, engine.clone());
+    engine.install(|| {
+        while prepared.optimizer.completed_rounds() < prepared.optimizer.planned_rounds() {
+            prepared.optimizer.advance(&mut oracle).expect("a round");
+        }
+    });
+    (prepared.optimizer.solution().to_vec(), oracle.ledger())
+}
+
+#[test]
+fn the_model_has_the_same_bits_for_any_number_of_threads() {
+    let problem = problem(3_000, 50, 10);
+    for batch_size in [64, 700, 3_000] {
+        let settings = Settings {
+            batch_size: Some(batch_size),
+            epochs: Some(2.0),
+            ..settings(1.0)
+        };
+        let (one, _) = train(&problem, "dp-sgd", &settings, 1);
+        for threads in [2, 3, 5] {
+            assert!(
+                train(&problem, "dp-sgd", &settings, threads).0 == one,
+                "{threads} threads, batches of {batch_size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_round_after_the_first_allocates() {
+    let problem = problem(4_000, 30, 10);
+    for id in ["sgd", "dp-sgd"] {
+        for sampling in [SamplingKind::Shuffled, SamplingKind::Poisson] {
+            let settings = Settings {
+                batch_size: Some(1_000),
+                epochs: Some(5.0),
+                sampling: Some(sampling),
+                ..settings(1.0)
+            };
+            let mut prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
+            let mut oracle = Oracle::new(&problem, Engine::Sequential);
+            prepared.optimizer.advance(&mut oracle).unwrap();
+            let before = ALLOCATIONS.get();
+            while prepared.optimizer.completed_rounds() < prepared.optimizer.planned_rounds() {
+                prepared.optimizer.advance(&mut oracle).unwrap();
+            }
+            assert_eq!(ALLOCATIONS.get(), before, "{id}, {sampling:?}");
+        }
+    }
+}
+
+#[test]
+fn rounds_and_queries_are_counted_exactly() {
+    let problem = problem(1_000, 5, 3);
+    let settings = Settings {
+        batch_size: Some(300),
+        epochs: Some(2.0),
+        sampling: Some(SamplingKind::Fixed),
+        ..settings(1.0)
+    };
+    let (_, ledger) = train(&problem, "dp-sgd", &settings, 1);
+    // ⌈2·1000/300⌉ = 7 rounds: 300, 300, 300, 100 and again 300, 300, 300.
+    assert_eq!((ledger.rounds, ledger.gradient_queries), (7, 1_900));
+    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let parameters = vec![0.0; problem.parameters()];
+    let mut sum = vec![0.0; problem.parameters()];
+    let point = |coefficient| Point {
+        coefficient,
+        parameters: &parameters,
+    };
+    oracle
+        .difference_sum(
+            &Selection::Range(0..10),
+            point(2.0),
+            point(1.0),
+            Clip::Unbounded,
+            &mut sum,
+        )
+        .unwrap();
+    assert_eq!((oracle.ledger().rounds, oracle.ledger().gradient_queries), (1, 20));
+}
+
+#[test]
+fn an_empty_batch_is_a_round_like_any_other() {
+    let problem = problem(50, 5, 3);
+    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let mut sum = vec![1.0; problem.parameters()];
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 1.0,
+    };
+    oracle
+        .gradient_sum(
+            &Selection::Indices(&[]),
+            &vec![0.0; problem.parameters()],
+            clip,
+            &mut sum,
+        )
+        .unwrap();
+    assert!(sum.iter().all(|&value| value == 0.0));
+    assert_eq!(oracle.ledger().rounds, 1);
+    // 1 expected row out of 50 a round: many batches are empty, and every release still carries noise.
+    let settings = Settings {
+        batch_size: Some(1),
+        epochs: Some(1.0),
+        ..settings(5.0)
+    };
+    let mut prepared = catalog::find("dp-sgd")
+        .ok()
+        .unwrap()
+        .prepare(&problem, &settings)
+        .unwrap();
+    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let mut empty = 0;
+    let mut before = prepared.optimizer.solution().to_vec();
+    for _ in 0..50 {
+        let queries = oracle.ledger().gradient_queries;
+        prepared.optimizer.advance(&mut oracle).unwrap();
+        empty += u32::from(oracle.ledger().gradient_queries == queries);
+        let after = prepared.optimizer.solution().to_vec();
+        assert!(before != after);
+        before = after;
+    }
+    assert!(empty > 5, "{empty} empty batches");
+}
+
+#[test]
+fn without_one_example_a_clipped_sum_moves_by_at_most_the_clip_norm() {
+    let problem = problem(700, 20, 4);
+    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let parameters: Vec<f32> = (0..problem.parameters())
+        .map(|j| ((j * 7 % 13) as f32 - 6.0) / 3.0)
+        .collect();
+    let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
+    let all: Vec<u32> = (0..700).collect();
+    for clip_norm in [0.05_f32, 1.0, 100.0] {
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm,
+        };
+        for example in [0, 130, 699] {
+            let others: Vec<u32> = all.iter().copied().filter(|&row| row != example).collect();
+            let mut sums = [vec![0.0; problem.parameters()], vec![0.0; problem.parameters()]];
+            for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
+                oracle
+                    .gradient_sum(&Selection::Indices(rows), &parameters, clip, sum)
+                    .unwrap();
+            }
+            assert_moved_by_at_most(&sums, clip_norm);
+            for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
+                let current = Point {
+                    coefficient: 3.0,
+                    parameters: &parameters,
+                };
+                let previous = Point {
+                    coefficient: 2.0,
+                    parameters: &previous,
+                };
+                oracle
+                    .difference_sum(&Selection::Indices(rows), current, previous, clip, sum)
+                    .unwrap();
+            }
+            assert_moved_by_at_most(&sums, clip_norm);
+        }
+    }
+}
+
+fn assert_moved_by_at_most(sums: &[Vec<f64>; 2], clip_norm: f32) {
+    // 700 rows stand in at most 16 blocks, and a row less moves the rows after it.
+    let moved = sums[0]
+        .iter()
+        .zip(&sums[1])
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>()
+        .sqrt();
+    let computed = rounds_kernels::linear::computed_sensitivity_of_shifted_blocks(f64::from(clip_norm), 128, 16);
+    assert!(moved <= computed, "{moved} > {computed}");
+}
+
+#[test]
+fn without_noise_and_clipping_dp_sgd_is_sgd() {
+    let problem = problem(1_000, 10, 4);
+    let shared = Settings {
+        batch_size: Some(100),
+        epochs: Some(3.0),
+        learning_rate: Some(0.5),
+        momentum: Some(0.9),
+        sampling: Some(SamplingKind::Shuffled),
+        clip_norm: Some(1e6),
+        ..settings(1e-30)
+    };
+    assert_eq!(
+        train(&problem, "dp-sgd", &shared, 1).0,
+        train(&problem, "sgd", &shared, 1).0
+    );
+}

@@ -1,0 +1,100 @@
+//! Noise samplers: throughput of the kernels beside `rand_distr` on Xoshiro256++, in one run.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rand::SeedableRng;
+use rand::distr::Distribution;
+use rand_distr::StandardNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rounds_kernels::random::{
+    Purpose, StreamKey, UniformStream, add_gaussian, add_gaussian_f32, add_laplace, fill_gaussian,
+};
+use std::hint::black_box;
+
+/// 10 classes × (784 features + bias): a round's noise for multinomial MNIST.
+const ROUND: usize = 7_850;
+/// 16 blocks: 256 KiB of f32, which stay in L2.
+const FILL: usize = 65_536;
+
+const PURPOSE: Purpose = Purpose(1);
+
+fn gaussian(criterion: &mut Criterion) {
+    let simulation = StreamKey::Simulation(1);
+    let release = StreamKey::Release([7; 32]);
+    for length in [FILL, ROUND] {
+        let mut group = criterion.benchmark_group(format!("gaussian/{length}"));
+        group.throughput(Throughput::Elements(length as u64));
+        let mut singles = vec![0f32; length];
+        let mut doubles = vec![0f64; length];
+        let mut round = 0;
+        let mut next_round = || {
+            round += 1;
+            round
+        };
+        group.bench_function("fill_f32", |bencher| {
+            bencher.iter(|| fill_gaussian(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut singles)));
+        });
+        group.bench_function("add_f32", |bencher| {
+            bencher.iter(|| add_gaussian_f32(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut singles)));
+        });
+        group.bench_function("add_f64", |bencher| {
+            bencher.iter(|| add_gaussian(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut doubles)));
+        });
+        group.bench_function("rand_distr_f32", |bencher| {
+            let mut generator = Xoshiro256PlusPlus::seed_from_u64(1);
+            bencher.iter(|| {
+                for z in black_box(&mut singles) {
+                    let normal: f32 = StandardNormal.sample(&mut generator);
+                    *z = 1.5 * normal;
+                }
+            });
+        });
+        group.bench_function("release_add_f64", |bencher| {
+            bencher.iter(|| add_gaussian(&release, PURPOSE, next_round(), 1.5, black_box(&mut doubles)));
+        });
+        group.finish();
+    }
+}
+
+fn laplace(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group(format!("laplace/{FILL}"));
+    group.throughput(Throughput::Elements(FILL as u64));
+    let mut doubles = vec![0f64; FILL];
+    for (name, key) in [
+        ("add_f64", StreamKey::Simulation(1)),
+        ("release_add_f64", StreamKey::Release([7; 32])),
+    ] {
+        let mut round = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                round += 1;
+                add_laplace(&key, PURPOSE, round, 1.5, black_box(&mut doubles));
+            });
+        });
+    }
+    group.finish();
+}
+
+fn sampling(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("poisson/60000");
+    for (name, key) in [
+        ("simulation", StreamKey::Simulation(1)),
+        ("release", StreamKey::Release([7; 32])),
+    ] {
+        let mut indices = Vec::with_capacity(60_000);
+        let mut round = 0;
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                round += 1;
+                UniformStream::new(&key, PURPOSE, round, 0).bernoulli_subset(
+                    500.0 / 60_000.0,
+                    60_000,
+                    black_box(&mut indices),
+                );
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, gaussian, laplace, sampling);
+criterion_main!(benches);

@@ -1,0 +1,195 @@
+//! `rounds machine`: what this machine is and what it can do.
+
+use anyhow::Result;
+use clap::Args;
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use serde_json::{Value, json};
+
+use crate::machine::{Cache, Environment, Known, Topology, disturbances};
+
+/// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArguments {
+    /// Thread counts to measure; by default 1 and the number of cores.
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Vec<u16>,
+    /// Do not measure peak and bandwidth.
+    #[arg(long)]
+    pub no_measure: bool,
+}
+
+/// Prints the machine.
+///
+/// # Errors
+/// If stdout cannot be written.
+pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
+    let threads: Vec<usize> = if arguments.no_measure {
+        Vec::new()
+    } else if arguments.threads.is_empty() {
+        vec![1, Topology::detect().cores]
+    } else {
+        arguments.threads.iter().map(|&threads| usize::from(threads)).collect()
+    };
+    let environment = Environment::capture(&threads);
+    if json {
+        println!("{}", document(&environment));
+    } else {
+        print_for_people(&environment, threads.into_iter().max().unwrap_or(1));
+    }
+    Ok(())
+}
+
+/// The JSON document: a flat view of the environment.
+fn document(environment: &Environment) -> Value {
+    let topology = &environment.machine.topology;
+    let by_threads = |value: fn(&crate::machine::Roofline) -> f64| -> Value {
+        environment
+            .rooflines
+            .iter()
+            .map(|roofline| (roofline.threads.to_string(), json!(value(roofline))))
+            .collect()
+    };
+    json!({
+        "machine": environment.machine.id,
+        "processor": topology.processor,
+        "cores": topology.cores,
+        "hardware_threads": topology.hardware_threads,
+        "packages": topology.packages,
+        "numa_nodes": topology.numa_nodes,
+        "memory_bytes": topology.memory_bytes,
+        "isa": environment.build.isa,
+        "features": environment.build.features,
+        "caches": topology.caches,
+        "peak_gflops": by_threads(|roofline| roofline.peak_gflops),
+        "bandwidth_gbytes_per_s": by_threads(|roofline| roofline.bandwidth_gbytes_per_s),
+        "state": environment.state,
+        "build": environment.build,
+        "command": environment.command,
+        "date": environment.date,
+    })
+}
+
+fn print_for_people(environment: &Environment, threads: usize) {
+    let (topology, state, build) = (&environment.machine.topology, &environment.state, &environment.build);
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    let with = |value: &Known<f64>, unit: &str| {
+        value
+            .0
+            .map_or_else(|| "unknown".into(), |value| format!("{value:.0} {unit}"))
+    };
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_string(), value]);
+    };
+    row("machine", environment.machine.id.clone());
+    row("processor", topology.processor.to_string());
+    row(
+        "cores",
+        format!(
+            "{} cores, {} hardware threads, {} sockets, {} NUMA nodes",
+            topology.cores,
+            topology.hardware_threads,
+            topology.packages,
+            topology.numa_nodes.len()
+        ),
+    );
+    row(
+        "caches",
+        topology.caches.iter().map(cache_words).collect::<Vec<_>>().join(", "),
+    );
+    row(
+        "memory",
+        topology.memory_bytes.0.map_or_else(|| "unknown".into(), binary_size),
+    );
+    row("built for", format!("{} ({})", build.isa, build.features.join(" ")));
+    row("governor", state.governor.to_string());
+    row(
+        "turbo",
+        state
+            .turbo
+            .0
+            .map_or("unknown", |on| if on { "on" } else { "off" })
+            .into(),
+    );
+    row(
+        "frequency",
+        format!(
+            "{} (maximum {})",
+            with(&state.frequency_mhz, "MHz"),
+            with(&state.maximum_frequency_mhz, "MHz")
+        ),
+    );
+    row("virtualisation", state.virtualisation.to_string());
+    row(
+        "load",
+        state
+            .load
+            .0
+            .map_or_else(|| "unknown".into(), |load| format!("{load:.2}")),
+    );
+    row("huge pages", state.huge_pages.to_string());
+    row("kernel", state.kernel.to_string());
+    row(
+        "revision",
+        format!("{} ({}, {})", build.short_revision(), build.rustc, build.profile),
+    );
+    for roofline in &environment.rooflines {
+        row(
+            &format!(
+                "{} thread{}",
+                roofline.threads,
+                if roofline.threads == 1 { "" } else { "s" }
+            ),
+            format!(
+                "{:.0} GFLOP/s f32, {:.1} GB/s read",
+                roofline.peak_gflops, roofline.bandwidth_gbytes_per_s
+            ),
+        );
+    }
+    println!("{table}");
+    for disturbance in disturbances(&environment.machine, state, &build.profile, threads) {
+        eprintln!("warning: {disturbance}");
+    }
+}
+
+fn cache_words(cache: &Cache) -> String {
+    let kind = match cache.kind.as_str() {
+        "data" => "d",
+        "instruction" => "i",
+        _ => "",
+    };
+    let size = cache.size_bytes.0.map_or_else(|| "unknown".into(), binary_size);
+    format!("L{}{kind} {} × {size}", cache.level, cache.count)
+}
+
+/// Bytes in KiB, MiB or GiB.
+fn binary_size(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_holds_the_promised_keys() {
+        let document = document(&Environment::capture(&[]));
+        for key in ["cores", "isa", "caches", "peak_gflops", "bandwidth_gbytes_per_s"] {
+            assert!(document.get(key).is_some(), "{key}");
+        }
+        assert!(document["cores"].as_u64().unwrap() >= 1);
+        assert!(document["peak_gflops"].is_object());
+    }
+
+    #[test]
+    fn sizes_read_as_people_write_them() {
+        assert_eq!(binary_size(48 << 10), "48 KiB");
+        assert_eq!(binary_size(2 << 20), "2 MiB");
+        assert_eq!(binary_size(3 << 29), "1.5 GiB");
+    }
+}

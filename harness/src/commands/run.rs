@@ -1,0 +1,596 @@
+//! `rounds run`: measures the cells of suites, keeps every finished one, and shows what a round costs.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{self, Engine};
+use rounds_algorithms::problem::Problem;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+use super::UsageError;
+use crate::data;
+use crate::definitions::{self, CellSpecification, Selection, Suite};
+use crate::machine::{Environment, Topology, hexadecimal};
+use crate::measure::{self, Measurement};
+use crate::report::study_html;
+use crate::report::time_per_round_svg;
+use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
+use crate::settings;
+use crate::statistics;
+use crate::studies;
+use crate::studies::depth_against_work;
+
+/// What `rounds run` takes.
+#[derive(clap::Args)]
+pub struct RunArguments {
+    /// Suites, by name (see `rounds list suites`) or as TOML files.
+    #[arg(default_value = "quick", value_name = "SUITE")]
+    suites: Vec<String>,
+    /// Folder of the results; default: `results/<day>/<machine>`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Thread counts; default: 1 and the number of cores.
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Vec<u16>,
+    /// Only these algorithms.
+    #[arg(long, value_delimiter = ',', value_name = "IDS")]
+    algorithms: Vec<String>,
+    /// Batch sizes instead of the suite's.
+    #[arg(long, value_delimiter = ',', value_name = "SIZES", value_parser = clap::value_parser!(u32).range(1..))]
+    batch_sizes: Vec<u32>,
+    /// Repeats instead of the suite's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: Option<u16>,
+    /// Where data sets lie that are named.
+    #[arg(long, env = "ROUNDS_DATA")]
+    data_dir: Option<PathBuf>,
+    /// Do only what is missing in the newest (or the named) folder.
+    #[arg(long)]
+    resume: bool,
+    /// Show the cells and measure nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Measures.
+///
+/// # Errors
+/// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
+pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    if arguments.suites == [depth_against_work::NAME] {
+        return run_depth_against_work(arguments, json);
+    }
+    let threads: Vec<usize> = if arguments.threads.is_empty() {
+        let cores = Topology::detect().cores.max(1);
+        if cores > 1 { vec![1, cores] } else { vec![1] }
+    } else {
+        arguments.threads.iter().map(|&count| usize::from(count)).collect()
+    };
+    let selection = Selection {
+        threads: threads.clone(),
+        algorithms: arguments.algorithms.clone(),
+        batch_sizes: arguments.batch_sizes.iter().map(|&size| size as usize).collect(),
+        repeats: arguments.repeats.map(usize::from),
+        files: arguments.data_dir.is_some(),
+    };
+    let (studies, suites): (Vec<_>, Vec<_>) = arguments
+        .suites
+        .iter()
+        .cloned()
+        .partition(|name| studies::is_figure(name));
+    let (suites, cells) = planned(&suites, &selection)?;
+    if arguments.list {
+        studies
+            .iter()
+            .for_each(|study| println!("{study}: a study, run as a whole"));
+        return list(&cells, json);
+    }
+    let environment = Environment::capture(&[]);
+    for study in &studies {
+        run_figure(
+            arguments,
+            study,
+            &environment,
+            threads.iter().copied().max().unwrap_or(1),
+            json,
+        )?;
+    }
+    if suites.is_empty() {
+        return Ok(());
+    }
+    let mode = if arguments.resume { Mode::Resume } else { Mode::New };
+    let folder = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, mode));
+    let binding = Binding::new(
+        &environment,
+        suites.iter().map(|suite| (suite.name.clone(), suite.digest())),
+    );
+    let mut store = Store::open(&folder, environment, binding, mode)?;
+    for message in store.messages() {
+        eprintln!("rounds: {message}");
+    }
+    let stopped = stop_on_interrupt()?;
+    let mut bench = Bench {
+        data_dir: arguments.data_dir.clone(),
+        problems: HashMap::new(),
+        multipliers: HashMap::new(),
+    };
+    let missing: Vec<_> = cells
+        .iter()
+        .filter(|cell| !store.is_finished(&cell.configuration, cell.repeat))
+        .collect();
+    if !missing.is_empty() {
+        store.measure_rooflines(&threads)?;
+    }
+    let progress = progress_bar(missing.len() as u64, json);
+    let mut done = 0;
+    for cell in &missing {
+        if stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        progress.set_message(format!(
+            "{} on {}, batches of {}, {} threads",
+            cell.configuration.label(),
+            cell.configuration.dataset,
+            cell.configuration.batch_size,
+            cell.configuration.threads
+        ));
+        let record = bench.measure(cell, &mut store)?;
+        if json && let Record::Cell(cell) = &record {
+            println!("{}", serde_json::to_string(cell)?);
+        } else if let Record::Rejected {
+            configuration, reason, ..
+        }
+        | Record::Skipped { configuration, reason } = &record
+        {
+            progress.println(format!("not kept: {}: {reason}", configuration.key()));
+        }
+        store.append(record)?;
+        done += 1;
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    store.write_table()?;
+    let picture = folder.join("time-per-round.svg");
+    std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
+        .with_context(|| format!("{} cannot be written", picture.display()))?;
+    if !json {
+        print_table(store.cells());
+    }
+    let resume = format!(
+        "rounds run {} --out {} --resume",
+        arguments.suites.join(" "),
+        folder.display()
+    );
+    anyhow::ensure!(
+        done == missing.len(),
+        "stopped after {done} of {} cells; all of them are kept in {}. Continue with: {resume}",
+        missing.len(),
+        folder.display()
+    );
+    if !json {
+        println!("results: {}", folder.display());
+        println!("picture: {}", picture.display());
+        println!("report:  rounds report {}", folder.display());
+    }
+    Ok(())
+}
+
+/// The study of query depth against work: its cells are runs to a target, not rounds of a suite.
+fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    let mut definition = depth_against_work::definition()?;
+    if !arguments.threads.is_empty() {
+        definition.threads = arguments.threads.iter().map(|&count| usize::from(count)).collect();
+    }
+    if !arguments.algorithms.is_empty() {
+        definition
+            .methods
+            .retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
+        if definition.methods.is_empty() {
+            return Err(UsageError::new(format!(
+                "--algorithms: {} measures none of them",
+                depth_against_work::NAME
+            ))
+            .into());
+        }
+    }
+    let environment = Environment::capture(&definition.threads);
+    let folder = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), |cell| {
+        if json {
+            if let Ok(line) = serde_json::to_string(cell) {
+                println!("{line}");
+            }
+        } else {
+            eprintln!("{}", depth_against_work::line(cell));
+        }
+    })?;
+    let file = folder.join(format!("{}.json", depth_against_work::NAME));
+    let document = serde_json::to_string_pretty(&study)?;
+    std::fs::write(&file, document).with_context(|| format!("cannot write {}", file.display()))?;
+    let page = folder.join(format!("{}.html", depth_against_work::NAME));
+    std::fs::write(&page, study_html(&study, &environment))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    if !json {
+        println!("{}", depth_against_work::table(&study));
+        println!("results: {} and {}", file.display(), page.display());
+    }
+    Ok(())
+}
+
+/// Runs a paper's figure into the results' folder and says where its files are.
+fn run_figure(
+    arguments: &RunArguments,
+    name: &str,
+    environment: &Environment,
+    threads: usize,
+    json: bool,
+) -> anyhow::Result<()> {
+    let default = || {
+        Path::new("results")
+            .join(environment.day())
+            .join(&environment.machine.id)
+    };
+    let folder = arguments.out.clone().unwrap_or_else(default);
+    let mut say = |line: &str| {
+        if !json {
+            eprintln!("{line}");
+        }
+    };
+    let files = studies::run_figure(name, &folder, environment, threads, &mut say)?;
+    for file in files {
+        if json {
+            println!("{}", serde_json::json!({ "study": name, "file": file }));
+        } else {
+            println!("{}", file.display());
+        }
+    }
+    Ok(())
+}
+
+/// The suites and their cells, checked against the catalogue and the data sets there are.
+fn planned(names: &[String], selection: &Selection) -> anyhow::Result<(Vec<Suite>, Vec<CellSpecification>)> {
+    let algorithms: Vec<_> = catalog::ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
+    let datasets: Vec<_> = data::NAMES.iter().map(|name| name.name).collect();
+    let mut suites = Vec::new();
+    let mut cells = Vec::new();
+    for name in names {
+        let usage = |error: definitions::DefinitionError| UsageError::new(error.to_string());
+        let suite = definitions::find(name).map_err(usage)?;
+        suite.check_names(&algorithms, &datasets).map_err(usage)?;
+        cells.extend(suite.cells(selection).map_err(usage)?);
+        suites.push(suite);
+    }
+    Ok((suites, cells))
+}
+
+/// The dry run.
+fn list(cells: &[CellSpecification], json: bool) -> anyhow::Result<()> {
+    for cell in cells {
+        if json {
+            println!("{}", serde_json::to_string(&cell.configuration)?);
+        } else {
+            println!("{} repeat {}", cell.configuration.key(), cell.repeat);
+        }
+    }
+    if !json {
+        println!("{} cells", cells.len());
+    }
+    Ok(())
+}
+
+/// A flag that the first Ctrl-C raises: the run stops after the cell in flight.
+fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stopped);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("\nstopping after this cell; press Ctrl-C again to stop at once (the cell is then lost)");
+    })
+    .context("Ctrl-C cannot be handled")?;
+    Ok(stopped)
+}
+
+fn progress_bar(cells: u64, json: bool) -> ProgressBar {
+    let target = if json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(5)
+    };
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} cells, {eta} left  {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(cells), target).with_style(style)
+}
+
+/// A training problem with its test problem and the digest of its data.
+struct Loaded {
+    train: Problem,
+    test: Option<Problem>,
+    digest: String,
+}
+
+/// Loaded problems and calibrated noise, shared by the cells of a run.
+struct Bench {
+    data_dir: Option<PathBuf>,
+    problems: HashMap<(String, String), Arc<Loaded>>,
+    /// Noise multipliers that were calibrated, by configuration without threads.
+    multipliers: HashMap<String, f64>,
+}
+
+impl Bench {
+    /// Measures one cell: the record of it, or of why it is not kept.
+    fn measure(&mut self, cell: &CellSpecification, store: &mut Store) -> anyhow::Result<Record> {
+        let configuration = &cell.configuration;
+        let skipped = |reason: String| Record::Skipped {
+            configuration: configuration.clone(),
+            reason,
+        };
+        let problem = self.problem(configuration)?;
+        store.bind_data(&configuration.dataset, &problem.digest)?;
+        if configuration.batch_size > problem.train.rows() {
+            return Ok(skipped(format!("the data set has {} rows", problem.train.rows())));
+        }
+        let algorithm = catalog::find(&configuration.algorithm)?;
+        let mut settings = settings::from_parameters(&configuration.parameters, StreamKey::Simulation(cell.seed))?;
+        settings.batch_size = Some(configuration.batch_size);
+        settings.rounds = Some(cell.warm_up_rounds + cell.timed_rounds);
+        self.reuse_calibration(configuration, &mut settings);
+        let prepared = match algorithm.prepare(&problem.train, &settings) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(skipped(error.to_string())),
+        };
+        if let Some(noise_multiplier) = prepared.privacy.noise_multiplier {
+            self.multipliers
+                .insert(calibration_key(configuration), noise_multiplier);
+            self.reuse_calibration(configuration, &mut settings);
+        }
+        let engine = Engine::with_threads(configuration.threads)?;
+        let privacy = prepared.privacy.clone();
+        let (planned_rounds, planned_queries) = (
+            prepared.optimizer.planned_rounds(),
+            prepared.optimizer.planned_queries(),
+        );
+        let again = || Ok(algorithm.prepare(&problem.train, &settings)?);
+        let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds)?;
+        let training = oracle::evaluate(&problem.train, &engine, &measurement.parameters)?;
+        let test = problem
+            .test
+            .as_ref()
+            .map(|test| oracle::evaluate(test, &engine, &measurement.parameters))
+            .transpose()?;
+        let train_loss = training.loss / training.rows.max(1) as f64;
+        let verdict = Verdict {
+            planned_rounds,
+            planned_queries,
+            train_loss,
+            earlier: store.model_sha256(configuration),
+        };
+        if let Some(reason) = verdict.rejects(cell, &measurement) {
+            return Ok(Record::Rejected {
+                configuration: configuration.clone(),
+                repeat: cell.repeat,
+                reason,
+            });
+        }
+        let times = RoundTimes::new(measurement.samples.round);
+        let seconds = times.median as f64 * 1e-9;
+        let rounds = measurement.ledger.rounds.max(1) as f64;
+        let flops = measurement.ledger.flops as f64 / rounds;
+        let bytes = measurement.ledger.bytes as f64 / rounds;
+        let median = |samples: &[u64]| RoundTimes::new(samples.to_vec()).median;
+        let [sample, gradient, noise, update] = measurement.samples.phases;
+        Ok(Record::Cell(Box::new(Cell {
+            configuration: configuration.clone(),
+            repeat: cell.repeat,
+            n: problem.train.rows(),
+            dimension: problem.train.model().features,
+            classes: problem.train.dataset().classes().unwrap_or(1),
+            rounds: measurement.ledger.rounds,
+            gradient_queries: measurement.ledger.gradient_queries,
+            phases_ns: Phases {
+                sample: median(&sample),
+                gradient: median(&gradient),
+                noise: median(&noise),
+                update: median(&update),
+            },
+            gflops: Some(flops / seconds * 1e-9),
+            gbytes_per_s: Some(bytes / seconds * 1e-9),
+            roofline_fraction: store
+                .environment()
+                .roofline(configuration.threads)
+                .map(|roofline| roofline.fraction(flops, bytes, seconds)),
+            train_loss: Some(train_loss),
+            test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
+            excess_risk: None,
+            model_sha256: measurement.model_sha256,
+            privacy: serde_json::to_value(&privacy)?,
+            warnings: statistics::examine(&times.samples.iter().map(|&sample| sample as f64).collect::<Vec<_>>()),
+            round_ns: times,
+            date: jiff::Timestamp::now(),
+        })))
+    }
+
+    /// The problem of a configuration, loaded once.
+    fn problem(&mut self, configuration: &Configuration) -> anyhow::Result<Arc<Loaded>> {
+        let key = (configuration.dataset.clone(), configuration.features.clone());
+        if let Some(loaded) = self.problems.get(&key) {
+            return Ok(Arc::clone(loaded));
+        }
+        let data = data::load(&configuration.dataset, self.data_dir.as_deref())?;
+        let digest = hexadecimal(&data.train.digest());
+        let as_stored = |dataset: rounds_algorithms::problem::Dataset| match configuration.features.as_str() {
+            "f32" => dataset.to_f32(),
+            _ => Ok(dataset),
+        };
+        let problem = |dataset: rounds_algorithms::problem::Dataset| {
+            let loss = if dataset.classes().is_some() {
+                Loss::Softmax
+            } else {
+                Loss::Squared
+            };
+            anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
+        };
+        let loaded = Arc::new(Loaded {
+            train: problem(data.train)?,
+            test: data.test.map(problem).transpose()?,
+            digest,
+        });
+        self.problems.insert(key, Arc::clone(&loaded));
+        Ok(loaded)
+    }
+
+    /// Replaces a target ε by the noise multiplier that was calibrated for it before: the same numbers, without the
+    /// search.
+    fn reuse_calibration(&self, configuration: &Configuration, settings: &mut Settings) {
+        if let Budget::Target { delta, .. } = settings.budget
+            && let Some(&noise_multiplier) = self.multipliers.get(&calibration_key(configuration))
+        {
+            settings.budget = Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            };
+        }
+    }
+}
+
+/// What a calibration depends on: everything but threads.
+fn calibration_key(configuration: &Configuration) -> String {
+    Configuration {
+        threads: 1,
+        ..configuration.clone()
+    }
+    .key()
+}
+
+/// What an answer is held against.
+struct Verdict<'a> {
+    planned_rounds: u64,
+    planned_queries: Option<u64>,
+    train_loss: f64,
+    /// The model of an equal cell measured before.
+    earlier: Option<&'a str>,
+}
+
+impl Verdict<'_> {
+    /// Why a measurement may not be kept, if it may not.
+    fn rejects(&self, cell: &CellSpecification, measurement: &Measurement) -> Option<String> {
+        let ledger = &measurement.ledger;
+        if cell.verify.rounds && ledger.rounds != self.planned_rounds {
+            return Some(format!(
+                "{} rounds were counted, {} were planned",
+                ledger.rounds, self.planned_rounds
+            ));
+        }
+        if cell.verify.queries
+            && let Some(planned) = self.planned_queries
+            && ledger.gradient_queries != planned
+        {
+            return Some(format!(
+                "{} gradient queries were counted, {planned} were planned",
+                ledger.gradient_queries
+            ));
+        }
+        if cell.verify.finite && !(self.train_loss.is_finite() && measurement.parameters.iter().all(|x| x.is_finite()))
+        {
+            return Some("the model or its loss is not finite".to_owned());
+        }
+        match self.earlier {
+            Some(earlier) if cell.verify.model && earlier != measurement.model_sha256 => Some(format!(
+                "the model is {}, an equal cell gave {earlier}",
+                measurement.model_sha256
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// The finished cells for people, repeats pooled.
+fn print_table(cells: &[Cell]) {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "data",
+        "algorithm",
+        "batch",
+        "threads",
+        "round",
+        "sample",
+        "gradient",
+        "noise",
+        "update",
+        "GFLOP/s",
+        "of roofline",
+        "accuracy",
+        "ε",
+    ]);
+    let mut pooled = pool(cells);
+    pooled.sort_by(|left, right| {
+        let key = |pooled: &crate::results::Pooled| {
+            let configuration = pooled.configuration();
+            (
+                configuration.dataset.clone(),
+                configuration.label(),
+                configuration.threads,
+                configuration.batch_size,
+            )
+        };
+        key(left).cmp(&key(right))
+    });
+    for pooled in &pooled {
+        let cell = &pooled.cell;
+        let percent = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{:.1} %", 100.0 * value));
+        let phases = cell.phases_ns;
+        let row: Vec<String> = vec![
+            cell.configuration.dataset.clone(),
+            cell.configuration.label(),
+            cell.configuration.batch_size.to_string(),
+            cell.configuration.threads.to_string(),
+            duration(cell.round_ns.median),
+            duration(phases.sample),
+            duration(phases.gradient),
+            duration(phases.noise),
+            duration(phases.update),
+            cell.gflops.map_or_else(String::new, |value| format!("{value:.1}")),
+            percent(cell.roofline_fraction),
+            percent(cell.test_accuracy),
+            cell.privacy_number("epsilon")
+                .map_or_else(|| "∞".to_owned(), |epsilon| format!("{epsilon:.3}")),
+        ];
+        table.add_row(row);
+    }
+    for column in 2..13 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+}
+
+/// Nanoseconds in the unit that suits them.
+fn duration(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    if value < 1e3 {
+        format!("{value:.0} ns")
+    } else if value < 1e6 {
+        format!("{:.1} µs", value / 1e3)
+    } else if value < 1e9 {
+        format!("{:.2} ms", value / 1e6)
+    } else {
+        format!("{:.2} s", value / 1e9)
+    }
+}

@@ -1,0 +1,513 @@
+//! `rounds train`: one training run from data to model file and privacy statement.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::oracle::{self, Engine, Oracle};
+use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement};
+use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+use serde::Serialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::UsageError;
+use crate::checkpoint::{self, Checkpoint};
+use crate::data;
+use crate::machine::{Build, vector_extension};
+
+/// What `rounds train` takes.
+#[derive(clap::Args)]
+pub struct TrainArguments {
+    /// Algorithm, one of `rounds list algorithms`.
+    #[arg(long, default_value = "dp-sgd")]
+    algorithm: String,
+    /// Data set, one of `rounds list datasets`, or the path of a file or folder.
+    #[arg(long, default_value = "synthetic-mnist", value_name = "NAME|PATH")]
+    data: String,
+    /// Where data sets lie that are named, not given by their path.
+    #[arg(long, env = "ROUNDS_DATA")]
+    data_dir: Option<PathBuf>,
+    /// Privacy budget ε.
+    #[arg(long, value_name = "E")]
+    epsilon: Option<f64>,
+    /// Privacy budget δ.
+    #[arg(long, default_value_t = 1e-5, value_name = "D")]
+    delta: f64,
+    /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε.
+    #[arg(long, conflicts_with = "epsilon", value_name = "S")]
+    noise_multiplier: Option<f64>,
+    /// Passes over the data.
+    #[arg(long, value_name = "K")]
+    epochs: Option<f64>,
+    /// Batch size B (the expected one for Poisson sampling).
+    #[arg(long, value_name = "B")]
+    batch_size: Option<usize>,
+    /// Step size.
+    #[arg(long, value_name = "LR")]
+    learning_rate: Option<f64>,
+    /// Clip norm C of per-example gradients.
+    #[arg(long, value_name = "C")]
+    clip_norm: Option<f64>,
+    /// Momentum β.
+    #[arg(long, value_name = "BETA")]
+    momentum: Option<f64>,
+    /// Loss: softmax, logistic, squared, huber=h, hinge or absolute. Default: softmax for classes, squared for reals.
+    #[arg(long)]
+    loss: Option<String>,
+    /// λ of the regulariser (λ/2)‖x‖².
+    #[arg(long, default_value_t = 0.0, value_name = "LAMBDA")]
+    regularization: f64,
+    /// Noise mechanism.
+    #[arg(long, value_name = "MECH")]
+    noise: Option<NoiseKind>,
+    /// Neighbouring relation: zero-out, add-remove or replace-one.
+    #[arg(long)]
+    adjacency: Option<Adjacency>,
+    /// Sampling: poisson, fixed, shuffled, reshuffled or without-replacement.
+    #[arg(long)]
+    sampling: Option<SamplingKind>,
+    /// Accountant: gdp, zcdp, rdp, pld or pure.
+    #[arg(long)]
+    accountant: Option<Accountant>,
+    /// A parameter of the algorithm (see `rounds list algorithms`); may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    parameters: Vec<(String, String)>,
+    /// Threads; default: all that there are.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Seed of all noise and sampling (simulation: reproducible, and no release).
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Noise and sampling from a 256-bit key of the operating system: a release.
+    #[arg(long, conflicts_with = "seed")]
+    secure: bool,
+    /// Where to keep a checkpoint while the run lasts (mode 0600; removed at the end).
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Rounds between two checkpoints.
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint_every: u64,
+    /// Go on from this checkpoint; everything else must be as it was.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+    /// Where to write the model: NPY f32 [K, d + 1], bias last.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+}
+
+/// Splits `KEY=VALUE`.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
+}
+
+/// What a run came to, in the order of the `--json` document.
+#[derive(Serialize)]
+struct Outcome {
+    algorithm: &'static str,
+    dataset: String,
+    n: usize,
+    dimension: usize,
+    classes: usize,
+    threads: usize,
+    rounds: u64,
+    gradient_queries: u64,
+    seconds: f64,
+    load_seconds: f64,
+    calibration_seconds: f64,
+    test_accuracy: Option<f64>,
+    diagnostics: serde_json::Value,
+    model_sha256: String,
+    privacy: serde_json::Value,
+}
+
+/// Loads, calibrates, trains, evaluates, writes the model, reports.
+///
+/// # Errors
+/// Anything that the arguments, the data or the algorithm refuse, with the way out.
+pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
+    let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
+    let threads = arguments.threads.map_or_else(available_threads, Ok)?;
+    let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
+    if let Some(path) = &arguments.model {
+        check_writable(path)?;
+    }
+
+    let started = Instant::now();
+    let data = data::load(&arguments.data, arguments.data_dir.as_deref())?;
+    let (train, loss) = fit_targets(data.train, arguments.loss.as_deref())?;
+    let test = data
+        .test
+        .map(|test| fit_targets(test, arguments.loss.as_deref()))
+        .transpose()?;
+    let problem = Problem::new(Arc::new(train), loss, true, arguments.regularization)?;
+    let test = test
+        .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
+        .transpose()?;
+    let load = started.elapsed();
+
+    let resumed = arguments.resume.as_deref().map(Checkpoint::read).transpose()?;
+    let settings = settings(arguments, algorithm, resumed.as_ref())?;
+    let started = Instant::now();
+    let mut prepared = algorithm.prepare(&problem, &settings)?;
+    let calibration = started.elapsed();
+    let keeps = arguments.checkpoint.is_some() || resumed.is_some();
+    let binding = keeps.then(|| binding(arguments, &problem));
+
+    let planned = prepared.optimizer.planned_rounds();
+    let progress = progress_bar(planned, json);
+    let mut oracle = Oracle::new(&problem, engine.clone());
+    if let (Some(checkpoint), Some(path), Some(binding)) = (&resumed, &arguments.resume, &binding) {
+        checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor))?;
+        oracle.set_ledger(checkpoint.ledger());
+    }
+    let first = prepared.optimizer.completed_rounds();
+    let started = Instant::now();
+    engine.install(|| {
+        for round in first..planned {
+            prepared.optimizer.advance(&mut oracle)?;
+            if round % 16 == 0 {
+                progress.set_position(round);
+            }
+            if let (Some(path), Some(binding)) = (&arguments.checkpoint, &binding)
+                && (round + 1) % arguments.checkpoint_every == 0
+                && round + 1 < planned
+            {
+                let optimizer = &mut prepared.optimizer;
+                Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| {
+                    optimizer.visit_state(visitor);
+                })
+                .write(path)?;
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    let seconds = started.elapsed();
+    progress.finish_and_clear();
+
+    let ledger = oracle.ledger();
+    let parameters = prepared.optimizer.solution();
+    let training = oracle::evaluate(&problem, &engine, parameters)?;
+    let test_accuracy = match &test {
+        Some(test) => {
+            let evaluation = oracle::evaluate(test, &engine, parameters)?;
+            Some(evaluation.correct as f64 / evaluation.rows as f64)
+        }
+        None => None,
+    };
+    let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
+    if let Some(path) = &arguments.model {
+        write_model(path, parameters, problem.model().outputs)?;
+    }
+    for path in [&arguments.checkpoint, &arguments.resume].into_iter().flatten() {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("checkpoint {}: it could not be removed", path.display()));
+            }
+            _ => {}
+        }
+    }
+    let outcome = Outcome {
+        algorithm: algorithm.id,
+        dataset: problem.dataset().name().to_owned(),
+        n: problem.rows(),
+        dimension: problem.model().features,
+        classes: problem.dataset().classes().unwrap_or(1),
+        threads,
+        rounds: ledger.rounds,
+        gradient_queries: ledger.gradient_queries,
+        seconds: seconds.as_secs_f64(),
+        load_seconds: load.as_secs_f64(),
+        calibration_seconds: calibration.as_secs_f64(),
+        test_accuracy,
+        diagnostics: json!({
+            "train_loss": training.loss / training.rows as f64,
+            "train_accuracy": training.correct as f64 / training.rows as f64,
+            "clipped_fraction": ledger.clipped_fraction(),
+            "note": "statistics of the data, outside the privacy guarantee",
+        }),
+        model_sha256,
+        privacy: serde_json::to_value(&prepared.privacy)?,
+    };
+    if json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else {
+        print_outcome(&outcome, &prepared.privacy);
+    }
+    Ok(())
+}
+
+/// What a checkpoint of this run is bound to.
+fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding {
+    let number = |value: Option<f64>| value.map(|value| value.to_string());
+    let named = |flag: &str, value: Option<String>| value.map(|value| (flag.to_owned(), value));
+    let parameters = [
+        named("--algorithm", Some(arguments.algorithm.clone())),
+        named("--data", Some(arguments.data.clone())),
+        named("--epsilon", number(arguments.epsilon)),
+        named("--delta", number(Some(arguments.delta))),
+        named("--noise-multiplier", number(arguments.noise_multiplier)),
+        named("--epochs", number(arguments.epochs)),
+        named("--batch-size", arguments.batch_size.map(|size| size.to_string())),
+        named("--learning-rate", number(arguments.learning_rate)),
+        named("--clip-norm", number(arguments.clip_norm)),
+        named("--momentum", number(arguments.momentum)),
+        named("--loss", arguments.loss.clone()),
+        named("--regularization", number(Some(arguments.regularization))),
+        named("--noise", arguments.noise.map(|noise| format!("{noise:?}"))),
+        named(
+            "--adjacency",
+            arguments.adjacency.map(|adjacency| adjacency.to_string()),
+        ),
+        named("--sampling", arguments.sampling.map(|sampling| format!("{sampling:?}"))),
+        named(
+            "--accountant",
+            arguments.accountant.map(|accountant| accountant.to_string()),
+        ),
+        named("--secure", Some(arguments.secure.to_string())),
+        named("--seed", (!arguments.secure).then(|| arguments.seed.to_string())),
+    ];
+    let own = arguments
+        .parameters
+        .iter()
+        .map(|(key, value)| (format!("--set {key}"), value.clone()));
+    checkpoint::Binding {
+        data: hex(&problem.dataset().digest()),
+        build: Build::current().identity(),
+        isa: vector_extension().to_owned(),
+        parameters: parameters.into_iter().flatten().chain(own).collect(),
+    }
+}
+
+/// The run's settings from the command line; a resumed secure run takes its key from the checkpoint.
+fn settings(
+    arguments: &TrainArguments,
+    algorithm: &catalog::Algorithm,
+    resumed: Option<&Checkpoint>,
+) -> anyhow::Result<Settings> {
+    let budget = match (arguments.epsilon, arguments.noise_multiplier) {
+        _ if !algorithm.private => Budget::NonPrivate,
+        (Some(epsilon), _) => Budget::Target {
+            epsilon,
+            delta: arguments.delta,
+        },
+        (None, Some(noise_multiplier)) => Budget::NoiseMultiplier {
+            noise_multiplier,
+            delta: arguments.delta,
+        },
+        (None, None) => {
+            return Err(UsageError::new(format!(
+                "algorithm '{}' is private and needs a budget: give --epsilon E (with --delta D), or --noise-multiplier S",
+                algorithm.id
+            ))
+            .into());
+        }
+    };
+    let key = if let Some(key) = resumed.and_then(Checkpoint::key).filter(|_| arguments.secure) {
+        key
+    } else if arguments.secure {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).context("no key could be had from the operating system's generator")?;
+        StreamKey::Release(key)
+    } else {
+        StreamKey::Simulation(arguments.seed)
+    };
+    let mut parameters = std::collections::BTreeMap::new();
+    for (key, value) in &arguments.parameters {
+        if parameters.insert(key.clone(), value.clone()).is_some() {
+            return Err(UsageError::new(format!("--set {key} is given twice")).into());
+        }
+    }
+    Ok(Settings {
+        epochs: arguments.epochs,
+        batch_size: arguments.batch_size,
+        learning_rate: arguments.learning_rate,
+        momentum: arguments.momentum,
+        clip_norm: arguments.clip_norm,
+        adjacency: arguments.adjacency,
+        sampling: arguments.sampling,
+        accountant: arguments.accountant,
+        noise: arguments.noise,
+        parameters,
+        ..Settings::new(budget, key)
+    })
+}
+
+/// The loss asked for (or the usual one), and the data set with the kind of target that it needs.
+fn fit_targets(dataset: Dataset, loss: Option<&str>) -> anyhow::Result<(Dataset, Loss)> {
+    let loss = match loss {
+        Some(name) => parse_loss(name)?,
+        None if dataset.classes().is_some() => Loss::Softmax,
+        None => Loss::Squared,
+    };
+    if loss != Loss::Softmax && dataset.classes().is_some() {
+        Ok((dataset.into_binary()?, loss))
+    } else {
+        Ok((dataset, loss))
+    }
+}
+
+/// A loss by its name.
+fn parse_loss(name: &str) -> anyhow::Result<Loss> {
+    let huber = |threshold: &str| {
+        threshold
+            .parse()
+            .ok()
+            .filter(|&h: &f32| h > 0.0 && h.is_finite())
+            .map(Loss::Huber)
+    };
+    let loss = match name.split_once('=') {
+        Some(("huber", threshold)) => huber(threshold),
+        None => match name {
+            "softmax" => Some(Loss::Softmax),
+            "logistic" => Some(Loss::Logistic),
+            "squared" => Some(Loss::Squared),
+            "hinge" => Some(Loss::Hinge),
+            "absolute" => Some(Loss::Absolute),
+            _ => None,
+        },
+        Some(_) => None,
+    };
+    loss.ok_or_else(|| {
+        UsageError::new(format!(
+            "--loss '{name}' is not known; it takes softmax, logistic, squared, huber=h (h > 0), hinge or absolute"
+        ))
+        .into()
+    })
+}
+
+/// All threads that this process may use.
+fn available_threads() -> anyhow::Result<usize> {
+    Ok(std::thread::available_parallelism()
+        .context("the number of processors is unknown: give --threads")?
+        .get())
+}
+
+/// Fails before the work rather than after it when a file cannot be written.
+fn check_writable(path: &std::path::Path) -> anyhow::Result<()> {
+    let existed = path.exists();
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
+    if !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// A progress bar on a terminal, nothing elsewhere.
+fn progress_bar(rounds: u64, json: bool) -> ProgressBar {
+    let target = if json {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(10)
+    };
+    let style = ProgressStyle::with_template("training {bar:40} {pos}/{len} rounds, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(rounds), target).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+/// The parameters as little-endian f32.
+fn little_endian(parameters: &[f32]) -> Vec<u8> {
+    parameters.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Lower-case hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes the model as NPY f32 `[outputs, d + 1]`, through a temporary file beside it.
+fn write_model(path: &std::path::Path, parameters: &[f32], outputs: usize) -> anyhow::Result<()> {
+    let matrix = ndarray::ArrayView2::from_shape((outputs, parameters.len() / outputs), parameters)?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(std::path::Path::new("."));
+    let context = || format!("--model {}: the model could not be written", path.display());
+    let file = tempfile::NamedTempFile::new_in(folder).with_context(context)?;
+    ndarray_npy::WriteNpyExt::write_npy(&matrix, file.as_file()).with_context(context)?;
+    file.persist(path).with_context(context)?;
+    Ok(())
+}
+
+/// The privacy statement in rows.
+fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
+    let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
+        return vec![(
+            "privacy",
+            format!("none: {}", privacy.reason.as_deref().unwrap_or("nothing is claimed")),
+        )];
+    };
+    let name = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let claim = match privacy.claim {
+        Claim::Release => "release",
+        Claim::Simulation => "simulation (reproducible noise: for measurements, not for release)",
+        Claim::None => "none",
+    };
+    let mut rows = vec![
+        (
+            "privacy",
+            format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit),
+        ),
+        ("claim", claim.to_owned()),
+        (
+            "adjacency",
+            name(privacy.adjacency.map(|adjacency| adjacency.to_string())),
+        ),
+        (
+            "accountant",
+            name(privacy.accountant.map(|accountant| accountant.to_string())),
+        ),
+        ("mechanism", name(privacy.mechanism.clone())),
+    ];
+    rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));
+    rows
+}
+
+/// The outcome for people.
+fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
+    let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(vec![outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
+    let shape = format!(
+        "{} rows, {} features, {} classes",
+        outcome.n, outcome.dimension, outcome.classes
+    );
+    table.add_row(vec!["data".to_owned(), shape]);
+    if let Some(accuracy) = outcome.test_accuracy {
+        table.add_row(vec!["test accuracy".to_owned(), percent(accuracy)]);
+    }
+    table.add_row(vec![
+        "work".to_owned(),
+        format!(
+            "{} rounds, {} gradient queries",
+            outcome.rounds, outcome.gradient_queries
+        ),
+    ]);
+    table.add_row(vec![
+        "time".to_owned(),
+        format!(
+            "{:.3} s training on {} threads ({:.3} s loading, {:.3} s calibration)",
+            outcome.seconds, outcome.threads, outcome.load_seconds, outcome.calibration_seconds
+        ),
+    ]);
+    for (what, value) in privacy_rows(privacy) {
+        table.add_row(vec![what.to_owned(), value]);
+    }
+    table.add_row(vec!["model sha256".to_owned(), outcome.model_sha256.clone()]);
+    println!("{table}");
+}

@@ -1,0 +1,607 @@
+//! What changed between two runs: for each configuration the ratio of its times, an interval, and a verdict that is
+//! calibrated.
+//!
+//! The unit of evidence is a repeat, not a round: rounds of one repeat share the state of the machine and follow each
+//! other, so a thousand of them say little about the next repeat. With y_cr = ln(median time of configuration c in
+//! repeat r), the ratio is exp(median_r y_after − median_r y_before). Its distribution comes from a bootstrap of the
+//! residuals y_cr − mean_r y_cr of all configurations together, each scaled to its configuration's spread: a handful of
+//! repeats say too little about one configuration's spread, hundreds of residuals say enough about all. The spread of
+//! each configuration is shrunk towards the common one by as much as the spreads agree (the empirical-Bayes estimate of
+//! G. Smyth, Linear models and empirical Bayes methods, 2004, section 6), and drawn anew in each resample for what is
+//! still unknown about it.
+//!
+//! A change is significant if the interval at level 1 − 0.05/m (m configurations: all of them together are wrong in at
+//! most 5 % of comparisons without change) excludes 1, and the ratio is off by more than a threshold. What no
+//! statistics can see: a machine that was slower all through one of the two runs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::results::{Configuration, Pooled, Run, pool};
+use crate::statistics::{Choices, Interval, SampleWarning, median, percentile_interval, sorted_quantile};
+
+/// Chance that a comparison without change reports any.
+const FAMILY_ERROR: f64 = 0.05;
+/// Draws of the bootstrap: the outermost 1/2000 still holds twenty.
+const RESAMPLES: usize = 40_000;
+/// Blocks into which a single repeat is cut where there is no other.
+const BLOCKS: usize = 4;
+
+/// Why two runs cannot be compared.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// They differ in what decides times.
+    #[error(
+        "the runs were measured on different {what}: {before} and {after}; a ratio would compare these, not the runs. \
+         Measure both alike, or compare them all the same with --force"
+    )]
+    Different {
+        /// Machines, instruction sets, builds or data.
+        what: String,
+        /// Of the first run.
+        before: String,
+        /// Of the second run.
+        after: String,
+    },
+    /// Nothing in common.
+    #[error("the runs have no configuration in common; compare runs of the same suite")]
+    NothingInCommon,
+}
+
+/// What became of a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Significantly less time.
+    Faster,
+    /// Significantly more time.
+    Slower,
+    /// No significant change.
+    Unchanged,
+}
+
+/// One configuration in both runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// Which.
+    #[serde(flatten)]
+    pub configuration: Configuration,
+    /// Median over the repeats' medians, in nanoseconds.
+    pub before_ns: f64,
+    /// The same in the second run.
+    pub after_ns: f64,
+    /// After divided by before: below 1 is faster.
+    pub ratio: f64,
+    /// 95 % bootstrap interval of the ratio, for this configuration alone.
+    pub interval: Interval,
+    /// Considering all configurations together.
+    pub verdict: Verdict,
+    /// What makes the samples of either run untrustworthy.
+    pub warnings: Vec<SampleWarning>,
+}
+
+/// Two runs compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Every configuration that both runs have.
+    pub changes: Vec<Change>,
+    /// Geometric mean of all ratios.
+    pub mean_ratio: f64,
+    /// Configurations of the first run alone.
+    pub only_before: Vec<String>,
+    /// Configurations of the second run alone.
+    pub only_after: Vec<String>,
+    /// What limits the comparison.
+    pub remarks: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether any configuration changed.
+    pub fn has_changes(&self) -> bool {
+        self.changes.iter().any(|change| change.verdict != Verdict::Unchanged)
+    }
+}
+
+/// How to compare.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// Least relative change that is called one.
+    pub threshold: f64,
+    /// Compare runs of different machines, instruction sets, builds or data.
+    pub force: bool,
+    /// Seed of the bootstrap.
+    pub seed: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            threshold: 0.01,
+            force: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Compares the second run with the first.
+///
+/// # Errors
+/// Runs of different machines, instruction sets, builds or data (unless forced), or with nothing in common.
+pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, CompareError> {
+    let mut remarks = Vec::new();
+    for difference in differences(before, after) {
+        if !rules.force {
+            return Err(difference);
+        }
+        let CompareError::Different { what, before, after } = difference else {
+            continue;
+        };
+        remarks.push(format!("different {what}: {before} and {after}"));
+    }
+    for (suite, digest) in &before.binding.suites {
+        if after.binding.suites.get(suite).is_some_and(|other| other != digest) {
+            remarks.push(format!("the definition of suite {suite} changed between the runs"));
+        }
+    }
+    let (first, second) = (pool(&before.cells), pool(&after.cells));
+    let second_by_key: BTreeMap<String, &Pooled> =
+        second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
+    let pairs: Vec<(&Pooled, &Pooled)> = first
+        .iter()
+        .filter_map(|cell| Some((cell, *second_by_key.get(&cell.configuration().key())?)))
+        .collect();
+    if pairs.is_empty() {
+        return Err(CompareError::NothingInCommon);
+    }
+    if pairs
+        .iter()
+        .any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2)
+    {
+        remarks.push(
+            "some configurations were measured once only: their intervals know nothing of what changes between repeats; \
+             measure with --repeats 3 or more"
+                .into(),
+        );
+    }
+    let samples: Vec<[Vec<f64>; 2]> = pairs
+        .iter()
+        .map(|(first, second)| [evidence(first), evidence(second)])
+        .collect();
+    let changes: Vec<Change> = verdicts(&samples, rules, RESAMPLES)
+        .into_iter()
+        .zip(&pairs)
+        .zip(&samples)
+        .map(
+            |(((ratio, interval, verdict), (first, second)), [before, after])| Change {
+                configuration: first.configuration().clone(),
+                before_ns: median(before).exp(),
+                after_ns: median(after).exp(),
+                ratio,
+                interval,
+                verdict,
+                warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
+            },
+        )
+        .collect();
+    let keys = |cells: &[Pooled]| cells.iter().map(|cell| cell.configuration().key()).collect::<Vec<_>>();
+    let (first_keys, second_keys) = (keys(&first), keys(&second));
+    let missing_in = |mine: &[String], other: &[String]| -> Vec<String> {
+        mine.iter().filter(|key| !other.contains(key)).cloned().collect()
+    };
+    let mean_ratio = (changes.iter().map(|change| change.ratio.ln()).sum::<f64>() / changes.len() as f64).exp();
+    Ok(Comparison {
+        changes,
+        mean_ratio,
+        only_before: missing_in(&first_keys, &second_keys),
+        only_after: missing_in(&second_keys, &first_keys),
+        remarks,
+    })
+}
+
+/// Everything in which the runs differ that decides times.
+fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
+    let (first, second) = (&before.binding, &after.binding);
+    let mut pairs = vec![
+        ("machines".to_string(), &first.machine, &second.machine),
+        ("instruction sets".to_string(), &first.isa, &second.isa),
+        ("builds".to_string(), &first.build, &second.build),
+    ];
+    for (name, digest) in &first.data {
+        if let Some(other) = second.data.get(name) {
+            pairs.push((format!("data of the name {name}"), digest, other));
+        }
+    }
+    let differing = pairs.into_iter().filter(|(_, before, after)| before != after);
+    differing
+        .map(|(what, before, after)| CompareError::Different {
+            what,
+            before: before.clone(),
+            after: after.clone(),
+        })
+        .collect()
+}
+
+/// Logarithms of the repeats' medians; for a single repeat, of its blocks' medians.
+fn evidence(cell: &Pooled) -> Vec<f64> {
+    if cell.repeat_medians.len() > 1 {
+        return cell.repeat_medians.iter().map(|median| median.max(1.0).ln()).collect();
+    }
+    let samples: Vec<f64> = cell.cell.round_ns.samples.iter().map(|&sample| sample as f64).collect();
+    let length = samples.len().div_ceil(BLOCKS).max(1);
+    let blocks: Vec<f64> = samples
+        .chunks(length)
+        .map(|block| median(block).max(1.0).ln())
+        .collect();
+    if blocks.is_empty() {
+        vec![cell.median().max(1.0).ln()]
+    } else {
+        blocks
+    }
+}
+
+/// Ratio, 95 % interval and verdict of each pair of log-times.
+fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules, resamples: usize) -> Vec<(f64, Interval, Verdict)> {
+    let spreads: Vec<Spread> = pairs.iter().map(Spread::of).collect();
+    let (common, prior_degrees) = common_spread(&spreads);
+    let shrunk: Vec<(f64, f64)> = spreads
+        .iter()
+        .map(|spread| {
+            let degrees = prior_degrees + spread.degrees;
+            (
+                (prior_degrees * common + spread.squares) / degrees.max(1.0),
+                degrees.max(1.0),
+            )
+        })
+        .collect();
+    let residuals = standardised_residuals(pairs, &shrunk);
+    let mut choices = Choices::new(rules.seed);
+    let level = 1.0 - FAMILY_ERROR / pairs.len() as f64;
+    let mut drawn = Vec::new();
+    pairs
+        .iter()
+        .zip(&shrunk)
+        .map(|([before, after], &(variance, degrees))| {
+            let difference = median(after) - median(before);
+            let mut draws: Vec<f64> = (0..resamples)
+                .map(|_| {
+                    let scale = (variance * degrees / chi_squared(degrees, &mut choices)).sqrt();
+                    let mut side = |count: usize| {
+                        drawn.clear();
+                        drawn.extend((0..count).map(|_| residuals[choices.below(residuals.len())]));
+                        drawn.sort_unstable_by(f64::total_cmp);
+                        sorted_quantile(&drawn, 0.5)
+                    };
+                    // The error's sign is turned: an estimate that was too high means a truth that is lower.
+                    difference - scale * (side(after.len()) - side(before.len()))
+                })
+                .collect();
+            let interval = percentile_interval(&mut draws, 0.95);
+            let tail = (1.0 - level) / 2.0;
+            let (low, high) = (sorted_quantile(&draws, tail), sorted_quantile(&draws, 1.0 - tail));
+            let ratio = difference.exp();
+            let large = (ratio - 1.0).abs() > rules.threshold;
+            let verdict = match (large, low > 0.0, high < 0.0) {
+                (true, true, _) => Verdict::Slower,
+                (true, _, true) => Verdict::Faster,
+                _ => Verdict::Unchanged,
+            };
+            (
+                ratio,
+                Interval {
+                    low: interval.low.exp(),
+                    high: interval.high.exp(),
+                },
+                verdict,
+            )
+        })
+        .collect()
+}
+
+/// The scatter of a configuration's repeats around the mean of their run.
+struct Spread {
+    squares: f64,
+    degrees: f64,
+}
+
+impl Spread {
+    fn of(pair: &[Vec<f64>; 2]) -> Self {
+        let squares = pair.iter().map(|side| {
+            let mean = side.iter().sum::<f64>() / side.len() as f64;
+            side.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
+        });
+        // A clock's grain and rounding are never zero: a part in ten thousand.
+        let degrees = pair.iter().map(|side| side.len() - 1).sum::<usize>() as f64;
+        Self {
+            squares: squares.sum::<f64>().max(degrees * 1e-8),
+            degrees,
+        }
+    }
+}
+
+/// The common variance and for how many degrees of freedom it counts beside a configuration's own.
+///
+/// The variance of ln s² over configurations is ψ′(d/2) + ψ′(d₀/2) (Smyth 2004, equation 6.2): what exceeds the first
+/// term tells how little the variances agree.
+fn common_spread(spreads: &[Spread]) -> (f64, f64) {
+    let usable: Vec<&Spread> = spreads.iter().filter(|spread| spread.degrees > 0.0).collect();
+    let degrees: f64 = usable.iter().map(|spread| spread.degrees).sum();
+    if degrees == 0.0 {
+        // No repeats at all: a standard deviation of 5 %, on one degree of freedom.
+        return (0.0025, 1.0);
+    }
+    let pooled = usable.iter().map(|spread| spread.squares).sum::<f64>() / degrees;
+    if usable.len() < 3 {
+        return (pooled, 0.0);
+    }
+    let logs: Vec<f64> = usable
+        .iter()
+        .map(|spread| (spread.squares / spread.degrees).ln())
+        .collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let expected = usable.iter().map(|spread| trigamma(spread.degrees / 2.0)).sum::<f64>() / count;
+    let excess = variance - expected;
+    // A dozen configurations cannot show that all spreads are equal, and small and large batches never are: the common
+    // spread weighs at most as much as a configuration's own. In simulations with spreads up to twofold this keeps the
+    // promised error rate at no loss of power.
+    let own = degrees / count;
+    let prior = if excess <= trigamma(own / 2.0) {
+        own
+    } else {
+        2.0 * inverse_trigamma(excess)
+    };
+    (pooled, prior)
+}
+
+/// Residuals of all configurations, each divided by its configuration's spread, all together of variance 1.
+fn standardised_residuals(pairs: &[[Vec<f64>; 2]], shrunk: &[(f64, f64)]) -> Vec<f64> {
+    let mut residuals = Vec::new();
+    for (pair, (variance, _)) in pairs.iter().zip(shrunk) {
+        for side in pair.iter().filter(|side| side.len() > 1) {
+            let mean = side.iter().sum::<f64>() / side.len() as f64;
+            residuals.extend(side.iter().map(|value| (value - mean) / variance.sqrt()));
+        }
+    }
+    let square = residuals.iter().map(|residual| residual * residual).sum::<f64>() / residuals.len().max(1) as f64;
+    if residuals.len() < 12 || square <= 0.0 {
+        // Too few for a distribution of their own: standard normal quantiles stand in.
+        return normal_scores();
+    }
+    residuals.into_iter().map(|residual| residual / square.sqrt()).collect()
+}
+
+/// Φ⁻¹(k/102) for k = 1 to 101, by Newton's iteration from a logistic start.
+fn normal_scores() -> Vec<f64> {
+    let distribution = |score: f64| 0.5 * libm::erfc(-score / std::f64::consts::SQRT_2);
+    let density = |score: f64| (-0.5 * score * score).exp() / std::f64::consts::TAU.sqrt();
+    (1..=101)
+        .map(|place| {
+            let target = f64::from(place) / 102.0;
+            let start = (target / (1.0 - target)).ln() / 1.702;
+            (0..20).fold(start, |score, _| {
+                score - (distribution(score) - target) / density(score)
+            })
+        })
+        .collect()
+}
+
+/// A draw of χ² with `degrees` degrees of freedom (Wilson and Hilferty's cube root, within a few percent).
+fn chi_squared(degrees: f64, choices: &mut Choices) -> f64 {
+    let normal = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt() * (std::f64::consts::TAU * choices.uniform()).cos();
+    let part = 2.0 / (9.0 * degrees);
+    (degrees * (1.0 - part + normal * part.sqrt()).max(0.05).powi(3)).max(1e-6)
+}
+
+/// ψ′(x) for x > 0: recurrence up to 6, then the asymptotic series (error below 1e-8).
+fn trigamma(mut x: f64) -> f64 {
+    let mut sum = 0.0;
+    while x < 6.0 {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let inverse = 1.0 / (x * x);
+    sum + 1.0 / x + inverse / 2.0 + inverse / x * (1.0 / 6.0 - inverse * (1.0 / 30.0 - inverse / 42.0))
+}
+
+/// The x with ψ′(x) = y, by bisection: ψ′ falls from infinity to 0.
+fn inverse_trigamma(y: f64) -> f64 {
+    let (mut low, mut high) = (1e-6, 1e6);
+    for _ in 0..200 {
+        let middle = f64::sqrt(low * high);
+        if trigamma(middle) > y {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::sqrt(low * high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Log-times of `count` configurations in two runs of `repeats`, their spreads around `noise` (relative), the
+    /// second one changed by `change` in the first `changed` of them. Every twentieth repeat is disturbed by five
+    /// times the noise where `disturbed`.
+    struct World {
+        count: usize,
+        repeats: usize,
+        noise: f64,
+        changed: usize,
+        change: f64,
+        disturbed: bool,
+    }
+
+    impl World {
+        fn measure(&self, choices: &mut Choices) -> Vec<[Vec<f64>; 2]> {
+            (0..self.count)
+                .map(|configuration| {
+                    // Spreads differ by a factor of two between configurations, as small and large batches do.
+                    let noise = self.noise * (0.7 + 0.7 * (configuration % 5) as f64 / 4.0);
+                    let mut side = |shift: f64| -> Vec<f64> {
+                        (0..self.repeats)
+                            .map(|_| {
+                                let radius = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt();
+                                let normal = radius * (std::f64::consts::TAU * choices.uniform()).cos();
+                                let slow = if self.disturbed && choices.uniform() < 0.05 {
+                                    5.0 * noise
+                                } else {
+                                    0.0
+                                };
+                                10.0 + shift + noise * normal + slow
+                            })
+                            .collect()
+                    };
+                    let change = if configuration < self.changed {
+                        self.change.ln_1p()
+                    } else {
+                        0.0
+                    };
+                    [side(0.0), side(change)]
+                })
+                .collect()
+        }
+
+        /// Share of trials without any change found, and share of planted changes found.
+        fn trials(&self, trials: u64) -> (f64, f64) {
+            let (mut quiet, mut found) = (0, 0);
+            for trial in 0..trials {
+                let pairs = self.measure(&mut Choices::new(1000 + trial));
+                let verdicts = verdicts(
+                    &pairs,
+                    Rules {
+                        seed: trial,
+                        ..Rules::default()
+                    },
+                    10_000,
+                );
+                quiet += u32::from(verdicts.iter().all(|(.., verdict)| *verdict == Verdict::Unchanged));
+                let right = if self.change > 0.0 {
+                    Verdict::Slower
+                } else {
+                    Verdict::Faster
+                };
+                found += verdicts[..self.changed]
+                    .iter()
+                    .filter(|(.., verdict)| *verdict == right)
+                    .count();
+            }
+            (
+                f64::from(quiet) / trials as f64,
+                found as f64 / (trials as f64 * self.changed.max(1) as f64),
+            )
+        }
+    }
+
+    const SELF: World = World {
+        count: 12,
+        repeats: 3,
+        noise: 0.01,
+        changed: 0,
+        change: 0.0,
+        disturbed: false,
+    };
+
+    #[test]
+    fn a_run_compared_with_a_repetition_of_itself_reports_no_change_19_times_in_20() {
+        // With 60 trials, 95 % give fewer than 48 quiet ones with probability below 1e-6.
+        for world in [
+            SELF,
+            World { repeats: 5, ..SELF },
+            World {
+                disturbed: true,
+                ..SELF
+            },
+            World { count: 3, ..SELF },
+        ] {
+            let (quiet, _) = world.trials(60);
+            assert!(
+                quiet >= 0.9,
+                "{} repeats, disturbed {}: {quiet}",
+                world.repeats,
+                world.disturbed
+            );
+        }
+    }
+
+    #[test]
+    fn planted_changes_are_found_at_the_stated_power() {
+        // (relative change, noise between repeats, repeats, least share of changed configurations that is found)
+        for (change, noise, repeats, power) in [
+            (0.10, 0.02, 5, 0.9),
+            (0.05, 0.01, 5, 0.9),
+            (-0.05, 0.01, 5, 0.9),
+            (0.02, 0.004, 5, 0.9),
+            (0.10, 0.01, 3, 0.9),
+        ] {
+            let world = World {
+                repeats,
+                noise,
+                changed: 4,
+                change,
+                ..SELF
+            };
+            let (_, found) = world.trials(20);
+            assert!(
+                found >= power,
+                "{change} at noise {noise}, {repeats} repeats: found {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn changes_below_the_threshold_are_no_changes() {
+        let world = World {
+            noise: 1e-4,
+            changed: 12,
+            change: 0.005,
+            ..SELF
+        };
+        assert_eq!(world.trials(5).0, 1.0);
+    }
+
+    #[test]
+    fn the_interval_holds_the_true_ratio_as_often_as_it_says() {
+        let world = World {
+            changed: 12,
+            change: 0.03,
+            ..SELF
+        };
+        let (mut covered, mut all) = (0, 0);
+        for trial in 0..40 {
+            for (_, interval, _) in verdicts(&world.measure(&mut Choices::new(trial)), Rules::default(), 10_000) {
+                covered += u32::from(interval.contains(1.03));
+                all += 1;
+            }
+        }
+        let share = f64::from(covered) / f64::from(all);
+        assert!((0.93..=0.995).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn trigamma_has_its_known_values_and_inverse() {
+        let pi_squared = std::f64::consts::PI.powi(2);
+        assert!((trigamma(1.0) - pi_squared / 6.0).abs() < 1e-8);
+        assert!((trigamma(0.5) - pi_squared / 2.0).abs() < 1e-8);
+        for x in [0.3, 1.0, 7.5, 60.0] {
+            assert!((inverse_trigamma(trigamma(x)) / x - 1.0).abs() < 1e-7);
+        }
+    }
+
+    #[test]
+    fn normal_scores_are_quantiles() {
+        let scores = normal_scores();
+        assert!(scores[50].abs() < 1e-9);
+        // Φ⁻¹(1/102) and Φ⁻¹(101/102).
+        assert!(
+            (scores[0] + 2.3339).abs() < 1e-3 && (scores[100] - 2.3339).abs() < 1e-3,
+            "{}",
+            scores[0]
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! CIFAR-10's binary records: one byte of label, then 3 × 32 × 32 bytes of red, green and blue, row-major. Plain, gzip or xz;
+//! several files are one data set, unpacked side by side.
+
+use crate::data::error::DataError;
+use crate::data::source::{Compression, Source};
+use rayon::prelude::*;
+use rounds_algorithms::problem::{Features, Labels};
+use std::path::{Path, PathBuf};
+
+/// Bytes of an image.
+const PIXELS: usize = 3 * 32 * 32;
+/// Bytes of a record.
+pub const RECORD: usize = 1 + PIXELS;
+const CLASSES: usize = 10;
+/// Records read at a time.
+const BLOCK: usize = 64;
+
+/// Reads files of records, in the order given, as 3072 bytes a row with scale 1/255.
+///
+/// # Errors
+/// Missing or damaged files, files that do not end with a record, labels above 9, no file at all.
+pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
+    let parts: Vec<_> = paths.par_iter().map(|path| read_file(path)).collect::<Result<_, _>>()?;
+    let rows = parts.iter().map(|(_, labels)| labels.len()).sum::<usize>();
+    let mut parts = parts.into_iter();
+    let (mut pixels, mut labels) = parts.next().unwrap_or_default();
+    pixels.reserve_exact(rows * PIXELS - pixels.len());
+    labels.reserve_exact(rows - labels.len());
+    for (more_pixels, more_labels) in parts {
+        pixels.extend_from_slice(&more_pixels);
+        labels.extend_from_slice(&more_labels);
+    }
+    let features = Features::U8 {
+        values: pixels,
+        columns: PIXELS,
+        scale: 1.0 / 255.0,
+    };
+    Ok((
+        features,
+        Labels::Classes {
+            values: labels,
+            classes: CLASSES,
+            names: None,
+        },
+    ))
+}
+
+fn read_file(path: &Path) -> Result<(Vec<u8>, Vec<u32>), DataError> {
+    let mut source = Source::open(path)?;
+    let incomplete = |bytes: u128| {
+        let record = RECORD as u128;
+        DataError::Size {
+            path: path.into(),
+            promised: bytes.div_ceil(record).max(1) * record,
+            found: bytes,
+        }
+    };
+    if source.compression() == Compression::Plain && !source.file_bytes().is_multiple_of(RECORD as u64) {
+        return Err(incomplete(u128::from(source.file_bytes())));
+    }
+    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    let mut block = Vec::with_capacity(BLOCK * RECORD);
+    loop {
+        block.clear();
+        let read = source.read_up_to(BLOCK * RECORD, &mut block)?;
+        let (records, rest) = block.as_chunks::<RECORD>();
+        if !rest.is_empty() || (read == 0 && labels.is_empty()) {
+            return Err(incomplete((labels.len() * RECORD + read) as u128));
+        }
+        if pixels.len() + records.len() * PIXELS > pixels.capacity() {
+            let expected = source.progress().extrapolate(pixels.len() + records.len() * PIXELS);
+            pixels.reserve_exact(expected.max(pixels.len() / 8 + records.len() * PIXELS) - pixels.len().min(expected));
+        }
+        for record in records {
+            if usize::from(record[0]) >= CLASSES {
+                return Err(DataError::Label {
+                    path: path.into(),
+                    row: labels.len(),
+                    found: record[0].to_string(),
+                    expected: "0 to 9 of CIFAR-10".into(),
+                });
+            }
+            labels.push(u32::from(record[0]));
+            pixels.extend_from_slice(&record[1..]);
+        }
+        if read < BLOCK * RECORD {
+            return Ok((pixels, labels));
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! CSV: a line a row, numbers separated by commas, semicolons or tabs, one column the label. With a header or without;
+//! plain, gzip or xz.
+
+use crate::data::error::{DataError, listing};
+use crate::data::labels::{MOST_CLASSES, RawLabels};
+use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks, reserve};
+use crate::data::number;
+use crate::data::source::Source;
+use rounds_algorithms::problem::Features;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Which column is the label.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LabelColumn {
+    /// The one that the header calls label, class, target or y (in any case), if there is one; else the last.
+    #[default]
+    Automatic,
+    /// The one that the header calls so.
+    Name(String),
+    /// The one at this place, counting from 0.
+    Index(usize),
+}
+
+/// What the file does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// Which column is the label.
+    pub label: LabelColumn,
+    /// Whether the first line names the columns. Without it: yes if it has no number or names a label, no if everything but
+    /// the label is a number; anything else is refused.
+    pub header: Option<bool>,
+    /// What separates fields. Without it, whichever of comma, semicolon and tab the first line has most of.
+    pub delimiter: Option<u8>,
+}
+
+const LABEL_NAMES: [&str; 4] = ["label", "class", "target", "y"];
+
+/// What the first line tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shape {
+    delimiter: u8,
+    fields: usize,
+    label: usize,
+    header: bool,
+    /// Whether labels are words.
+    words: bool,
+}
+
+/// Reads a file: all columns but the label are features, in their order.
+///
+/// # Errors
+/// Missing or damaged files; no such label column; rows of different lengths; fields that are empty, no numbers, NaN or
+/// infinite; labels that are words in one row and numbers in another, or too many different words.
+pub fn read(path: &Path, options: &CsvOptions) -> Result<(Features, RawLabels), DataError> {
+    let mut source = Source::open(path)?;
+    let mut text = first_block(&mut source)?;
+    if text.starts_with(b"\xef\xbb\xbf") {
+        text.drain(..3);
+    }
+    let (shape, skipped) = shape(path, &text, options)?;
+    let mut lines_before = 0;
+    if shape.header {
+        lines_before = text[..skipped].split(|&byte| byte == b'\n').count() - 1;
+        text.drain(..skipped);
+    }
+    let columns = shape.fields - 1;
+    let mut values = Vec::new();
+    let mut numbers = Vec::new();
+    let mut rows = Vec::new();
+    let mut words = Words::default();
+    parse_blocks(
+        source,
+        text,
+        lines_before,
+        |text| parse_block(text, &shape),
+        |part, progress| {
+            reserve(&mut values, part.values.len(), progress);
+            values.extend_from_slice(&part.values);
+            reserve(&mut numbers, part.numbers.len(), progress);
+            numbers.extend_from_slice(&part.numbers);
+            let known: Vec<u32> = part.words.ordered.iter().map(|word| words.index(word)).collect();
+            reserve(&mut rows, part.rows.len(), progress);
+            rows.extend(part.rows.iter().map(|&word| known[word as usize]));
+            if words.ordered.len() > MOST_CLASSES {
+                return Err(DataError::Labels {
+                    path: path.into(),
+                    expected: format!("a label column of at most {MOST_CLASSES} different words; choose another one"),
+                    found: "more than that".into(),
+                });
+            }
+            Ok(())
+        },
+    )?;
+    values.shrink_to_fit();
+    numbers.shrink_to_fit();
+    rows.shrink_to_fit();
+    let labels = if shape.words {
+        let words = words
+            .ordered
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        RawLabels::Words { rows, words }
+    } else {
+        RawLabels::Numbers(numbers)
+    };
+    Ok((Features::F32 { values, columns }, labels))
+}
+
+/// Different words and the order in which they came.
+#[derive(Default)]
+struct Words {
+    indices: HashMap<Vec<u8>, u32>,
+    ordered: Vec<Vec<u8>>,
+}
+
+impl Words {
+    fn index(&mut self, word: &[u8]) -> u32 {
+        if let Some(&index) = self.indices.get(word) {
+            return index;
+        }
+        let index = self.ordered.len() as u32;
+        self.indices.insert(word.to_vec(), index);
+        self.ordered.push(word.to_vec());
+        index
+    }
+}
+
+/// Decides about delimiter, header and label column by the first line that is not blank, and returns where the next
+/// one starts.
+fn shape(path: &Path, text: &[u8], options: &CsvOptions) -> Result<(Shape, usize), DataError> {
+    let mut start = 0;
+    let mut line_number = 1;
+    let line = loop {
+        let Some(length) = text[start..].iter().position(|&byte| byte == b'\n') else {
+            let (expected, found) = ("at least one row".into(), "only blank lines".into());
+            return Err(DataError::Line {
+                path: path.into(),
+                line: line_number,
+                expected,
+                found,
+            });
+        };
+        let line = &text[start..start + length];
+        start += length + 1;
+        if !line.trim_ascii().is_empty() {
+            break line;
+        }
+        line_number += 1;
+    };
+    let refuse = |expected: String, found: String| DataError::Line {
+        path: path.into(),
+        line: line_number,
+        expected,
+        found,
+    };
+    let delimiter = options.delimiter.unwrap_or_else(|| {
+        let count = |delimiter: u8| line.split(|&byte| byte == delimiter).count();
+        // The last maximum wins, so the comma stands last.
+        [b'\t', b';', b',']
+            .into_iter()
+            .max_by_key(|&delimiter| count(delimiter))
+            .expect("three candidates")
+    });
+    let mut fields = Vec::new();
+    let mut at = 0;
+    loop {
+        let (field, end) = split(line, at, delimiter).ok_or_else(|| {
+            refuse(
+                "a closing quote in the line of the opening one".into(),
+                excerpt(&line[at..]),
+            )
+        })?;
+        fields.push(field);
+        if line.get(end) != Some(&delimiter) {
+            if end < line.len() {
+                return Err(refuse(
+                    "a separator after the closing quote".into(),
+                    excerpt(&line[end..]),
+                ));
+            }
+            break;
+        }
+        at = end + 1;
+    }
+    if fields.len() < 2 {
+        return Err(refuse(
+            "at least two fields, a feature and a label, separated by comma, semicolon or tab".into(),
+            excerpt(line),
+        ));
+    }
+    let is_number = |field: &Vec<u8>| number::parse(field).is_some();
+    let named = |name: &str| {
+        fields
+            .iter()
+            .position(|field| field.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let usual_label = LABEL_NAMES.iter().find_map(|name| named(name));
+    let last = fields.len() - 1;
+    let label = match &options.label {
+        LabelColumn::Name(name) => {
+            let exact = fields.iter().position(|field| field == name.as_bytes());
+            exact.ok_or_else(|| DataError::Column {
+                path: path.into(),
+                wanted: format!("named {name:?}"),
+                found: listing(fields.iter().map(|field| String::from_utf8_lossy(field))),
+            })?
+        }
+        LabelColumn::Index(index) if *index > last => {
+            return Err(DataError::Column {
+                path: path.into(),
+                wanted: format!("at place {index}"),
+                found: format!("{} columns, 0 to {last}", fields.len()),
+            });
+        }
+        LabelColumn::Index(index) => *index,
+        LabelColumn::Automatic => usual_label.filter(|_| options.header != Some(false)).unwrap_or(last),
+    };
+    let named = matches!(options.label, LabelColumn::Name(_));
+    let header = match options.header {
+        Some(false) if named => {
+            return Err(DataError::Column {
+                path: path.into(),
+                wanted: "by its name".into(),
+                found: "no header, as declared, so that columns have no names; give its place".into(),
+            });
+        }
+        Some(header) => header,
+        None if named || usual_label.is_some() || !fields.iter().any(is_number) => true,
+        None if fields
+            .iter()
+            .enumerate()
+            .all(|(place, field)| place == label || is_number(field)) =>
+        {
+            false
+        }
+        None => {
+            return Err(refuse(
+                "a header without numbers, or a row of numbers; declare whether the first line is a header".into(),
+                format!("both: {}", excerpt(line)),
+            ));
+        }
+    };
+    // Labels are words if the first one is.
+    let first_row = if header {
+        text[start..]
+            .split(|&byte| byte == b'\n')
+            .find(|line| !line.trim_ascii().is_empty())
+    } else {
+        Some(line)
+    };
+    let words = first_row
+        .and_then(|row| nth_field(row, label, delimiter))
+        .is_some_and(|field| !is_number(&field));
+    Ok((
+        Shape {
+            delimiter,
+            fields: fields.len(),
+            label,
+            header,
+            words,
+        },
+        start,
+    ))
+}
+
+fn nth_field(line: &[u8], place: usize, delimiter: u8) -> Option<Vec<u8>> {
+    let mut at = 0;
+    for _ in 0..place {
+        let (_, end) = split(line, at, delimiter)?;
+        at = end + 1;
+        if end >= line.len() {
+            return None;
+        }
+    }
+    split(line, at, delimiter).map(|(field, _)| field)
+}
+
+/// The field that starts at `at`, without blanks around it and without quotes, and where it ends. `None` for a quote that
+/// does not close.
+fn split(line: &[u8], at: usize, delimiter: u8) -> Option<(Vec<u8>, usize)> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\r') || (*byte == b'\t' && delimiter != b'\t');
+    let rest = &line[at.min(line.len())..];
+    let rest = &rest[..rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len())];
+    let blanks = rest.iter().take_while(|byte| is_blank(byte)).count();
+    if rest.get(blanks) != Some(&b'"') {
+        let length = rest.iter().position(|&byte| byte == delimiter).unwrap_or(rest.len());
+        return Some((rest[..length].trim_ascii().to_vec(), at + length));
+    }
+    let mut field = Vec::new();
+    let mut place = blanks + 1;
+    loop {
+        match (rest.get(place)?, rest.get(place + 1)) {
+            (b'"', Some(b'"')) => {
+                field.push(b'"');
+                place += 2;
+            }
+            (b'"', _) => break,
+            (&byte, _) => {
+                field.push(byte);
+                place += 1;
+            }
+        }
+    }
+    place += 1;
+    place += rest[place..].iter().take_while(|byte| is_blank(byte)).count();
+    Some((field, at + place))
+}
+
+/// Rows parsed from one block.
+#[derive(Default)]
+struct Part {
+    values: Vec<f32>,
+    numbers: Vec<f32>,
+    rows: Vec<u32>,
+    words: Words,
+}
+
+/// Parses whole lines.
+fn parse_block(text: &[u8], shape: &Shape) -> Result<(Part, usize), BadLine> {
+    let mut part = Part::default();
+    part.values.reserve(text.len() / 6);
+    let mut line = 0;
+    let mut at = 0;
+    while at < text.len() {
+        if matches!(text[at], b'\n' | b'\r' | b' ') {
+            // A blank line, or blanks before the first field, which the field's own parser skips.
+            let length = text[at..]
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .unwrap_or(text.len() - at);
+            if text[at..at + length].trim_ascii().is_empty() {
+                at += length + 1;
+                line += 1;
+                continue;
+            }
+        }
+        let start = at;
+        for place in 0..shape.fields {
+            let is_label = place == shape.label;
+            let fast = match number::scan(&text[at..]) {
+                Some((value, length))
+                    if !(is_label && shape.words) && ends_field(text, at + length, shape.delimiter) =>
+                {
+                    Some((value, at + length))
+                }
+                _ => None,
+            };
+            let (value, mut end) = match fast {
+                Some(found) => found,
+                None => slow_field(text, at, place, line, shape, &mut part)?,
+            };
+            if !value.is_finite() {
+                return Err(BadLine::new(
+                    line,
+                    format!("a finite number in column {}", place + 1),
+                    excerpt(&text[at..end]),
+                ));
+            }
+            if !is_label {
+                part.values.push(value);
+            } else if !shape.words {
+                part.numbers.push(value);
+            }
+            if text.get(end) == Some(&b'\r') && text.get(end + 1) == Some(&b'\n') {
+                end += 1;
+            }
+            let last = place + 1 == shape.fields;
+            let separated = text.get(end) == Some(&shape.delimiter);
+            if separated == last {
+                let rest = text[start..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+                let mut count = 1;
+                let mut at = 0;
+                while let Some((_, end)) =
+                    split(rest, at, shape.delimiter).filter(|&(_, end)| rest.get(end) == Some(&shape.delimiter))
+                {
+                    count += 1;
+                    at = end + 1;
+                }
+                let expected = format!("{} fields, as in the first line", shape.fields);
+                return Err(BadLine::new(line, expected, format!("{count}: {}", excerpt(rest))));
+            }
+            at = end + 1;
+        }
+        line += 1;
+    }
+    Ok((part, line))
+}
+
+#[inline]
+fn ends_field(text: &[u8], at: usize, delimiter: u8) -> bool {
+    match text.get(at) {
+        None | Some(b'\n') => true,
+        Some(b'\r') => matches!(text.get(at + 1), None | Some(b'\n')),
+        Some(&byte) => byte == delimiter,
+    }
+}
+
+/// A field that is not simply a number: quoted, with blanks, a word, or wrong. For a label that is a word the word is
+/// recorded and the value is 0.
+#[cold]
+fn slow_field(
+    text: &[u8],
+    at: usize,
+    place: usize,
+    line: usize,
+    shape: &Shape,
+    part: &mut Part,
+) -> Result<(f32, usize), BadLine> {
+    let Some((field, end)) = split(text, at, shape.delimiter) else {
+        return Err(BadLine::new(
+            line,
+            "a closing quote in the line of the opening one",
+            excerpt(&text[at..]),
+        ));
+    };
+    if !ends_field(text, end, shape.delimiter) {
+        return Err(BadLine::new(
+            line,
+            "a separator after the closing quote",
+            excerpt(&text[end..]),
+        ));
+    }
+    if field.is_empty() {
+        let expected = format!(
+            "a number in column {} (fill missing values in, or remove the row)",
+            place + 1
+        );
+        return Err(BadLine::new(line, expected, "an empty field"));
+    }
+    if place == shape.label && shape.words {
+        let word = part.words.index(&field);
+        part.rows.push(word);
+        return Ok((0.0, end));
+    }
+    let expected = || {
+        if place == shape.label {
+            format!("a number as the label in column {}, as in the first row", place + 1)
+        } else {
+            format!(
+                "a finite number in column {} (words need to be encoded as numbers)",
+                place + 1
+            )
+        }
+    };
+    number::parse(&field)
+        .map(|value| (value, end))
+        .ok_or_else(|| BadLine::new(line, expected(), excerpt(&field)))
+}

@@ -1,0 +1,202 @@
+//! IDX, the format of MNIST: two zero bytes, the type of an element, the number of dimensions, each dimension as a
+//! big-endian u32, then the elements, big-endian, row-major. Plain, gzip or xz.
+
+use crate::data::error::DataError;
+use crate::data::source::Source;
+use rounds_algorithms::problem::{Features, Labels};
+use std::path::Path;
+
+/// Data has no more dimensions than this.
+const MOST_DIMENSIONS: u8 = 8;
+
+/// Type of an IDX element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    U8 = 0x08,
+    I8 = 0x09,
+    I16 = 0x0b,
+    I32 = 0x0c,
+    F32 = 0x0d,
+    F64 = 0x0e,
+}
+
+impl Element {
+    const ALL: [Self; 6] = [Self::U8, Self::I8, Self::I16, Self::I32, Self::F32, Self::F64];
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 => 1,
+            Self::I16 => 2,
+            Self::I32 | Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    fn decode(self, bytes: &[u8]) -> Vec<f32> {
+        fn convert<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+            bytes
+                .as_chunks::<N>()
+                .0
+                .iter()
+                .map(|&element| number(element))
+                .collect()
+        }
+        match self {
+            Self::U8 => convert(bytes, |[byte]| f32::from(byte)),
+            Self::I8 => convert(bytes, |element| f32::from(i8::from_be_bytes(element))),
+            Self::I16 => convert(bytes, |element| f32::from(i16::from_be_bytes(element))),
+            Self::I32 => convert(bytes, |element| i32::from_be_bytes(element) as f32),
+            Self::F32 => convert(bytes, f32::from_be_bytes),
+            Self::F64 => convert(bytes, |element| f64::from_be_bytes(element) as f32),
+        }
+    }
+}
+
+/// Elements of an IDX file and their shape.
+struct Array {
+    element: Element,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Reads a whole file, checked against what its header promises.
+fn read(path: &Path) -> Result<Array, DataError> {
+    let mut source = Source::open(path)?;
+    let mut header = Vec::new();
+    source.read_up_to(4, &mut header)?;
+    let (element, dimensions) = match header[..] {
+        [0, 0, code, dimensions @ ..=MOST_DIMENSIONS] => {
+            let element = Element::ALL.into_iter().find(|&element| element as u8 == code);
+            element.map(|element| (element, usize::from(dimensions)))
+        }
+        _ => None,
+    }
+    .ok_or_else(|| DataError::Magic {
+        path: path.into(),
+        expected:
+            "an IDX file (bytes 00 00, an element type 08, 09, 0b, 0c, 0d or 0e, the number of dimensions, at most 8)"
+                .into(),
+        found: format!("{header:02x?}"),
+    })?;
+    let sizes = 4 * dimensions;
+    header.clear();
+    if source.read_up_to(sizes, &mut header)? < sizes {
+        let (promised, found) = (4 + sizes as u128, 4 + header.len() as u128);
+        return Err(DataError::Size {
+            path: path.into(),
+            promised,
+            found,
+        });
+    }
+    let shape: Vec<usize> = header
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|&size| u32::from_be_bytes(size) as usize)
+        .collect();
+    let elements = shape
+        .iter()
+        .try_fold(element.bytes() as u128, |total, &size| total.checked_mul(size as u128));
+    let payload = elements
+        .filter(|_| !shape.is_empty() && !shape.contains(&0))
+        .ok_or_else(|| DataError::Header {
+            path: path.into(),
+            expected: "at least one dimension, and no empty or impossibly large one".into(),
+            found: format!("the shape {shape:?}"),
+        })?;
+    let promised = payload.saturating_add(4 + sizes as u128);
+    source.check_promise(promised)?;
+    let bytes = source.read_exactly(usize::try_from(payload).unwrap_or(usize::MAX), promised)?;
+    source.expect_end(promised)?;
+    Ok(Array { element, shape, bytes })
+}
+
+/// Features: the first dimension is the row, the others are flattened. Bytes stay bytes with scale 1/255; every other
+/// element type becomes f32, rounded to nearest.
+///
+/// # Errors
+/// Missing, damaged, truncated or oversized files, wrong magic numbers, shapes without rows or features.
+pub fn read_features(path: &Path) -> Result<Features, DataError> {
+    let Array { element, shape, bytes } = read(path)?;
+    if shape.len() < 2 {
+        return Err(DataError::Header {
+            path: path.into(),
+            expected: "features of two dimensions or more (a file of one dimension holds labels)".into(),
+            found: format!("the shape {shape:?}"),
+        });
+    }
+    let columns = shape[1..].iter().product();
+    Ok(match element {
+        Element::U8 => Features::U8 {
+            values: bytes,
+            columns,
+            scale: 1.0 / 255.0,
+        },
+        _ => Features::F32 {
+            values: element.decode(&bytes),
+            columns,
+        },
+    })
+}
+
+/// Labels: one integer a row, as classes `0..classes`; without `classes`, as many as the largest label asks for.
+///
+/// # Errors
+/// As [`read_features`], and [`DataError::Label`] for labels that are no class.
+pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataError> {
+    let Array { element, shape, bytes } = read(path)?;
+    if shape.len() != 1 {
+        return Err(DataError::Header {
+            path: path.into(),
+            expected: "labels of one dimension".into(),
+            found: format!("the shape {shape:?}"),
+        });
+    }
+    // Without a number of classes any label that leaves the classes at most as many as the rows, or 256, is taken.
+    let limit = classes.unwrap_or_else(|| shape[0].max(256));
+    let label = |(row, label): (usize, i64)| {
+        u32::try_from(label)
+            .ok()
+            .filter(|&label| (label as usize) < limit)
+            .ok_or_else(|| DataError::Label {
+                path: path.into(),
+                row,
+                found: label.to_string(),
+                expected: format!("0 to {}", limit - 1),
+            })
+    };
+    let integers: Vec<i64> = match element {
+        Element::U8 => bytes.iter().map(|&byte| i64::from(byte)).collect(),
+        Element::I8 => bytes.iter().map(|&byte| i64::from(byte.cast_signed())).collect(),
+        Element::I16 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&element| i64::from(i16::from_be_bytes(element)))
+            .collect(),
+        Element::I32 => bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&element| i64::from(i32::from_be_bytes(element)))
+            .collect(),
+        Element::F32 | Element::F64 => {
+            return Err(DataError::Header {
+                path: path.into(),
+                expected: "integer labels (element type 08, 09, 0b or 0c)".into(),
+                found: format!("element type {:02x}", element as u8),
+            });
+        }
+    };
+    let values = integers
+        .into_iter()
+        .enumerate()
+        .map(label)
+        .collect::<Result<Vec<u32>, _>>()?;
+    let classes = classes.unwrap_or_else(|| values.iter().max().map_or(0, |&label| label as usize + 1));
+    Ok(Labels::Classes {
+        values,
+        classes,
+        names: None,
+    })
+}

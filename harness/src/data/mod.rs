@@ -1,0 +1,21 @@
+//! Data from files: readers of the usual formats, folders in their known layouts, and the names under which data sets
+//! are asked for.
+//!
+//! Every reader sizes a file before it reads it, checks it against what its header promises, reserves no memory that the
+//! file's size does not justify, and fails with one message that names the place and the way out. What comes out is a
+//! checked [`Dataset`]; nothing here knows of privacy or training.
+
+pub mod cifar;
+pub mod csv;
+pub mod error;
+pub mod folder;
+pub mod idx;
+pub mod labels;
+pub mod libsvm;
+pub mod lines;
+pub mod npy;
+pub mod number;
+pub mod source;
+
+pub use error::DataError;
+pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, load, load_with};

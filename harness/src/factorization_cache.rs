@@ -1,0 +1,84 @@
+//! Factorisations that were computed before, in a folder of the user's cache directory: keyed by all their inputs, checked
+//! on reading, computed anew when damaged.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use rounds_algorithms::factorization::{Factorization, FactorizationError, FactorizationRequest};
+
+/// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
+pub fn default_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
+    Some(root.join("rounds").join("factorizations"))
+}
+
+/// The factorisation of `request`, from `folder` if an intact one lies there, and whether it did. A cache that cannot be
+/// written is no error: the next run computes again.
+///
+/// # Errors
+/// Those of [`FactorizationRequest::factorize`].
+pub fn factorize(
+    request: FactorizationRequest,
+    folder: Option<&Path>,
+) -> Result<(Factorization, bool), FactorizationError> {
+    let key = request.key();
+    let path = folder.map(|folder| folder.join(key.hexadecimal()));
+    if let Some(path) = &path
+        && let Ok(bytes) = fs::read(path)
+        && let Ok(factorization) = request.decode(&bytes)
+    {
+        return Ok((factorization, true));
+    }
+    let factorization = request.factorize()?;
+    if let (Some(folder), Some(path)) = (folder, &path) {
+        let _ = keep(folder, path, &factorization.encode(key));
+    }
+    Ok((factorization, false))
+}
+
+/// Writes a file whole, through a temporary one.
+fn keep(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rounds_algorithms::factorization::{Method, Participation, Workload, WorkloadSpecification};
+
+    fn request() -> FactorizationRequest {
+        let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.9)).unwrap();
+        FactorizationRequest::new(workload, Participation::Single, Method::Optimal)
+    }
+
+    #[test]
+    fn a_kept_factorisation_is_found_and_a_damaged_one_is_computed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(!found);
+        let (again, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(found);
+        assert_eq!(first.frobenius(), again.frobenius());
+        let path = folder.path().join(request().key().hexadecimal());
+        let mut bytes = fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let (anew, found) = factorize(request(), Some(folder.path())).unwrap();
+        assert!(!found && anew.frobenius() == first.frobenius());
+        assert!(
+            factorize(request(), Some(folder.path())).unwrap().1,
+            "the damaged file was replaced"
+        );
+    }
+}

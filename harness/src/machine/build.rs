@@ -1,0 +1,138 @@
+//! What the running binary was built from.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{instruction_set, vector_extension};
+
+/// The build, as recorded when it was compiled. Words that could not be found out are "unknown".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Build {
+    /// The program's version.
+    pub version: String,
+    /// Git revision.
+    pub revision: String,
+    /// Whether tracked files differed from the revision: `true`, `false` or `unknown`.
+    pub dirty: String,
+    /// Compiler and version.
+    pub rustc: String,
+    /// Compiler flags, the target processor among them.
+    pub rustflags: String,
+    /// Target triple.
+    pub target: String,
+    /// `release` or `debug`.
+    pub profile: String,
+    /// Optimisation level.
+    pub opt_level: String,
+    /// Vector extension of the kernels (`vector_extension`).
+    pub isa: String,
+    /// Instruction-set extensions built for (`instruction_set`).
+    pub features: Vec<String>,
+    /// SHA-256 of the running executable: two builds with the same one are the same program.
+    pub executable_sha256: String,
+}
+
+impl Build {
+    /// The running binary. The executable is read once, at the first call.
+    pub fn current() -> &'static Self {
+        static BUILD: OnceLock<Build> = OnceLock::new();
+        BUILD.get_or_init(|| Self {
+            version: env!("CARGO_PKG_VERSION").into(),
+            revision: env!("ROUNDS_REVISION").into(),
+            dirty: env!("ROUNDS_DIRTY").into(),
+            rustc: env!("ROUNDS_RUSTC").into(),
+            rustflags: env!("ROUNDS_RUSTFLAGS").into(),
+            target: env!("ROUNDS_TARGET").into(),
+            profile: env!("ROUNDS_PROFILE").into(),
+            opt_level: env!("ROUNDS_OPT_LEVEL").into(),
+            isa: vector_extension().into(),
+            features: instruction_set().into_iter().map(String::from).collect(),
+            executable_sha256: executable_digest().unwrap_or_else(|_| "unknown".into()),
+        })
+    }
+
+    /// One word that binds checkpoints and results to this build: the executable's digest, or where it cannot be
+    /// read, revision and compiler.
+    pub fn identity(&self) -> String {
+        if self.executable_sha256 == "unknown" {
+            format!(
+                "{} dirty={} {} {} {}",
+                self.revision, self.dirty, self.rustc, self.rustflags, self.profile
+            )
+        } else {
+            self.executable_sha256.clone()
+        }
+    }
+
+    /// The revision in twelve letters, with a star where files differed from it.
+    pub fn short_revision(&self) -> String {
+        let short: String = self.revision.chars().take(12).collect();
+        if self.dirty == "true" {
+            format!("{short}*")
+        } else {
+            short
+        }
+    }
+}
+
+fn executable_digest() -> io::Result<String> {
+    let mut file = File::open(std::env::current_exe()?)?;
+    let mut hasher = Sha256::new();
+    let mut block = vec![0; 1 << 18];
+    loop {
+        let count = file.read(&mut block)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&block[..count]);
+    }
+    Ok(hexadecimal(&hasher.finalize()))
+}
+
+/// Lower-case hexadecimal digits, two a byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_knows_its_compiler_and_executable() {
+        let build = Build::current();
+        assert!(build.rustc.starts_with("rustc "), "{}", build.rustc);
+        assert_eq!(build.executable_sha256.len(), 64);
+        assert_eq!(build.identity(), build.executable_sha256);
+    }
+
+    #[test]
+    fn without_an_executable_the_identity_is_revision_and_flags() {
+        let build = Build {
+            executable_sha256: "unknown".into(),
+            revision: "abc".into(),
+            ..Build::current().clone()
+        };
+        assert!(build.identity().starts_with("abc dirty="));
+    }
+
+    #[test]
+    fn a_dirty_revision_carries_a_star() {
+        let build = Build {
+            revision: "0123456789abcdef".into(),
+            dirty: "true".into(),
+            ..Build::current().clone()
+        };
+        assert_eq!(build.short_revision(), "0123456789ab*");
+    }
+}

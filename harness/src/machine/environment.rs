@@ -1,0 +1,193 @@
+//! All that stands beside a result: machine, state, build, command and date.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::build::hexadecimal;
+use super::{Build, Known, ProcessorState, Roofline, Topology};
+
+/// The machine's lasting part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// A name that stays the same between runs on this machine, for paths: see `Machine::detect`.
+    pub id: String,
+    /// Its shape.
+    #[serde(flatten)]
+    pub topology: Topology,
+}
+
+impl Machine {
+    /// Asks hwloc and makes the id: the processor's name, its cores, and a digest of name and shape.
+    ///
+    /// Two machines alike share an id: what decides a time is the same. Host names do not enter, so a committed
+    /// result says nothing about who measured it, and a container that starts anew keeps its id.
+    pub fn detect() -> Self {
+        Self::from_topology(Topology::detect())
+    }
+
+    fn from_topology(topology: Topology) -> Self {
+        // Memory shrinks by what the kernel keeps, so it does not enter.
+        let shape = serde_json::json!([
+            topology.processor,
+            topology.packages,
+            topology.cores,
+            topology.hardware_threads,
+            topology.numa_nodes.len(),
+            topology.caches,
+            std::env::consts::ARCH,
+            std::env::consts::OS,
+        ]);
+        let digest = hexadecimal(&Sha256::digest(shape.to_string().as_bytes()));
+        let name = topology
+            .processor
+            .0
+            .as_deref()
+            .map_or_else(|| std::env::consts::ARCH.into(), path_word);
+        let id = format!("{name}-{}c-{}", topology.cores, &digest[..6]);
+        Self { id, topology }
+    }
+}
+
+/// A processor's name as a word for paths: lower case, words joined by hyphens, trade marks and filler left out.
+fn path_word(name: &str) -> String {
+    let name = name.to_lowercase().replace("(r)", " ").replace("(tm)", " ");
+    let words: Vec<String> = name
+        .split(|letter: char| !letter.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty() && !["cpu", "processor", "with"].contains(word))
+        .take(4)
+        .map(String::from)
+        .collect();
+    if words.is_empty() {
+        std::env::consts::ARCH.into()
+    } else {
+        words.join("-")
+    }
+}
+
+/// The experiment sheet: everything that decides a time besides algorithm and data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// When it was taken, in UTC.
+    pub date: Timestamp,
+    /// The command that ran.
+    pub command: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Its state at the start.
+    pub state: ProcessorState,
+    /// The program.
+    pub build: Build,
+    /// How threads were bound to cores: `none`, `compact`, `scatter` or `core`.
+    pub pinning: Known<String>,
+    /// Measured limits, one for each thread count.
+    pub rooflines: Vec<Roofline>,
+}
+
+impl Environment {
+    /// Detects everything and measures the roofline for each of `threads` (about 0.3 s each).
+    pub fn capture(threads: &[usize]) -> Self {
+        // The state first: the measurement itself is load.
+        let state = ProcessorState::read();
+        Self {
+            date: Timestamp::now(),
+            command: command_line(),
+            machine: Machine::detect(),
+            state,
+            build: Build::current().clone(),
+            pinning: Some("none".to_string()).into(),
+            rooflines: super::measure_rooflines(threads),
+        }
+    }
+
+    /// The measured limits for a thread count.
+    pub fn roofline(&self, threads: usize) -> Option<Roofline> {
+        self.rooflines
+            .iter()
+            .copied()
+            .find(|roofline| roofline.threads == threads)
+    }
+
+    /// The day in UTC, as in paths: `2026-01-31`.
+    pub fn day(&self) -> String {
+        self.date.strftime("%Y-%m-%d").to_string()
+    }
+}
+
+/// The command as typed, with `rounds` for the program's path and quotes where a shell needs them.
+pub fn command_line() -> String {
+    let arguments = std::env::args_os()
+        .skip(1)
+        .map(|argument| quoted(&argument.to_string_lossy()));
+    std::iter::once("rounds".to_string())
+        .chain(arguments)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        argument.into()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_id_is_stable_and_fit_for_paths() {
+        let (first, second) = (Machine::detect(), Machine::detect());
+        assert_eq!(first, second);
+        assert!(
+            first
+                .id
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || letter == '-'),
+            "{}",
+            first.id
+        );
+    }
+
+    #[test]
+    fn another_cache_or_core_count_is_another_machine() {
+        let topology = Topology::detect();
+        let id = |change: &dyn Fn(&mut Topology)| {
+            let mut topology = topology.clone();
+            change(&mut topology);
+            Machine::from_topology(topology).id
+        };
+        let here = id(&|_| ());
+        assert_ne!(here, id(&|topology| topology.cores += 1));
+        assert_ne!(here, id(&|topology| topology.caches.clear()));
+        assert_eq!(here, id(&|topology| topology.memory_bytes = Some(1).into()));
+    }
+
+    #[test]
+    fn processor_names_become_path_words() {
+        assert_eq!(
+            path_word("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"),
+            "intel-xeon-platinum-8481c"
+        );
+        assert_eq!(path_word("AMD Ryzen 9 7950X 16-Core Processor"), "amd-ryzen-9-7950x");
+        assert_eq!(path_word("??"), std::env::consts::ARCH);
+    }
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_needs_it() {
+        assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn an_environment_survives_a_round_trip() {
+        let environment = Environment::capture(&[]);
+        let text = serde_json::to_string(&environment).unwrap();
+        assert_eq!(serde_json::from_str::<Environment>(&text).unwrap(), environment);
+    }
+}

@@ -1,0 +1,23 @@
+//! The machine a measurement runs on: topology, instruction set, state, measured peak and bandwidth, and the build.
+//!
+//! Everything that decides a time but is not the algorithm is recorded here and stored beside every result. What
+//! cannot be known is `Known::UNKNOWN` and reads "unknown", never a guess. Nothing here measures an algorithm.
+
+mod build;
+mod disturbance;
+mod environment;
+mod instructions;
+mod known;
+mod peak;
+mod state;
+mod topology;
+
+pub use build::Build;
+pub(crate) use build::hexadecimal;
+pub use disturbance::{Disturbance, disturbances};
+pub use environment::{Environment, Machine, command_line};
+pub use instructions::{ProcessorError, check_processor, instruction_set, vector_extension};
+pub use known::Known;
+pub use peak::{Roofline, measure_bandwidth, measure_peak, measure_roofline, measure_rooflines};
+pub use state::ProcessorState;
+pub use topology::{Cache, NumaNode, Topology};

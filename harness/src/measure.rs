@@ -1,0 +1,143 @@
+//! How a round is timed: one call of `advance`, split into phases by the marks that the optimiser sets.
+
+use std::time::Instant;
+
+use rounds_algorithms::catalog::Prepared;
+use rounds_algorithms::optimizers::RoundError;
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle, Phase, PhaseObserver};
+use rounds_algorithms::problem::Problem;
+use sha2::{Digest, Sha256};
+
+/// The order in which phases are stored.
+pub const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
+
+/// Raw integer nanoseconds of every timed round.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// Whole rounds.
+    pub round: Vec<u64>,
+    /// The same rounds by phase, in the order of [`PHASES`].
+    pub phases: [Vec<u64>; 4],
+}
+
+/// What a measured run came to.
+pub struct Measurement {
+    /// Nanoseconds of the timed rounds.
+    pub samples: Samples,
+    /// What all rounds asked of the data, warm-up included.
+    pub ledger: Ledger,
+    /// The parameters at the end.
+    pub parameters: Vec<f32>,
+    /// SHA-256 of their little-endian bytes.
+    pub model_sha256: String,
+}
+
+/// The marks of a run: which phase began when.
+struct PhaseLog {
+    marks: Vec<(Phase, Instant)>,
+}
+
+impl PhaseObserver for PhaseLog {
+    fn enter(&mut self, phase: Phase) {
+        self.marks.push((phase, Instant::now()));
+    }
+}
+
+/// Runs every planned round of `prepared` and times all but the first `warm_up`.
+///
+/// Rounds are first timed whole, without marks; the phases come from a second pass over the same number of rounds of an
+/// equal run (made by `again`), so that the clock's own cost stands outside the round.
+///
+/// # Errors
+/// The first round that fails.
+pub fn measure(
+    problem: &Problem,
+    engine: &Engine,
+    mut prepared: Prepared,
+    again: &dyn Fn() -> anyhow::Result<Prepared>,
+    warm_up: u64,
+) -> anyhow::Result<Measurement> {
+    let planned = prepared.optimizer.planned_rounds();
+    let warm_up = warm_up.min(planned.saturating_sub(1));
+    let mut samples = Samples {
+        round: Vec::with_capacity(planned as usize),
+        ..Samples::default()
+    };
+    let mut oracle = Oracle::new(problem, engine.clone());
+    engine.install(|| {
+        for round in 0..planned {
+            let started = Instant::now();
+            prepared.optimizer.advance(&mut oracle)?;
+            let elapsed = started.elapsed().as_nanos() as u64;
+            if round >= warm_up {
+                samples.round.push(elapsed);
+            }
+        }
+        Ok::<_, RoundError>(())
+    })?;
+    let ledger = oracle.ledger();
+    let parameters = prepared.optimizer.solution().to_vec();
+
+    samples.phases = phase_times(
+        problem,
+        engine,
+        &mut again()?,
+        planned.min(warm_up + PHASE_ROUNDS),
+        warm_up,
+    )?;
+    let model_sha256 = digest(&parameters);
+    Ok(Measurement {
+        samples,
+        ledger,
+        parameters,
+        model_sha256,
+    })
+}
+
+/// Rounds whose phases are timed.
+const PHASE_ROUNDS: u64 = 64;
+
+/// The phases of `rounds` rounds, without the first `warm_up`. A round begins with its sampling.
+fn phase_times(
+    problem: &Problem,
+    engine: &Engine,
+    prepared: &mut Prepared,
+    rounds: u64,
+    warm_up: u64,
+) -> Result<[Vec<u64>; 4], RoundError> {
+    let mut log = PhaseLog {
+        marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
+    };
+    let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
+    engine.install(|| (0..rounds).try_for_each(|_| prepared.optimizer.advance(&mut oracle)))?;
+    oracle.enter(Phase::Sample);
+    drop(oracle);
+    let mut phases: [Vec<u64>; 4] = Default::default();
+    let mut round = 0;
+    let mut totals = [0; 4];
+    for pair in log.marks.windows(2) {
+        let ((phase, begin), (next, end)) = (pair[0], pair[1]);
+        if let Some(index) = PHASES.iter().position(|&candidate| candidate == phase) {
+            totals[index] += end.duration_since(begin).as_nanos() as u64;
+        }
+        if next == Phase::Sample {
+            if round >= warm_up {
+                for (samples, total) in phases.iter_mut().zip(totals) {
+                    samples.push(total);
+                }
+            }
+            totals = [0; 4];
+            round += 1;
+        }
+    }
+    Ok(phases)
+}
+
+/// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
+pub fn digest(parameters: &[f32]) -> String {
+    let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}

@@ -1,0 +1,16 @@
+//! Pictures and pages: figures as SVG, and one self-contained `report.html` for a run.
+//!
+//! Everything is drawn from the cells and the environment of a run; nothing here measures. Figures carry classes
+//! instead of colours, so that one picture is readable on light and dark pages and its series can be switched.
+
+mod bars;
+mod chart;
+mod figures;
+mod format;
+mod page;
+mod study;
+mod tables;
+
+pub use figures::time_per_round_svg;
+pub use page::report_html;
+pub use study::study_html;

@@ -1,0 +1,206 @@
+'use strict';
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+  // Light, dark, or as the system has it.
+  const theme = document.getElementById('theme');
+  const themes = ['auto', 'light', 'dark'];
+  theme.hidden = false;
+  theme.addEventListener('click', () => {
+    const next = themes[(themes.indexOf(document.documentElement.dataset.theme || 'auto') + 1) % 3];
+    if (next === 'auto') delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = next;
+    theme.textContent = 'theme: ' + next;
+  });
+
+  // Panels of a figure: one at a time.
+  for (const figure of all('figure')) {
+    const panels = all('.panel', figure);
+    const show = (number) => panels.forEach((panel, place) => { panel.hidden = place !== number; });
+    show(0);
+    all('.panels input', figure).forEach((input, place) => input.addEventListener('change', () => show(place)));
+  }
+
+  // Legends: a click switches a series, a click with Alt (or a double click) leaves only that one.
+  for (const legend of all('.legend')) {
+    const buttons = all('button', legend);
+    const panel = legend.closest('.panel');
+    const set = (button, on) => {
+      button.setAttribute('aria-pressed', on);
+      all(`.series[data-series="${button.dataset.series}"]`, panel).forEach((series) => series.classList.toggle('off', !on));
+    };
+    const only = (chosen) => {
+      const alone = buttons.every((button) => (button.getAttribute('aria-pressed') === 'true') === (button === chosen));
+      buttons.forEach((button) => set(button, alone || button === chosen));
+    };
+    for (const button of buttons) {
+      button.addEventListener('click', (event) => {
+        if (event.altKey) only(button);
+        else set(button, button.getAttribute('aria-pressed') !== 'true');
+      });
+      button.addEventListener('dblclick', () => only(button));
+    }
+  }
+
+  // What a mark stands for.
+  const tip = document.createElement('div');
+  tip.id = 'tip';
+  tip.setAttribute('role', 'status');
+  document.body.append(tip);
+  all('.point title').forEach((title) => title.remove());
+  const point = (event) => {
+    const mark = event.target.closest && event.target.closest('.point');
+    tip.classList.toggle('on', Boolean(mark));
+    if (!mark) return;
+    tip.textContent = mark.dataset.note;
+    const box = mark.getBoundingClientRect();
+    const wide = tip.offsetWidth;
+    const left = Math.min(Math.max(8, box.x + box.width / 2 - wide / 2), innerWidth - wide - 8);
+    const above = box.y - tip.offsetHeight - 8;
+    tip.style.left = left + 'px';
+    tip.style.top = (above > 60 ? above : box.bottom + 8) + 'px';
+  };
+  document.addEventListener('pointerover', point);
+  document.addEventListener('pointerdown', point);
+  addEventListener('scroll', () => tip.classList.remove('on'), { passive: true });
+
+  // Tables: sort by a column, filter by words.
+  for (const table of all('table.sortable')) {
+    const body = table.tBodies[0];
+    all('th button', table).forEach((button) => {
+      const head = button.closest('th');
+      button.addEventListener('click', () => {
+        const descending = head.getAttribute('aria-sort') === 'ascending';
+        all('th', table).forEach((other) => other.removeAttribute('aria-sort'));
+        head.setAttribute('aria-sort', descending ? 'descending' : 'ascending');
+        const key = (row) => {
+          const cell = row.cells[head.cellIndex];
+          const value = cell.dataset.value ?? cell.textContent;
+          const number = Number(value);
+          return value === '' ? null : Number.isNaN(number) ? value : number;
+        };
+        const compare = (a, b) => {
+          // What is missing comes last in either order.
+          if (a === null || b === null) return (a === null) - (b === null);
+          const order = typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+          return descending ? -order : order;
+        };
+        const rows = [...body.rows].map((row) => [key(row), row]);
+        rows.sort((a, b) => compare(a[0], b[0]));
+        body.append(...rows.map((pair) => pair[1]));
+      });
+    });
+  }
+  for (const input of all('.filter input')) {
+    const table = document.getElementById(input.getAttribute('aria-controls'));
+    const shown = input.closest('.filter').querySelector('output');
+    const apply = () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let count = 0;
+      for (const row of table.tBodies[0].rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word));
+        count += !row.hidden;
+      }
+      shown.textContent = `${count} of ${table.tBodies[0].rows.length}`;
+    };
+    input.addEventListener('input', apply);
+    apply();
+  }
+
+  // Downloads: the numbers of a figure, the picture as SVG or PNG, all measurements.
+  const save = (name, blob) => {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  const csv = (table) => [...table.rows].map((row) => [...row.cells].map((cell) => {
+    const text = cell.dataset.value ?? cell.textContent.trim();
+    return /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+  }).join(',')).join('\n') + '\n';
+  const picture = (panel) => {
+    const svg = all('svg.chart', panel).find((chart) => chart.getBoundingClientRect().width > 0).cloneNode(true);
+    all('.off', svg).forEach((series) => series.remove());
+    const box = svg.viewBox.baseVal;
+    const figure = panel.closest('figure');
+    const space = 'http://www.w3.org/2000/svg';
+    const make = (name, attributes, text = '') => {
+      const element = document.createElementNS(space, name);
+      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+      element.textContent = text;
+      return element;
+    };
+    // Title above, legend below, style inside: the picture stands alone.
+    const entries = all('.legend button', panel).filter((button) => button.getAttribute('aria-pressed') === 'true');
+    const rows = [];
+    let x = box.width;
+    for (const entry of entries) {
+      const text = entry.textContent.trim();
+      const wide = 56 + 6.6 * text.length;
+      if (x + wide > box.width - 18) { rows.push([]); x = 18; }
+      rows.at(-1).push([x, entry, text]);
+      x += wide;
+    }
+    const height = 44 + box.height + 22 * rows.length + 8;
+    const plot = make('g', { transform: 'translate(0 44)' });
+    plot.append(...svg.childNodes);
+    svg.append(
+      make('style', {}, document.getElementById('chart-style').textContent),
+      make('rect', { class: 'background', width: box.width, height }),
+      make('text', { class: 'title', x: 18, y: 24 }, figure.dataset.title),
+      plot,
+    );
+    rows.forEach((row, number) => row.forEach(([left, entry, text]) => {
+      const group = make('g', { transform: `translate(${left} ${44 + box.height + 12 + 22 * number})` });
+      group.append(...[...entry.querySelector('svg').cloneNode(true).childNodes], make('text', { x: 36, y: 4 }, text));
+      svg.append(group);
+    }));
+    const themed = getComputedStyle(document.documentElement);
+    const names = ['ink', 'quiet', 'line', 'faint', 'paper', 'reference', ...Array.from({ length: 8 }, (_, n) => 's' + n)];
+    svg.setAttribute('style', names.map((name) => `--${name}:${themed.getPropertyValue('--' + name).trim()}`).join(';'));
+    svg.setAttribute('class', 'chart');
+    svg.setAttribute('viewBox', `0 0 ${box.width} ${height}`);
+    svg.setAttribute('width', box.width);
+    svg.setAttribute('height', height);
+    return { text: new XMLSerializer().serializeToString(svg), width: box.width, height };
+  };
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest('button[data-save]');
+    if (!button) return;
+    if (button.dataset.save === 'measurements') {
+      save('measurements.csv', new Blob([document.getElementById('measurements').textContent.trim() + '\n'], { type: 'text/csv' }));
+      return;
+    }
+    const panel = button.closest('.panel');
+    const name = button.closest('figure').id;
+    if (button.dataset.save === 'csv') {
+      save(name + '.csv', new Blob([csv(panel.querySelector('table'))], { type: 'text/csv' }));
+      return;
+    }
+    const { text, width, height } = picture(panel);
+    if (button.dataset.save === 'svg') {
+      save(name + '.svg', new Blob([text], { type: 'image/svg+xml' }));
+      return;
+    }
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement('canvas');
+      [canvas.width, canvas.height] = [2 * width, 2 * height];
+      canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => save(name + '.png', blob));
+    };
+    image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
+  });
+
+  // Where the reader is.
+  const links = all('.bar nav a');
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      links.forEach((link) => link.classList.toggle('here', link.hash === '#' + entry.target.id));
+    }
+  }, { rootMargin: '-60px 0px -70% 0px' });
+  all('main section[id]').forEach((section) => seen.observe(section));
+})();

@@ -1,0 +1,144 @@
+//! The repeats of a configuration, pooled: one row a configuration, for tables, figures and comparison.
+
+use super::{Cell, Configuration, RoundTimes};
+use crate::statistics::{Interval, SampleWarning, bootstrap_median, examine, median};
+
+/// Resamples of an interval: its ends move by less than a tenth of its width between seeds.
+const RESAMPLES: usize = 1000;
+
+/// All repeats of a configuration.
+#[derive(Debug, Clone)]
+pub struct Pooled {
+    /// A cell with the samples of all repeats in order, and everything else as in the first repeat, rates and
+    /// phases as medians over the repeats.
+    pub cell: Cell,
+    /// Median time of a round in each repeat, in nanoseconds, by repeat.
+    pub repeat_medians: Vec<f64>,
+    /// 95 % bootstrap interval of the median over all samples, in nanoseconds.
+    pub interval: Interval,
+    /// What makes any repeat's samples untrustworthy, each kind once.
+    pub warnings: Vec<SampleWarning>,
+}
+
+impl Pooled {
+    /// The configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.cell.configuration
+    }
+
+    /// Median time of a round, in nanoseconds.
+    pub fn median(&self) -> f64 {
+        self.cell.round_ns.median as f64
+    }
+
+    /// Time of one pass over the data, in seconds: n / batch size rounds of the median time.
+    pub fn epoch_seconds(&self) -> f64 {
+        self.median() * 1e-9 * self.cell.n as f64 / self.cell.configuration.batch_size as f64
+    }
+
+    /// Time of a round at the roofline, in nanoseconds.
+    pub fn roofline_ns(&self) -> Option<f64> {
+        Some(self.median() * self.cell.roofline_fraction.filter(|fraction| *fraction > 0.0)?)
+    }
+}
+
+/// Pools the repeats of each configuration. The order does not depend on that of the run: by data set, algorithm,
+/// batch size and threads.
+pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
+    let mut groups: Vec<Vec<&Cell>> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for cell in cells {
+        let place = *places.entry(cell.configuration.key()).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(cell);
+    }
+    let mut pooled: Vec<Pooled> = groups.into_iter().map(|group| pool_group(&group)).collect();
+    pooled.sort_by_cached_key(|pooled| {
+        let configuration = pooled.configuration();
+        let data = (configuration.dataset.clone(), configuration.features.clone());
+        (
+            data,
+            configuration.label(),
+            configuration.batch_size,
+            configuration.threads,
+            configuration.suite.clone(),
+        )
+    });
+    pooled
+}
+
+fn pool_group(group: &[&Cell]) -> Pooled {
+    let mut group = group.to_vec();
+    group.sort_by_key(|cell| cell.repeat);
+    let as_numbers = |cell: &Cell| -> Vec<f64> { cell.round_ns.samples.iter().map(|&sample| sample as f64).collect() };
+    let mut warnings: Vec<SampleWarning> = Vec::new();
+    for warning in group.iter().flat_map(|cell| examine(&as_numbers(cell))) {
+        if !warnings
+            .iter()
+            .any(|known| std::mem::discriminant(known) == std::mem::discriminant(&warning))
+        {
+            warnings.push(warning);
+        }
+    }
+    let samples: Vec<u64> = group
+        .iter()
+        .flat_map(|cell| cell.round_ns.samples.iter().copied())
+        .collect();
+    let numbers: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
+    let middle = |value: &dyn Fn(&Cell) -> Option<f64>| {
+        let values: Vec<f64> = group.iter().filter_map(|cell| value(cell)).collect();
+        (!values.is_empty()).then(|| median(&values))
+    };
+    let phase = |value: &dyn Fn(&Cell) -> u64| middle(&|cell| Some(value(cell) as f64)).map_or(0, |value| value as u64);
+    let mut cell = group[0].clone();
+    cell.round_ns = RoundTimes::new(samples);
+    cell.gflops = middle(&|cell| cell.gflops);
+    cell.gbytes_per_s = middle(&|cell| cell.gbytes_per_s);
+    cell.roofline_fraction = middle(&|cell| cell.roofline_fraction);
+    cell.phases_ns.sample = phase(&|cell| cell.phases_ns.sample);
+    cell.phases_ns.gradient = phase(&|cell| cell.phases_ns.gradient);
+    cell.phases_ns.noise = phase(&|cell| cell.phases_ns.noise);
+    cell.phases_ns.update = phase(&|cell| cell.phases_ns.update);
+    cell.warnings.clone_from(&warnings);
+    Pooled {
+        repeat_medians: group.iter().map(|cell| median(&as_numbers(cell))).collect(),
+        interval: bootstrap_median(&numbers, 0.95, RESAMPLES, numbers.len() as u64),
+        warnings,
+        cell,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::store::tests::cell;
+
+    #[test]
+    fn repeats_are_pooled_and_configurations_kept_apart() {
+        let cells = [
+            cell("dp-sgd", 64, 1, 1),
+            cell("sgd", 64, 1, 0),
+            cell("dp-sgd", 64, 1, 0),
+        ];
+        let pooled = pool(&cells);
+        assert_eq!(pooled.len(), 2);
+        assert_eq!(pooled[0].repeat_medians.len(), 2);
+        assert_eq!(pooled[0].cell.repeat, 0);
+        let samples = &pooled[0].cell.round_ns.samples;
+        assert_eq!(samples.len(), cells[0].round_ns.samples.len() * 2);
+        assert_eq!(
+            samples[..cells[2].round_ns.samples.len()],
+            cells[2].round_ns.samples[..]
+        );
+        assert!(pooled[0].interval.contains(pooled[0].median()));
+    }
+
+    #[test]
+    fn an_epoch_is_n_over_batch_size_rounds() {
+        let pooled = pool(&[cell("dp-sgd", 600, 1, 0)]);
+        let expected = pooled[0].median() * 1e-9 * 100.0;
+        assert!((pooled[0].epoch_seconds() - expected).abs() < 1e-12 * expected);
+    }
+}

@@ -1,0 +1,126 @@
+//! Settings of an algorithm from the parameters of a suite: keys are flags of `rounds train`, what is not one is passed
+//! on as `--set key=value`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_kernels::random::StreamKey;
+use serde_json::Value;
+
+/// A parameter that does not fit its flag.
+#[derive(Debug, thiserror::Error)]
+#[error("parameter {key} = {value}: {reason}")]
+pub struct ParameterError {
+    key: String,
+    value: String,
+    reason: String,
+}
+
+/// The settings that `parameters` stand for, with this key and nothing else changed from the defaults.
+///
+/// # Errors
+/// The first parameter whose value does not fit its flag, and a budget that is given twice.
+pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
+    let mut settings = Settings::new(Budget::NonPrivate, key);
+    let delta = parameters
+        .get("delta")
+        .map_or(Ok(1e-5), |value| number("delta", value))?;
+    for (name, value) in parameters {
+        match name.as_str() {
+            "epsilon" => {
+                settings.budget = Budget::Target {
+                    epsilon: number(name, value)?,
+                    delta,
+                }
+            }
+            "noise-multiplier" if parameters.contains_key("epsilon") => {
+                return Err(error(name, value, "a budget is either epsilon or noise-multiplier"));
+            }
+            "noise-multiplier" => {
+                settings.budget = Budget::NoiseMultiplier {
+                    noise_multiplier: number(name, value)?,
+                    delta,
+                };
+            }
+            "delta" => {}
+            "epochs" => settings.epochs = Some(number(name, value)?),
+            "learning-rate" => settings.learning_rate = Some(number(name, value)?),
+            "momentum" => settings.momentum = Some(number(name, value)?),
+            "clip-norm" => settings.clip_norm = Some(number(name, value)?),
+            "adjacency" => settings.adjacency = Some(named(name, value)?),
+            "sampling" => settings.sampling = Some(named(name, value)?),
+            "accountant" => settings.accountant = Some(named(name, value)?),
+            "noise" => settings.noise = Some(named(name, value)?),
+            _ => {
+                settings.parameters.insert(name.clone(), text(value));
+            }
+        }
+    }
+    Ok(settings)
+}
+
+fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
+    ParameterError {
+        key: key.to_owned(),
+        value: text(value),
+        reason: reason.into(),
+    }
+}
+
+/// A value as it would stand on the command line.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn number(key: &str, value: &Value) -> Result<f64, ParameterError> {
+    value.as_f64().ok_or_else(|| error(key, value, "a number is needed"))
+}
+
+fn named<T: FromStr>(key: &str, value: &Value) -> Result<T, ParameterError>
+where
+    T::Err: std::fmt::Display,
+{
+    text(value)
+        .parse()
+        .map_err(|reason: T::Err| error(key, value, reason.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parsed(value: Value) -> Result<Settings, ParameterError> {
+        let parameters = serde_json::from_value(value).expect("a map");
+        from_parameters(&parameters, StreamKey::Simulation(1))
+    }
+
+    #[test]
+    fn flags_are_flags_and_the_rest_is_the_algorithms_own() {
+        let settings =
+            parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
+                .expect("valid");
+        assert_eq!(
+            settings.budget,
+            Budget::Target {
+                epsilon: 2.0,
+                delta: 1e-6
+            }
+        );
+        assert_eq!(settings.clip_norm, Some(1.0));
+        assert!(settings.sampling.is_some());
+        assert_eq!(settings.parameters.get("radius").map(String::as_str), Some("3.5"));
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_named() {
+        for (value, named) in [
+            (json!({"epochs": "many"}), "epochs"),
+            (json!({"sampling": "poison"}), "sampling"),
+            (json!({"epsilon": 1.0, "noise-multiplier": 1.0}), "noise-multiplier"),
+        ] {
+            assert!(parsed(value).err().expect("refused").to_string().contains(named));
+        }
+    }
+}

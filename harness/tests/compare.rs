@@ -1,0 +1,109 @@
+//! Comparing runs as they lie on disk.
+
+mod synthetic;
+
+use rounds::compare::{CompareError, Rules, Verdict, compare};
+use rounds::results::{Run, read_run};
+use synthetic::{Plan, write_run};
+
+type Alter = fn(&mut Run);
+
+fn run(seed: u64, repeats: usize, factor: &dyn Fn(&str, usize) -> f64) -> Run {
+    let plan = Plan {
+        algorithms: &["sgd", "dp-sgd"],
+        datasets: &["synthetic-mnist"],
+        batch_sizes: &[64, 500, 8000],
+        repeats,
+        noise: 0.01,
+        factor,
+        seed,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    drop(write_run(folder.path(), &plan.cells()));
+    read_run(folder.path()).unwrap()
+}
+
+#[test]
+fn a_repetition_shows_no_change_and_a_planted_one_is_named() {
+    let same = |_: &str, _: usize| 1.0;
+    let first = run(1, 5, &same);
+    let repetition = compare(&first, &run(2, 5, &same), Rules::default()).unwrap();
+    assert_eq!(repetition.changes.len(), 12);
+    assert!(!repetition.has_changes(), "{:?}", repetition.changes);
+    assert!((repetition.mean_ratio - 1.0).abs() < 0.01);
+    assert!(!compare(&first, &first, Rules::default()).unwrap().has_changes());
+
+    let slower = run(3, 5, &|algorithm, batch_size| {
+        if algorithm == "dp-sgd" && batch_size == 500 {
+            1.1
+        } else {
+            1.0
+        }
+    });
+    let comparison = compare(&first, &slower, Rules::default()).unwrap();
+    for change in &comparison.changes {
+        let planted = change.configuration.algorithm == "dp-sgd" && change.configuration.batch_size == 500;
+        assert_eq!(
+            change.verdict,
+            if planted { Verdict::Slower } else { Verdict::Unchanged },
+            "{change:?}"
+        );
+    }
+}
+
+#[test]
+fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced() {
+    let first = run(1, 2, &|_, _| 1.0);
+    let cases: [(&str, Alter); 4] = [
+        ("machines", |run| run.binding.machine = "other".into()),
+        ("instruction sets", |run| run.binding.isa = "avx2".into()),
+        ("builds", |run| run.binding.build = "other".into()),
+        ("data of the name mnist", |run| {
+            run.binding.data.insert("mnist".into(), "other".into());
+        }),
+    ];
+    for (what, alter) in cases {
+        let mut first = first.clone();
+        first.binding.data.insert("mnist".into(), "digest".into());
+        let mut second = first.clone();
+        alter(&mut second);
+        let error = compare(&first, &second, Rules::default()).unwrap_err();
+        assert!(
+            matches!(&error, CompareError::Different { what: found, .. } if found == what),
+            "{error}"
+        );
+        assert!(error.to_string().contains("--force"));
+        let forced = compare(
+            &first,
+            &second,
+            Rules {
+                force: true,
+                ..Rules::default()
+            },
+        )
+        .unwrap();
+        assert!(forced.remarks[0].contains(what), "{:?}", forced.remarks);
+    }
+}
+
+#[test]
+fn runs_with_nothing_in_common_and_single_repeats_are_said() {
+    let first = run(1, 1, &|_, _| 1.0);
+    let mut second = first.clone();
+    second.cells.retain(|cell| cell.configuration.batch_size == 64);
+    let comparison = compare(&first, &second, Rules::default()).unwrap();
+    assert_eq!(
+        (
+            comparison.changes.len(),
+            comparison.only_before.len(),
+            comparison.only_after.len()
+        ),
+        (4, 8, 0)
+    );
+    assert!(comparison.remarks[0].contains("--repeats"));
+    second.cells.clear();
+    assert_eq!(
+        compare(&first, &second, Rules::default()).unwrap_err(),
+        CompareError::NothingInCommon
+    );
+}

@@ -1,0 +1,398 @@
+//! Damaged data files: 10,000 a format, made from good ones by flipping, cutting, inserting and repeating, before or after
+//! they are packed. A reader answers each with data or with one message; it does not panic, hang, or allocate what the
+//! file's size does not justify.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+use peak_alloc::PeakAlloc;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rounds::data::libsvm::{LibsvmOptions, Storage};
+use rounds::data::{LoadOptions, load_with};
+
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// One test at a time, since the peak is that of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Fixed cost of a reader: buffers of decoders, blocks of text, stacks of threads, messages.
+const FIXED: usize = 4 << 20;
+/// Bytes that a byte of a plain file may cost: parsed values, and room for what is expected to follow.
+const A_BYTE: usize = 64;
+/// … and that a byte of a packed one may: it may unpack to 200 bytes, of four-byte values and room for more.
+const A_PACKED_BYTE: usize = 200 * 16;
+
+/// What is done to the bytes of a file.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip(prop::sample::Index, u8),
+    Overwrite(prop::sample::Index, Vec<u8>),
+    Insert(prop::sample::Index, Vec<u8>),
+    Remove(prop::sample::Index, usize),
+    Repeat(prop::sample::Index, usize),
+    Truncate(prop::sample::Index),
+}
+
+impl Damage {
+    fn strategy() -> impl Strategy<Value = Self> {
+        let place = any::<prop::sample::Index>();
+        // Bytes that mean something to one of the formats: signs of numbers, separators, extreme sizes.
+        let tokens: Vec<Vec<u8>> = [
+            "nan",
+            "inf",
+            "-",
+            "1e400",
+            "1e-400",
+            ",",
+            "\"",
+            ":",
+            "\n",
+            "\n\n",
+            "#",
+            " ",
+            "0:1",
+            "4294967295:1",
+            "99999999999:1",
+            "1000000:1",
+            "x",
+            "\0",
+            "(",
+            "999999999999,",
+            "<f8",
+            "|O",
+            "True",
+            "'",
+            "}",
+            "\r",
+            "\t",
+            ";",
+        ]
+        .iter()
+        .map(|token| token.as_bytes().to_vec())
+        .chain([
+            vec![0xff; 4],
+            vec![0; 4],
+            vec![0x7f, 0xff, 0xff, 0xff],
+            vec![0xff; 8],
+            vec![0x80, 0, 0, 0],
+        ])
+        .collect();
+        let bytes = prop_oneof![prop::sample::select(tokens), prop::collection::vec(any::<u8>(), 1..9)];
+        prop_oneof![
+            (place.clone(), 1..=255u8).prop_map(|(place, mask)| Self::Flip(place, mask)),
+            (place.clone(), bytes.clone()).prop_map(|(place, bytes)| Self::Overwrite(place, bytes)),
+            (place.clone(), bytes).prop_map(|(place, bytes)| Self::Insert(place, bytes)),
+            (place.clone(), 1..100usize).prop_map(|(place, length)| Self::Remove(place, length)),
+            (place.clone(), 1..100usize).prop_map(|(place, length)| Self::Repeat(place, length)),
+            place.prop_map(Self::Truncate),
+        ]
+    }
+
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let index = |place: &prop::sample::Index| place.index(bytes.len() + 1);
+        let until = |start: usize, length: usize| (start + length).min(bytes.len());
+        match self {
+            Self::Flip(place, mask) => {
+                let at = index(place);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= mask;
+                }
+            }
+            Self::Overwrite(place, with) => {
+                let start = index(place);
+                let end = until(start, with.len());
+                bytes[start..end].copy_from_slice(&with[..end - start]);
+            }
+            Self::Insert(place, what) => {
+                let at = index(place);
+                bytes.splice(at..at, what.iter().copied());
+            }
+            Self::Remove(place, length) => {
+                let start = index(place);
+                bytes.drain(start..until(start, *length));
+            }
+            Self::Repeat(place, length) => {
+                let start = index(place);
+                let piece = bytes[start..until(start, *length)].to_vec();
+                bytes.splice(start..start, piece);
+            }
+            Self::Truncate(place) => bytes.truncate(index(place)),
+        }
+    }
+}
+
+/// How a damaged file is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Gzip,
+    Xz,
+}
+
+fn pack(bytes: &[u8], packing: Packing) -> Vec<u8> {
+    match packing {
+        Packing::Plain => bytes.to_vec(),
+        Packing::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+        Packing::Xz => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    good: usize,
+    inside: Vec<Damage>,
+    packing: Packing,
+    outside: Vec<Damage>,
+}
+
+fn cases(good: usize) -> impl Strategy<Value = Case> {
+    let damage = || prop::collection::vec(Damage::strategy(), 0..4);
+    let packing = prop_oneof![12 => Just(Packing::Plain), 6 => Just(Packing::Gzip), 1 => Just(Packing::Xz)];
+    (
+        0..good,
+        damage(),
+        packing,
+        prop_oneof![2 => Just(Vec::new()).boxed(), 1 => damage().boxed()],
+    )
+        .prop_map(|(good, inside, packing, outside)| Case {
+            good,
+            inside,
+            packing,
+            outside,
+        })
+}
+
+/// Feeds 10,000 damaged versions of the `good` files to a reader: `place` writes one into a folder and says what to load.
+fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String, options: &[LoadOptions]) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut loaded, mut refused) = (0, 0);
+    let mut check = |case: &Case, options: &LoadOptions| {
+        let mut bytes = good[case.good].clone();
+        case.inside.iter().for_each(|damage| damage.apply(&mut bytes));
+        let mut bytes = pack(&bytes, case.packing);
+        case.outside.iter().for_each(|damage| damage.apply(&mut bytes));
+        let what = place(folder.path(), &bytes);
+        let per_byte = if case.packing == Packing::Plain {
+            A_BYTE
+        } else {
+            A_PACKED_BYTE
+        };
+        let allowed = FIXED + per_byte * bytes.len();
+        let before = ALLOCATED.current_usage();
+        ALLOCATED.reset_peak_usage();
+        let result = load_with(&what, options);
+        let peak = ALLOCATED.peak_usage().saturating_sub(before);
+        match result {
+            Ok(_) => loaded += 1,
+            Err(error) => {
+                refused += 1;
+                let message = error.to_string();
+                assert!(
+                    message.contains(folder.path().to_str().unwrap()),
+                    "the message names the file: {message}"
+                );
+                assert!(
+                    message.len() < 1000 && !message.contains('\n'),
+                    "one short line: {message}"
+                );
+            }
+        }
+        assert!(
+            peak <= allowed,
+            "{peak} bytes allocated for a file of {} ({:?})",
+            bytes.len(),
+            case.packing
+        );
+    };
+    // Start the thread pool, and see the good files load.
+    for index in 0..good.len() {
+        let case = Case {
+            good: index,
+            inside: vec![],
+            packing: Packing::Plain,
+            outside: vec![],
+        };
+        options.iter().for_each(|options| check(&case, options));
+    }
+    let config = Config {
+        cases: 10_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new_with_rng(
+        config,
+        proptest::test_runner::TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &[7; 32]),
+    );
+    let check = std::cell::RefCell::new(check);
+    runner
+        .run(&(cases(good.len()), 0..options.len()), |(case, options_index)| {
+            (check.borrow_mut())(&case, &options[options_index]);
+            Ok(())
+        })
+        .unwrap();
+    let _ = check;
+    assert!(
+        loaded > 100 && refused > 1000,
+        "the damage is neither fatal nor harmless: {loaded} loaded, {refused} refused"
+    );
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
+    let path = folder.join(name);
+    fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn idx_files() {
+    let header = |sizes: &[u32], element: u8| {
+        let mut bytes = vec![0, 0, element, sizes.len() as u8];
+        sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+        bytes
+    };
+    let mut images = header(&[30, 4, 4], 8);
+    images.extend((0..30 * 16).map(|byte| byte as u8));
+    let mut floats = header(&[30, 3], 0x0d);
+    (0..90).for_each(|value| floats.extend((value as f32 / 7.0).to_be_bytes()));
+    let mut labels = header(&[30], 8);
+    labels.extend((0..30).map(|row| row % 10));
+    let labels_for_features = labels.clone();
+    let place = move |folder: &Path, bytes: &[u8]| {
+        // The damaged bytes are images or labels, whichever they still look like.
+        let is_labels = bytes.get(3) == Some(&1);
+        let good_images = header(&[30, 1], 8).into_iter().chain(0..30).collect::<Vec<u8>>();
+        write(
+            folder,
+            "train-images-idx3-ubyte",
+            if is_labels { &good_images } else { bytes },
+        );
+        write(
+            folder,
+            "train-labels-idx1-ubyte",
+            if is_labels { bytes } else { &labels_for_features },
+        );
+        write(
+            folder,
+            "t10k-images-idx3-ubyte",
+            if is_labels { &good_images } else { bytes },
+        );
+        write(folder, "t10k-labels-idx1-ubyte", &labels_for_features);
+        folder.to_str().unwrap().to_owned()
+    };
+    survive(&[images, floats, labels], place, &[LoadOptions::default()]);
+}
+
+#[test]
+fn cifar_records() {
+    let records: Vec<u8> = (0..3 * 3073)
+        .map(|byte| {
+            if byte % 3073 == 0 {
+                (byte / 3073) as u8
+            } else {
+                byte as u8
+            }
+        })
+        .collect();
+    let place = |folder: &Path, bytes: &[u8]| write(folder, "train_1.bin", bytes);
+    survive(&[records], place, &[LoadOptions::default()]);
+}
+
+#[test]
+fn libsvm_text() {
+    let sparse: String = (0..60)
+        .map(|row| format!("{} {}:1 {}:0.25\n", row % 3, row % 7 + 1, row + 9))
+        .collect();
+    let dense: String = (0..60)
+        .map(|row| {
+            format!(
+                "{} 1:{row} 2:-1.5e-3 3:{:.6} # end\n",
+                row % 2 * 2 - 1,
+                row as f32 / 7.0
+            )
+        })
+        .collect();
+    let place = |folder: &Path, bytes: &[u8]| write(folder, "data.libsvm", bytes);
+    let options: Vec<LoadOptions> = [Storage::Automatic, Storage::Sparse, Storage::Dense]
+        .into_iter()
+        .flat_map(|storage| {
+            [None, Some(80)].map(|columns| LibsvmOptions {
+                storage,
+                columns,
+                first_index: 1,
+            })
+        })
+        .map(|libsvm| LoadOptions {
+            libsvm,
+            ..LoadOptions::default()
+        })
+        .collect();
+    survive(&[sparse.into_bytes(), dense.into_bytes()], place, &options);
+}
+
+#[test]
+fn csv_text() {
+    let plain: String = (0..60)
+        .map(|row| format!("{row},-1.5e-3,{:.6},{}\n", row as f32 / 7.0, row % 2))
+        .collect();
+    let quoted: String = (0..60)
+        .map(|row| format!("\"{row}\";2.5 ; word{}\r\n", row % 4))
+        .collect();
+    let good = [plain.clone(), format!("a,\"b, c\",d,label\n{plain}"), quoted].map(String::into_bytes);
+    let place = |folder: &Path, bytes: &[u8]| write(folder, "data.csv", bytes);
+    survive(&good, place, &[LoadOptions::default()]);
+}
+
+/// An array as numpy writes it.
+fn npy(descr: &str, fortran: bool, shape: &str, bytes: &[u8]) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}").into_bytes();
+    header.resize(117, b' ');
+    header.push(b'\n');
+    [b"\x93NUMPY\x01\x00", &118u16.to_le_bytes()[..], &header, bytes].concat()
+}
+
+#[test]
+fn npy_arrays() {
+    let floats: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f32).to_le_bytes()).collect();
+    let doubles: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f64).to_be_bytes()).collect();
+    let good = [
+        npy("<f4", false, "20, 3", &floats),
+        npy(">f8", true, "20, 3", &doubles),
+        npy("|u1", false, "20, 3", &floats[..60]),
+    ];
+    let place = |folder: &Path, bytes: &[u8]| write(folder, "data.npy", bytes);
+    survive(&good, place, &[LoadOptions::default()]);
+}
+
+#[test]
+fn npz_archives() {
+    let floats: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f32).to_le_bytes()).collect();
+    let labels: Vec<u8> = (0..20).map(|row| row % 3).collect();
+    let good = [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated].map(|method| {
+        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default().compression_method(method);
+        for (name, bytes) in [
+            ("x", npy("<f4", false, "20, 3", &floats)),
+            ("y", npy("|u1", false, "20,", &labels)),
+        ] {
+            archive.start_file(format!("{name}.npy"), options).unwrap();
+            archive.write_all(&bytes).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    });
+    let place = |folder: &Path, bytes: &[u8]| write(folder, "data.npz", bytes);
+    survive(&good, place, &[LoadOptions::default()]);
+}

@@ -1,0 +1,152 @@
+//! Runs that are killed, out of disk, or resumed: no finished cell is ever lost.
+//!
+//! The writer is this test program itself, started again with the folder in an environment variable.
+
+mod synthetic;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
+use rounds::statistics::Choices;
+use synthetic::{Plan, cell, environment, write_run};
+
+const FOLDER: &str = "ROUNDS_TEST_WRITER_FOLDER";
+/// How many kills: a few by default.
+const KILLS: &str = "ROUNDS_TEST_KILLS";
+
+fn number(repeat: usize) -> Cell {
+    cell("dp-sgd", "synthetic-mnist", 64, 1, repeat, 1.0, 0.02, repeat as u64)
+}
+
+fn open(folder: &Path) -> Store {
+    let environment = environment();
+    let binding = Binding::new(&environment, []);
+    Store::open(folder, environment, binding, Mode::Resume).unwrap()
+}
+
+/// Not a test of its own: what the other tests start. Appends the cells that are missing, one by one, and says so.
+#[test]
+fn writer() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let mut store = open(Path::new(&folder));
+    let start = store.cells().len();
+    for repeat in start..start + 100_000 {
+        if let Err(error) = store.append(Record::Cell(Box::new(number(repeat)))) {
+            println!("\nfailed {error}");
+            return;
+        }
+        println!("\nfinished {repeat}");
+    }
+}
+
+fn start_writer(folder: &Path) -> Child {
+    let program = std::env::current_exe().unwrap();
+    Command::new(program)
+        .args(["--exact", "writer", "--nocapture"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_run_killed_at_any_point_loses_no_finished_cell() {
+    let kills: usize = std::env::var(KILLS).ok().map_or(8, |kills| kills.parse().unwrap());
+    let mut choices = Choices::new(20_260_131);
+    let mut finished = 0;
+    let mut folder = tempfile::tempdir().unwrap();
+    for kill in 0..kills {
+        // A long file makes every start slower; a few thousand cells are enough.
+        if finished > 2000 {
+            (folder, finished) = (tempfile::tempdir().unwrap(), 0);
+        }
+        let mut writer = start_writer(folder.path());
+        let output = BufReader::new(writer.stdout.take().unwrap());
+        let end = Instant::now() + Duration::from_micros(choices.below(400_000) as u64);
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let said = output
+            .lines()
+            .map_while(Result::ok)
+            .filter(|line| line.starts_with("finished "))
+            .last();
+        let said: usize = said.map_or(finished, |line| line["finished ".len()..].parse::<usize>().unwrap() + 1);
+
+        let cells = open(folder.path()).cells().to_vec();
+        assert!(
+            cells.len() >= said,
+            "kill {kill}: {said} were finished, {} are left",
+            cells.len()
+        );
+        assert!(
+            cells.len() <= said + 1,
+            "kill {kill}: {said} were finished, {} are there",
+            cells.len()
+        );
+        for (repeat, cell) in cells.iter().enumerate().skip(finished) {
+            assert_eq!(*cell, number(repeat), "kill {kill}");
+        }
+        finished = cells.len();
+    }
+}
+
+/// A file-size limit stands in for a full disk: writes beyond it fail the same way, in the middle of a line.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    // In blocks of 512 bytes; the ignored signal is inherited, so that the write itself reports the limit.
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact writer --nocapture",
+        ])
+        .arg(program)
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let finished = text.lines().filter(|line| line.starts_with("finished ")).count();
+    let failed = text
+        .lines()
+        .find(|line| line.starts_with("failed "))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(finished > 5);
+    assert!(
+        failed.contains(&format!("the {finished} finished cells are intact")),
+        "{failed}"
+    );
+    assert!(failed.contains("--resume"), "{failed}");
+    let run = read_run(folder.path()).unwrap();
+    assert_eq!(run.messages, [] as [String; 0], "no half line is left");
+    assert_eq!(run.cells, (0..finished).map(number).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_finished_run_is_resumed_with_nothing_left_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        algorithms: &["sgd", "dp-sgd"],
+        datasets: &["synthetic-mnist"],
+        batch_sizes: &[64, 500],
+        repeats: 2,
+        noise: 0.02,
+        factor: &|_, _| 1.0,
+        seed: 1,
+    };
+    let cells = plan.cells();
+    drop(write_run(folder.path(), &cells));
+    let store = open(folder.path());
+    assert!(
+        cells
+            .iter()
+            .all(|cell| store.is_finished(&cell.configuration, cell.repeat))
+    );
+    assert_eq!(store.cells(), cells);
+}

@@ -1,0 +1,366 @@
+//! The two loops that all time goes into: margins of a block of rows, and the block's gradient.
+//!
+//! Both keep their accumulators in registers. Margins: R rows × T outputs, each a vector of partial sums over
+//! features, reduced at the end of the row. Gradient: T outputs × U vectors of features, rows streaming past with
+//! their coefficients broadcast. Both read a row's vectors once for all T outputs.
+
+use super::BLOCK_ROWS;
+use super::packing::{Layout, PackedWeights, split, tiles};
+use crate::vector::lanes::{LANES, add_to_f64, load, prefetch, store, sum_each_of_four};
+use wide::f32x16;
+
+/// Rows the kernels may read together: how many pointers a block must have beyond its last row.
+pub(super) const ROW_GROUP: usize = 8;
+
+/// Where the rows of a block lie; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
+pub(super) type RowPointers = [*const f32; BLOCK_ROWS];
+
+/// What to ask memory for while a gradient is summed.
+#[derive(Clone, Copy)]
+pub(super) enum Prefetch<'a> {
+    /// Nothing.
+    Nothing,
+    /// Rows of `bytes` bytes each vector of sixteen features.
+    Rows {
+        /// Where they start.
+        pointers: &'a [*const u8; BLOCK_ROWS],
+        /// Bytes that sixteen features take.
+        bytes: usize,
+    },
+}
+
+/// `margins[k·128 + i] = scale · Σ_j W_kj a_ij + bias_k` for the first `rows` rows of a block.
+///
+/// # Safety
+/// Each pointer up to `rows`, rounded up to a multiple of [`ROW_GROUP`], points to a row that `layout` describes, and
+/// `weights` were packed with that layout.
+pub(super) unsafe fn margins(
+    pointers: &RowPointers,
+    rows: usize,
+    layout: Layout,
+    weights: &PackedWeights,
+    scale: f32,
+    margins: &mut [f32],
+) {
+    let outputs = weights.biases.len();
+    assert!(margins.len() >= outputs * BLOCK_ROWS && rows <= BLOCK_ROWS);
+    if layout.vectors == 0 {
+        for (margins, &bias) in margins.chunks_exact_mut(BLOCK_ROWS).zip(&weights.biases) {
+            margins.fill(bias);
+        }
+        return;
+    }
+    assert!(weights.vectors.len() >= outputs * layout.vectors);
+    for (first, tile) in tiles(outputs) {
+        // SAFETY: the asserts above cover the tile's weights, biases and margins; the caller covers the rows.
+        unsafe {
+            let weights_of_tile = weights.vectors.as_ptr().add(first * layout.vectors);
+            let biases = weights.biases.as_ptr().add(first);
+            let margins = margins.as_mut_ptr().add(first * BLOCK_ROWS);
+            match tile {
+                1 => margins_of_tile::<8, 1>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+                2 => margins_of_tile::<8, 2>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+                3 => margins_of_tile::<4, 3>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+                4 => margins_of_tile::<4, 4>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+                5 => margins_of_tile::<4, 5>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+                _ => margins_of_tile::<4, 6>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+            }
+        }
+    }
+}
+
+/// [`margins`] of T outputs, R rows at a time.
+///
+/// # Safety
+/// As [`margins`]; `weights`, `biases` and `margins` start at the tile's first output and hold T outputs.
+#[inline(never)]
+unsafe fn margins_of_tile<const R: usize, const T: usize>(
+    pointers: &RowPointers,
+    rows: usize,
+    layout: Layout,
+    weights: *const f32x16,
+    biases: *const f32,
+    scale: f32,
+    margins: *mut f32,
+) {
+    for first in (0..rows).step_by(R) {
+        let group: [*const f32; R] = std::array::from_fn(|r| pointers[first + r]);
+        let mut sums = [[f32x16::ZERO; R]; T];
+        // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
+        unsafe {
+            let mut weights = weights;
+            for vector in 0..layout.vectors - 1 {
+                multiply::<R, T>(&mut sums, &group, vector * LANES, weights);
+                weights = weights.add(T);
+            }
+            multiply::<R, T>(&mut sums, &group, layout.tail, weights);
+            for (output, sums) in sums.iter().enumerate() {
+                let bias = *biases.add(output);
+                for quarter in 0..R / 4 {
+                    let four = std::array::from_fn(|r| sums[4 * quarter + r]);
+                    let four = sum_each_of_four(four).mul_add(scale.into(), bias.into());
+                    let out = margins.add(output * BLOCK_ROWS + first + 4 * quarter);
+                    out.cast::<[f32; 4]>().write_unaligned(four.to_array());
+                }
+            }
+        }
+    }
+}
+
+/// `sums[t][r] += W_t · a_r` on the vector at feature `offset`.
+///
+/// # Safety
+/// Sixteen features readable at each row's `offset`, T vectors at `weights`.
+#[inline(always)]
+unsafe fn multiply<const R: usize, const T: usize>(
+    sums: &mut [[f32x16; R]; T],
+    rows: &[*const f32; R],
+    offset: usize,
+    weights: *const f32x16,
+) {
+    // SAFETY: the caller's promise.
+    let features: [f32x16; R] = std::array::from_fn(|r| unsafe { load(rows[r].add(offset)) });
+    for (output, sums) in sums.iter_mut().enumerate() {
+        // SAFETY: the caller's promise.
+        let weight = unsafe { *weights.add(output) };
+        for (sum, features) in sums.iter_mut().zip(&features) {
+            *sum = features.mul_add(weight, *sum);
+        }
+    }
+}
+
+/// Where a gradient goes.
+pub(super) enum Sink<'a> {
+    /// Added to f64, row-major `[outputs, width]`.
+    Sum {
+        /// The sum.
+        sum: &'a mut [f64],
+        /// Parameters an output (features, and the bias if any).
+        width: usize,
+        /// Features a row.
+        features: usize,
+    },
+    /// Added to f32 partial sums of one output, a vector each sixteen features.
+    Partial(&'a mut [f32x16]),
+}
+
+/// `sink += Σ_i q_ki a_ij`, i over the first `rows` rows of a block, for all outputs k and features j;
+/// `coefficients[k·128 + i]` is q_ki, zero for rows from `rows` up to a multiple of [`ROW_GROUP`].
+///
+/// # Safety
+/// As [`margins`] for the rows.
+pub(super) unsafe fn gradient(
+    pointers: &RowPointers,
+    rows: usize,
+    layout: Layout,
+    coefficients: &[f32],
+    outputs: usize,
+    next: Prefetch<'_>,
+    mut sink: Sink<'_>,
+) {
+    assert!(coefficients.len() >= outputs * BLOCK_ROWS && rows <= BLOCK_ROWS);
+    match &sink {
+        Sink::Sum { sum, width, features } => {
+            assert!(sum.len() >= outputs * width && features <= width && *features <= layout.vectors * LANES);
+        }
+        Sink::Partial(partial) => assert!(outputs == 1 && partial.len() >= layout.vectors),
+    }
+    let widest = match outputs.min(tiles(outputs).next().map_or(1, |(_, tile)| tile)) {
+        0..=2 => 8,
+        3 => 6,
+        4 => 5,
+        _ => 4,
+    };
+    for (vector, vectors) in split(layout.vectors, widest) {
+        for (first, tile) in tiles(outputs) {
+            let last = if vector + vectors == layout.vectors {
+                layout.tail
+            } else {
+                (vector + vectors - 1) * LANES
+            };
+            let place = Place {
+                pointers,
+                rows,
+                first_output: first,
+                vector,
+                last,
+            };
+            // SAFETY: the asserts above and the caller's promise.
+            unsafe {
+                macro_rules! dispatch {
+                    ($($outputs:literal: $($vectors:literal)+;)+) => {
+                        match (tile, vectors) {
+                            $($(($outputs, $vectors) => {
+                                gradient_tile::<$outputs, $vectors>(&place, coefficients, next, layout, &mut sink);
+                            })+)+
+                            _ => unreachable!("tiles have at most six outputs and eight vectors"),
+                        }
+                    };
+                }
+                dispatch! {
+                    1: 1 2 3 4 5 6 7 8;
+                    2: 1 2 3 4 5 6 7 8;
+                    3: 1 2 3 4 5 6;
+                    4: 1 2 3 4 5 6;
+                    5: 1 2 3 4;
+                    6: 1 2 3 4;
+                }
+            }
+        }
+    }
+}
+
+/// The part of a gradient that one pass over the block computes.
+struct Place<'a> {
+    pointers: &'a RowPointers,
+    rows: usize,
+    first_output: usize,
+    vector: usize,
+    last: usize,
+}
+
+/// [`gradient`] of T outputs × U vectors. With few accumulators, several rows go side by side to hide latency.
+///
+/// # Safety
+/// As [`gradient`].
+#[inline(never)]
+unsafe fn gradient_tile<const T: usize, const U: usize>(
+    place: &Place<'_>,
+    coefficients: &[f32],
+    next: Prefetch<'_>,
+    layout: Layout,
+    sink: &mut Sink<'_>,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sums: [[f32x16; U]; T] = match next {
+            Prefetch::Rows { pointers, bytes } if place.first_output == 0 => {
+                if bytes == 64 {
+                    accumulate::<T, U, 64>(place, coefficients, pointers.as_ptr())
+                } else {
+                    accumulate::<T, U, 16>(place, coefficients, pointers.as_ptr())
+                }
+            }
+            _ => accumulate::<T, U, 0>(place, coefficients, std::ptr::null()),
+        };
+        match sink {
+            Sink::Partial(partial) => {
+                for (u, sum) in sums[0].iter().enumerate() {
+                    partial[place.vector + u] += *sum;
+                }
+            }
+            Sink::Sum { sum, width, features } => {
+                for (t, sums) in sums.iter().enumerate() {
+                    let row = &mut sum[(place.first_output + t) * *width..][..*features];
+                    for (u, lanes) in sums.iter().enumerate() {
+                        add_vector(row, place.vector + u, *lanes, layout);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `Σ_i q_ti a_iu` over the rows of a block, T outputs × U vectors, while the `BYTES` a vector (0: none) of other rows
+/// are asked for.
+///
+/// # Safety
+/// As [`gradient`].
+#[inline(always)]
+unsafe fn accumulate<const T: usize, const U: usize, const BYTES: usize>(
+    place: &Place<'_>,
+    coefficients: &[f32],
+    next: *const *const u8,
+) -> [[f32x16; U]; T] {
+    // SAFETY: the caller's promise: `rows` ≤ 128 rows of coefficients from `first_output` on.
+    unsafe {
+        let q = coefficients.as_ptr().add(place.first_output * BLOCK_ROWS);
+        let step = |sums: &mut [[f32x16; U]; T], row: usize| {
+            let pointer = *place.pointers.get_unchecked(row);
+            let base = pointer.add(place.vector * LANES);
+            let features: [f32x16; U] = std::array::from_fn(|u| {
+                if u + 1 == U {
+                    load(pointer.add(place.last))
+                } else {
+                    load(base.add(u * LANES))
+                }
+            });
+            if BYTES > 0 {
+                let ahead = (*next.add(row)).wrapping_add(place.vector * BYTES);
+                for line in 0..(U * BYTES).div_ceil(64) {
+                    prefetch(ahead.wrapping_add(line * 64));
+                }
+            }
+            for (t, sums) in sums.iter_mut().enumerate() {
+                let q = f32x16::splat(*q.add(t * BLOCK_ROWS + row));
+                for (sum, features) in sums.iter_mut().zip(&features) {
+                    *sum = q.mul_add(*features, *sum);
+                }
+            }
+        };
+        let mut sums = [[f32x16::ZERO; U]; T];
+        if T * U >= 8 {
+            for row in 0..place.rows {
+                step(&mut sums, row);
+            }
+        } else {
+            let mut others = [[[f32x16::ZERO; U]; T]; 3];
+            for row in (0..place.rows).step_by(4) {
+                step(&mut sums, row);
+                step(&mut others[0], row + 1);
+                step(&mut others[1], row + 2);
+                step(&mut others[2], row + 3);
+            }
+            for t in 0..T {
+                for u in 0..U {
+                    sums[t][u] = (sums[t][u] + others[0][t][u]) + (others[1][t][u] + others[2][t][u]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// `sum += partial` in f64, `sum` being the features of one output.
+pub(super) fn add_partial(partial: &[f32x16], layout: Layout, sum: &mut [f64]) {
+    for (vector, lanes) in partial.iter().enumerate().take(layout.vectors) {
+        add_vector(sum, vector, *lanes, layout);
+    }
+}
+
+/// `sum[16·vector + lane] += lanes[lane]`, the last vector's stale lanes and padding left out.
+#[inline(always)]
+fn add_vector(sum: &mut [f64], vector: usize, lanes: f32x16, layout: Layout) {
+    let place = &mut sum[vector * LANES..];
+    if let Some(place) = place.first_chunk_mut::<LANES>() {
+        // SAFETY: sixteen f64.
+        unsafe { add_to_f64(place.as_mut_ptr(), lanes) };
+    } else {
+        let lanes = lanes.to_array();
+        place
+            .iter_mut()
+            .zip(&lanes[layout.stale..])
+            .for_each(|(value, lane)| *value += f64::from(*lane));
+    }
+}
+
+/// Copies `features` values to `out`, a multiple of sixteen long, zeros behind them.
+pub(super) fn copy_padded(values: &[f32], out: &mut [f32]) {
+    let (head, rest) = out.split_at_mut(values.len());
+    head.copy_from_slice(values);
+    rest.fill(0.0);
+}
+
+/// Bytes as f32, zeros behind them up to `out`'s length, a multiple of sixteen.
+pub(super) fn widen_padded(bytes: &[u8], out: &mut [f32]) {
+    let (whole, rest) = bytes.as_chunks::<LANES>();
+    let (head, tail) = out.split_at_mut(whole.len() * LANES);
+    for (bytes, out) in whole.iter().zip(head.as_chunks_mut::<LANES>().0) {
+        // SAFETY: both are sixteen long.
+        unsafe { store(out.as_mut_ptr(), crate::vector::lanes::widen(bytes.as_ptr())) };
+    }
+    tail.fill(0.0);
+    tail.iter_mut()
+        .zip(rest)
+        .for_each(|(out, &byte)| *out = f32::from(byte));
+}

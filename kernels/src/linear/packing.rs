@@ -1,0 +1,126 @@
+//! Where the features of a row lie in vectors, and weights packed to match.
+
+use super::LinearModel;
+use crate::vector::lanes::LANES;
+use wide::f32x16;
+
+/// Outputs that one pass over a row holds in registers at most.
+pub(super) const TILE: usize = 6;
+
+/// How many vectors a row has and where the last one starts.
+///
+/// Vector j < vectors − 1 starts at feature 16·j. The last one ends with the row: when the number of features is no
+/// multiple of 16 it overlaps the one before, and its first `stale` lanes are lanes that were already read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) vectors: usize,
+    pub(super) tail: usize,
+    pub(super) stale: usize,
+}
+
+impl Layout {
+    /// Rows read where they are; at least 16 features.
+    pub(super) fn in_place(features: usize) -> Self {
+        debug_assert!(features >= LANES);
+        let vectors = features.div_ceil(LANES);
+        Layout {
+            vectors,
+            tail: features - LANES,
+            stale: vectors * LANES - features,
+        }
+    }
+
+    /// Rows copied to scratch memory and padded with zeros to whole vectors.
+    pub(super) fn padded(features: usize) -> Self {
+        let vectors = features.div_ceil(LANES);
+        Layout {
+            vectors,
+            tail: vectors.saturating_sub(1) * LANES,
+            stale: 0,
+        }
+    }
+}
+
+/// Splits outputs into runs of at most [`TILE`] that differ in length by at most one: `(first output, outputs)`.
+pub(super) fn tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+    split(outputs, TILE)
+}
+
+/// Splits `0..total` into the fewest runs of at most `greatest`, differing in length by at most one.
+pub(super) fn split(total: usize, greatest: usize) -> impl Iterator<Item = (usize, usize)> {
+    let runs = total.div_ceil(greatest);
+    let (length, longer) = (
+        total.checked_div(runs).unwrap_or(0),
+        total.checked_rem(runs).unwrap_or(0),
+    );
+    (0..runs).map(move |run| (run * length + run.min(longer), length + usize::from(run < longer)))
+}
+
+/// Weights as the margin kernel reads them: for each tile of outputs, for each vector, one vector of weights an output.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PackedWeights {
+    pub(super) vectors: Vec<f32x16>,
+    pub(super) biases: Vec<f32>,
+}
+
+impl PackedWeights {
+    pub(super) fn with_capacity(model: &LinearModel) -> Self {
+        let vectors = model.features.div_ceil(LANES);
+        PackedWeights {
+            vectors: vec![f32x16::ZERO; model.outputs * vectors],
+            biases: vec![0.0; model.outputs],
+        }
+    }
+
+    /// Packs row-major `[outputs, features + bias]` parameters.
+    pub(super) fn pack(&mut self, model: &LinearModel, layout: Layout, parameters: &[f32]) {
+        if model.bias {
+            let width = model.features + 1;
+            for (bias, weights) in self.biases.iter_mut().zip(parameters.chunks_exact(width)) {
+                *bias = weights[model.features];
+            }
+        }
+        if layout.vectors == 0 {
+            return;
+        }
+        let width = model.features + usize::from(model.bias);
+        for (first, outputs) in tiles(model.outputs) {
+            let tile = &mut self.vectors[first * layout.vectors..(first + outputs) * layout.vectors];
+            for output in 0..outputs {
+                let weights = &parameters[(first + output) * width..][..model.features];
+                let (whole, rest) = weights.as_chunks::<LANES>();
+                for (packed, &lanes) in tile[output..].iter_mut().step_by(outputs).zip(whole) {
+                    *packed = f32x16::new(lanes);
+                }
+                if !rest.is_empty() {
+                    let mut lanes = [0.0; LANES];
+                    lanes[layout.stale..layout.stale + rest.len()].copy_from_slice(rest);
+                    tile[(layout.vectors - 1) * outputs + output] = f32x16::new(lanes);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_the_outputs_once_in_order_and_evenly() {
+        for outputs in 0..200 {
+            let mut next = 0;
+            let lengths: Vec<usize> = tiles(outputs)
+                .map(|(first, length)| {
+                    assert_eq!(first, next);
+                    next += length;
+                    length
+                })
+                .collect();
+            assert_eq!(next, outputs);
+            let (least, greatest) = (lengths.iter().min(), lengths.iter().max());
+            assert!(greatest.copied().unwrap_or(1) <= TILE);
+            assert!(greatest.copied().unwrap_or(0) - least.copied().unwrap_or(0) <= 1);
+        }
+    }
+}

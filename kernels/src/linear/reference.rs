@@ -1,0 +1,168 @@
+//! The plain scalar versions: f64, every per-example gradient materialised, no closed form. What the fast kernels are
+//! tested against; nothing else should call them.
+
+use super::{Batch, Clip, Evaluation, LinearModel, Perturbation, Point, RowNorms};
+use crate::features::{Norm, Rows, Selection, Targets};
+use crate::loss::{Loss, Target};
+
+/// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
+pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
+    let mut features: Vec<f64> = match rows {
+        Rows::F32(dense) => dense.values[row * dense.columns..(row + 1) * dense.columns]
+            .iter()
+            .map(|&v| f64::from(v))
+            .collect(),
+        Rows::U8(bytes) => bytes.values[row * bytes.columns..(row + 1) * bytes.columns]
+            .iter()
+            .map(|&v| f64::from(v) * f64::from(bytes.scale))
+            .collect(),
+        Rows::Sparse(sparse) => {
+            let mut dense = vec![0.0; sparse.columns];
+            for entry in sparse.offsets[row]..sparse.offsets[row + 1] {
+                dense[sparse.indices[entry] as usize] += f64::from(sparse.values[entry]);
+            }
+            dense
+        }
+    };
+    if bias {
+        features.push(1.0);
+    }
+    features
+}
+
+/// The rows of `selection`, in order.
+pub fn selected(selection: &Selection<'_>) -> Vec<usize> {
+    match selection {
+        Selection::Range(range) => range.clone().collect(),
+        Selection::Indices(indices) => indices.iter().map(|&index| index as usize).collect(),
+    }
+}
+
+/// ‖v‖ in the given norm.
+pub fn norm(values: &[f64], norm: Norm) -> f64 {
+    match norm {
+        Norm::L1 => values.iter().map(|v| v.abs()).sum(),
+        Norm::L2 => values.iter().map(|v| v * v).sum::<f64>().sqrt(),
+    }
+}
+
+fn target(targets: Targets<'_>, row: usize) -> Target {
+    match targets {
+        Targets::Classes(classes) => Target::Class(classes[row] as usize),
+        Targets::Values(values) => Target::Value(f64::from(values[row])),
+    }
+}
+
+fn margins(features: &[f64], outputs: usize, parameters: &[f32]) -> Vec<f64> {
+    (0..outputs)
+        .map(|output| {
+            let weights = &parameters[output * features.len()..(output + 1) * features.len()];
+            features.iter().zip(weights).map(|(a, &w)| a * f64::from(w)).sum()
+        })
+        .collect()
+}
+
+fn per_example(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    row_index: usize,
+    point: Point<'_>,
+    shifts: Option<&[f32]>,
+) -> Vec<f64> {
+    let features = row(batch.rows, row_index, model.bias);
+    let mut residual = margins(&features, model.outputs, point.parameters);
+    if let Some(shifts) = shifts {
+        residual
+            .iter_mut()
+            .zip(shifts)
+            .for_each(|(margin, &shift)| *margin += f64::from(shift));
+    }
+    model.loss.residual(&mut residual, target(batch.targets, row_index));
+    let coefficient = f64::from(point.coefficient);
+    residual
+        .iter()
+        .flat_map(|r| features.iter().map(move |a| coefficient * r * a))
+        .collect()
+}
+
+fn clip_in_place(gradient: &mut [f64], clip: Clip) {
+    if let Clip::Bounded { norm: kind, clip_norm } = clip {
+        let length = norm(gradient, kind);
+        if length > f64::from(clip_norm) {
+            gradient.iter_mut().for_each(|v| *v *= f64::from(clip_norm) / length);
+        }
+    }
+}
+
+/// `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`; without `previous` the plain sum of clipped gradients.
+pub fn sum_of_differences(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    current: Point<'_>,
+    previous: Option<Point<'_>>,
+    clip: Clip,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; model.parameters()];
+    for row_index in selected(&batch.selection) {
+        let mut gradient = per_example(model, batch, row_index, current, None);
+        if let Some(previous) = previous {
+            let other = per_example(model, batch, row_index, previous, None);
+            gradient.iter_mut().zip(other).for_each(|(g, o)| *g -= o);
+        }
+        clip_in_place(&mut gradient, clip);
+        sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += g);
+    }
+    sum
+}
+
+/// `Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)`.
+pub fn sum_of_perturbed_gradients(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    perturbation: Perturbation<'_>,
+    clip: Clip,
+) -> Vec<f64> {
+    let mut sum = vec![0.0; model.parameters()];
+    for (position, row_index) in selected(&batch.selection).into_iter().enumerate() {
+        let shifts = &perturbation.shifts[position * model.outputs..(position + 1) * model.outputs];
+        let point = Point {
+            coefficient: 1.0,
+            parameters,
+        };
+        let mut gradient = per_example(model, batch, row_index, point, Some(shifts));
+        clip_in_place(&mut gradient, clip);
+        let weight = f64::from(perturbation.weights[position]);
+        sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += weight * g);
+    }
+    sum
+}
+
+/// Loss and accuracy, as [`super::evaluate`].
+pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) -> Evaluation {
+    let mut evaluation = Evaluation::default();
+    for row_index in selected(&batch.selection) {
+        let features = row(batch.rows, row_index, model.bias);
+        let u = margins(&features, model.outputs, parameters);
+        let target = target(batch.targets, row_index);
+        evaluation.loss += model.loss.value(&u, target);
+        evaluation.rows += 1;
+        evaluation.correct += usize::from(match (model.loss, target) {
+            (Loss::Softmax, Target::Class(class)) => {
+                let best = (0..u.len()).rev().max_by(|&i, &j| u[i].total_cmp(&u[j]));
+                best == Some(class)
+            }
+            (Loss::Logistic | Loss::Hinge, Target::Value(y)) => (u[0] >= 0.0) == (y >= 0.0),
+            _ => false,
+        });
+    }
+    evaluation
+}
+
+/// Norms of all rows without any care for rounding.
+pub fn row_norms(rows: Rows<'_>, bias: bool, kind: Norm) -> RowNorms {
+    let values = (0..rows.len())
+        .map(|index| norm(&row(rows, index, bias), kind) as f32)
+        .collect();
+    RowNorms { norm: kind, values }
+}

@@ -1,0 +1,722 @@
+//! Gradients and losses of many parameter vectors at the same rows, for models of few features and one output: lanes
+//! hold runs, so a pass over the rows is a product of a tall matrix (rows × features) with a narrow one (features × runs),
+//! and no sum across lanes is ever needed. For studies that repeat a run; one run uses [`super::accumulate_gradients`].
+//!
+//! A block of at most [`super::BLOCK_ROWS`] rows is processed for up to five vectors of runs at a time: margins in
+//! register tiles of rows × vectors, residuals in registers, then the gradient in register tiles of features × vectors.
+
+use wide::f32x16;
+
+use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, row_at};
+use crate::features::{Rows, Targets};
+use crate::loss::Loss;
+
+/// Runs in a vector.
+pub const RUNS_PER_VECTOR: usize = 16;
+
+/// Vectors of runs that are processed together.
+const MOST_VECTORS: usize = 5;
+
+/// Scratch memory for one model and a number of runs.
+#[derive(Debug)]
+pub struct ReplicaWorkspace {
+    features: usize,
+    /// Vectors of runs.
+    vectors: usize,
+    /// `[chunk][features][vectors of the chunk]`.
+    parameters: Vec<f32x16>,
+    /// Residuals of a block, `[row][vector]`.
+    residuals: Vec<f32x16>,
+    /// Rows of a block that are not contiguous f32 in memory.
+    rows: Vec<f32>,
+    targets: Vec<f32>,
+}
+
+impl ReplicaWorkspace {
+    /// Scratch for `runs` parameter vectors of `model`.
+    ///
+    /// # Panics
+    /// A model with more than one output, or with a bias (append a column of ones instead).
+    pub fn new(model: &LinearModel, runs: usize) -> Self {
+        assert!(
+            model.outputs == 1 && model.loss != Loss::Softmax,
+            "replicas are for models of one output"
+        );
+        assert!(!model.bias, "replicas have no bias: append a column of ones");
+        let vectors = runs.div_ceil(RUNS_PER_VECTOR);
+        Self {
+            features: model.features,
+            vectors,
+            parameters: vec![f32x16::ZERO; vectors * model.features],
+            residuals: vec![f32x16::ZERO; BLOCK_ROWS * MOST_VECTORS.min(vectors)],
+            rows: vec![0.0; BLOCK_ROWS * model.features],
+            targets: vec![0.0; BLOCK_ROWS],
+        }
+    }
+
+    /// Values of a matrix of `[features, runs]`, runs padded to whole vectors: the shape of parameters and sums.
+    pub fn padded_runs(runs: usize) -> usize {
+        runs.next_multiple_of(RUNS_PER_VECTOR)
+    }
+
+    /// Brings `[features, padded runs]` into the order in which it is read.
+    fn pack(&mut self, parameters: &[f32]) {
+        let stride = self.vectors * RUNS_PER_VECTOR;
+        assert_eq!(
+            parameters.len(),
+            self.features * stride,
+            "parameters are not [features, padded runs]"
+        );
+        let mut packed = self.parameters.iter_mut();
+        for (first, count) in chunks(self.vectors) {
+            for feature in parameters.chunks_exact(stride) {
+                for vector in first..first + count {
+                    let lanes = feature[vector * RUNS_PER_VECTOR..]
+                        .first_chunk()
+                        .expect("runs are whole vectors");
+                    *packed.next().expect("as many vectors as parameters") = f32x16::new(*lanes);
+                }
+            }
+        }
+    }
+}
+
+/// (first vector, vectors) of the chunks that are processed together: as equal as they can be, at most [`MOST_VECTORS`].
+fn chunks(vectors: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = vectors.div_ceil(MOST_VECTORS).max(1);
+    (0..parts).map(move |part| {
+        let start = vectors * part / parts;
+        (start, vectors * (part + 1) / parts - start)
+    })
+}
+
+/// `sums[j, r] += Σ_i φ′(a_i·x_r; y_i)·a_ij`, unclipped, for every run r: f32 inside blocks of at most 128 rows, f64 across
+/// blocks. `parameters` and `sums` are `[features, padded runs]`, run fastest; padding runs cost time and mean nothing.
+///
+/// # Errors
+/// A row and run whose gradient is not finite; `sums` is then unspecified.
+///
+/// # Panics
+/// Shapes that do not fit the workspace, rows out of range.
+pub fn accumulate_replica_gradients(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    sums: &mut [f64],
+    workspace: &mut ReplicaWorkspace,
+) -> Result<(), NonFiniteGradient> {
+    match model.loss {
+        Loss::Logistic => gradients(Logistic, model, batch, parameters, sums, workspace),
+        Loss::Squared => gradients(Squared, model, batch, parameters, sums, workspace),
+        Loss::Huber(h) => gradients(Huber(f32x16::splat(h)), model, batch, parameters, sums, workspace),
+        loss => panic!("replicas know the logistic, squared and Huber losses, not {loss:?}"),
+    }
+}
+
+/// `losses[r] += Σ_i φ(a_i·x_r; y_i)` for every run r (padding included), as [`accumulate_replica_gradients`].
+///
+/// # Errors
+/// As [`accumulate_replica_gradients`].
+///
+/// # Panics
+/// As [`accumulate_replica_gradients`].
+pub fn accumulate_replica_losses(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    losses: &mut [f64],
+    workspace: &mut ReplicaWorkspace,
+) -> Result<(), NonFiniteGradient> {
+    match model.loss {
+        Loss::Logistic => evaluate(Logistic, model, batch, parameters, losses, workspace),
+        Loss::Squared => evaluate(Squared, model, batch, parameters, losses, workspace),
+        Loss::Huber(h) => evaluate(Huber(f32x16::splat(h)), model, batch, parameters, losses, workspace),
+        loss => panic!("replicas know the logistic, squared and Huber losses, not {loss:?}"),
+    }
+}
+
+/// A loss of one margin on sixteen lanes.
+trait LaneLoss: Copy {
+    /// φ′(u; y).
+    fn residual(self, margin: f32x16, target: f32x16) -> f32x16;
+    /// φ(u; y).
+    fn value(self, margin: f32x16, target: f32x16) -> f32x16;
+}
+
+#[derive(Clone, Copy)]
+struct Logistic;
+
+#[derive(Clone, Copy)]
+struct Squared;
+
+#[derive(Clone, Copy)]
+struct Huber(f32x16);
+
+impl LaneLoss for Logistic {
+    /// `−y/(1 + e^{yu})`; at most 4 ulp off for |yu| ≤ 80, between 0 and 2e-35 in size beyond 80.
+    #[inline(always)]
+    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
+        -target * reciprocal(f32x16::ONE + exp_within(target * margin, 80.0))
+    }
+
+    /// `max(−yu, 0) + ln(1 + e^{−|yu|})`, absolute error below 2e-7·max(1, |yu|).
+    #[inline(always)]
+    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
+        let z = target * margin;
+        // Cut where it is below half an ulp of any loss that is summed; squares of smaller values would be subnormal, slow.
+        let decay = exp_within(-z.abs(), 40.0);
+        // ln(1 + t) = 2·artanh(t/(2 + t)), and the argument is at most 1/3.
+        let s = decay * reciprocal(f32x16::splat(2.0) + decay);
+        let square = s * s;
+        let mut series = f32x16::splat(1.0 / 13.0);
+        for odd in [11.0, 9.0, 7.0, 5.0, 3.0] {
+            series = series.mul_add(square, f32x16::splat(1.0 / odd));
+        }
+        let logarithm = (s + s) * square.mul_add(series, f32x16::ONE);
+        (-z).fast_max(f32x16::ZERO) + logarithm
+    }
+}
+
+impl LaneLoss for Squared {
+    #[inline(always)]
+    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
+        margin - target
+    }
+
+    #[inline(always)]
+    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
+        let distance = margin - target;
+        distance * distance * f32x16::splat(0.5)
+    }
+}
+
+impl LaneLoss for Huber {
+    #[inline(always)]
+    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
+        (margin - target).fast_min(self.0).fast_max(-self.0)
+    }
+
+    #[inline(always)]
+    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
+        let distance = (margin - target).abs();
+        let inner = distance.fast_min(self.0);
+        // Both branches at once: inner·(distance − inner/2).
+        inner * (distance - inner * f32x16::splat(0.5))
+    }
+}
+
+/// `e^x` of x cut to [−limit, limit], limit ≤ 87; NaN stays NaN. At most 1.5 ulp off: reduction to |r| ≤ ln 2/2, then
+/// `1 + r + r²·q(r)` with q of degree 4 as in Chebyshev interpolation of (e^r − 1 − r)/r².
+#[inline(always)]
+fn exp_within(x: f32x16, limit: f32) -> f32x16 {
+    // `fast_min` and `fast_max` return their second argument for NaN: x stands second.
+    let x = f32x16::splat(limit).fast_min(x);
+    let x = f32x16::splat(-limit).fast_max(x);
+    // 1.5·2²³: adding it rounds to an integer, which then lies in the low bits of the sum.
+    let magic = f32x16::splat(12_582_912.0);
+    let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
+    let n = shifted - magic;
+    let r = n.mul_neg_add(f32x16::splat(0.693_115_23), x);
+    let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
+    let q = f32x16::splat(1.392_621_3e-3);
+    let q = q.mul_add(r, f32x16::splat(8.363_203e-3));
+    let q = q.mul_add(r, f32x16::splat(4.166_655_6e-2));
+    let q = q.mul_add(r, f32x16::splat(1.666_657_6e-1));
+    let q = q.mul_add(r, f32x16::splat(0.5));
+    let p = (r * r).mul_add(q, r) + f32x16::ONE;
+    let bits: wide::i32x16 = bytemuck::cast(shifted);
+    let one: wide::i32x16 = bytemuck::cast(f32x16::ONE);
+    p * bytemuck::cast::<wide::i32x16, f32x16>((bits << 23) + one)
+}
+
+/// `1/x` for x in [1, 2¹²⁰], at most 1 ulp off: an estimate of 14 bits and one Newton step where the build has AVX-512.
+#[inline(always)]
+fn reciprocal(x: f32x16) -> f32x16 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        // SAFETY: the build has AVX-512F; the intrinsic touches registers only.
+        let estimate: f32x16 = unsafe { core::arch::x86_64::_mm512_rcp14_ps(x.into()) }.into();
+        let error = x.mul_neg_add(estimate, f32x16::ONE);
+        error.mul_add(estimate, estimate)
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        f32x16::ONE / x
+    }
+}
+
+/// Row `index` as f32.
+fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
+    match rows {
+        Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
+        Rows::U8(bytes) => {
+            let values = &bytes.values[index * bytes.columns..][..bytes.columns];
+            out.iter_mut()
+                .zip(values)
+                .for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);
+        }
+        Rows::Sparse(sparse) => {
+            out.fill(0.0);
+            for entry in sparse.offsets[index]..sparse.offsets[index + 1] {
+                out[sparse.indices[entry] as usize] += sparse.values[entry];
+            }
+        }
+    }
+}
+
+/// The rows and targets of one block, contiguous.
+struct Block<'a> {
+    /// `rows × features`.
+    rows: &'a [f32],
+    targets: &'a [f32],
+}
+
+/// Calls `work` for every block of the batch with its first position.
+fn for_each_block(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    rows: &mut [f32],
+    targets: &mut [f32],
+    mut work: impl FnMut(usize, &Block<'_>) -> Result<(), NonFiniteGradient>,
+) -> Result<(), NonFiniteGradient> {
+    let Targets::Values(values) = batch.targets else {
+        panic!("replicas need real targets")
+    };
+    let features = model.features;
+    assert_eq!(
+        batch.rows.columns(),
+        features,
+        "the rows' columns are not the model's features"
+    );
+    let total = batch.selection.len();
+    for start in (0..total).step_by(BLOCK_ROWS) {
+        let count = BLOCK_ROWS.min(total - start);
+        let block =
+            if let (Rows::F32(dense), crate::features::Selection::Range(range)) = (&batch.rows, &batch.selection) {
+                let first = range.start + start;
+                Block {
+                    rows: &dense.values[first * features..][..count * features],
+                    targets: &values[first..][..count],
+                }
+            } else {
+                for position in 0..count {
+                    let row = row_at(&batch.selection, start + position);
+                    load_row(&batch.rows, row, &mut rows[position * features..][..features]);
+                    targets[position] = values[row];
+                }
+                Block {
+                    rows: &rows[..count * features],
+                    targets: &targets[..count],
+                }
+            };
+        work(start, &block)?;
+    }
+    Ok(())
+}
+
+fn gradients<L: LaneLoss>(
+    loss: L,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    sums: &mut [f64],
+    workspace: &mut ReplicaWorkspace,
+) -> Result<(), NonFiniteGradient> {
+    workspace.pack(parameters);
+    let ReplicaWorkspace {
+        features,
+        vectors,
+        parameters,
+        residuals,
+        rows,
+        targets,
+    } = workspace;
+    let (features, vectors) = (*features, *vectors);
+    assert_eq!(
+        sums.len(),
+        features * vectors * RUNS_PER_VECTOR,
+        "sums are not [features, padded runs]"
+    );
+    for_each_block(model, batch, rows, targets, |_, block| {
+        for (first, count) in chunks(vectors) {
+            let weights = &parameters[first * features..][..count * features];
+            let place = Place {
+                sums: &mut *sums,
+                stride: vectors * RUNS_PER_VECTOR,
+                first: first * RUNS_PER_VECTOR,
+            };
+            match count {
+                1 => chunk_gradient::<L, 1, 16, 5>(loss, features, block, weights, residuals, place),
+                2 => chunk_gradient::<L, 2, 10, 4>(loss, features, block, weights, residuals, place),
+                3 => chunk_gradient::<L, 3, 8, 4>(loss, features, block, weights, residuals, place),
+                4 => chunk_gradient::<L, 4, 5, 4>(loss, features, block, weights, residuals, place),
+                _ => chunk_gradient::<L, 5, 4, 4>(loss, features, block, weights, residuals, place),
+            }
+        }
+        Ok(())
+    })?;
+    // Every NaN or infinite margin makes a residual and with it a sum so, or belongs to a row without features.
+    if sums.iter().all(|sum| sum.is_finite()) {
+        Ok(())
+    } else {
+        Err(first_non_finite(model, batch))
+    }
+}
+
+/// The first row with a NaN or infinite feature or target, else the first row: then parameters have diverged.
+fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient {
+    let mut features = vec![0.0; model.features];
+    let rows = (0..batch.selection.len()).map(|position| row_at(&batch.selection, position));
+    let culprit = rows.clone().find(|&row| {
+        load_row(&batch.rows, row, &mut features);
+        !features.iter().all(|value| value.is_finite())
+    });
+    NonFiniteGradient {
+        row: culprit.or_else(|| rows.clone().next()).unwrap_or(0),
+    }
+}
+
+/// Where the gradient of a chunk of runs goes.
+struct Place<'a> {
+    sums: &'a mut [f64],
+    stride: usize,
+    first: usize,
+}
+
+/// Margins, residuals and gradient of one block for V vectors of runs; register tiles of R rows, then of J features.
+fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
+    loss: L,
+    features: usize,
+    block: &Block<'_>,
+    weights: &[f32x16],
+    residuals: &mut [f32x16],
+    place: Place<'_>,
+) {
+    let (weights, _) = weights.as_chunks::<V>();
+    let (residuals, _) = residuals.as_chunks_mut::<V>();
+    let residuals = &mut residuals[..block.targets.len()];
+    let mut tiles = block.rows.chunks_exact(features * R);
+    let mut targets = block.targets.chunks_exact(R);
+    let mut places = residuals.chunks_exact_mut(R);
+    for ((rows, targets), places) in (&mut tiles).zip(&mut targets).zip(&mut places) {
+        let margins = tile_margins::<V, R>(rows, features, weights);
+        for ((margins, &target), place) in margins.iter().zip(targets).zip(places) {
+            *place = margins.map(|margin| loss.residual(margin, f32x16::splat(target)));
+        }
+    }
+    let rest = tiles
+        .remainder()
+        .chunks_exact(features)
+        .zip(targets.remainder())
+        .zip(places.into_remainder());
+    for ((row, &target), place) in rest {
+        let [margins] = tile_margins::<V, 1>(row, features, weights);
+        *place = margins.map(|margin| loss.residual(margin, f32x16::splat(target)));
+    }
+    let Place { sums, stride, first } = place;
+    let mut feature = 0;
+    while feature < features {
+        let left = features - feature;
+        let target = &mut sums[feature * stride..];
+        if left >= J {
+            gradient_tile::<V, J>(block.rows, features, feature, residuals, target, stride, first);
+            feature += J;
+        } else {
+            gradient_tile::<V, 1>(block.rows, features, feature, residuals, target, stride, first);
+            feature += 1;
+        }
+    }
+}
+
+/// `u[i][v] = Σ_j a_ij·x_j[v]` for R rows.
+#[inline(always)]
+fn tile_margins<const V: usize, const R: usize>(
+    rows: &[f32],
+    features: usize,
+    weights: &[[f32x16; V]],
+) -> [[f32x16; V]; R] {
+    let rows: [&[f32]; R] = std::array::from_fn(|row| &rows[row * features..][..weights.len()]);
+    let mut margins = [[f32x16::ZERO; V]; R];
+    for (feature, weights) in weights.iter().enumerate() {
+        for (margins, row) in margins.iter_mut().zip(&rows) {
+            let value = f32x16::splat(row[feature]);
+            for (margin, &weight) in margins.iter_mut().zip(weights) {
+                *margin = value.mul_add(weight, *margin);
+            }
+        }
+    }
+    margins
+}
+
+/// `sums[j, ·] += Σ_i r_i[·]·a_ij` for J features from `feature` on.
+#[inline(always)]
+fn gradient_tile<const V: usize, const J: usize>(
+    rows: &[f32],
+    features: usize,
+    feature: usize,
+    residuals: &[[f32x16; V]],
+    sums: &mut [f64],
+    stride: usize,
+    first: usize,
+) {
+    let mut totals = [[f32x16::ZERO; V]; J];
+    for (row, residuals) in rows.chunks_exact(features).zip(residuals) {
+        let values: &[f32; J] = row[feature..].first_chunk().expect("J features are left");
+        for (totals, &value) in totals.iter_mut().zip(values) {
+            let value = f32x16::splat(value);
+            for (total, &residual) in totals.iter_mut().zip(residuals) {
+                *total = value.mul_add(residual, *total);
+            }
+        }
+    }
+    for (totals, sums) in totals.iter().zip(sums.chunks_mut(stride)) {
+        let sums = sums[first..][..V * RUNS_PER_VECTOR].chunks_exact_mut(RUNS_PER_VECTOR);
+        for (total, sums) in totals.iter().zip(sums) {
+            for (sum, &value) in sums.iter_mut().zip(total.as_array()) {
+                *sum += f64::from(value);
+            }
+        }
+    }
+}
+
+fn evaluate<L: LaneLoss>(
+    loss: L,
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    losses: &mut [f64],
+    workspace: &mut ReplicaWorkspace,
+) -> Result<(), NonFiniteGradient> {
+    workspace.pack(parameters);
+    let ReplicaWorkspace {
+        features,
+        vectors,
+        parameters,
+        rows,
+        targets,
+        ..
+    } = workspace;
+    let (features, vectors) = (*features, *vectors);
+    assert_eq!(
+        losses.len(),
+        vectors * RUNS_PER_VECTOR,
+        "losses are not one a padded run"
+    );
+    for_each_block(model, batch, rows, targets, |_, block| {
+        for (first, count) in chunks(vectors) {
+            let weights = &parameters[first * features..][..count * features];
+            let losses = &mut losses[first * RUNS_PER_VECTOR..][..count * RUNS_PER_VECTOR];
+            match count {
+                1 => chunk_losses::<L, 1, 16>(loss, features, block, weights, losses),
+                2 => chunk_losses::<L, 2, 10>(loss, features, block, weights, losses),
+                3 => chunk_losses::<L, 3, 8>(loss, features, block, weights, losses),
+                4 => chunk_losses::<L, 4, 5>(loss, features, block, weights, losses),
+                _ => chunk_losses::<L, 5, 4>(loss, features, block, weights, losses),
+            }
+        }
+        Ok(())
+    })?;
+    if losses.iter().all(|loss| loss.is_finite()) {
+        Ok(())
+    } else {
+        Err(first_non_finite(model, batch))
+    }
+}
+
+fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
+    loss: L,
+    features: usize,
+    block: &Block<'_>,
+    weights: &[f32x16],
+    losses: &mut [f64],
+) {
+    let (weights, _) = weights.as_chunks::<V>();
+    let mut totals = [f32x16::ZERO; V];
+    let mut add = |margins: &[f32x16; V], target: f32| {
+        for (total, &margin) in totals.iter_mut().zip(margins) {
+            *total += loss.value(margin, f32x16::splat(target));
+        }
+    };
+    let mut tiles = block.rows.chunks_exact(features * R);
+    let mut targets = block.targets.chunks_exact(R);
+    for (rows, targets) in (&mut tiles).zip(&mut targets) {
+        for (margins, &target) in tile_margins::<V, R>(rows, features, weights).iter().zip(targets) {
+            add(margins, target);
+        }
+    }
+    for (row, &target) in tiles.remainder().chunks_exact(features).zip(targets.remainder()) {
+        let [margins] = tile_margins::<V, 1>(row, features, weights);
+        add(&margins, target);
+    }
+    for (total, losses) in totals.iter().zip(losses.chunks_exact_mut(RUNS_PER_VECTOR)) {
+        for (loss, &value) in losses.iter_mut().zip(total.as_array()) {
+            *loss += f64::from(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reference;
+    use super::*;
+    use crate::features::{F32Rows, Selection};
+    use crate::linear::{Clip, Point};
+
+    /// Deterministic values in [−1, 1).
+    fn values(count: usize, seed: u64) -> Vec<f32> {
+        let mut state = seed;
+        (0..count)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
+            })
+            .collect()
+    }
+
+    fn model(features: usize, loss: Loss) -> LinearModel {
+        LinearModel {
+            features,
+            outputs: 1,
+            bias: false,
+            loss,
+        }
+    }
+
+    fn check(rows: usize, features: usize, runs: usize, loss: Loss, indices: Option<&[u32]>) {
+        let model = model(features, loss);
+        let matrix = values(rows * features, 1);
+        let targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
+        let padded = ReplicaWorkspace::padded_runs(runs);
+        let parameters: Vec<f32> = values(features * padded, 3).iter().map(|value| 3.0 * value).collect();
+        let batch = Batch {
+            rows: Rows::F32(F32Rows {
+                values: &matrix,
+                columns: features,
+            }),
+            targets: Targets::Values(&targets),
+            norms: None,
+            selection: indices.map_or(Selection::Range(0..rows), Selection::Indices),
+        };
+        let mut workspace = ReplicaWorkspace::new(&model, runs);
+        let mut sums = vec![1.0; features * padded];
+        accumulate_replica_gradients(&model, &batch, &parameters, &mut sums, &mut workspace).unwrap();
+        let mut losses = vec![2.0; padded];
+        accumulate_replica_losses(&model, &batch, &parameters, &mut losses, &mut workspace).unwrap();
+        for run in 0..runs {
+            let own: Vec<f32> = (0..features)
+                .map(|feature| parameters[feature * padded + run])
+                .collect();
+            let expected = reference::sum_of_differences(
+                &model,
+                &batch,
+                Point {
+                    coefficient: 1.0,
+                    parameters: &own,
+                },
+                None,
+                Clip::Unbounded,
+            );
+            let tolerance = 2e-6 * (batch.selection.len() as f64 + 1.0);
+            for (feature, value) in expected.iter().enumerate() {
+                let found = sums[feature * padded + run] - 1.0;
+                assert!(
+                    (found - value).abs() < tolerance,
+                    "{loss:?} {rows}×{features}, {runs}: {found} for {value}"
+                );
+            }
+            let value = reference::evaluation(&model, &batch, &own).loss;
+            let found = losses[run] - 2.0;
+            assert!(
+                (found - value).abs() < 3e-6 * (value + 1.0),
+                "{loss:?} loss {found} for {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn sums_and_losses_are_those_of_each_run_alone() {
+        for loss in [Loss::Logistic, Loss::Squared, Loss::Huber(0.7)] {
+            for (rows, features, runs) in [
+                (0, 3, 1),
+                (1, 1, 1),
+                (5, 2, 17),
+                (128, 20, 20),
+                (129, 21, 40),
+                (300, 7, 80),
+                (257, 20, 97),
+                (40, 4, 160),
+            ] {
+                check(rows, features, runs, loss, None);
+            }
+        }
+        let indices: Vec<u32> = (0..200).map(|index| (index * 7) % 90).collect();
+        check(90, 20, 33, Loss::Logistic, Some(&indices));
+    }
+
+    #[test]
+    fn the_logistic_residual_and_loss_keep_their_stated_errors() {
+        let (mut residual, mut value) = (0.0_f64, 0.0_f64);
+        for step in 0..200_000 {
+            let u = (f64::from(step) / 1e5 - 1.0) * 85.0;
+            let u = f64::from(u as f32);
+            for y in [-1.0_f32, 1.0] {
+                let z = u * f64::from(y);
+                let (margin, target) = (f32x16::splat(u as f32), f32x16::splat(y));
+                let found = f64::from(Logistic.residual(margin, target).to_array()[3]);
+                let exact = -f64::from(y)
+                    * if z > 0.0 {
+                        (-z).exp() / (1.0 + (-z).exp())
+                    } else {
+                        1.0 / (1.0 + z.exp())
+                    };
+                if z <= 80.0 {
+                    let ulp = 2.0_f64.powi(exact.abs().log2().floor() as i32 - 23);
+                    residual = residual.max((found - exact).abs() / ulp);
+                } else {
+                    assert!(found.abs() <= 2e-35 && found * f64::from(y) <= 0.0);
+                }
+                let found = f64::from(Logistic.value(margin, target).to_array()[5]);
+                let exact = (-z).max(0.0) + (-z.abs()).exp().ln_1p();
+                value = value.max((found - exact).abs() / z.abs().max(1.0));
+            }
+        }
+        assert!(residual <= 4.0, "residual: {residual} ulp");
+        assert!(value <= 2e-7, "loss: {value}");
+    }
+
+    #[test]
+    fn residuals_never_exceed_one() {
+        for u in [-1e30, -90.0, -1.0, 0.0, 1e-30, 1.0, 90.0, 1e30, f32::INFINITY] {
+            for y in [-1.0_f32, 1.0] {
+                let r = Logistic.residual(f32x16::splat(u), f32x16::splat(y)).to_array()[0];
+                assert!(r.abs() <= 1.0, "{r} at {u}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_feature_that_is_no_number_names_its_row() {
+        let model = model(3, Loss::Logistic);
+        let mut matrix = values(30, 1);
+        matrix[4 * 3 + 1] = f32::NAN;
+        let targets = [1.0; 10];
+        let batch = Batch {
+            rows: Rows::F32(F32Rows {
+                values: &matrix,
+                columns: 3,
+            }),
+            targets: Targets::Values(&targets),
+            norms: None,
+            selection: Selection::Range(0..10),
+        };
+        let mut workspace = ReplicaWorkspace::new(&model, 1);
+        let mut sums = vec![0.0; 48];
+        let outcome = accumulate_replica_gradients(&model, &batch, &[0.1; 48], &mut sums, &mut workspace);
+        assert_eq!(outcome, Err(NonFiniteGradient { row: 4 }));
+        let mut losses = vec![0.0; 16];
+        let outcome = accumulate_replica_losses(&model, &batch, &[0.1; 48], &mut losses, &mut workspace);
+        assert_eq!(outcome, Err(NonFiniteGradient { row: 4 }));
+    }
+}

@@ -1,0 +1,357 @@
+//! From margins to coefficients: residuals, their norms and clip factors, sixteen rows side by side.
+//!
+//! Margins and coefficients are stored output by output, 128 rows each: `[k·128 + i]`.
+
+use super::clipping::{ClipRule, clip_exactly};
+use super::{BLOCK_ROWS, Clip, NonFiniteGradient, Tally};
+use crate::features::{Norm, Targets};
+use crate::loss::{Loss, Target};
+use crate::vector::exp;
+use crate::vector::lanes::LANES;
+use wide::f32x16;
+
+/// What the rows of a block bring besides features: gathered once a block, in block order.
+#[derive(Debug)]
+pub(super) struct RowFacts {
+    /// Row of the matrix.
+    pub(super) ids: [usize; BLOCK_ROWS],
+    /// Class, for softmax.
+    pub(super) classes: [u32; BLOCK_ROWS],
+    /// Real target, for the other losses; 0 beyond the block's rows.
+    pub(super) values: [f32; BLOCK_ROWS],
+    /// Upper bound of the row's norm, bias included; 0 beyond the block's rows.
+    pub(super) norms: [f32; BLOCK_ROWS],
+    /// Factor after clipping; 0 beyond the block's rows.
+    pub(super) weights: [f32; BLOCK_ROWS],
+}
+
+impl RowFacts {
+    pub(super) fn new() -> Self {
+        RowFacts {
+            ids: [0; BLOCK_ROWS],
+            classes: [0; BLOCK_ROWS],
+            values: [0.0; BLOCK_ROWS],
+            norms: [0.0; BLOCK_ROWS],
+            weights: [0.0; BLOCK_ROWS],
+        }
+    }
+
+    /// Targets and norms of the first `rows` of `ids`.
+    pub(super) fn gather(&mut self, rows: usize, targets: Targets<'_>, norms: Option<&[f32]>, outputs: usize) {
+        let ids = &self.ids[..rows];
+        match targets {
+            Targets::Classes(classes) => {
+                let mut greatest = 0;
+                for (class, &id) in self.classes.iter_mut().zip(ids) {
+                    *class = classes[id];
+                    greatest = greatest.max(*class);
+                }
+                assert!(
+                    (greatest as usize) < outputs,
+                    "class {greatest} of a model with {outputs} outputs"
+                );
+            }
+            Targets::Values(values) => {
+                for (value, &id) in self.values.iter_mut().zip(ids) {
+                    *value = values[id];
+                }
+                self.values[rows..].fill(0.0);
+            }
+        }
+        if let Some(norms) = norms {
+            for (norm, &id) in self.norms.iter_mut().zip(ids) {
+                *norm = norms[id];
+            }
+            self.norms[rows..].fill(0.0);
+        }
+    }
+}
+
+#[inline(always)]
+fn vector(values: &[f32], start: usize) -> f32x16 {
+    f32x16::new(
+        *values[start..]
+            .first_chunk::<LANES>()
+            .expect("blocks are whole vectors"),
+    )
+}
+
+#[inline(always)]
+fn put(values: &mut [f32], start: usize, lanes: f32x16) {
+    *values[start..]
+        .first_chunk_mut::<LANES>()
+        .expect("blocks are whole vectors") = lanes.to_array();
+}
+
+/// The first of the block's rows with a NaN or infinite value among `values` (`outputs` a row), if any.
+fn first_non_finite(values: &[f32], outputs: usize, rows: usize) -> Option<usize> {
+    (0..rows).find(|row| (0..outputs).any(|output| !values[output * BLOCK_ROWS + row].is_finite()))
+}
+
+/// Zeros beyond the block's rows up to whole vectors, so that stale lanes neither fail nor count.
+pub(super) fn clear_beyond(values: &mut [f32], outputs: usize, rows: usize) {
+    let end = rows.next_multiple_of(LANES);
+    for output in values.chunks_exact_mut(BLOCK_ROWS).take(outputs) {
+        output[rows..end].fill(0.0);
+    }
+}
+
+/// An error that names the first row with a NaN or infinite margin or real target.
+fn check_finite(
+    loss: Loss,
+    outputs: usize,
+    rows: usize,
+    facts: &RowFacts,
+    margins: &[f32],
+) -> Result<(), NonFiniteGradient> {
+    let mut poison = f32x16::ZERO;
+    for output in margins.chunks_exact(BLOCK_ROWS).take(outputs) {
+        for start in (0..rows).step_by(LANES) {
+            poison = vector(output, start).mul_add(f32x16::ZERO, poison);
+        }
+    }
+    if loss != Loss::Softmax {
+        for start in (0..rows).step_by(LANES) {
+            poison = vector(&facts.values, start).mul_add(f32x16::ZERO, poison);
+        }
+    }
+    if !poison.simd_eq(f32x16::ZERO).all() {
+        let found = first_non_finite(margins, outputs, rows)
+            .into_iter()
+            .chain(first_non_finite(&facts.values, 1, rows));
+        return Err(NonFiniteGradient {
+            row: facts.ids[found.min().unwrap_or(0)],
+        });
+    }
+    Ok(())
+}
+
+/// `margins ← ∂φ/∂u` at the margins of the first `rows` rows.
+///
+/// # Errors
+/// A margin or a real target that is NaN or infinite. Every NaN or infinite feature makes a margin so.
+pub(super) fn residuals(
+    loss: Loss,
+    outputs: usize,
+    rows: usize,
+    facts: &RowFacts,
+    margins: &mut [f32],
+) -> Result<(), NonFiniteGradient> {
+    clear_beyond(margins, outputs, rows);
+    check_finite(loss, outputs, rows, facts, margins)?;
+    match loss {
+        Loss::Softmax => {
+            softmax_residuals(outputs, rows, margins);
+            for (row, &class) in facts.classes[..rows].iter().enumerate() {
+                margins[class as usize * BLOCK_ROWS + row] -= 1.0;
+            }
+        }
+        _ => {
+            for start in (0..rows).step_by(LANES) {
+                let residual = residual_lanes(loss, vector(margins, start), vector(&facts.values, start));
+                put(margins, start, residual);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `margins ← softmax(margins)` row by row.
+fn softmax_residuals(outputs: usize, rows: usize, margins: &mut [f32]) {
+    for start in (0..rows).step_by(LANES) {
+        let mut greatest = vector(margins, start);
+        for output in 1..outputs {
+            greatest = greatest.fast_max(vector(margins, output * BLOCK_ROWS + start));
+        }
+        let mut sum = f32x16::ZERO;
+        for output in 0..outputs {
+            let place = output * BLOCK_ROWS + start;
+            let term = exp(vector(margins, place) - greatest);
+            sum += term;
+            put(margins, place, term);
+        }
+        let share = f32x16::ONE / sum;
+        for output in 0..outputs {
+            let place = output * BLOCK_ROWS + start;
+            put(margins, place, vector(margins, place) * share);
+        }
+    }
+}
+
+/// The residual of the losses of one margin.
+#[inline(always)]
+fn residual_lanes(loss: Loss, u: f32x16, y: f32x16) -> f32x16 {
+    match loss {
+        Loss::Logistic => {
+            let z = y * u;
+            let decay = exp(-z.abs());
+            let numerator = z.simd_gt(f32x16::ZERO).select(decay, f32x16::ONE);
+            -y * (numerator / (f32x16::ONE + decay))
+        }
+        Loss::Squared => u - y,
+        Loss::Huber(h) => (u - y).fast_max(f32x16::splat(-h)).fast_min(f32x16::splat(h)),
+        Loss::Hinge => (y * u).simd_lt(f32x16::ONE).select(-y, f32x16::ZERO),
+        Loss::Absolute | Loss::Softmax => {
+            let sign = u.simd_lt(y).select(f32x16::splat(-1.0), f32x16::ONE);
+            u.simd_eq(y).select(f32x16::ZERO, sign)
+        }
+    }
+}
+
+/// `residuals ← a·residuals − b·others` on the first `rows` rows.
+pub(super) fn combine(a: f32, residuals: &mut [f32], b: f32, others: &[f32], outputs: usize, rows: usize) {
+    for output in 0..outputs {
+        for start in (0..rows).step_by(LANES) {
+            let place = output * BLOCK_ROWS + start;
+            let difference = vector(others, place).mul_neg_add(f32x16::splat(b), vector(residuals, place) * a);
+            put(residuals, place, difference);
+        }
+    }
+}
+
+/// `residuals ← a·residuals` on the first `rows` rows.
+pub(super) fn scale(a: f32, residuals: &mut [f32], outputs: usize, rows: usize) {
+    if a != 1.0 {
+        for output in 0..outputs {
+            for start in (0..rows).step_by(LANES) {
+                let place = output * BLOCK_ROWS + start;
+                put(residuals, place, vector(residuals, place) * a);
+            }
+        }
+    }
+}
+
+/// `residuals ← clip factor · weight · residuals`: the coefficients of the block's rows.
+///
+/// # Errors
+/// A residual, norm or weight that is NaN or infinite.
+pub(super) fn clip(
+    clip: Clip,
+    outputs: usize,
+    rows: usize,
+    facts: &RowFacts,
+    weighted: bool,
+    residuals: &mut [f32],
+    tally: &mut Tally,
+) -> Result<(), NonFiniteGradient> {
+    tally.rows += rows;
+    let rule = match clip {
+        Clip::Unbounded => None,
+        Clip::Bounded { norm, clip_norm } => Some(ClipRule::new(norm, clip_norm, outputs)),
+    };
+    let mut poison = f32x16::ZERO;
+    for start in (0..rows).step_by(LANES) {
+        let mut factor = f32x16::ONE;
+        if let Some(rule) = &rule {
+            let mut length = f32x16::ZERO;
+            if outputs == 1 {
+                length = vector(residuals, start).abs();
+            } else if rule.norm == Norm::L1 {
+                for output in 0..outputs {
+                    length += vector(residuals, output * BLOCK_ROWS + start).abs();
+                }
+            } else {
+                for output in 0..outputs {
+                    let r = vector(residuals, output * BLOCK_ROWS + start);
+                    length = r.mul_add(r, length);
+                }
+                length = (length + rule.underflow).sqrt();
+            }
+            let norms = vector(&facts.norms, start);
+            let (lanes, clipped, safe) = rule.factors(length, norms);
+            factor = lanes;
+            tally.clipped += clipped.count_ones() as usize;
+            if safe != 0xffff {
+                let end = (start + LANES).min(rows);
+                for row in (start..end).filter(|row| safe >> (row - start) & 1 == 0) {
+                    tally.clipped -= (clipped >> (row - start) & 1) as usize;
+                    let (norm, weight) = (facts.norms[row], if weighted { facts.weights[row] } else { 1.0 });
+                    let was_clipped = clip_exactly(rule, norm, weight, outputs, &mut residuals[row..])
+                        .ok_or(NonFiniteGradient { row: facts.ids[row] })?;
+                    tally.clipped += usize::from(was_clipped);
+                }
+                let mut kept = factor.to_array();
+                for (lane, factor) in kept.iter_mut().enumerate() {
+                    if safe >> lane & 1 == 0 {
+                        *factor = 1.0;
+                    }
+                }
+                factor = f32x16::new(kept);
+            }
+            if weighted {
+                let mut weights = vector(&facts.weights, start).to_array();
+                for (lane, weight) in weights.iter_mut().enumerate() {
+                    if safe >> lane & 1 == 0 {
+                        *weight = 1.0;
+                    }
+                }
+                factor *= f32x16::new(weights);
+            }
+        } else if weighted {
+            factor = vector(&facts.weights, start);
+        }
+        for output in 0..outputs {
+            let place = output * BLOCK_ROWS + start;
+            let q = vector(residuals, place) * factor;
+            poison = q.mul_add(f32x16::ZERO, poison);
+            put(residuals, place, q);
+        }
+    }
+    if !poison.simd_eq(f32x16::ZERO).all() {
+        let row = first_non_finite(residuals, outputs, rows).unwrap_or(0);
+        return Err(NonFiniteGradient { row: facts.ids[row] });
+    }
+    Ok(())
+}
+
+/// `Σ_i q_i` over the first `rows` coefficients, zeros behind them.
+pub(super) fn total(coefficients: &[f32], rows: usize) -> f32 {
+    let mut sum = f32x16::ZERO;
+    for start in (0..rows).step_by(LANES) {
+        sum += vector(coefficients, start);
+    }
+    sum.reduce_add()
+}
+
+/// `Σ φ` over the first `rows` rows, in f64, and how many of them are predicted correctly.
+///
+/// # Errors
+/// As [`residuals`].
+pub(super) fn values(
+    loss: Loss,
+    outputs: usize,
+    rows: usize,
+    facts: &RowFacts,
+    margins: &mut [f32],
+) -> Result<(f64, usize), NonFiniteGradient> {
+    clear_beyond(margins, outputs, rows);
+    check_finite(loss, outputs, rows, facts, margins)?;
+    let (mut sum, mut correct) = (0.0, 0);
+    if loss != Loss::Softmax {
+        for (&u, &y) in margins[..rows].iter().zip(&facts.values) {
+            sum += loss.value(&[f64::from(u)], Target::Value(f64::from(y)));
+            let classifies = matches!(loss, Loss::Logistic | Loss::Hinge);
+            correct += usize::from(classifies && (u >= 0.0) == (y >= 0.0));
+        }
+        return Ok((sum, correct));
+    }
+    for start in (0..rows).step_by(LANES) {
+        let mut greatest = vector(margins, start);
+        for output in 1..outputs {
+            greatest = greatest.fast_max(vector(margins, output * BLOCK_ROWS + start));
+        }
+        let mut exponentials = f32x16::ZERO;
+        for output in 0..outputs {
+            exponentials += exp(vector(margins, output * BLOCK_ROWS + start) - greatest);
+        }
+        let (greatest, exponentials) = (greatest.to_array(), exponentials.to_array());
+        for row in start..(start + LANES).min(rows) {
+            let (greatest, class) = (greatest[row - start], facts.classes[row] as usize);
+            let own = margins[class * BLOCK_ROWS + row];
+            sum += f64::from(exponentials[row - start]).ln() + (f64::from(greatest) - f64::from(own));
+            let first = own == greatest && (0..class).all(|output| margins[output * BLOCK_ROWS + row] < greatest);
+            correct += usize::from(first);
+        }
+    }
+    Ok((sum, correct))
+}

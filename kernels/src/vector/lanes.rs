@@ -1,0 +1,171 @@
+//! Sixteen f32 lanes: unaligned loads and stores, widening, transposed sums and prefetch. What `wide` lacks is written
+//! with AVX-512 intrinsics where the build has them, and in portable form otherwise; both give the same bits.
+
+use wide::{f32x4, f32x16, f64x8};
+
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+use core::arch::x86_64 as arch;
+
+/// Lanes of a vector.
+pub(crate) const LANES: usize = 16;
+
+/// The sixteen values at `pointer`, whatever its alignment.
+///
+/// # Safety
+/// Sixteen f32 must be readable at `pointer`.
+#[inline(always)]
+pub(crate) unsafe fn load(pointer: *const f32) -> f32x16 {
+    // SAFETY: f32x16 is sixteen f32 in order; the caller vouches for the memory.
+    unsafe { pointer.cast::<f32x16>().read_unaligned() }
+}
+
+/// Writes the sixteen lanes to `pointer`, whatever its alignment.
+///
+/// # Safety
+/// Sixteen f32 must be writable at `pointer`.
+#[inline(always)]
+pub(crate) unsafe fn store(pointer: *mut f32, lanes: f32x16) {
+    // SAFETY: f32x16 is sixteen f32 in order; the caller vouches for the memory.
+    unsafe { pointer.cast::<f32x16>().write_unaligned(lanes) }
+}
+
+/// `[Σ a, Σ b, Σ c, Σ d]`, each a fixed tree over the sixteen lanes.
+#[inline(always)]
+pub(crate) fn sum_each_of_four([a, b, c, d]: [f32x16; 4]) -> f32x4 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        let (a, b, c, d): (arch::__m512, arch::__m512, arch::__m512, arch::__m512) =
+            (a.into(), b.into(), c.into(), d.into());
+        // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
+        unsafe {
+            let pairs = |x, y| arch::_mm512_add_ps(arch::_mm512_unpacklo_ps(x, y), arch::_mm512_unpackhi_ps(x, y));
+            let (ab, cd) = (arch::_mm512_castps_pd(pairs(a, b)), arch::_mm512_castps_pd(pairs(c, d)));
+            let quads = arch::_mm512_add_ps(
+                arch::_mm512_castpd_ps(arch::_mm512_unpacklo_pd(ab, cd)),
+                arch::_mm512_castpd_ps(arch::_mm512_unpackhi_pd(ab, cd)),
+            );
+            // Lane i of each quarter now belongs to the i-th argument: add the quarters, upper half onto lower half.
+            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(quads)));
+            let half = arch::_mm256_add_ps(arch::_mm512_castps512_ps256(quads), high);
+            arch::_mm_add_ps(
+                arch::_mm256_castps256_ps128(half),
+                arch::_mm256_extractf128_ps::<1>(half),
+            )
+            .into()
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        sum_each_of_four_portable([a, b, c, d])
+    }
+}
+
+/// [`sum_each_of_four`] without intrinsics: the same additions in the same order.
+#[cfg_attr(all(target_arch = "x86_64", target_feature = "avx512f"), allow(dead_code))]
+#[inline(always)]
+pub(crate) fn sum_each_of_four_portable(vectors: [f32x16; 4]) -> f32x4 {
+    let sum = |v: &f32x16| {
+        let v = v.as_array();
+        let quarter = |q: usize| (v[4 * q] + v[4 * q + 2]) + (v[4 * q + 1] + v[4 * q + 3]);
+        (quarter(0) + quarter(2)) + (quarter(1) + quarter(3))
+    };
+    f32x4::new([sum(&vectors[0]), sum(&vectors[1]), sum(&vectors[2]), sum(&vectors[3])])
+}
+
+/// The lanes in f64: the first eight, then the last eight.
+#[inline(always)]
+pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        let lanes: arch::__m512 = lanes.into();
+        // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
+        unsafe {
+            let high = arch::_mm256_castpd_ps(arch::_mm512_extractf64x4_pd::<1>(arch::_mm512_castps_pd(lanes)));
+            [
+                arch::_mm512_cvtps_pd(arch::_mm512_castps512_ps256(lanes)).into(),
+                arch::_mm512_cvtps_pd(high).into(),
+            ]
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        let lanes = lanes.to_array();
+        let half = |start: usize| f64x8::new(std::array::from_fn(|lane| f64::from(lanes[start + lane])));
+        [half(0), half(8)]
+    }
+}
+
+/// `sums[i] += lanes[i]` in f64, i in 0..16.
+///
+/// # Safety
+/// Sixteen f64 must be readable and writable at `sums`.
+#[inline(always)]
+pub(crate) unsafe fn add_to_f64(sums: *mut f64, lanes: f32x16) {
+    for (half, lanes) in to_f64(lanes).into_iter().enumerate() {
+        // SAFETY: the caller vouches for sixteen f64; f64x8 is eight of them in order.
+        unsafe {
+            let sums = sums.add(8 * half).cast::<f64x8>();
+            sums.write_unaligned(sums.read_unaligned() + lanes);
+        }
+    }
+}
+
+/// Sixteen bytes at `bytes` as f32.
+///
+/// # Safety
+/// Sixteen bytes must be readable at `bytes`.
+#[inline(always)]
+pub(crate) unsafe fn widen(bytes: *const u8) -> f32x16 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        // SAFETY: the build has AVX-512F; the caller vouches for sixteen bytes.
+        unsafe { arch::_mm512_cvtepi32_ps(arch::_mm512_cvtepu8_epi32(arch::_mm_loadu_si128(bytes.cast()))).into() }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        // SAFETY: the caller vouches for sixteen bytes.
+        let bytes = unsafe { bytes.cast::<[u8; 16]>().read() };
+        f32x16::new(bytes.map(f32::from))
+    }
+}
+
+/// Asks for the cache line at `pointer`, to the second-level cache. A hint: any address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transposed_sums_have_the_bits_of_the_portable_version() {
+        let vectors: [f32x16; 4] = std::array::from_fn(|v| {
+            f32x16::new(std::array::from_fn(|lane| {
+                ((v * 16 + lane) as f32 * 0.37).sin() * 10f32.powi(lane as i32 - 8)
+            }))
+        });
+        let bits = |sums: f32x4| sums.to_array().map(f32::to_bits);
+        assert_eq!(
+            bits(sum_each_of_four(vectors)),
+            bits(sum_each_of_four_portable(vectors))
+        );
+    }
+
+    #[test]
+    fn bytes_widen_exactly_and_unaligned() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for start in 0..=240 {
+            // SAFETY: start + 16 ≤ 256.
+            let found = unsafe { widen(bytes.as_ptr().add(start)) }.to_array();
+            assert_eq!(found, std::array::from_fn(|lane| (start + lane) as f32));
+        }
+    }
+}

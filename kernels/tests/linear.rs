@@ -1,0 +1,622 @@
+//! The fast kernels against the plain f64 reference, over odd shapes, and what clipping guarantees at the extremes.
+
+use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use rounds_kernels::linear::{
+    BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Perturbation, Point, RowNorms, Workspace,
+    accumulate_differences, accumulate_gradients, accumulate_perturbed_gradients, evaluate, reference, row_norms,
+};
+use rounds_kernels::loss::Loss;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Format {
+    F32,
+    U8,
+    Sparse,
+}
+
+/// A matrix in one of the formats, with targets of both kinds.
+struct Problem {
+    model: LinearModel,
+    format: Format,
+    floats: Vec<f32>,
+    bytes: Vec<u8>,
+    offsets: Vec<usize>,
+    indices: Vec<u32>,
+    classes: Vec<u32>,
+    reals: Vec<f32>,
+    parameters: Vec<f32>,
+    earlier: Vec<f32>,
+}
+
+const SCALE: f32 = 1.0 / 255.0;
+
+impl Problem {
+    fn new(seed: u64, n: usize, features: usize, classes: usize, bias: bool, loss: Loss, format: Format) -> Self {
+        let random = &mut SmallRng::seed_from_u64(seed);
+        let outputs = if loss == Loss::Softmax { classes } else { 1 };
+        let model = LinearModel {
+            features,
+            outputs,
+            bias,
+            loss,
+        };
+        let (mut floats, mut offsets, mut indices) = (Vec::new(), vec![0], Vec::new());
+        for _ in 0..n {
+            for feature in 0..features {
+                let kept = format != Format::Sparse || random.random_bool(0.3);
+                if kept {
+                    floats.push(random.random_range(-1.0..1.0));
+                    indices.push(feature as u32);
+                }
+            }
+            offsets.push(indices.len());
+        }
+        let signed = matches!(loss, Loss::Logistic | Loss::Hinge);
+        let spread = 3.0 / (features as f32 + 1.0).sqrt();
+        let mut weights = || {
+            (0..model.parameters())
+                .map(|_| random.random_range(-spread..=spread))
+                .collect()
+        };
+        let (parameters, earlier) = (weights(), weights());
+        Problem {
+            model,
+            format,
+            floats,
+            bytes: (0..n * features).map(|_| random.random()).collect(),
+            offsets,
+            indices,
+            classes: (0..n).map(|_| random.random_range(0..classes as u32)).collect(),
+            reals: (0..n)
+                .map(|_| {
+                    if signed {
+                        if random.random() { 1.0 } else { -1.0 }
+                    } else {
+                        random.random_range(-2.0..2.0)
+                    }
+                })
+                .collect(),
+            parameters,
+            earlier,
+        }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        let columns = self.model.features;
+        match self.format {
+            Format::F32 => Rows::F32(F32Rows {
+                values: &self.floats,
+                columns,
+            }),
+            Format::U8 => Rows::U8(U8Rows {
+                values: &self.bytes,
+                columns,
+                scale: SCALE,
+            }),
+            Format::Sparse => Rows::Sparse(SparseRows {
+                offsets: &self.offsets,
+                indices: &self.indices,
+                values: &self.floats,
+                columns,
+            }),
+        }
+    }
+
+    fn targets(&self) -> Targets<'_> {
+        match self.model.loss {
+            Loss::Softmax => Targets::Classes(&self.classes),
+            _ => Targets::Values(&self.reals),
+        }
+    }
+
+    fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
+        Batch {
+            rows: self.rows(),
+            targets: self.targets(),
+            norms,
+            selection,
+        }
+    }
+}
+
+const LOSSES: [Loss; 6] = [
+    Loss::Softmax,
+    Loss::Logistic,
+    Loss::Squared,
+    Loss::Huber(0.7),
+    Loss::Hinge,
+    Loss::Absolute,
+];
+
+/// Largest difference of two vectors, relative to `scale`.
+fn error(found: &[f64], expected: &[f64], scale: f64) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    found
+        .iter()
+        .zip(expected)
+        .map(|(f, e)| (f - e).abs())
+        .fold(0.0, f64::max)
+        / scale
+}
+
+/// Rows whose margin lies so close to a kink of the loss that f32 and f64 may fall on different sides.
+fn near_a_kink(problem: &Problem, row: usize, parameters: &[f32]) -> bool {
+    if !matches!(problem.model.loss, Loss::Hinge | Loss::Absolute) {
+        return false;
+    }
+    let features = reference::row(problem.rows(), row, problem.model.bias);
+    let u: f64 = features.iter().zip(parameters).map(|(a, &w)| a * f64::from(w)).sum();
+    let y = f64::from(problem.reals[row]);
+    let distance = if problem.model.loss == Loss::Hinge {
+        y * u - 1.0
+    } else {
+        u - y
+    };
+    distance.abs() < 1e-4
+}
+
+fn shapes() -> impl Strategy<Value = (u64, usize, usize, usize, bool, Loss, Format)> {
+    (
+        any::<u64>(),
+        prop_oneof![1usize..40, 100usize..300],
+        prop_oneof![Just(0usize), 1usize..20, 30usize..70, 100usize..200],
+        prop_oneof![2usize..14, Just(26usize)],
+        any::<bool>(),
+        prop::sample::select(LOSSES.to_vec()),
+        prop::sample::select(vec![Format::F32, Format::U8, Format::Sparse]),
+    )
+        .prop_filter("a model has a feature or a bias", |shape| shape.2 > 0 || shape.4)
+        .prop_map(|(seed, n, d, k, bias, loss, format)| {
+            (
+                seed,
+                if d == 0 {
+                    n.min(if format == Format::Sparse { n } else { 0 })
+                } else {
+                    n
+                },
+                d,
+                k,
+                bias,
+                loss,
+                format,
+            )
+        })
+}
+
+fn clips() -> impl Strategy<Value = Clip> {
+    prop_oneof![
+        Just(Clip::Unbounded),
+        (
+            prop::sample::select(vec![Norm::L1, Norm::L2]),
+            prop::sample::select(vec![0.01f32, 0.5, 3.0, 1e6])
+        )
+            .prop_map(|(norm, clip_norm)| Clip::Bounded { norm, clip_norm }),
+    ]
+}
+
+fn norms(problem: &Problem, clip: Clip) -> Option<RowNorms> {
+    match clip {
+        Clip::Unbounded => None,
+        Clip::Bounded { norm, .. } => Some(row_norms(problem.rows(), problem.model.bias, norm).expect("finite rows")),
+    }
+}
+
+/// A selection of rows away from kinks: a range when nothing had to be left out and `indexed` is false.
+fn chosen(problem: &Problem, seed: u64, indexed: bool) -> (std::ops::Range<usize>, Option<Vec<u32>>) {
+    let n = problem.rows().len();
+    let random = &mut SmallRng::seed_from_u64(seed ^ 1);
+    let kinked =
+        |row: &usize| near_a_kink(problem, *row, &problem.parameters) || near_a_kink(problem, *row, &problem.earlier);
+    if indexed || (0..n).any(|row| kinked(&row)) {
+        let rows = (0..if n == 0 { 0 } else { n + 7 })
+            .map(|_| random.random_range(0..n))
+            .filter(|row| !kinked(row));
+        (0..0, Some(rows.map(|row| row as u32).collect()))
+    } else {
+        let start = if n == 0 { 0 } else { random.random_range(0..n.min(5)) };
+        (start..n, None)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn gradients_differences_and_perturbed_gradients_agree_with_the_reference(
+        (seed, n, d, k, bias, loss, format) in shapes(),
+        clip in clips(),
+        indexed in any::<bool>(),
+    ) {
+        let problem = Problem::new(seed, n, d, k, bias, loss, format);
+        let norms = norms(&problem, clip);
+        let (range, indices) = chosen(&problem, seed, indexed);
+        let selection = indices.as_ref().map_or(Selection::Range(range), |indices| Selection::Indices(indices));
+        let batch = problem.batch(norms.as_ref(), selection);
+        let rows = batch.selection.len();
+        let model = &problem.model;
+        let workspace = &mut Workspace::new(model);
+        let tolerance = 3e-5 * (rows as f64 + 1.0).sqrt();
+        let start = vec![0.25; model.parameters()];
+        let plus_start = |sum: Vec<f64>| -> Vec<f64> { sum.into_iter().map(|value| value + 0.25).collect() };
+
+        let mut sum = start.clone();
+        let tally = accumulate_gradients(model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
+        prop_assert_eq!(tally.rows, rows);
+        let current = Point { coefficient: 1.0, parameters: &problem.parameters };
+        let expected = plus_start(reference::sum_of_differences(model, &batch, current, None, clip));
+        let found = error(&sum, &expected, 1.0 + rows as f64 * 0.05);
+        prop_assert!(found < tolerance, "gradients: {} {:?} {:?}", found, sum, expected);
+
+        let mut again = start.clone();
+        let repeated = accumulate_gradients(model, &batch, &problem.parameters, clip, &mut again, workspace).unwrap();
+        prop_assert_eq!(&again, &sum, "the same inputs give the same bits");
+        prop_assert_eq!(repeated, tally);
+
+        let mut zeroed = start.clone();
+        let nothing = Point { coefficient: 0.0, parameters: &problem.earlier };
+        accumulate_differences(model, &batch, current, nothing, clip, &mut zeroed, workspace).unwrap();
+        prop_assert_eq!(&zeroed, &sum, "a second coefficient of 0 is the plain gradient");
+
+        let (a, b) = (
+            Point { coefficient: 1.5, parameters: &problem.parameters },
+            Point { coefficient: 0.75, parameters: &problem.earlier },
+        );
+        let mut difference = start.clone();
+        accumulate_differences(model, &batch, a, b, clip, &mut difference, workspace).unwrap();
+        let expected = plus_start(reference::sum_of_differences(model, &batch, a, Some(b), clip));
+        let found = error(&difference, &expected, 1.0 + rows as f64 * 0.05);
+        prop_assert!(found < 2.0 * tolerance, "differences: {}", found);
+
+        if !matches!(loss, Loss::Hinge | Loss::Absolute) {
+            let random = &mut SmallRng::seed_from_u64(seed ^ 2);
+            let shifts: Vec<f32> = (0..rows * model.outputs).map(|_| random.random_range(-1.0..1.0)).collect();
+            let weights: Vec<f32> = (0..rows).map(|_| random.random_range(-2.0..2.0)).collect();
+            let perturbation = Perturbation { shifts: &shifts, weights: &weights };
+            let mut perturbed = start.clone();
+            accumulate_perturbed_gradients(
+                model, &batch, &problem.parameters, perturbation, clip, &mut perturbed, workspace,
+            ).unwrap();
+            let sum = reference::sum_of_perturbed_gradients(model, &batch, &problem.parameters, perturbation, clip);
+            let found = error(&perturbed, &plus_start(sum), 1.0 + rows as f64 * 0.05);
+            prop_assert!(found < 2.0 * tolerance, "perturbed: {}", found);
+        }
+
+        let evaluation = evaluate(model, &batch, &problem.parameters, workspace).unwrap();
+        let expected = reference::evaluation(model, &batch, &problem.parameters);
+        prop_assert_eq!(evaluation.rows, expected.rows);
+        prop_assert!((evaluation.loss - expected.loss).abs() <= 1e-4 * (1.0 + rows as f64));
+        let doubtful = evaluation.correct.abs_diff(expected.correct);
+        prop_assert!(doubtful <= 1 + rows / 50, "{} correct, expected {}", evaluation.correct, expected.correct);
+    }
+
+    #[test]
+    fn a_clipped_contribution_never_exceeds_the_clip_norm(
+        seed in any::<u64>(),
+        exponent in -36i32..36,
+        steepness in -30i32..30,
+        clip_exponent in -19i32..19,
+        d in 1usize..40,
+        k in 2usize..12,
+        bias in any::<bool>(),
+        loss in prop::sample::select(LOSSES.to_vec()),
+        norm in prop::sample::select(vec![Norm::L1, Norm::L2]),
+        u8_rows in any::<bool>(),
+    ) {
+        let format = if u8_rows { Format::U8 } else { Format::F32 };
+        let mut problem = Problem::new(seed, 3, d, k, bias, loss, format);
+        let size = 10f32.powi(exponent);
+        problem.floats.iter_mut().for_each(|v| *v *= size);
+        let steep = 10f32.powi(steepness);
+        if !matches!(loss, Loss::Logistic | Loss::Hinge) {
+            problem.reals.iter_mut().for_each(|y| *y *= steep);
+        }
+        let clip_norm = 10f32.powi(clip_exponent);
+        let clip = Clip::Bounded { norm, clip_norm };
+        let norms = norms(&problem, clip);
+        let model = &problem.model;
+        for row in 0..3 {
+            let batch = problem.batch(norms.as_ref(), Selection::Range(row..row + 1));
+            let mut sum = vec![0.0; model.parameters()];
+            let result =
+                accumulate_gradients(model, &batch, &problem.parameters, clip, &mut sum, &mut Workspace::new(model));
+            if result.is_ok() {
+                // A single row is not summed with others: each entry is one rounded product, 2⁻²⁴ or 2⁻¹⁵⁰ off.
+                let length = reference::norm(&sum, norm);
+                let rounding = f64::from(clip_norm) * 2f64.powi(-24) + sum.len() as f64 * 2f64.powi(-150);
+                prop_assert!(length <= f64::from(clip_norm) + rounding, "{} > {}", length, clip_norm);
+            }
+        }
+    }
+}
+
+#[test]
+fn clipped_sums_never_exceed_rows_times_the_clip_norm() {
+    for format in [Format::F32, Format::U8, Format::Sparse] {
+        for clip_norm in [0.02, 1.0] {
+            let problem = Problem::new(11, 1000, 50, 10, true, Loss::Softmax, format);
+            let clip = Clip::Bounded {
+                norm: Norm::L2,
+                clip_norm,
+            };
+            let norms = norms(&problem, clip);
+            let batch = problem.batch(norms.as_ref(), Selection::Range(0..1000));
+            let mut sum = vec![0.0; problem.model.parameters()];
+            let workspace = &mut Workspace::new(&problem.model);
+            let tally =
+                accumulate_gradients(&problem.model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
+            assert!(tally.clipped > 0);
+            let bound = rounds_kernels::linear::computed_sensitivity(f64::from(clip_norm), BLOCK_ROWS);
+            assert!(reference::norm(&sum, Norm::L2) <= 1000.0 * bound);
+        }
+    }
+}
+
+#[test]
+fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more_than_the_computed_sensitivity_allows() {
+    // Every contribution is the same vector of norm C: the worst case for the sum's length.
+    let values = vec![0.37f32; 128 * 33];
+    let rows = Rows::F32(F32Rows {
+        values: &values,
+        columns: 33,
+    });
+    let model = LinearModel {
+        features: 33,
+        outputs: 1,
+        bias: false,
+        loss: Loss::Absolute,
+    };
+    let norms = row_norms(rows, false, Norm::L2).unwrap();
+    let batch = Batch {
+        rows,
+        targets: Targets::Values(&[5.0; 128]),
+        norms: Some(&norms),
+        selection: Selection::Range(0..128),
+    };
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 0.1,
+    };
+    let mut sum = vec![0.0; 33];
+    let tally = accumulate_gradients(&model, &batch, &[0.0; 33], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    assert_eq!(tally.clipped, 128);
+    let length = reference::norm(&sum, Norm::L2);
+    let bound = rounds_kernels::linear::computed_sensitivity(f64::from(0.1f32), 128) * 128.0;
+    assert!(length <= bound && length > 12.79, "{length}");
+}
+
+#[test]
+fn a_zero_gradient_is_neither_clipped_nor_an_error() {
+    let values = vec![0.0f32; 20 * 3];
+    let rows = Rows::F32(F32Rows {
+        values: &values,
+        columns: 20,
+    });
+    let model = LinearModel {
+        features: 20,
+        outputs: 2,
+        bias: false,
+        loss: Loss::Softmax,
+    };
+    let norms = row_norms(rows, false, Norm::L2).unwrap();
+    assert_eq!(norms.values, [0.0; 3]);
+    let batch = Batch {
+        rows,
+        targets: Targets::Classes(&[0, 1, 0]),
+        norms: Some(&norms),
+        selection: Selection::Indices(&[2, 1]),
+    };
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 1.0,
+    };
+    let mut sum = vec![0.0; 40];
+    let tally = accumulate_gradients(&model, &batch, &[1.0; 40], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    assert_eq!((tally.rows, tally.clipped), (2, 0));
+    assert_eq!(sum, vec![0.0; 40]);
+}
+
+#[test]
+fn an_empty_selection_changes_nothing() {
+    for format in [Format::F32, Format::U8, Format::Sparse] {
+        let problem = Problem::new(5, 10, 17, 3, true, Loss::Softmax, format);
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: 1.0,
+        };
+        let norms = norms(&problem, clip);
+        for selection in [Selection::Range(4..4), Selection::Indices(&[])] {
+            let batch = problem.batch(norms.as_ref(), selection);
+            let mut sum = vec![7.0; problem.model.parameters()];
+            let workspace = &mut Workspace::new(&problem.model);
+            let tally =
+                accumulate_gradients(&problem.model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
+            assert_eq!((tally.rows, tally.clipped), (0, 0));
+            assert_eq!(sum, vec![7.0; problem.model.parameters()]);
+            assert_eq!(
+                evaluate(&problem.model, &batch, &problem.parameters, workspace)
+                    .unwrap()
+                    .rows,
+                0
+            );
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinite_features_targets_and_parameters_name_the_row() {
+    for loss in LOSSES {
+        for format in [Format::F32, Format::Sparse] {
+            for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for (d, row) in [(5, 150), (35, 3)] {
+                    let mut problem = Problem::new(3, 200, d, 4, true, loss, format);
+                    let entry = if format == Format::F32 {
+                        row * d + d - 1
+                    } else {
+                        problem.offsets[row + 1] - 1
+                    };
+                    let row = if format == Format::F32 {
+                        row
+                    } else {
+                        problem.offsets.iter().rposition(|&offset| offset <= entry).unwrap()
+                    };
+                    problem.floats[entry] = poison;
+                    let batch = problem.batch(None, Selection::Range(0..200));
+                    let model = &problem.model;
+                    let workspace = &mut Workspace::new(model);
+                    let mut sum = vec![0.0; model.parameters()];
+                    let expected = NonFiniteGradient { row };
+                    assert_eq!(row_norms(batch.rows, true, Norm::L2).unwrap_err(), expected);
+                    assert_eq!(row_norms(batch.rows, true, Norm::L1).unwrap_err(), expected);
+                    let parameters = &problem.parameters;
+                    let found = accumulate_gradients(model, &batch, parameters, Clip::Unbounded, &mut sum, workspace);
+                    assert_eq!(found.unwrap_err(), expected, "{loss:?} {format:?} {poison}");
+                    assert_eq!(evaluate(model, &batch, parameters, workspace).unwrap_err(), expected);
+                }
+            }
+        }
+        let mut problem = Problem::new(4, 40, 20, 4, false, loss, Format::F32);
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: 1.0,
+        };
+        let norms = norms(&problem, clip);
+        if loss != Loss::Softmax {
+            problem.reals[33] = f32::NAN;
+            let batch = problem.batch(norms.as_ref(), Selection::Range(0..40));
+            let (model, mut sum) = (&problem.model, vec![0.0; problem.model.parameters()]);
+            let found = accumulate_gradients(
+                model,
+                &batch,
+                &problem.parameters,
+                clip,
+                &mut sum,
+                &mut Workspace::new(model),
+            );
+            assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 33 }, "{loss:?}");
+            problem.reals[33] = 1.0;
+        }
+        problem.parameters[0] = f32::NAN;
+        let batch = problem.batch(norms.as_ref(), Selection::Range(7..40));
+        let (model, mut sum) = (&problem.model, vec![0.0; problem.model.parameters()]);
+        let found = accumulate_gradients(
+            model,
+            &batch,
+            &problem.parameters,
+            clip,
+            &mut sum,
+            &mut Workspace::new(model),
+        );
+        assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 7 }, "{loss:?}");
+    }
+}
+
+#[test]
+fn an_unbounded_sum_that_overflows_names_the_longest_gradient() {
+    let mut values = vec![1.0f32; 20 * 4];
+    values[20 * 2] = 3e38;
+    let rows = Rows::F32(F32Rows {
+        values: &values,
+        columns: 20,
+    });
+    let model = LinearModel {
+        features: 20,
+        outputs: 1,
+        bias: false,
+        loss: Loss::Squared,
+    };
+    let batch = Batch {
+        rows,
+        targets: Targets::Values(&[0.0, 0.0, 1000.0, 0.0]),
+        norms: None,
+        selection: Selection::Range(0..4),
+    };
+    let mut sum = vec![0.0; 20];
+    let workspace = &mut Workspace::new(&model);
+    let found = accumulate_gradients(&model, &batch, &[0.0; 20], Clip::Unbounded, &mut sum, workspace);
+    assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 2 });
+}
+
+#[test]
+fn huge_gradients_are_clipped_to_the_clip_norm_not_to_zero() {
+    let values = vec![1e37f32; 20];
+    let rows = Rows::F32(F32Rows {
+        values: &values,
+        columns: 20,
+    });
+    let model = LinearModel {
+        features: 20,
+        outputs: 1,
+        bias: true,
+        loss: Loss::Squared,
+    };
+    let norms = row_norms(rows, true, Norm::L2).unwrap();
+    let batch = Batch {
+        rows,
+        targets: Targets::Values(&[1e38]),
+        norms: Some(&norms),
+        selection: Selection::Range(0..1),
+    };
+    let mut sum = vec![0.0; 21];
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 2.0,
+    };
+    let tally = accumulate_gradients(&model, &batch, &[0.0; 21], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    assert_eq!(tally.clipped, 1);
+    let length = reference::norm(&sum, Norm::L2);
+    assert!((1.999..=2.0 * (1.0 + 2f64.powi(-24))).contains(&length), "{length}");
+}
+
+#[test]
+fn row_norms_are_never_below_the_norm_and_close_to_it() {
+    for format in [Format::F32, Format::U8, Format::Sparse] {
+        for norm in [Norm::L1, Norm::L2] {
+            for bias in [false, true] {
+                let problem = Problem::new(9, 60, 83, 3, bias, Loss::Softmax, format);
+                let norms = row_norms(problem.rows(), bias, norm).unwrap();
+                for (row, &found) in norms.values.iter().enumerate() {
+                    let exact = reference::norm(&reference::row(problem.rows(), row, bias), norm);
+                    let above = f64::from(found) / exact - 1.0;
+                    assert!((0.0..3e-7).contains(&above), "{format:?} {norm:?} {above}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "ascend strictly")]
+fn a_feature_stored_twice_is_refused_since_its_norm_would_be_wrong() {
+    let rows = SparseRows {
+        offsets: &[0, 2],
+        indices: &[4, 4],
+        values: &[1.0, 1.0],
+        columns: 9,
+    };
+    let _ = row_norms(Rows::Sparse(rows), false, Norm::L2);
+}
+
+#[test]
+#[should_panic(expected = "norms of the rows (left) and of the clip (right)")]
+fn norms_of_another_kind_are_refused() {
+    let problem = Problem::new(1, 4, 6, 3, false, Loss::Softmax, Format::F32);
+    let norms = row_norms(problem.rows(), false, Norm::L1).unwrap();
+    let batch = problem.batch(Some(&norms), Selection::Range(0..4));
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 1.0,
+    };
+    let model = &problem.model;
+    let mut sum = vec![0.0; model.parameters()];
+    let _ = accumulate_gradients(
+        model,
+        &batch,
+        &problem.parameters,
+        clip,
+        &mut sum,
+        &mut Workspace::new(model),
+    );
+}
