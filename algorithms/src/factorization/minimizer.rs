@@ -75,8 +75,10 @@ impl Minimizer {
             .iter()
             .fold(0.0_f64, |largest, value| largest.max(value.abs()));
         let mut length = (2.0 / largest).min(1.0);
-        // Values are known to about 1e-14 relative (sums of T terms); below that, a step may be taken blindly.
-        let noise = 2e-14 * self.evaluation.value.abs().max(1.0);
+        // Where the change of the value drowns in its rounding, the gradient decides.
+        let magnitude = self.evaluation.value.abs().max(1.0);
+        let (noise, resolution) = (1e-12 * magnitude, 1e-15 * magnitude);
+        let gain = self.evaluation.expected_gain();
         for _ in 0..40 {
             let candidate: Vec<f64> = self
                 .point
@@ -86,7 +88,8 @@ impl Minimizer {
                 .collect();
             self.evaluations += 1;
             if let Some(found) = evaluate(&candidate)
-                && found.value <= self.evaluation.value + 1e-4 * length * slope + noise
+                && (found.value <= self.evaluation.value + (1e-4 * length * slope).min(-resolution)
+                    || (found.value <= self.evaluation.value + noise && found.expected_gain() < 0.9 * gain))
             {
                 let step: Vec<f64> = direction.iter().map(|value| length * value).collect();
                 let change: Vec<f64> = found
@@ -102,13 +105,12 @@ impl Minimizer {
                     }
                     self.history.push((step, change, 1.0 / curvature));
                 }
-                let flat = (found.value - self.evaluation.value).abs() <= 1e-16 && found.expected_gain() < 1e-26;
                 self.point = candidate;
                 self.evaluation = found;
-                return !flat;
+                return true;
             }
             length *= 0.5;
-            if length * largest < 1e-14 {
+            if -length * slope < resolution {
                 return false;
             }
         }

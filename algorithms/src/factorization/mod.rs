@@ -35,6 +35,9 @@ mod toeplitz;
 mod tree;
 mod workload;
 
+#[cfg(test)]
+mod tests;
+
 use std::str::FromStr;
 
 use faer::{Mat, MatRef};

@@ -94,8 +94,8 @@ pub(crate) trait Dual {
     fn start(&self) -> Result<Vec<f64>, FactorizationError>;
     /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
-    /// The first weight of the barrier −Σ_π ln det S_π/b that keeps the dual's blocks away from singular ones, from
-    /// which the way back is flat; `None` where the dual has no such blocks.
+    /// The first weight of the barriers that keep the dual's blocks away from singular ones, −Σ_π ln det S_π/b, and its
+    /// multipliers away from zero, from which the way back is flat; `None` where nothing needs them.
     fn first_barrier(&self) -> Option<f64> {
         None
     }
@@ -205,10 +205,10 @@ impl<'a> SingleParticipation<'a> {
 
     fn split(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let rounds = self.workload.rounds();
-        let weights = point[..rounds].iter().map(|value| value.exp()).collect();
+        let weights = exponentials(&point[..rounds]);
         let rows = match self.objective {
             Objective::Frobenius => vec![1.0; rounds],
-            Objective::Max => point[rounds..].iter().map(|value| value.exp()).collect(),
+            Objective::Max => exponentials(&point[rounds..]),
         };
         (weights, rows)
     }
@@ -266,6 +266,10 @@ impl Dual for SingleParticipation<'_> {
         self.objective
     }
 
+    fn first_barrier(&self) -> Option<f64> {
+        (self.objective == Objective::Max).then_some(0.1)
+    }
+
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         // One step of the fixed point from uniform weights: v = diag(G^(1/2)), λ = diag((A·Aᵀ)^(1/2)).
         let rounds = self.workload.rounds();
@@ -296,32 +300,37 @@ impl Dual for SingleParticipation<'_> {
         }
     }
 
-    fn evaluate(&self, point: &[f64], _barrier: f64) -> Option<Evaluation> {
+    fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
         let dual = self.dual_point(point);
         if !(dual.nuclear.is_finite() && dual.nuclear > 0.0) {
             return None;
         }
         let sum: f64 = dual.weights.iter().sum();
         let row_sum: f64 = dual.rows.iter().sum();
-        let value = sum.ln() + row_sum.ln() - 2.0 * dual.nuclear.ln();
-        let derivative = |weights: &[f64], squares: &[f64], sum: f64| -> Vec<f64> {
-            weights
-                .iter()
-                .zip(squares)
-                .map(|(weight, square)| weight / sum - weight * square / dual.nuclear)
-                .collect()
+        let mut evaluation = Evaluation {
+            value: sum.ln() + row_sum.ln() - 2.0 * dual.nuclear.ln(),
+            gradient: Vec::with_capacity(point.len()),
+            inverse_curvature: Vec::with_capacity(point.len()),
         };
-        let mut gradient = derivative(&dual.weights, &dual.columns_squared, sum);
-        let mut inverse_curvature: Vec<f64> = dual.weights.iter().map(|weight| 2.0 * sum / weight).collect();
+        // Only the worst row leaves constraints slack.
+        let barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
+        add_multipliers(
+            &mut evaluation,
+            &dual.weights,
+            &dual.columns_squared,
+            dual.nuclear,
+            barrier,
+        );
         if self.objective == Objective::Max {
-            gradient.extend(derivative(&dual.rows, &self.row_errors(&dual), row_sum));
-            inverse_curvature.extend(dual.rows.iter().map(|row| 2.0 * row_sum / row));
+            add_multipliers(
+                &mut evaluation,
+                &dual.rows,
+                &self.row_errors(&dual),
+                dual.nuclear,
+                barrier,
+            );
         }
-        Some(Evaluation {
-            value,
-            gradient,
-            inverse_curvature,
-        })
+        Some(evaluation)
     }
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
@@ -332,17 +341,23 @@ impl Dual for SingleParticipation<'_> {
             rule: &dual.rule,
         };
         let mut gram = shifted.upper_triangle();
-        let scales: Vec<f64> = gram
-            .diagonal()
-            .column_vector()
+        let squares: Vec<f64> = gram.diagonal().column_vector().iter().copied().collect();
+        // Columns the optimum leaves slack (v → 0, the worst row only) must not be stretched to the constraint.
+        let largest = squares.iter().fold(0.0_f64, |largest, &square| largest.max(square));
+        let scales: Vec<f64> = squares
             .iter()
-            .map(|entry| 1.0 / entry.sqrt())
+            .map(|&square| match self.objective {
+                Objective::Frobenius => square.powf(-0.5),
+                Objective::Max => largest.powf(-0.5),
+            })
             .collect();
         for column in 0..gram.ncols() {
-            for row in 0..column {
+            for row in 0..=column {
                 gram[(row, column)] *= scales[row] * scales[column];
             }
-            gram[(column, column)] = 1.0;
+            if self.objective == Objective::Frobenius {
+                gram[(column, column)] = 1.0;
+            }
         }
         let Some(strategy) = dense::strategy_from_gram(gram.transpose()) else {
             return Ok(None);
@@ -364,6 +379,37 @@ impl Dual for SingleParticipation<'_> {
             strategy,
             relative_gap: (primal - bound) / primal,
         }))
+    }
+}
+
+/// e^x, scaled so that the largest is 1: the dual does not depend on the scale of its multipliers, so it may drift.
+pub(crate) fn exponentials(logarithms: &[f64]) -> Vec<f64> {
+    let largest = logarithms
+        .iter()
+        .fold(f64::NEG_INFINITY, |largest, &value| largest.max(value));
+    logarithms.iter().map(|value| (value - largest).exp()).collect()
+}
+
+/// Appends the gradient and curvature in ln w of ln Σw − ln nuclear² for multipliers w whose constraints have the values
+/// `squares`, and the barrier −(μ/n)·Σ ln(w_i/Σw) that keeps multipliers of slack constraints off zero.
+pub(crate) fn add_multipliers(
+    evaluation: &mut Evaluation,
+    multipliers: &[f64],
+    squares: &[f64],
+    nuclear: f64,
+    barrier: f64,
+) {
+    let sum: f64 = multipliers.iter().sum();
+    let share = barrier / multipliers.len() as f64;
+    for (multiplier, square) in multipliers.iter().zip(squares) {
+        let fraction = multiplier / sum;
+        if share > 0.0 {
+            evaluation.value -= share * fraction.ln();
+        }
+        evaluation
+            .gradient
+            .push(fraction - multiplier * square / nuclear + barrier * fraction - share);
+        evaluation.inverse_curvature.push(1.0 / (0.5 * fraction + share));
     }
 }
 
@@ -420,4 +466,363 @@ pub(crate) fn squared_row_norms_of_columns(
         }
     }
     totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::WorkloadSpecification;
+    use super::super::{Exactness, Factorization, FactorizationRequest, Method, lambda_tau_matrix};
+    use super::*;
+
+    fn optimal(
+        rounds: usize,
+        specification: WorkloadSpecification,
+        participation: Participation,
+        objective: Objective,
+        gap: f64,
+    ) -> Factorization {
+        let workload = Workload::new(rounds, specification).unwrap();
+        let request = FactorizationRequest::new(workload, participation, Method::Optimal);
+        FactorizationRequest {
+            objective,
+            gap,
+            ..request
+        }
+        .factorize()
+        .unwrap()
+    }
+
+    fn single(rounds: usize, specification: WorkloadSpecification, gap: f64) -> Factorization {
+        optimal(rounds, specification, Participation::Single, Objective::Frobenius, gap)
+    }
+
+    fn matrix_of(factorization: &Factorization) -> Mat<f64> {
+        factorization.strategy().matrix()
+    }
+
+    #[test]
+    fn prefix_sums_have_the_reference_errors() {
+        for (rounds, expected) in [
+            (1, 1.0),
+            (2, 0.25 * (3.0 + 5.0_f64.sqrt())),
+            (3, 1.535_953_882_8),
+            (4, 1.718_536_024_1),
+            (8, 2.233_272_166_6),
+            (16, 2.854_084_800_7),
+            (32, 3.579_990_713_3),
+            (64, 4.409_397_203_9),
+            (120, 5.249_745_569_9),
+            (128, 5.340_726_756_0),
+            (256, 6.372_668_142_6),
+            (512, 7.504_228_294_0),
+            (600, 7.777_076_515_4),
+            (1024, 8.734_696_479_0),
+        ] {
+            let found = single(rounds, WorkloadSpecification::prefix(), 1e-9);
+            let mean = found.rms_error().powi(2);
+            assert!(
+                (mean - expected).abs() < 1.1e-9 * expected,
+                "T = {rounds}: {mean} {expected}"
+            );
+            let gap = found.relative_gap().unwrap();
+            assert!(gap <= 1e-9 && gap > -1e-12, "T = {rounds}: {gap}");
+            assert!((found.sensitivity().value - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn two_thousand_rounds_have_the_reference_error() {
+        let found = single(2048, WorkloadSpecification::prefix(), 1e-9);
+        let mean = found.rms_error().powi(2);
+        assert!((mean - 10.063_581_980_5).abs() < 1.1e-8, "{mean}");
+    }
+
+    #[test]
+    fn squared_norms_are_the_references_of_the_specification() {
+        for (rounds, expected) in [
+            (4, 6.874_144_096_541),
+            (8, 17.866_177_332_774),
+            (64, 282.201_421_052),
+            (256, 1_631.403_044_505),
+        ] {
+            let found = single(rounds, WorkloadSpecification::prefix(), 1e-10)
+                .frobenius()
+                .powi(2);
+            assert!((found - expected).abs() < 2e-10 * expected, "{rounds}: {found}");
+        }
+        let decayed = WorkloadSpecification::prefix()
+            .with_momentum(0.9)
+            .with_decay((-2.5_f64).exp());
+        let found = single(64, decayed, 1e-8);
+        assert!((found.frobenius() - 99.296).abs() < 1e-3, "{}", found.frobenius());
+    }
+
+    #[test]
+    fn lambda_tau_has_the_reference_objectives_and_period_one_is_the_identity() {
+        for (period, expected) in [(8, 16.2887), (32, 6.266_32)] {
+            let found = single(32, WorkloadSpecification::prefix().with_lambda_tau(Some(period)), 1e-9);
+            assert!(
+                (found.frobenius().powi(2) - expected).abs() < 1e-4,
+                "{period}: {}",
+                found.frobenius().powi(2)
+            );
+        }
+        let found = single(20, WorkloadSpecification::prefix().with_lambda_tau(Some(1)), 1e-9);
+        assert!((found.frobenius().powi(2) - 20.0).abs() < 1e-7);
+        let strategy = matrix_of(&found);
+        for row in 0..20 {
+            for column in 0..20 {
+                let unit = f64::from(u8::from(row == column));
+                assert!((strategy[(row, column)] - unit).abs() < 1e-6);
+            }
+        }
+        // The last row of B = S·C⁻¹ under DP-MF⁺ and under DP-MF, τ = T = 32.
+        for (period, expected) in [(Some(32), 2.2471), (None, 4.3237)] {
+            let weighted = single(32, WorkloadSpecification::prefix().with_lambda_tau(period), 1e-10);
+            let plain = Workload::new(32, WorkloadSpecification::prefix()).unwrap();
+            let measured = Factorization::evaluate(plain, Participation::Single, weighted.strategy().clone()).unwrap();
+            assert!((measured.row_errors()[31].powi(2) - expected).abs() < 1e-4);
+        }
+        assert_eq!(lambda_tau_matrix(3, 1)[(2, 1)], -1.0);
+    }
+
+    #[test]
+    fn factors_are_triangular_and_multiply_to_the_workload() {
+        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 3 }] {
+            for specification in [
+                WorkloadSpecification::prefix(),
+                WorkloadSpecification::prefix().with_momentum(0.9),
+                WorkloadSpecification::prefix().with_decay(0.3).with_momentum(0.5),
+                WorkloadSpecification::prefix()
+                    .with_learning_rates((0..24).map(|t| 1.0 / (1.0 + f64::from(t))).collect()),
+            ] {
+                let found = optimal(24, specification, participation, Objective::Frobenius, 1e-6);
+                let strategy = matrix_of(&found);
+                let errors = found.error_matrix().unwrap();
+                let workload = found.workload().matrix();
+                for row in 0..24 {
+                    for column in 0..24 {
+                        if row < column {
+                            assert_eq!(strategy[(row, column)], 0.0);
+                            assert_eq!(errors[(row, column)], 0.0);
+                        }
+                        let product: f64 = (0..24).map(|k| errors[(row, k)] * strategy[(k, column)]).sum();
+                        assert!((product - workload[(row, column)]).abs() < 1e-11 * workload[(23, 0)].abs());
+                    }
+                }
+                assert!((found.sensitivity().value - 1.0).abs() < 1e-9);
+                assert_eq!(found.sensitivity().exactness, Exactness::Exact);
+                let gap = found.relative_gap().unwrap();
+                assert!((-1e-12..=1e-6).contains(&gap), "{gap}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_one_example_uses_together_are_orthogonal() {
+        let found = optimal(
+            30,
+            WorkloadSpecification::prefix(),
+            Participation::FixedEpoch { epochs: 5 },
+            Objective::Frobenius,
+            1e-7,
+        );
+        let strategy = matrix_of(&found);
+        for left in 0..30 {
+            for right in (left + 6..30).step_by(6) {
+                let product = dense::column_product(strategy.as_ref(), left, right, right);
+                assert!(product.abs() < 1e-12, "{left} {right} {product}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_workload_given_as_a_matrix_has_the_same_optimum() {
+        let four = Participation::FixedEpoch { epochs: 4 };
+        for (participation, objective, momentum) in [
+            (Participation::Single, Objective::Frobenius, 0.7),
+            (Participation::Single, Objective::Max, 0.7),
+            (four, Objective::Frobenius, 0.7),
+            (four, Objective::Max, 0.0),
+        ] {
+            let banded = Workload::new(16, WorkloadSpecification::prefix().with_momentum(momentum)).unwrap();
+            let dense = Workload::from_matrix(banded.matrix()).unwrap();
+            let [first, second] = [banded, dense].map(|workload| {
+                let request = FactorizationRequest::new(workload, participation, Method::Optimal);
+                let found = FactorizationRequest {
+                    objective,
+                    gap: 1e-5,
+                    ..request
+                }
+                .factorize()
+                .unwrap();
+                match objective {
+                    Objective::Frobenius => found.frobenius(),
+                    Objective::Max => found.max_error(),
+                }
+            });
+            assert!(
+                (first - second).abs() < 1e-5 * first,
+                "{participation:?} {objective:?}: {first} {second}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_small_change_of_the_optimum_improves_it() {
+        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 2 }] {
+            let found = optimal(
+                8,
+                WorkloadSpecification::prefix(),
+                participation,
+                Objective::Frobenius,
+                1e-10,
+            );
+            let mut state = 7_u64;
+            for _ in 0..300 {
+                let mut strategy = matrix_of(&found);
+                for column in 0..8 {
+                    for row in column..8 {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        strategy[(row, column)] += 1e-3 * ((state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0);
+                    }
+                }
+                let changed =
+                    Factorization::from_matrices(found.workload().clone(), participation, strategy, None, None)
+                        .unwrap();
+                assert!(changed.frobenius() > found.frobenius() * (1.0 - 1e-9));
+            }
+        }
+    }
+
+    #[test]
+    fn the_worst_row_is_lower_under_its_own_objective_and_near_the_square_root() {
+        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 4 }] {
+            let mean = optimal(
+                64,
+                WorkloadSpecification::prefix(),
+                participation,
+                Objective::Frobenius,
+                1e-6,
+            );
+            let worst = optimal(64, WorkloadSpecification::prefix(), participation, Objective::Max, 1e-4);
+            assert!(worst.max_error() < mean.max_error());
+            assert!(worst.frobenius() > mean.frobenius() * (1.0 - 1e-6));
+        }
+        // The square root is optimal among Toeplitz matrices for the worst row, and close among all.
+        let found = optimal(
+            128,
+            WorkloadSpecification::prefix(),
+            Participation::Single,
+            Objective::Max,
+            1e-4,
+        );
+        assert!(
+            found.max_error() < 2.610_103_865 && found.max_error() > 2.2,
+            "{}",
+            found.max_error()
+        );
+    }
+
+    #[test]
+    fn several_epochs_cost_less_than_their_group_bound() {
+        // k epochs of a single-participation optimum cost at most k times its error (group privacy).
+        let single = single(60, WorkloadSpecification::prefix(), 1e-6).frobenius();
+        let several = optimal(
+            60,
+            WorkloadSpecification::prefix(),
+            Participation::FixedEpoch { epochs: 6 },
+            Objective::Frobenius,
+            1e-6,
+        );
+        assert!(several.frobenius() > single && several.frobenius() < 6.0 * single);
+        // The reference's banded square root of 16 bands has 37.771.
+        let banded = optimal(
+            64,
+            WorkloadSpecification::prefix(),
+            Participation::FixedEpoch { epochs: 4 },
+            Objective::Frobenius,
+            1e-6,
+        );
+        assert!(
+            banded.frobenius() < 37.771 && banded.frobenius() > 34.0,
+            "{}",
+            banded.frobenius()
+        );
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_the_number_of_threads() {
+        for (rounds, epochs, objective) in [
+            (150, 1, Objective::Frobenius),
+            (150, 1, Objective::Max),
+            (96, 4, Objective::Frobenius),
+        ] {
+            let runs: Vec<Vec<u64>> = [1, 2, 3, 8]
+                .iter()
+                .map(|&threads| {
+                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                    pool.install(|| {
+                        let found = optimal(
+                            rounds,
+                            WorkloadSpecification::prefix().with_momentum(0.5),
+                            Participation::epochs(epochs),
+                            objective,
+                            1e-4,
+                        );
+                        let matrix = matrix_of(&found);
+                        (0..rounds)
+                            .flat_map(|column| {
+                                matrix
+                                    .col(column)
+                                    .iter()
+                                    .map(|entry| entry.to_bits())
+                                    .collect::<Vec<_>>()
+                            })
+                            .collect()
+                    })
+                })
+                .collect();
+            assert!(
+                runs.windows(2).all(|pair| pair[0] == pair[1]),
+                "T = {rounds}, {epochs} epochs"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_optimised_is_refused() {
+        let workload = Workload::new(8, WorkloadSpecification::prefix()).unwrap();
+        let request = |participation| FactorizationRequest::new(workload.clone(), participation, Method::Optimal);
+        let separated = Participation::MinimumSeparation {
+            participations: 2,
+            separation: 4,
+        };
+        assert!(matches!(
+            request(separated).factorize(),
+            Err(FactorizationError::Unsupported { .. })
+        ));
+        let zero = FactorizationRequest {
+            gap: 0.0,
+            ..request(Participation::Single)
+        };
+        assert!(matches!(
+            zero.factorize(),
+            Err(FactorizationError::InvalidParameter { .. })
+        ));
+        let unreachable = FactorizationRequest {
+            gap: 1e-17,
+            ..request(Participation::Single)
+        };
+        assert!(matches!(
+            unreachable.factorize(),
+            Err(FactorizationError::NotConverged { .. })
+        ));
+        assert!(matches!(
+            request(Participation::FixedEpoch { epochs: 9 }).factorize(),
+            Err(FactorizationError::MoreEpochsThanRounds { epochs: 9, rounds: 8 })
+        ));
+    }
 }

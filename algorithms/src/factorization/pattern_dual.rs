@@ -10,7 +10,7 @@ use super::banded_lower::BandedLower;
 use super::dense;
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
-use super::optimal::{Dual, Objective, Optimum, squared_row_errors};
+use super::optimal::{Dual, Objective, Optimum, add_multipliers, exponentials, squared_row_errors};
 use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
@@ -95,7 +95,7 @@ impl<'a> PatternDual<'a> {
 
     /// Reads the variables: ln v, then the a's pattern by pattern and row by row, then ln λ.
     fn blocks(&self, point: &[f64]) -> Blocks {
-        let scales: Vec<f64> = point[..self.patterns.len()].iter().map(|value| value.exp()).collect();
+        let scales = exponentials(&point[..self.patterns.len()]);
         let mut next = self.patterns.len();
         let roots = self
             .patterns
@@ -117,7 +117,7 @@ impl<'a> PatternDual<'a> {
             .collect();
         let rows = match self.objective {
             Objective::Frobenius => vec![1.0; self.workload.rounds()],
-            Objective::Max => point[next..].iter().map(|value| value.exp()).collect(),
+            Objective::Max => exponentials(&point[next..]),
         };
         Blocks { scales, roots, rows }
     }
@@ -313,11 +313,11 @@ impl Dual for PatternDual<'_> {
     }
 
     fn first_barrier(&self) -> Option<f64> {
-        self.patterns.iter().any(|pattern| pattern.len() > 1).then_some(1.0)
+        let coupled = self.patterns.iter().any(|pattern| pattern.len() > 1);
+        (coupled || self.objective == Objective::Max).then_some(1.0)
     }
 
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
-        let barrier = barrier / self.patterns.len() as f64;
         let blocks = self.blocks(point);
         let primal = self.primal(&blocks)?;
         let nuclear = primal.nuclear;
@@ -326,9 +326,14 @@ impl Dual for PatternDual<'_> {
         }
         let sum: f64 = blocks.scales.iter().sum();
         let row_sum: f64 = blocks.rows.iter().sum();
-        let mut value = sum.ln() + row_sum.ln() - 2.0 * nuclear.ln();
-        let mut gradient = Vec::with_capacity(point.len());
-        let mut inverse_curvature = Vec::with_capacity(point.len());
+        let mut evaluation = Evaluation {
+            value: sum.ln() + row_sum.ln() - 2.0 * nuclear.ln(),
+            gradient: Vec::with_capacity(point.len()),
+            inverse_curvature: Vec::with_capacity(point.len()),
+        };
+        let block_barrier = barrier / self.patterns.len() as f64;
+        let multiplier_barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
+        let mut inner_products = Vec::with_capacity(self.patterns.len());
         let mut angles = Vec::new();
         let mut angle_curvatures = Vec::new();
         for (((pattern, (root, norms)), gram), &scale) in self
@@ -341,72 +346,64 @@ impl Dual for PatternDual<'_> {
             let size = pattern.len();
             // M = X·L; ⟨S, X⟩ = Σ L∘M; ∂(2 ln nuclear)/∂L = 2v·M/nuclear.
             let mut product = vec![0.0; size * size];
-            let mut inner = 0.0;
             for row in 0..size {
                 for column in 0..size {
-                    let value: f64 = (column..size)
+                    product[row * size + column] = (column..size)
                         .map(|k| gram[row * size + k] * root[k * size + column])
                         .sum();
-                    product[row * size + column] = value;
-                    inner += value * root[row * size + column];
                 }
             }
-            gradient.push(scale / sum - scale * inner / nuclear);
-            inverse_curvature.push(2.0 * sum / scale);
+            inner_products.push(dot(&product, root));
             for row in 0..size {
                 let line = row * size..=row * size + row;
                 let along = dot(&product[line.clone()], &root[line]);
                 // ln det S = −2 Σ ln ‖row‖.
-                value += 2.0 * barrier * norms[row].ln();
+                evaluation.value += 2.0 * block_barrier * norms[row].ln();
                 for column in 0..row {
                     let at = row * size + column;
                     let descent = 2.0 * scale / nuclear * (product[at] - along * root[at]);
-                    angles.push((2.0 * barrier * root[at] - descent) / norms[row]);
-                    angle_curvatures.push(norms[row] * norms[row] / (scale / (sum * size as f64) + 2.0 * barrier));
+                    angles.push((2.0 * block_barrier * root[at] - descent) / norms[row]);
+                    angle_curvatures.push(norms[row].powi(2) / (scale / (sum * size as f64) + 2.0 * block_barrier));
                 }
             }
         }
-        gradient.extend(angles);
-        inverse_curvature.extend(angle_curvatures);
+        add_multipliers(
+            &mut evaluation,
+            &blocks.scales,
+            &inner_products,
+            nuclear,
+            multiplier_barrier,
+        );
+        evaluation.gradient.extend(angles);
+        evaluation.inverse_curvature.extend(angle_curvatures);
         if self.objective == Objective::Max {
-            gradient.extend(
-                blocks
-                    .rows
-                    .iter()
-                    .zip(&primal.row_errors)
-                    .map(|(row, error)| row / row_sum - row * error / nuclear),
+            add_multipliers(
+                &mut evaluation,
+                &blocks.rows,
+                &primal.row_errors,
+                nuclear,
+                multiplier_barrier,
             );
-            inverse_curvature.extend(blocks.rows.iter().map(|row| 2.0 * row_sum / row));
         }
-        Some(Evaluation {
-            value,
-            gradient,
-            inverse_curvature,
-        })
+        Some(evaluation)
     }
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
-        let rounds = self.workload.rounds();
         let blocks = self.blocks(point);
         let (nuclear, mut factor, _) = self.dense_primal(&blocks)?;
-        // Feasible: columns of one pattern orthogonal, each pattern's squared norms adding up to 1. Gram–Schmidt on F is
-        // a congruence of X, so X stays positive definite however badly it is conditioned.
-        for pattern in &self.patterns {
-            let mut trace = 0.0;
-            for (index, &round) in pattern.iter().enumerate() {
-                for _ in 0..2 {
-                    for &earlier in &pattern[..index] {
-                        let along = dense::column_product(factor.as_ref(), earlier, round, 0)
-                            / dense::column_product(factor.as_ref(), earlier, earlier, 0);
-                        dense::add_column(&mut factor, round, earlier, -along);
-                    }
-                }
-                trace += dense::column_product(factor.as_ref(), round, round, 0);
-            }
-            for &round in pattern {
-                dense::scale_column(&mut factor, round, 1.0 / trace.sqrt());
-            }
-        }
+        let nuclear = nuclear * (1.0 - 1e-13);
+        let sum: f64 = blocks.scales.iter().sum();
+        let bound = match self.objective {
+            Objective::Frobenius => nuclear * nuclear / sum,
+            Objective::Max => nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
+        };
+        // Where rows of B are slack the optimum need not be orthogonal: then the dual's own primal point may be better.
+        let unchanged = if self.objective == Objective::Max {
+            self.optimum(dense::multiply(factor.transpose(), factor.as_ref()), bound)?
+        } else {
+            None
+        };
+        self.orthogonalize(&mut factor);
         let mut gram = dense::multiply(factor.transpose(), factor.as_ref());
         for pattern in &self.patterns {
             for &row in pattern {
@@ -417,28 +414,63 @@ impl Dual for PatternDual<'_> {
                 }
             }
         }
-        let Some(strategy) = dense::strategy_from_gram(gram.as_ref()) else {
+        let orthogonal = self.optimum(gram, bound)?;
+        Ok([orthogonal, unchanged]
+            .into_iter()
+            .flatten()
+            .min_by(|left, right| left.relative_gap.total_cmp(&right.relative_gap)))
+    }
+}
+
+impl PatternDual<'_> {
+    /// Makes the columns of every pattern orthogonal, their squared norms adding up to at most 1, by Gram–Schmidt on F: a
+    /// congruence of X = FᵀF, so X stays positive definite however badly it is conditioned.
+    fn orthogonalize(&self, factor: &mut Mat<f64>) {
+        let mut traces = Vec::with_capacity(self.patterns.len());
+        for pattern in &self.patterns {
+            let mut trace = 0.0;
+            for (index, &round) in pattern.iter().enumerate() {
+                for _ in 0..2 {
+                    for &earlier in &pattern[..index] {
+                        let along = dense::column_product(factor.as_ref(), earlier, round, 0)
+                            / dense::column_product(factor.as_ref(), earlier, earlier, 0);
+                        dense::add_column(factor, round, earlier, -along);
+                    }
+                }
+                trace += dense::column_product(factor.as_ref(), round, round, 0);
+            }
+            traces.push(trace);
+        }
+        if self.objective == Objective::Max {
+            // Patterns the optimum leaves slack must not be stretched to the constraint.
+            let largest = traces.iter().fold(0.0_f64, |largest, &trace| largest.max(trace));
+            traces.fill(largest);
+        }
+        for (pattern, trace) in self.patterns.iter().zip(&traces) {
+            for &round in pattern {
+                dense::scale_column(factor, round, 1.0 / trace.sqrt());
+            }
+        }
+    }
+
+    /// C of a Gram matrix, scaled to sensitivity 1, and its gap to the dual bound.
+    fn optimum(&self, gram: Mat<f64>, bound: f64) -> Result<Option<Optimum>, FactorizationError> {
+        let Some(mut strategy) = dense::strategy_from_gram(gram.as_ref()) else {
             return Ok(None);
         };
-        let entry = |row: usize, column: usize| {
-            let first = row.max(column);
-            dense::column_product(strategy.as_ref(), row, column, first)
-        };
-        let sensitivity = gram_sensitivity(rounds, entry, self.participation)?.value.powi(2);
+        drop(gram);
+        let entry = |row: usize, column: usize| dense::column_product(strategy.as_ref(), row, column, row.max(column));
+        let sensitivity = gram_sensitivity(self.workload.rounds(), entry, self.participation)?.value;
+        for column in 0..strategy.ncols() {
+            dense::scale_column(&mut strategy, column, 1.0 / sensitivity);
+        }
         let errors = squared_row_errors(self.workload, strategy.as_ref());
-        let nuclear = nuclear * (1.0 - 1e-13);
-        let sum: f64 = blocks.scales.iter().sum();
-        let (primal, bound) = match self.objective {
-            Objective::Frobenius => (sensitivity * errors.iter().sum::<f64>(), nuclear * nuclear / sum),
-            Objective::Max => (
-                sensitivity * errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
-                nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
-            ),
+        let primal = match self.objective {
+            Objective::Frobenius => errors.iter().sum::<f64>(),
+            Objective::Max => errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
         };
-        Ok(Some(Optimum {
-            strategy,
-            relative_gap: (primal - bound) / primal,
-        }))
+        let relative_gap = (primal - bound) / primal;
+        Ok(relative_gap.is_finite().then_some(Optimum { strategy, relative_gap }))
     }
 }
 

@@ -558,3 +558,238 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
     }
     inverse
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specifications(rounds: usize) -> Vec<WorkloadSpecification> {
+        let prefix = WorkloadSpecification::prefix;
+        let rates: Vec<f64> = (0..rounds).map(|t| 0.1 + 1.0 / (1.0 + t as f64)).collect();
+        let decays: Vec<f64> = (0..rounds).map(|t| t as f64 / (t as f64 + 2.0)).collect();
+        let mut all = vec![
+            prefix(),
+            prefix().with_momentum(0.9),
+            prefix().with_decay(0.3),
+            prefix().with_decay(0.3).with_momentum(0.5),
+            prefix().with_learning_rates(rates.clone()),
+            prefix()
+                .with_decays(decays.clone())
+                .with_momentum(0.8)
+                .with_learning_rates(rates),
+        ];
+        for period in [1, 2, 3, rounds] {
+            all.push(prefix().with_lambda_tau(Some(period)));
+            all.push(prefix().with_decays(decays.clone()).with_lambda_tau(Some(period)));
+        }
+        all
+    }
+
+    #[test]
+    fn banded_inverses_invert_the_workload() {
+        for rounds in [3, 7, 12] {
+            for specification in specifications(rounds) {
+                let workload = Workload::new(rounds, specification.clone()).unwrap();
+                let (matrix, inverse) = (workload.matrix(), workload.banded_inverse().unwrap());
+                for row in 0..rounds {
+                    for column in 0..rounds {
+                        let product: f64 = (0..rounds).map(|k| matrix[(row, k)] * inverse.get(k, column)).sum();
+                        let unit = f64::from(u8::from(row == column));
+                        assert!(
+                            (product - unit).abs() < 1e-10,
+                            "{specification:?} ({row}, {column}): {product}"
+                        );
+                    }
+                }
+                let mut values: Vec<f64> = (0..rounds).map(|t| (t as f64 * 0.7).sin()).collect();
+                let expected = values.clone();
+                workload.apply_in_place(&mut values);
+                inverse.multiply_in_place(&mut values);
+                for (found, expected) in values.iter().zip(&expected) {
+                    assert!((found - expected).abs() < 1e-10);
+                }
+                let mut solved = expected.clone();
+                inverse.solve_in_place(&mut solved);
+                let mut applied = expected.clone();
+                workload.apply_in_place(&mut applied);
+                for (found, expected) in solved.iter().zip(&applied) {
+                    assert!((found - expected).abs() < 1e-10 * expected.abs().max(1.0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn workloads_are_products_of_their_factors() {
+        let (momentum, decay) = (0.9_f64, 0.25_f64);
+        let workload = Workload::new(
+            9,
+            WorkloadSpecification::prefix()
+                .with_momentum(momentum)
+                .with_decay(decay),
+        )
+        .unwrap();
+        let power = |base: f64| {
+            Mat::from_fn(9, 9, |row, column| {
+                if row >= column {
+                    base.powi((row - column) as i32)
+                } else {
+                    0.0
+                }
+            })
+        };
+        let expected = power(1.0) * power(momentum) * power(decay);
+        let found = workload.matrix();
+        for row in 0..9 {
+            for column in 0..9 {
+                assert!((found[(row, column)] - expected[(row, column)]).abs() < 1e-12);
+            }
+        }
+        assert_eq!(workload.toeplitz_roots(), Some(vec![1.0, momentum, decay]));
+        assert_eq!(workload.toeplitz_coefficients().unwrap().len(), 9);
+    }
+
+    #[test]
+    fn squared_column_norms_are_those_of_the_matrix() {
+        for specification in specifications(8) {
+            let workload = Workload::new(8, specification).unwrap();
+            let matrix = workload.matrix();
+            for (column, found) in workload.squared_column_norms().iter().enumerate() {
+                let expected: f64 = matrix.col(column).iter().map(|entry| entry * entry).sum();
+                assert!((found - expected).abs() < 1e-12 * expected);
+            }
+        }
+    }
+
+    #[test]
+    fn lambda_of_period_three_has_the_exact_rows() {
+        let found = lambda_tau_matrix(12, 3);
+        let s = 1.0 / 3.0_f64.sqrt();
+        // (round, weight, plus, minus), all from 1, minus 0 for none [specification 5.2].
+        let rows = [
+            (1, s, 1, 0),
+            (2, s, 2, 0),
+            (3, 1.0, 3, 0),
+            (4, s, 4, 3),
+            (5, s, 5, 3),
+            (6, 1.0, 6, 3),
+            (7, s, 7, 6),
+            (8, s, 8, 6),
+            (9, 1.0, 9, 6),
+            (10, s, 10, 9),
+            (11, s, 11, 9),
+            (12, 1.0, 12, 9),
+        ];
+        for (round, weight, plus, minus) in rows {
+            for column in 1..=12_usize {
+                let expected = if column == plus {
+                    weight
+                } else if column == minus {
+                    -weight
+                } else {
+                    0.0
+                };
+                assert_eq!(found[(round - 1, column - 1)], expected, "({round}, {column})");
+            }
+        }
+        // τ = 1: Λ·S = I.
+        let identity = Workload::new(6, WorkloadSpecification::prefix().with_lambda_tau(Some(1)))
+            .unwrap()
+            .matrix();
+        assert_eq!(identity, Mat::<f64>::identity(6, 6));
+    }
+
+    #[test]
+    fn texts_are_read_and_others_refused() {
+        let read = |text: &str| text.parse::<WorkloadSpecification>();
+        assert_eq!(read("prefix").unwrap(), WorkloadSpecification::prefix());
+        assert_eq!(
+            read("momentum=0.9").unwrap(),
+            WorkloadSpecification::prefix().with_momentum(0.9)
+        );
+        let both = WorkloadSpecification::prefix().with_decay(0.25).with_momentum(0.5);
+        assert_eq!(read("srg=0.25,momentum=0.5").unwrap(), both);
+        assert_eq!(read("momentum=0.5,srg=0.25").unwrap(), both);
+        for text in [
+            "",
+            "momentum",
+            "momentum=x",
+            "srg=0.1,srg=0.2",
+            "suffix",
+            "momentum=0.5,",
+        ] {
+            assert!(
+                matches!(read(text), Err(FactorizationError::Unreadable { .. })),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn workloads_out_of_range_are_refused() {
+        let prefix = WorkloadSpecification::prefix;
+        assert_eq!(Workload::new(0, prefix()).unwrap_err(), FactorizationError::NoRounds);
+        for broken in [
+            prefix().with_momentum(1.0),
+            prefix().with_momentum(f64::NAN),
+            prefix().with_decay(-0.1),
+            prefix().with_learning_rates(vec![1.0, 0.0]),
+            prefix().with_learning_rates(vec![1.0, f64::INFINITY]),
+            prefix().with_decays(vec![0.0, -1.0]),
+            prefix().with_lambda_tau(Some(0)),
+            prefix().with_lambda_tau(Some(3)),
+        ] {
+            assert!(matches!(
+                Workload::new(2, broken),
+                Err(FactorizationError::InvalidParameter { .. })
+            ));
+        }
+        let short = prefix().with_learning_rates(vec![1.0]);
+        assert!(matches!(
+            Workload::new(2, short),
+            Err(FactorizationError::WrongLength {
+                found: 1,
+                expected: 2,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn matrices_that_are_no_workload_are_refused() {
+        let matrix = |entries: [[f64; 2]; 2]| Mat::from_fn(2, 2, |row, column| entries[row][column]);
+        let refused = |entries| Workload::from_matrix(matrix(entries)).unwrap_err();
+        assert!(matches!(
+            refused([[1.0, 0.5], [1.0, 1.0]]),
+            FactorizationError::NotLowerTriangular { row: 0, column: 1, .. }
+        ));
+        assert!(matches!(
+            refused([[1.0, 0.0], [1.0, 0.0]]),
+            FactorizationError::Singular { row: 1, .. }
+        ));
+        assert!(matches!(
+            refused([[1.0, 0.0], [f64::NAN, 1.0]]),
+            FactorizationError::NotFinite { row: 1, .. }
+        ));
+        assert!(matches!(
+            Workload::from_matrix(Mat::zeros(2, 3)).unwrap_err(),
+            FactorizationError::ShapeMismatch {
+                rows: 2,
+                columns: 3,
+                ..
+            }
+        ));
+        assert!(matches!(
+            Workload::from_matrix(Mat::zeros(0, 0)).unwrap_err(),
+            FactorizationError::NoRounds
+        ));
+    }
+
+    #[test]
+    fn learning_rates_cool_down_linearly() {
+        let rates = learning_rates_with_cooldown(6, 2.0, 4, 0.5).unwrap();
+        assert_eq!(rates, [2.0, 2.0, 1.75, 1.5, 1.25, 1.0]);
+        assert!(learning_rates_with_cooldown(3, 1.0, 4, 0.5).is_err());
+        assert!(learning_rates_with_cooldown(3, 0.0, 1, 0.5).is_err());
+    }
+}
