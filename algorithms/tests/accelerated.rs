@@ -248,8 +248,7 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     let strong = problem(200, 0.1);
     let refusal = |problem: &Problem, method: Method, settings: &Settings| -> String {
         AcceleratedPlan::new(method, problem, settings)
-            .err()
-            .expect("refused")
+            .expect_err("refused")
             .to_string()
     };
     let nesterov = Method::Nesterov { optimized: false };

@@ -103,9 +103,9 @@ pub fn laplace_subsampled(
             break;
         }
         if spend(middle) > total {
-            low = middle
+            low = middle;
         } else {
-            high = middle
+            high = middle;
         }
     }
     spend(high);
@@ -147,9 +147,9 @@ impl Amplification {
             let (value, derivative) = self.log_slope(point);
             let difference = value - wanted;
             if difference > 0.0 {
-                low = point
+                low = point;
             } else {
-                high = point
+                high = point;
             }
             let newton = point - difference / derivative;
             let next = if newton > low && newton < high {
@@ -172,7 +172,9 @@ fn within_total(mut shares: Vec<f64>, total: f64) -> Vec<f64> {
     let sum: f64 = shares.iter().sum();
     if sum > total * margin {
         let factor = total * margin / sum;
-        shares.iter_mut().for_each(|share| *share *= factor);
+        for share in &mut shares {
+            *share *= factor;
+        }
     }
     shares
 }

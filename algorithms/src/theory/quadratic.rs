@@ -42,7 +42,7 @@ impl TransitionMatrix {
         if discriminant < 0.0 {
             (-self.previous).sqrt()
         } else {
-            (self.current.abs() + discriminant.sqrt()) / 2.0
+            f64::midpoint(self.current.abs(), discriminant.sqrt())
         }
     }
 }

@@ -5,10 +5,15 @@
 //! A block of at most [`super::BLOCK_ROWS`] rows is processed for up to five vectors of runs at a time: margins in
 //! register tiles of rows × vectors, residuals in registers, then the gradient in register tiles of features × vectors.
 
+#![allow(
+    clippy::inline_always,
+    reason = "vectors stay in registers only if the whole loop body is one function"
+)]
+
 use wide::f32x16;
 
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, row_at};
-use crate::features::{Rows, Targets};
+use crate::features::{Rows, Selection, Targets};
 use crate::loss::Loss;
 
 /// Runs in a vector.
@@ -216,7 +221,7 @@ fn exp_within(x: f32x16, limit: f32) -> f32x16 {
     let magic = f32x16::splat(12_582_912.0);
     let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
     let n = shifted - magic;
-    let r = n.mul_neg_add(f32x16::splat(0.693_115_234_375), x);
+    let r = n.mul_neg_add(f32x16::splat(0.693_115_23), x);
     let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
     let q = f32x16::splat(1.392_621_3e-3);
     let q = q.mul_add(r, f32x16::splat(8.363_203e-3));
@@ -291,24 +296,21 @@ fn for_each_block(
     let total = batch.selection.len();
     for start in (0..total).step_by(BLOCK_ROWS) {
         let count = BLOCK_ROWS.min(total - start);
-        let block = match (&batch.rows, &batch.selection) {
-            (Rows::F32(dense), crate::features::Selection::Range(range)) => {
-                let first = range.start + start;
-                Block {
-                    rows: &dense.values[first * features..][..count * features],
-                    targets: &values[first..][..count],
-                }
+        let block = if let (Rows::F32(dense), Selection::Range(range)) = (&batch.rows, &batch.selection) {
+            let first = range.start + start;
+            Block {
+                rows: &dense.values[first * features..][..count * features],
+                targets: &values[first..][..count],
             }
-            _ => {
-                for position in 0..count {
-                    let row = row_at(&batch.selection, start + position);
-                    load_row(&batch.rows, row, &mut rows[position * features..][..features]);
-                    targets[position] = values[row];
-                }
-                Block {
-                    rows: &rows[..count * features],
-                    targets: &targets[..count],
-                }
+        } else {
+            for position in 0..count {
+                let row = row_at(&batch.selection, start + position);
+                load_row(&batch.rows, row, &mut rows[position * features..][..features]);
+                targets[position] = values[row];
+            }
+            Block {
+                rows: &rows[..count * features],
+                targets: &targets[..count],
             }
         };
         work(start, &block)?;
@@ -561,7 +563,7 @@ fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::features::{F32Rows, Selection};
+    use crate::features::F32Rows;
     use crate::linear::{Clip, Point};
 
     /// Deterministic values in [−1, 1).
