@@ -160,19 +160,23 @@ pub struct AcceleratedPlan {
     pub start: f32,
 }
 
-/// A parameter that is a number, or a word of its own.
-fn number_or_word(
-    settings: &Settings,
-    key: &'static str,
-    word: &str,
-    expected: &'static str,
-) -> Result<Option<Option<f64>>, SettingsError> {
-    match settings.parameters.get(key) {
-        None => Ok(None),
-        Some(text) if text == word => Ok(Some(None)),
-        Some(_) => settings
-            .number(key, 0.0, expected, |value| value > 0.0 && value.is_finite())
-            .map(|v| Some(Some(v))),
+/// A parameter that is a number or a word of its own.
+#[derive(Clone, Copy, PartialEq)]
+enum NumberOrWord {
+    Absent,
+    Word,
+    Number(f64),
+}
+
+impl NumberOrWord {
+    fn of(settings: &Settings, key: &'static str, word: &str, expected: &'static str) -> Result<Self, SettingsError> {
+        match settings.parameters.get(key) {
+            None => Ok(Self::Absent),
+            Some(text) if text == word => Ok(Self::Word),
+            Some(_) => settings
+                .number(key, 0.0, expected, |value| value > 0.0 && value.is_finite())
+                .map(Self::Number),
+        }
     }
 }
 
@@ -390,16 +394,16 @@ struct Constants {
 impl Constants {
     fn new(method: Method, problem: &Problem, settings: &Settings) -> Result<Self, PrepareError> {
         let expected = "a number above 0, or 'estimate'";
-        let asked = number_or_word(settings, "smoothness", "estimate", expected)?;
-        let estimated = asked == Some(None);
+        let asked = NumberOrWord::of(settings, "smoothness", "estimate", expected)?;
+        let estimated = asked == NumberOrWord::Word;
         let smoothness = match asked {
-            Some(Some(smoothness)) => smoothness,
-            Some(None) => {
+            NumberOrWord::Number(smoothness) => smoothness,
+            NumberOrWord::Word => {
                 let moment = largest_second_moment(problem, 1e-6);
                 loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))? * moment
                     + problem.regularization()
             }
-            None => public_smoothness(method, problem, settings)?,
+            NumberOrWord::Absent => public_smoothness(method, problem, settings)?,
         };
         let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
         let mu = settings.number(
@@ -607,11 +611,11 @@ type Spent = (Accountant, f64, NoiseLevels, Mechanism);
 impl BudgetOf<'_> {
     /// T′ ≤ T of the smallest bound [003 Remark 4.1]; all of T with `initial-gap=fixed`.
     fn best_rounds(&self, schedule: &Schedule, gaussian: bool) -> Result<usize, PrepareError> {
-        let gap = number_or_word(self.settings, "initial-gap", "fixed", "a number above 0, or 'fixed'")?;
+        let gap = NumberOrWord::of(self.settings, "initial-gap", "fixed", "a number above 0, or 'fixed'")?;
         let gap = match gap {
-            Some(None) => return Ok(schedule.rounds()),
-            Some(Some(gap)) => gap,
-            None => 10.0,
+            NumberOrWord::Word => return Ok(schedule.rounds()),
+            NumberOrWord::Number(gap) => gap,
+            NumberOrWord::Absent => 10.0,
         };
         // Per example: the sum over m rows changes by the sensitivity, the mean over n by sensitivity/n
         // [003 Remark 4.2 for m < n].

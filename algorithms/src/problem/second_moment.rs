@@ -10,6 +10,9 @@ use super::Problem;
 /// `tolerance` (relative), at most 1,000 passes. From below, so L set from it may be too small by that much.
 ///
 /// A statistic of the data: a private run must not use it. The mean loss has L ≤ sup φ″ times it, plus λ.
+///
+/// # Panics
+/// Never: the rows of a [`Problem`] are finite.
 pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
     let of = problem.model();
     // The gradient of the squared loss with targets 0 is Σ a(a·v): one product with AᵀA a pass.
@@ -26,7 +29,9 @@ pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
     let mut eigenvalue = 0.0;
     for _ in 0..1_000 {
         let length = vector.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
-        vector.iter_mut().for_each(|v| *v = (f64::from(*v) / length) as f32);
+        for v in &mut vector {
+            *v = (f64::from(*v) / length) as f32;
+        }
         product.fill(0.0);
         let batch = Batch {
             rows: problem.dataset().rows(),

@@ -172,7 +172,9 @@ fn within_total(mut shares: Vec<f64>, total: f64) -> Vec<f64> {
     let sum: f64 = shares.iter().sum();
     if sum > total * margin {
         let factor = total * margin / sum;
-        shares.iter_mut().for_each(|share| *share *= factor);
+        for share in &mut shares {
+            *share *= factor;
+        }
     }
     shares
 }

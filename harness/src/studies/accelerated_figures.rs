@@ -26,6 +26,8 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::machine::hexadecimal;
+
 /// A figure's definition, as TOML.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -216,10 +218,7 @@ pub fn run(
     engine: &Engine,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Figure> {
-    let digest = Sha256::digest(definition.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let digest = hexadecimal(&Sha256::digest(definition.as_bytes()));
     let parsed: Definition = toml::from_str(definition).context("the figure's definition")?;
     fs::create_dir_all(out_dir).with_context(|| format!("{}: the folder cannot be made", out_dir.display()))?;
     let figure = match parsed {
@@ -450,7 +449,7 @@ impl ErrorsFigure {
             if self.batch_size == self.rows {
                 study.full_batches(&pending, &mut keep)?;
             } else {
-                study.batches(pending, &mut keep)?;
+                study.batches(&pending, &mut keep)?;
             }
         }
         let panels = self.panels(&finished);
@@ -558,6 +557,9 @@ fn read_settings(path: &Path, digest: &str) -> anyhow::Result<Vec<Setting>> {
         .filter_map(|line| serde_json::from_str::<Setting>(line).ok());
     Ok(settings.filter(|setting| setting.definition == digest).collect())
 }
+
+/// The parameters that a run visited, one vector after the other, and its gradient queries.
+type Visited = (Vec<f32>, u64);
 
 /// What all settings of a figure share.
 struct Study<'a> {
@@ -716,18 +718,14 @@ impl Study<'_> {
     }
 
     /// Every run on its own batches with its own oracle; runs of a setting at the same time.
-    fn batches(
-        &self,
-        pending: Vec<Pending>,
-        keep: &mut impl FnMut(Setting) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+    fn batches(&self, pending: &[Pending], keep: &mut impl FnMut(Setting) -> anyhow::Result<()>) -> anyhow::Result<()> {
         for pending in pending {
             let grid = self.iterations(pending.plan.steps.len());
-            let mut runs: Vec<(usize, anyhow::Result<(Vec<f32>, u64)>)> = (0..self.definition.runs)
+            let mut runs: Vec<(usize, anyhow::Result<Visited>)> = (0..self.definition.runs)
                 .map(|run| (run, Ok((Vec::new(), 0))))
                 .collect();
             self.engine.for_each(&mut runs, &|(run, outcome), _| {
-                *outcome = self.run_on_batches(&pending, *run, &grid);
+                *outcome = self.run_on_batches(pending, *run, &grid);
             });
             let mut visited = Vec::new();
             let mut queries = 0;
@@ -736,13 +734,13 @@ impl Study<'_> {
                 visited.push(points);
                 queries = asked;
             }
-            keep(self.summarize(&pending, &grid, &visited, queries)?)?;
+            keep(self.summarize(pending, &grid, &visited, queries)?)?;
         }
         Ok(())
     }
 
     /// What one run visits, and its gradient queries.
-    fn run_on_batches(&self, pending: &Pending, run: usize, grid: &[usize]) -> anyhow::Result<(Vec<f32>, u64)> {
+    fn run_on_batches(&self, pending: &Pending, run: usize, grid: &[usize]) -> anyhow::Result<Visited> {
         let mut optimizer = pending.plan.optimizer(self.problem, &self.key(pending, run))?;
         let mut oracle = Oracle::new(self.problem, Engine::Sequential);
         let mut visited = optimizer.solution().to_vec();
@@ -1083,7 +1081,7 @@ mod tests {
             if shared {
                 study.full_batches(&pending, &mut keep)
             } else {
-                study.batches(pending, &mut keep)
+                study.batches(&pending, &mut keep)
             }
             .unwrap();
             settings.sort_by_key(|setting| (setting.rounds_asked, setting.noise == Noise::Correct));
