@@ -7,7 +7,7 @@ use crate::optimizers::{
     matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
     srg_matrix_factorization, unaccelerated_srg,
 };
-use crate::privacy::{PrivacyError, PrivacyStatement};
+use crate::privacy::{Claim, PrivacyError, PrivacyStatement};
 use crate::problem::Problem;
 use crate::sampling::SamplingError;
 use crate::theory::TheoryError;
@@ -39,6 +39,28 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &nesterov::DP_NAG_OPT,
     &multistage::DP_MASG,
     &multistage::DP_MASG_OPT,
+];
+
+/// Algorithms whose noise covers the rounding of their sums, when these leave f32 every
+/// [`RELEASE_BLOCK_ROWS`](crate::optimizers::plan::RELEASE_BLOCK_ROWS) rows: only they may claim a release.
+const RELEASED: &[&str] = &[
+    "dp-sgd",
+    "dp-ftrl",
+    "dp-memf",
+    "dp-srg-memf",
+    "accelerated-dp-srg",
+    "unaccelerated-dp-srg",
+    "accelerated-independent",
+    "pgd",
+    "anti-pgd",
+    "dp-mf",
+    "dp-mf-plus",
+    "dp-gd",
+    "dp-hb",
+    "dp-nag",
+    "dp-nag-opt",
+    "dp-masg",
+    "dp-masg-opt",
 ];
 
 /// An entry of the catalogue.
@@ -109,7 +131,15 @@ impl Algorithm {
     pub fn prepare(&'static self, problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
         let known: Vec<_> = self.parameters.iter().map(|(key, _)| *key).collect();
         settings.check_parameters(self.id, &known)?;
-        (self.constructor)(problem, settings)
+        let mut prepared = (self.constructor)(problem, settings)?;
+        if settings.is_release() && !RELEASED.contains(&self.id) && prepared.privacy.claim == Claim::Release {
+            let reason = format!(
+                "the rounding of {}'s sums is not covered by its noise: no release is claimed",
+                self.id
+            );
+            prepared.privacy = prepared.privacy.revoked(reason);
+        }
+        Ok(prepared)
     }
 }
 

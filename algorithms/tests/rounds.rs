@@ -279,3 +279,39 @@ fn without_noise_and_clipping_dp_sgd_is_sgd() {
         train(&problem, "sgd", &shared, 1).0
     );
 }
+
+#[test]
+fn a_row_more_moves_a_release_sum_by_hardly_more_than_the_clip_norm_wherever_the_other_rows_stand() {
+    let problem = problem(700, 20, 4);
+    let mut oracle = Oracle::new(&problem, Engine::Sequential).summing_rows(1);
+    let parameters: Vec<f32> = (0..problem.parameters())
+        .map(|j| ((j * 7 % 13) as f32 - 6.0) / 3.0)
+        .collect();
+    let clip = Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm: 1.0,
+    };
+    for example in [0, 130, 699] {
+        let mut sums = [vec![0.0; problem.parameters()], vec![0.0; problem.parameters()]];
+        let others: Vec<u32> = (0..700).filter(|&row| row != example).collect();
+        let all: Vec<u32> = (0..700).collect();
+        for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
+            oracle
+                .gradient_sum(&Selection::Indices(rows), &parameters, clip, sum)
+                .unwrap();
+        }
+        let moved = sums[0]
+            .iter()
+            .zip(&sums[1])
+            .map(|(a, b)| (a - b).powi(2))
+            .sum::<f64>()
+            .sqrt();
+        assert!(moved <= rounds_kernels::linear::computed_sensitivity(1.0, 1), "{moved}");
+        // The other rows' contributions cancel to the last bits of f64: blocks of 128 rows leave 1e-6 here.
+        oracle
+            .gradient_sum(&Selection::Indices(&[example]), &parameters, clip, &mut sums[1])
+            .unwrap();
+        let single = sums[1].iter().map(|value| value * value).sum::<f64>().sqrt();
+        assert!((moved - single).abs() < 1e-12, "{moved} against {single}");
+    }
+}

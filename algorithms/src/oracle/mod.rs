@@ -96,6 +96,16 @@ impl<'a> Oracle<'a> {
         self
     }
 
+    /// The same oracle, whose sums leave f32 every `block_rows` rows at the latest: 1 for a release, so that a row's
+    /// contribution is rounded on its own.
+    #[must_use]
+    pub fn summing_rows(mut self, block_rows: usize) -> Self {
+        for workspace in &mut self.workspaces {
+            *workspace = Mutex::new(Workspace::summing_rows(self.problem.model(), block_rows));
+        }
+        self
+    }
+
     /// What the oracle answers questions about.
     pub fn problem(&self) -> &'a Problem {
         self.problem

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
 use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};
 use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement};
 use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::Serialize;
@@ -64,6 +66,12 @@ pub struct TrainArguments {
     /// λ of the regulariser (λ/2)‖x‖².
     #[arg(long, default_value_t = 0.0, value_name = "LAMBDA")]
     regularization: f64,
+    /// Multiplies every feature by this public constant.
+    #[arg(long, value_name = "FACTOR")]
+    scale_features: Option<f32>,
+    /// Clips every row to a public norm bound: l2=BOUND or l1=BOUND.
+    #[arg(long, value_name = "NORM=BOUND", value_parser = norm_bound)]
+    clip_features: Option<(Norm, f64)>,
     /// Noise mechanism.
     #[arg(long, value_name = "MECH")]
     noise: Option<NoiseKind>,
@@ -109,6 +117,23 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
 }
 
+/// Reads `l2=BOUND` or `l1=BOUND`.
+fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
+    let parsed = text.split_once('=').and_then(|(norm, bound)| {
+        let norm = match norm {
+            "l1" => Norm::L1,
+            "l2" => Norm::L2,
+            _ => return None,
+        };
+        let bound = bound
+            .parse::<f64>()
+            .ok()
+            .filter(|bound| *bound > 0.0 && bound.is_finite())?;
+        Some((norm, bound))
+    });
+    parsed.ok_or_else(|| format!("'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0"))
+}
+
 /// What a run came to, in the order of the `--json` document.
 #[derive(Serialize)]
 struct Outcome {
@@ -143,10 +168,11 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
 
     let started = Instant::now();
     let data = data::load(&arguments.data, arguments.data_dir.as_deref())?;
-    let (train, loss) = fit_targets(data.train, arguments.loss.as_deref())?;
+    let train = treat_features(arguments, data.train)?;
+    let (train, loss) = fit_targets(train, arguments.loss.as_deref())?;
     let test = data
         .test
-        .map(|test| fit_targets(test, arguments.loss.as_deref()))
+        .map(|test| fit_targets(treat_features(arguments, test)?, arguments.loss.as_deref()))
         .transpose()?;
     let problem = Problem::new(Arc::new(train), loss, true, arguments.regularization)?;
     let test = test
@@ -159,12 +185,24 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut prepared = algorithm.prepare(&problem, &settings)?;
     let calibration = started.elapsed();
+    if let Some((norm, bound)) = arguments.clip_features {
+        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
+        prepared.privacy = prepared.privacy.with_note(note);
+    }
+    if let Some(factor) = arguments.scale_features {
+        prepared.privacy = prepared
+            .privacy
+            .with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
     let keeps = arguments.checkpoint.is_some() || resumed.is_some();
     let binding = keeps.then(|| binding(arguments, &problem));
 
     let planned = prepared.optimizer.planned_rounds();
     let progress = progress_bar(planned, json);
     let mut oracle = Oracle::new(&problem, engine.clone());
+    if arguments.secure {
+        oracle = oracle.summing_rows(RELEASE_BLOCK_ROWS);
+    }
     if let (Some(checkpoint), Some(path), Some(binding)) = (&resumed, &arguments.resume, &binding) {
         checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor))?;
         oracle.set_ledger(checkpoint.ledger());
@@ -262,6 +300,14 @@ fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding
         named("--momentum", number(arguments.momentum)),
         named("--loss", arguments.loss.clone()),
         named("--regularization", number(Some(arguments.regularization))),
+        named(
+            "--scale-features",
+            arguments.scale_features.map(|factor| factor.to_string()),
+        ),
+        named(
+            "--clip-features",
+            arguments.clip_features.map(|bound| format!("{bound:?}")),
+        ),
         named("--noise", arguments.noise.map(|noise| format!("{noise:?}"))),
         named(
             "--adjacency",
@@ -338,6 +384,18 @@ fn settings(
         noise: arguments.noise,
         parameters,
         ..Settings::new(budget, key)
+    })
+}
+
+/// Scales, then clips the features as asked.
+fn treat_features(arguments: &TrainArguments, dataset: Dataset) -> anyhow::Result<Dataset> {
+    let scaled = match arguments.scale_features {
+        Some(factor) => dataset.scale_features(factor)?,
+        None => dataset,
+    };
+    Ok(match arguments.clip_features {
+        Some((norm, bound)) => scaled.clip_features(norm, bound)?,
+        None => scaled,
     })
 }
 
