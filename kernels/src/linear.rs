@@ -16,9 +16,10 @@ mod sparse;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::Loss;
 use crate::vector::lanes::{LANES, prefetch};
-use dense::{Prefetch, ROW_GROUP, RowPointers, Sink};
+use dense::{Ahead, ROW_GROUP, RowPointers, Sink};
 use packing::{Layout, PackedWeights};
 use residuals::RowFacts;
+use std::ops::Range;
 use wide::f32x16;
 
 pub use clipping::{
@@ -380,51 +381,130 @@ fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
     }
 }
 
-/// How many rows ahead bytes are asked for while a row is widened: about as many lines as a core can wait for.
-const ROWS_AHEAD: usize = 4;
+/// The rows of one batch as the dense kernels read them.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    rows: Rows<'a>,
+    layout: Layout,
+    /// What a stored feature is multiplied with.
+    scale: f32,
+}
 
-/// Pointers to the rows `facts.ids[part]`, copied to `scratch` where the format or the layout asks for it.
-fn place_rows(rows: Rows<'_>, ids: &[usize], layout: Layout, scratch: &mut [f32x16]) -> RowPointers {
-    let mut pointers = [std::ptr::null(); BLOCK_ROWS];
-    let stride = layout.vectors * LANES;
-    match rows {
-        Rows::F32(dense) if dense.columns >= LANES => {
-            for (pointer, &id) in pointers.iter_mut().zip(ids) {
-                *pointer = dense.values[id * dense.columns..][..dense.columns].as_ptr();
-            }
+impl<'a> Source<'a> {
+    fn new(rows: Rows<'a>, features: usize) -> Self {
+        Source {
+            rows,
+            layout: layout_of(rows, features),
+            scale: match rows {
+                Rows::U8(bytes) => bytes.scale,
+                _ => 1.0,
+            },
         }
-        Rows::F32(_) | Rows::U8(_) if stride > 0 => {
-            let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
-            for (place, ((pointer, &id), out)) in pointers
-                .iter_mut()
-                .zip(ids)
-                .zip(scratch.chunks_exact_mut(stride))
-                .enumerate()
-            {
-                // Rows of a batch lie anywhere in memory: the latency of one is hidden behind the rows before it.
-                if let (Rows::U8(bytes), Some(&ahead)) = (rows, ids.get(place + ROWS_AHEAD)) {
-                    for line in (0..bytes.columns).step_by(64) {
-                        prefetch(address(rows, ahead).wrapping_add(line));
-                    }
-                }
-                match rows {
-                    Rows::U8(bytes) => dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out),
-                    Rows::F32(values) => {
-                        dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
-                    }
-                    Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
-                }
-                *pointer = out.as_ptr();
-            }
-        }
-        _ => {}
     }
-    if let Some(last) = ids.len().checked_sub(1) {
-        let end = ids.len().next_multiple_of(ROW_GROUP);
+
+    fn is_dense(&self) -> bool {
+        !matches!(self.rows, Rows::Sparse(_))
+    }
+
+    /// Whether rows are so short, and so far apart, that the hardware does not see them coming.
+    fn is_scattered(&self, selection: &Selection<'_>) -> bool {
+        matches!((self.rows, selection), (Rows::U8(_), Selection::Indices(_)))
+    }
+
+    /// Bytes of a dense row.
+    fn row_bytes(&self) -> usize {
+        match self.rows {
+            Rows::F32(dense) => dense.columns * size_of::<f32>(),
+            Rows::U8(bytes) => bytes.columns,
+            Rows::Sparse(_) => 0,
+        }
+    }
+
+    /// Where the rows at `positions` of a selection start, for [`Ahead`].
+    fn starts<'b>(
+        &self,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        starts: &'b mut [*const u8; BLOCK_ROWS],
+    ) -> &'b [*const u8] {
+        let count = if self.is_dense() { positions.len() } else { 0 };
+        for (start, position) in starts[..count].iter_mut().zip(positions) {
+            *start = address(self.rows, row_at(selection, position));
+        }
+        &starts[..count]
+    }
+
+    /// Points `pointers[group]` to the rows `ids[group]`, copied to `scratch` where the format or the layout asks for
+    /// it, and the pointers behind them up to a whole row group to the last of them.
+    fn place(&self, ids: &[usize], group: Range<usize>, scratch: &mut [f32x16], pointers: &mut RowPointers) {
+        let stride = self.layout.vectors * LANES;
+        let Some(last) = group.clone().last() else {
+            return;
+        };
+        match self.rows {
+            Rows::F32(dense) if dense.columns >= LANES => {
+                for (pointer, &id) in pointers[group.clone()].iter_mut().zip(&ids[group.clone()]) {
+                    *pointer = dense.values[id * dense.columns..][..dense.columns].as_ptr();
+                }
+            }
+            Rows::F32(_) | Rows::U8(_) if stride > 0 => {
+                let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
+                for row in group.clone() {
+                    let (id, out) = (ids[row], &mut scratch[row * stride..][..stride]);
+                    match self.rows {
+                        Rows::U8(bytes) => {
+                            dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out);
+                        }
+                        Rows::F32(values) => {
+                            dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
+                        }
+                        Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
+                    }
+                    pointers[row] = out.as_ptr();
+                }
+            }
+            _ => {}
+        }
         let last = pointers[last];
-        pointers[ids.len()..end].fill(last);
+        pointers[group.end..group.end.next_multiple_of(ROW_GROUP)].fill(last);
     }
-    pointers
+
+    /// Asks for dense rows: these lie anywhere in memory.
+    fn ask(&self, ids: &[usize]) {
+        for &id in ids {
+            let start = address(self.rows, id);
+            for line in (0..self.row_bytes()).step_by(64) {
+                prefetch(start.wrapping_add(line));
+            }
+        }
+    }
+
+    /// Margins of the rows `ids` at each side's weights, a group of rows after the other: rows that are copied are still
+    /// in first-level cache when they are multiplied. Rows that nobody asked for before, `cold` ones, are asked for a group
+    /// ahead. Where the rows lie.
+    fn margins<const S: usize>(
+        &self,
+        ids: &[usize],
+        scratch: &mut [f32x16],
+        mut sides: [(&PackedWeights, &mut [f32]); S],
+        cold: bool,
+        ahead: &mut Ahead<'_>,
+    ) -> RowPointers {
+        let mut pointers = [std::ptr::null(); BLOCK_ROWS];
+        for first in (0..ids.len()).step_by(ROW_GROUP) {
+            let group = first..(first + ROW_GROUP).min(ids.len());
+            if cold {
+                self.ask(&ids[group.end..(group.end + ROW_GROUP).min(ids.len())]);
+            }
+            self.place(ids, group.clone(), scratch, &mut pointers);
+            for (weights, out) in &mut sides {
+                // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were
+                // packed with it.
+                unsafe { dense::margins(&pointers, group.clone(), self.layout, weights, self.scale, out, ahead) };
+            }
+        }
+        pointers
+    }
 }
 
 fn address(rows: Rows<'_>, row: usize) -> *const u8 {
@@ -453,7 +533,8 @@ fn accumulate(
     }
     let norms = norms_for(query.clip, batch);
     let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
-    let layout = layout_of(batch.rows, model.features);
+    let source = Source::new(batch.rows, model.features);
+    let layout = source.layout;
     let Workspace {
         current,
         previous,
@@ -474,16 +555,9 @@ fn accumulate(
             previous.pack(model, layout, point.parameters);
         }
     }
-    let feature_scale = match batch.rows {
-        Rows::U8(bytes) => bytes.scale,
-        _ => 1.0,
-    };
-    let bytes = if matches!(batch.rows, Rows::U8(_)) {
-        LANES
-    } else {
-        LANES * size_of::<f32>()
-    };
-    let prefetching = sparse.is_none();
+    let scattered = source.is_scattered(&batch.selection);
+    let sides = 1 + usize::from(query.previous.is_some());
+    let steps = dense::steps(outputs, layout, blocks.part, sides);
     let mut tally = Tally::default();
     let total = batch.selection.len();
     for block in (0..total).step_by(blocks.block) {
@@ -498,15 +572,32 @@ fn accumulate(
                 *id = row_at(&batch.selection, start + offset);
             }
             facts.gather(count, batch.targets, norms, outputs);
-            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
-            let side = |weights: &PackedWeights, point: &Point<'_>, out: &mut [f32]| {
-                if let Some(sparse) = sparse {
-                    sparse::margins(sparse, &facts.ids[..count], model, point.parameters, out);
-                } else {
-                    // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights
-                    // were packed with it.
-                    unsafe { dense::margins(&pointers, count, layout, weights, feature_scale, out) };
+            let mut starts = [std::ptr::null(); BLOCK_ROWS];
+            let next = (start + count)..(start + count + blocks.part).min(total);
+            let next = source.starts(&batch.selection, next, &mut starts);
+            let mut ahead = Ahead::rows(next, source.row_bytes(), layout.vectors, steps);
+            let ids = &facts.ids[..count];
+            let pointers = match (sparse, &query.previous) {
+                (Some(sparse), previous) => {
+                    sparse::margins(sparse, ids, model, query.current.parameters, residuals);
+                    if let Some(point) = previous {
+                        sparse::margins(sparse, ids, model, point.parameters, others);
+                    }
+                    [std::ptr::null(); BLOCK_ROWS]
                 }
+                (None, None) => source.margins(
+                    ids,
+                    scratch,
+                    [(&*current, &mut residuals[..])],
+                    scattered && start == 0,
+                    &mut ahead,
+                ),
+                (None, Some(_)) => {
+                    let sides = [(&*current, &mut residuals[..]), (&*previous, &mut others[..])];
+                    source.margins(ids, scratch, sides, scattered && start == 0, &mut ahead)
+                }
+            };
+            let side = |out: &mut [f32]| {
                 if let Some(perturbation) = &query.perturbation {
                     let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
                     for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
@@ -517,9 +608,9 @@ fn accumulate(
                 }
                 residuals::residuals(model.loss, outputs, count, facts, out)
             };
-            side(current, &query.current, residuals)?;
+            side(residuals)?;
             if let Some(point) = &query.previous {
-                side(previous, point, others)?;
+                side(others)?;
                 residuals::combine(
                     query.current.coefficient,
                     residuals,
@@ -558,20 +649,7 @@ fn accumulate(
             if layout.vectors == 0 {
                 continue;
             }
-            residuals::scale(feature_scale, residuals, outputs, count);
-            let mut ahead = [std::ptr::null(); BLOCK_ROWS];
-            let next = if prefetching && start + count < total {
-                for (offset, pointer) in ahead[..count.next_multiple_of(ROW_GROUP)].iter_mut().enumerate() {
-                    let position = (start + count + offset).min(total - 1);
-                    *pointer = address(batch.rows, row_at(&batch.selection, position));
-                }
-                Prefetch::Rows {
-                    pointers: &ahead,
-                    bytes,
-                }
-            } else {
-                Prefetch::Nothing
-            };
+            residuals::scale(source.scale, residuals, outputs, count);
             let sink = if in_parts {
                 Sink::Partial(partial)
             } else {
@@ -582,7 +660,7 @@ fn accumulate(
                 }
             };
             // SAFETY: as for the margins; coefficients beyond the rows were cleared.
-            unsafe { dense::gradient(&pointers, count, layout, residuals, outputs, next, sink) };
+            unsafe { dense::gradient(&pointers, count, layout, residuals, outputs, &mut ahead, sink) };
         }
         if in_parts {
             dense::add_partial(partial, layout, &mut sum[..model.features]);
@@ -638,7 +716,7 @@ pub fn evaluate(
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
     check(model, batch, parameters);
-    let layout = layout_of(batch.rows, model.features);
+    let source = Source::new(batch.rows, model.features);
     let Workspace {
         current,
         residuals: margins,
@@ -647,19 +725,18 @@ pub fn evaluate(
         blocks,
         ..
     } = workspace;
-    let feature_scale = match batch.rows {
-        Rows::U8(bytes) => bytes.scale,
-        _ => 1.0,
-    };
-    if !matches!(batch.rows, Rows::Sparse(_)) {
-        current.pack(model, layout, parameters);
+    let total = batch.selection.len();
+    let scattered = source.is_scattered(&batch.selection);
+    let steps = dense::steps(model.outputs, source.layout, blocks.part, 1) / 2;
+    if source.is_dense() {
+        current.pack(model, source.layout, parameters);
     }
     let mut evaluation = Evaluation {
-        rows: batch.selection.len(),
+        rows: total,
         ..Evaluation::default()
     };
-    for start in (0..batch.selection.len()).step_by(blocks.part) {
-        let count = (batch.selection.len() - start).min(blocks.part);
+    for start in (0..total).step_by(blocks.part) {
+        let count = (total - start).min(blocks.part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
@@ -667,10 +744,12 @@ pub fn evaluate(
         if let Rows::Sparse(sparse) = batch.rows {
             sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
         } else {
-            let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
-            // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were packed
-            // with it.
-            unsafe { dense::margins(&pointers, count, layout, current, feature_scale, margins) };
+            let mut starts = [std::ptr::null(); BLOCK_ROWS];
+            let next = (start + count)..(start + count + blocks.part).min(total);
+            let next = source.starts(&batch.selection, next, &mut starts);
+            let mut ahead = Ahead::rows(next, source.row_bytes(), source.layout.vectors, steps);
+            let sides = [(&*current, &mut margins[..])];
+            source.margins(&facts.ids[..count], scratch, sides, scattered && start == 0, &mut ahead);
         }
         let (loss, correct) = residuals::values(model.loss, model.outputs, count, facts, margins)?;
         evaluation.loss += loss;

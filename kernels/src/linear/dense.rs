@@ -5,8 +5,9 @@
 //! their coefficients broadcast. Both read a row's vectors once for all T outputs.
 
 use super::BLOCK_ROWS;
-use super::packing::{Layout, PackedWeights, split, tiles};
+use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
 use crate::vector::lanes::{LANES, add_to_f64, load, prefetch, store, sum_each_of_four};
+use std::ops::Range;
 use wide::f32x16;
 
 /// Rows the kernels may read together: how many pointers a block must have beyond its last row.
@@ -15,93 +16,192 @@ pub(super) const ROW_GROUP: usize = 8;
 /// Where the rows of a block lie; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
 pub(super) type RowPointers = [*const f32; BLOCK_ROWS];
 
-/// What to ask memory for while a gradient is summed.
-#[derive(Clone, Copy)]
-pub(super) enum Prefetch<'a> {
-    /// Nothing.
-    Nothing,
-    /// Rows of `bytes` bytes each vector of sixteen features.
-    Rows {
-        /// Where they start.
-        pointers: &'a [*const u8; BLOCK_ROWS],
-        /// Bytes that sixteen features take.
-        bytes: usize,
-    },
+/// Rows that are asked for while others are computed: a little at each step of the loops, row after row in the order of
+/// addresses. Memory then works all the time, and its requests never crowd out the loops' own.
+#[derive(Debug)]
+pub(super) struct Ahead<'a> {
+    rows: &'a [*const u8],
+    /// Bytes that one step asks for.
+    stride: usize,
+    /// Steps that one row takes.
+    steps_a_row: usize,
+    /// Steps taken of the first of `rows`.
+    taken: usize,
 }
 
-/// `margins[k·128 + i] = scale · Σ_j W_kj a_ij + bias_k` for the first `rows` rows of a block.
+/// A run of steps: each asks for the cache line at an address, the next one for that `stride` bytes on.
+struct Run {
+    start: *const u8,
+    stride: usize,
+    steps: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// Asks for nothing.
+    pub(super) fn nothing() -> Self {
+        Ahead::rows(&[], 0, 0, 0)
+    }
+
+    /// Asks for `bytes` bytes from each of `rows`, on their own pages or not, within about `steps` steps. A step asks for
+    /// at most one cache line: what does not fit into the steps is left to the hardware.
+    pub(super) fn rows(rows: &'a [*const u8], bytes: usize, vectors: usize, steps: usize) -> Self {
+        let vector_bytes = bytes.div_ceil(vectors.max(1)).next_multiple_of(LANES).min(LINE);
+        let stride = [vector_bytes, 2 * vector_bytes, LINE]
+            .into_iter()
+            .find(|stride| rows.len() * bytes.div_ceil((*stride).max(1)) <= steps)
+            .unwrap_or(LINE)
+            .min(LINE);
+        Ahead {
+            rows: if bytes == 0 { &[] } else { rows },
+            stride,
+            steps_a_row: bytes.div_ceil(stride.max(1)),
+            taken: 0,
+        }
+    }
+
+    /// The next run of steps, between 1 and `most` of them. Where nothing is left to ask for, they ask for `own` again,
+    /// which the caller is reading.
+    #[inline(always)]
+    fn take(&mut self, most: usize, own: *const f32) -> Run {
+        let Some((&row, rest)) = self.rows.split_first() else {
+            return Run {
+                start: own.cast(),
+                stride: 0,
+                steps: most,
+            };
+        };
+        let run = Run {
+            start: row.wrapping_add(self.taken * self.stride),
+            stride: self.stride,
+            steps: (self.steps_a_row - self.taken).min(most),
+        };
+        self.taken += run.steps;
+        if self.taken == self.steps_a_row {
+            (self.rows, self.taken) = (rest, 0);
+        }
+        run
+    }
+}
+
+/// Steps that the loops over `rows` rows take, margins of `sides` sides and one gradient.
+pub(super) fn steps(outputs: usize, layout: Layout, rows: usize, sides: usize) -> usize {
+    let margins = rows.div_ceil(rows_together(outputs)) * tiles(outputs).count() * layout.vectors.saturating_sub(1);
+    let gradient = split(layout.vectors, vectors_together(outputs)).count() * gradient_tiles(outputs).count() * rows;
+    sides * margins + gradient
+}
+
+/// Rows whose margins are summed side by side.
+fn rows_together(outputs: usize) -> usize {
+    match tiles(outputs).next() {
+        Some((_, 1 | 2)) => 8,
+        _ => 4,
+    }
+}
+
+/// Vectors of features whose gradients are summed side by side.
+fn vectors_together(outputs: usize) -> usize {
+    match gradient_tiles(outputs).next() {
+        Some((_, 1 | 2)) | None => 8,
+        Some((_, 3)) => 6,
+        Some((_, 4)) => 5,
+        Some((_, 5 | 6)) => 4,
+        Some(_) => 2,
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// `margins[k·128 + i] = scale · Σ_j W_kj a_ij + bias_k` for the rows i of a block, `rows` starting at a multiple of
+/// [`ROW_GROUP`]. A few rows meet all weights before the next ones do, while both are in first-level cache.
 ///
 /// # Safety
-/// Each pointer up to `rows`, rounded up to a multiple of [`ROW_GROUP`], points to a row that `layout` describes, and
-/// `weights` were packed with that layout.
+/// Each pointer in `rows`, its end rounded up to a multiple of [`ROW_GROUP`], points to a row that `layout` describes,
+/// and `weights` were packed with that layout.
 pub(super) unsafe fn margins(
     pointers: &RowPointers,
-    rows: usize,
+    rows: Range<usize>,
     layout: Layout,
     weights: &PackedWeights,
     scale: f32,
     margins: &mut [f32],
+    ahead: &mut Ahead<'_>,
 ) {
     let outputs = weights.biases.len();
-    assert!(margins.len() >= outputs * BLOCK_ROWS && rows <= BLOCK_ROWS);
+    assert!(margins.len() >= outputs * BLOCK_ROWS && rows.end <= BLOCK_ROWS && rows.start.is_multiple_of(ROW_GROUP));
     if layout.vectors == 0 {
         for (margins, &bias) in margins.chunks_exact_mut(BLOCK_ROWS).zip(&weights.biases) {
-            margins.fill(bias);
+            margins[rows.clone()].fill(bias);
         }
         return;
     }
     assert!(weights.vectors.len() >= outputs * layout.vectors);
-    for (first, tile) in tiles(outputs) {
-        // SAFETY: the asserts above cover the tile's weights, biases and margins; the caller covers the rows.
-        unsafe {
-            let weights_of_tile = weights.vectors.as_ptr().add(first * layout.vectors);
-            let biases = weights.biases.as_ptr().add(first);
-            let margins = margins.as_mut_ptr().add(first * BLOCK_ROWS);
-            match tile {
-                1 => margins_of_tile::<8, 1>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
-                2 => margins_of_tile::<8, 2>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
-                3 => margins_of_tile::<4, 3>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
-                4 => margins_of_tile::<4, 4>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
-                5 => margins_of_tile::<4, 5>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
-                _ => margins_of_tile::<4, 6>(pointers, rows, layout, weights_of_tile, biases, scale, margins),
+    let together = rows_together(outputs);
+    for row in rows.step_by(together) {
+        for (first, tile) in tiles(outputs) {
+            // SAFETY: the asserts above cover the tile's weights, biases and margins; the caller covers the rows, of
+            // which `together` are read from a multiple of `together` on, which divides ROW_GROUP.
+            unsafe {
+                let pointers = pointers.as_ptr().add(row);
+                let weights_of_tile = weights.vectors.as_ptr().add(first * layout.vectors);
+                let biases = weights.biases.as_ptr().add(first);
+                let margins = margins.as_mut_ptr().add(first * BLOCK_ROWS + row);
+                macro_rules! dispatch {
+                    ($($outputs:literal $rows:literal),+) => {
+                        match (tile, together) {
+                            $(($outputs, $rows) => margins_of_tile::<$rows, $outputs>(
+                                pointers, layout, weights_of_tile, biases, scale, margins, ahead,
+                            ),)+
+                            _ => unreachable!("tiles have at most six outputs, and eight rows if at most two"),
+                        }
+                    };
+                }
+                dispatch!(1 8, 2 8, 2 4, 3 4, 4 4, 5 4, 6 4);
             }
         }
     }
 }
 
-/// [`margins`] of T outputs, R rows at a time.
+/// [`margins`] of T outputs and R rows.
 ///
 /// # Safety
-/// As [`margins`]; `weights`, `biases` and `margins` start at the tile's first output and hold T outputs.
+/// R pointers to rows at `pointers`, as for [`margins`]; `weights` and `biases` start at the tile's first output,
+/// `margins` there at the first row.
 #[inline(never)]
 unsafe fn margins_of_tile<const R: usize, const T: usize>(
-    pointers: &RowPointers,
-    rows: usize,
+    pointers: *const *const f32,
     layout: Layout,
     weights: *const f32x16,
     biases: *const f32,
     scale: f32,
     margins: *mut f32,
+    ahead: &mut Ahead<'_>,
 ) {
-    for first in (0..rows).step_by(R) {
-        let group: [*const f32; R] = std::array::from_fn(|r| pointers[first + r]);
+    // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
+    unsafe {
+        let group: [*const f32; R] = std::array::from_fn(|r| *pointers.add(r));
         let mut sums = [[f32x16::ZERO; R]; T];
-        // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
-        unsafe {
-            let mut weights = weights;
-            for vector in 0..layout.vectors - 1 {
+        let mut weights = weights;
+        let (mut vector, last) = (0, layout.vectors - 1);
+        while vector < last {
+            let run = ahead.take(last - vector, group[0]);
+            let mut line = run.start;
+            for _ in 0..run.steps {
+                prefetch(line);
+                line = line.wrapping_add(run.stride);
                 multiply::<R, T>(&mut sums, &group, vector * LANES, weights);
                 weights = weights.add(T);
+                vector += 1;
             }
-            multiply::<R, T>(&mut sums, &group, layout.tail, weights);
-            for (output, sums) in sums.iter().enumerate() {
-                let bias = *biases.add(output);
-                for quarter in 0..R / 4 {
-                    let four = std::array::from_fn(|r| sums[4 * quarter + r]);
-                    let four = sum_each_of_four(four).mul_add(scale.into(), bias.into());
-                    let out = margins.add(output * BLOCK_ROWS + first + 4 * quarter);
-                    out.cast::<[f32; 4]>().write_unaligned(four.to_array());
-                }
+        }
+        multiply::<R, T>(&mut sums, &group, layout.tail, weights);
+        for (output, sums) in sums.iter().enumerate() {
+            let bias = *biases.add(output);
+            for quarter in 0..R / 4 {
+                let four = std::array::from_fn(|r| sums[4 * quarter + r]);
+                let four = sum_each_of_four(four).mul_add(scale.into(), bias.into());
+                let out = margins.add(output * BLOCK_ROWS + 4 * quarter);
+                out.cast::<[f32; 4]>().write_unaligned(four.to_array());
             }
         }
     }
@@ -155,7 +255,7 @@ pub(super) unsafe fn gradient(
     layout: Layout,
     coefficients: &[f32],
     outputs: usize,
-    next: Prefetch<'_>,
+    ahead: &mut Ahead<'_>,
     mut sink: Sink<'_>,
 ) {
     assert!(coefficients.len() >= outputs * BLOCK_ROWS && rows <= BLOCK_ROWS);
@@ -165,14 +265,8 @@ pub(super) unsafe fn gradient(
         }
         Sink::Partial(partial) => assert!(outputs == 1 && partial.len() >= layout.vectors),
     }
-    let widest = match outputs.min(tiles(outputs).next().map_or(1, |(_, tile)| tile)) {
-        0..=2 => 8,
-        3 => 6,
-        4 => 5,
-        _ => 4,
-    };
-    for (vector, vectors) in split(layout.vectors, widest) {
-        for (first, tile) in tiles(outputs) {
+    for (vector, vectors) in split(layout.vectors, vectors_together(outputs)) {
+        for (first, tile) in gradient_tiles(outputs) {
             let last = if vector + vectors == layout.vectors {
                 layout.tail
             } else {
@@ -191,9 +285,9 @@ pub(super) unsafe fn gradient(
                     ($($outputs:literal: $($vectors:literal)+;)+) => {
                         match (tile, vectors) {
                             $($(($outputs, $vectors) => {
-                                gradient_tile::<$outputs, $vectors>(&place, coefficients, next, layout, &mut sink);
+                                gradient_tile::<$outputs, $vectors>(&place, coefficients, ahead, layout, &mut sink);
                             })+)+
-                            _ => unreachable!("tiles have at most six outputs and eight vectors"),
+                            _ => unreachable!("tiles have at most ten outputs and twenty-four accumulators"),
                         }
                     };
                 }
@@ -204,6 +298,10 @@ pub(super) unsafe fn gradient(
                     4: 1 2 3 4 5 6;
                     5: 1 2 3 4;
                     6: 1 2 3 4;
+                    7: 1 2;
+                    8: 1 2;
+                    9: 1 2;
+                    10: 1 2;
                 }
             }
         }
@@ -227,22 +325,13 @@ struct Place<'a> {
 unsafe fn gradient_tile<const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
-    next: Prefetch<'_>,
+    ahead: &mut Ahead<'_>,
     layout: Layout,
     sink: &mut Sink<'_>,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let sums: [[f32x16; U]; T] = match next {
-            Prefetch::Rows { pointers, bytes } if place.first_output == 0 => {
-                if bytes == 64 {
-                    accumulate::<T, U, 64>(place, coefficients, pointers.as_ptr())
-                } else {
-                    accumulate::<T, U, 16>(place, coefficients, pointers.as_ptr())
-                }
-            }
-            _ => accumulate::<T, U, 0>(place, coefficients, std::ptr::null()),
-        };
+        let sums = accumulate::<T, U>(place, coefficients, ahead);
         match sink {
             Sink::Partial(partial) => {
                 for (u, sum) in sums[0].iter().enumerate() {
@@ -261,16 +350,15 @@ unsafe fn gradient_tile<const T: usize, const U: usize>(
     }
 }
 
-/// `Σ_i q_ti a_iu` over the rows of a block, T outputs × U vectors, while the `BYTES` a vector (0: none) of other rows
-/// are asked for.
+/// `Σ_i q_ti a_iu` over the rows of a block, T outputs × U vectors.
 ///
 /// # Safety
 /// As [`gradient`].
 #[inline(always)]
-unsafe fn accumulate<const T: usize, const U: usize, const BYTES: usize>(
+unsafe fn accumulate<const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
-    next: *const *const u8,
+    ahead: &mut Ahead<'_>,
 ) -> [[f32x16; U]; T] {
     // SAFETY: the caller's promise: `rows` ≤ 128 rows of coefficients from `first_output` on.
     unsafe {
@@ -285,12 +373,6 @@ unsafe fn accumulate<const T: usize, const U: usize, const BYTES: usize>(
                     load(base.add(u * LANES))
                 }
             });
-            if BYTES > 0 {
-                let ahead = (*next.add(row)).wrapping_add(place.vector * BYTES);
-                for line in 0..(U * BYTES).div_ceil(64) {
-                    prefetch(ahead.wrapping_add(line * 64));
-                }
-            }
             for (t, sums) in sums.iter_mut().enumerate() {
                 let q = f32x16::splat(*q.add(t * BLOCK_ROWS + row));
                 for (sum, features) in sums.iter_mut().zip(&features) {
@@ -299,9 +381,17 @@ unsafe fn accumulate<const T: usize, const U: usize, const BYTES: usize>(
             }
         };
         let mut sums = [[f32x16::ZERO; U]; T];
-        if T * U >= 8 {
-            for row in 0..place.rows {
-                step(&mut sums, row);
+        if T * U >= 6 {
+            let mut row = 0;
+            while row < place.rows {
+                let run = ahead.take(place.rows - row, place.pointers[0]);
+                let mut line = run.start;
+                for _ in 0..run.steps {
+                    prefetch(line);
+                    line = line.wrapping_add(run.stride);
+                    step(&mut sums, row);
+                    row += 1;
+                }
             }
         } else {
             let mut others = [[[f32x16::ZERO; U]; T]; 3];

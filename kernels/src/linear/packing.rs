@@ -7,6 +7,9 @@ use wide::f32x16;
 /// Outputs that one pass over a row holds in registers at most.
 pub(super) const TILE: usize = 6;
 
+/// Outputs whose gradients are summed together at most.
+const GRADIENT_TILE: usize = 10;
+
 /// How many vectors a row has and where the last one starts.
 ///
 /// Vector j < vectors − 1 starts at feature 16·j. The last one ends with the row: when the number of features is no
@@ -44,6 +47,12 @@ impl Layout {
 /// Splits outputs into runs of at most [`TILE`] that differ in length by at most one: `(first output, outputs)`.
 pub(super) fn tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
     split(outputs, TILE)
+}
+
+/// Splits outputs into the runs whose gradients are summed together. More of them than a margin's tile takes: a row is
+/// then read once for all of ten outputs, two vectors of features at a time.
+pub(super) fn gradient_tiles(outputs: usize) -> impl Iterator<Item = (usize, usize)> {
+    split(outputs, if outputs > TILE { GRADIENT_TILE } else { TILE })
 }
 
 /// Splits `0..total` into the fewest runs of at most `greatest`, differing in length by at most one.

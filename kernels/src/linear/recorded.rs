@@ -2,8 +2,8 @@
 //! coefficients times rows. A pool of ReSQue queries records K residuals a query in its round and is reweighted later, at
 //! points that were not known then.
 
-use super::dense::{self, Prefetch, Sink};
-use super::{BLOCK_ROWS, Batch, LinearModel, Workspace, check, layout_of, place_rows, residuals};
+use super::dense::{self, Ahead, ROW_GROUP, Sink};
+use super::{BLOCK_ROWS, Batch, LinearModel, Source, Workspace, check, residuals};
 use crate::features::{Rows, Selection};
 
 /// Rows below which packing the weights for the fused kernels costs more than they save.
@@ -162,14 +162,6 @@ fn check_rows(batch: &Batch<'_>) {
     assert!(inside, "a row outside of a matrix with {rows} rows");
 }
 
-/// What a stored feature is multiplied with.
-fn feature_scale(rows: Rows<'_>) -> f32 {
-    match rows {
-        Rows::U8(bytes) => bytes.scale,
-        _ => 1.0,
-    }
-}
-
 /// [`margins`] by the fused kernels.
 fn fused_margins(
     model: &LinearModel,
@@ -179,7 +171,7 @@ fn fused_margins(
     workspace: &mut Workspace,
 ) {
     check(model, batch, parameters);
-    let (outputs, layout) = (model.outputs, layout_of(batch.rows, model.features));
+    let (outputs, source) = (model.outputs, Source::new(batch.rows, model.features));
     let Workspace {
         current,
         residuals: out,
@@ -188,16 +180,26 @@ fn fused_margins(
         blocks,
         ..
     } = workspace;
-    current.pack(model, layout, parameters);
-    for start in (0..batch.selection.len()).step_by(blocks.part) {
-        let count = (batch.selection.len() - start).min(blocks.part);
+    current.pack(model, source.layout, parameters);
+    let total = batch.selection.len();
+    let scattered = source.is_scattered(&batch.selection);
+    let steps = dense::steps(outputs, source.layout, blocks.part, 1) / 2;
+    for start in (0..total).step_by(blocks.part) {
+        let count = (total - start).min(blocks.part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
-        let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
-        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were packed
-        // with it; `out` holds a block of rows for every output.
-        unsafe { dense::margins(&pointers, count, layout, current, feature_scale(batch.rows), out) };
+        let mut starts = [std::ptr::null(); BLOCK_ROWS];
+        let next = (start + count)..(start + count + blocks.part).min(total);
+        let next = source.starts(&batch.selection, next, &mut starts);
+        let mut ahead = Ahead::rows(next, source.row_bytes(), source.layout.vectors, steps);
+        source.margins(
+            &facts.ids[..count],
+            scratch,
+            [(&*current, &mut out[..])],
+            start == 0,
+            &mut ahead,
+        );
         for (row, margins) in margins[start * outputs..(start + count) * outputs]
             .chunks_exact_mut(outputs)
             .enumerate()
@@ -223,7 +225,7 @@ fn fused_outer(
         model.features,
         "columns of the rows (left) and features of the model (right)"
     );
-    let (outputs, layout) = (model.outputs, layout_of(batch.rows, model.features));
+    let (outputs, source) = (model.outputs, Source::new(batch.rows, model.features));
     let width = model.features + usize::from(model.bias);
     let Workspace {
         residuals: block,
@@ -237,7 +239,11 @@ fn fused_outer(
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
-        let pointers = place_rows(batch.rows, &facts.ids[..count], layout, scratch);
+        let mut pointers = [std::ptr::null(); BLOCK_ROWS];
+        for first in (0..count).step_by(ROW_GROUP) {
+            let group = first..(first + ROW_GROUP).min(count);
+            source.place(&facts.ids[..count], group, scratch, &mut pointers);
+        }
         for (row, own) in coefficients[start * outputs..(start + count) * outputs]
             .chunks_exact(outputs)
             .enumerate()
@@ -253,14 +259,25 @@ fn fused_outer(
                 sum[output * width + model.features] += f64::from(total);
             }
         }
-        residuals::scale(feature_scale(batch.rows), block, outputs, count);
+        residuals::scale(source.scale, block, outputs, count);
         let sink = Sink::Sum {
             sum: &mut *sum,
             width,
             features: model.features,
         };
-        // SAFETY: as for the margins; coefficients beyond the rows were cleared.
-        unsafe { dense::gradient(&pointers, count, layout, block, outputs, Prefetch::Nothing, sink) };
+        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; coefficients beyond the
+        // rows were cleared.
+        unsafe {
+            dense::gradient(
+                &pointers,
+                count,
+                source.layout,
+                block,
+                outputs,
+                &mut Ahead::nothing(),
+                sink,
+            )
+        };
     }
     sum.iter().all(|value| value.is_finite())
 }

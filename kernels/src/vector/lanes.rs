@@ -135,7 +135,7 @@ pub(crate) fn prefetch(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.cast());
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(pointer.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = pointer;
