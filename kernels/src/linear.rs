@@ -374,10 +374,21 @@ fn row_at(selection: &Selection<'_>, position: usize) -> usize {
 
 /// How the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
 /// else through scratch memory.
-fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
+fn layout_of(rows: Rows<'_>, model: &LinearModel) -> Layout {
+    if reads_in_place(rows, model) {
+        Layout::in_place(model.features)
+    } else {
+        Layout::padded(model.features)
+    }
+}
+
+/// Whether the kernels read rows where they are. With one output bytes are widened whenever they are read, which is
+/// cheaper than to store and load them four times as wide; with more, every tile of outputs would widen them again.
+fn reads_in_place(rows: Rows<'_>, model: &LinearModel) -> bool {
     match rows {
-        Rows::F32(_) if features >= LANES => Layout::in_place(features),
-        _ => Layout::padded(features),
+        Rows::F32(_) => model.features >= LANES,
+        Rows::U8(_) => model.features >= LANES && model.outputs == 1,
+        Rows::Sparse(_) => false,
     }
 }
 
@@ -385,16 +396,18 @@ fn layout_of(rows: Rows<'_>, features: usize) -> Layout {
 #[derive(Clone, Copy, Debug)]
 struct Source<'a> {
     rows: Rows<'a>,
+    in_place: bool,
     layout: Layout,
     /// What a stored feature is multiplied with.
     scale: f32,
 }
 
 impl<'a> Source<'a> {
-    fn new(rows: Rows<'a>, features: usize) -> Self {
+    fn new(rows: Rows<'a>, model: &LinearModel) -> Self {
         Source {
             rows,
-            layout: layout_of(rows, features),
+            in_place: reads_in_place(rows, model),
+            layout: layout_of(rows, model),
             scale: match rows {
                 Rows::U8(bytes) => bytes.scale,
                 _ => 1.0,
@@ -409,6 +422,43 @@ impl<'a> Source<'a> {
     /// Whether rows are so short, and so far apart, that the hardware does not see them coming.
     fn is_scattered(&self, selection: &Selection<'_>) -> bool {
         matches!((self.rows, selection), (Rows::U8(_), Selection::Indices(_)))
+    }
+
+    /// Whether the kernels meet bytes, not f32.
+    fn reads_bytes(&self) -> bool {
+        self.in_place && matches!(self.rows, Rows::U8(_))
+    }
+
+    /// Rows whose margins are computed before their gradients: as many as stay in first-level cache.
+    fn part(&self, blocks: BlockSizes) -> usize {
+        if self.reads_bytes() {
+            (blocks.part * size_of::<f32>()).min(blocks.block)
+        } else {
+            blocks.part
+        }
+    }
+
+    /// `sink += Σ_i q_ki a_ij`, i over the first `rows` rows of a part, see [`dense::gradient`].
+    ///
+    /// # Safety
+    /// `pointers` come from [`Source::margins`] or [`Source::place`], coefficients beyond the rows are zero.
+    unsafe fn gradient(
+        &self,
+        pointers: &RowPointers,
+        rows: usize,
+        coefficients: &[f32],
+        outputs: usize,
+        ahead: &mut Ahead<'_>,
+        sink: Sink<'_>,
+    ) {
+        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group.
+        unsafe {
+            if self.reads_bytes() {
+                dense::gradient::<u8>(pointers, rows, self.layout, coefficients, outputs, ahead, sink);
+            } else {
+                dense::gradient::<f32>(pointers, rows, self.layout, coefficients, outputs, ahead, sink);
+            }
+        }
     }
 
     /// Bytes of a dense row.
@@ -442,9 +492,9 @@ impl<'a> Source<'a> {
             return;
         };
         match self.rows {
-            Rows::F32(dense) if dense.columns >= LANES => {
+            Rows::F32(_) | Rows::U8(_) if self.in_place => {
                 for (pointer, &id) in pointers[group.clone()].iter_mut().zip(&ids[group.clone()]) {
-                    *pointer = dense.values[id * dense.columns..][..dense.columns].as_ptr();
+                    *pointer = row_start(self.rows, id);
                 }
             }
             Rows::F32(_) | Rows::U8(_) if stride > 0 => {
@@ -460,7 +510,7 @@ impl<'a> Source<'a> {
                         }
                         Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
                     }
-                    pointers[row] = out.as_ptr();
+                    pointers[row] = out.as_ptr().cast();
                 }
             }
             _ => {}
@@ -498,20 +548,40 @@ impl<'a> Source<'a> {
             }
             self.place(ids, group.clone(), scratch, &mut pointers);
             for (weights, out) in &mut sides {
+                let (rows, layout, scale) = (group.clone(), self.layout, self.scale);
                 // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were
                 // packed with it.
-                unsafe { dense::margins(&pointers, group.clone(), self.layout, weights, self.scale, out, ahead) };
+                unsafe {
+                    if self.reads_bytes() {
+                        dense::margins::<u8>(&pointers, rows, layout, weights, scale, out, ahead);
+                    } else {
+                        dense::margins::<f32>(&pointers, rows, layout, weights, scale, out, ahead);
+                    }
+                }
             }
         }
         pointers
     }
 }
 
+/// Where a row starts, for a hint.
 fn address(rows: Rows<'_>, row: usize) -> *const u8 {
     match rows {
         Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
         Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.columns),
         Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
+    }
+}
+
+/// Where a dense row starts that is read whole.
+///
+/// # Panics
+/// If the row is not inside of the matrix.
+fn row_start(rows: Rows<'_>, row: usize) -> *const u8 {
+    match rows {
+        Rows::F32(dense) => dense.values[row * dense.columns..][..dense.columns].as_ptr().cast(),
+        Rows::U8(bytes) => bytes.values[row * bytes.columns..][..bytes.columns].as_ptr(),
+        Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
     }
 }
 
@@ -533,7 +603,7 @@ fn accumulate(
     }
     let norms = norms_for(query.clip, batch);
     let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
-    let source = Source::new(batch.rows, model.features);
+    let source = Source::new(batch.rows, model);
     let layout = source.layout;
     let Workspace {
         current,
@@ -557,23 +627,24 @@ fn accumulate(
     }
     let scattered = source.is_scattered(&batch.selection);
     let sides = 1 + usize::from(query.previous.is_some());
-    let steps = dense::steps(outputs, layout, blocks.part, sides);
+    let part = source.part(*blocks);
+    let steps = dense::steps(outputs, layout, part, sides);
     let mut tally = Tally::default();
     let total = batch.selection.len();
     for block in (0..total).step_by(blocks.block) {
         let block_end = (block + blocks.block).min(total);
-        let in_parts = outputs == 1 && block_end - block > blocks.part;
+        let in_parts = outputs == 1 && block_end - block > part;
         if in_parts {
             partial.fill(f32x16::ZERO);
         }
-        for start in (block..block_end).step_by(blocks.part) {
-            let count = (block_end - start).min(blocks.part);
+        for start in (block..block_end).step_by(part) {
+            let count = (block_end - start).min(part);
             for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
                 *id = row_at(&batch.selection, start + offset);
             }
             facts.gather(count, batch.targets, norms, outputs);
             let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            let next = (start + count)..(start + count + blocks.part).min(total);
+            let next = (start + count)..(start + count + part).min(total);
             let next = source.starts(&batch.selection, next, &mut starts);
             let mut ahead = Ahead::rows(next, source.row_bytes(), layout.vectors, steps);
             let ids = &facts.ids[..count];
@@ -659,8 +730,8 @@ fn accumulate(
                     features: model.features,
                 }
             };
-            // SAFETY: as for the margins; coefficients beyond the rows were cleared.
-            unsafe { dense::gradient(&pointers, count, layout, residuals, outputs, &mut ahead, sink) };
+            // SAFETY: coefficients beyond the rows were cleared.
+            unsafe { source.gradient(&pointers, count, residuals, outputs, &mut ahead, sink) };
         }
         if in_parts {
             dense::add_partial(partial, layout, &mut sum[..model.features]);
@@ -716,7 +787,7 @@ pub fn evaluate(
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
     check(model, batch, parameters);
-    let source = Source::new(batch.rows, model.features);
+    let source = Source::new(batch.rows, model);
     let Workspace {
         current,
         residuals: margins,
@@ -727,7 +798,8 @@ pub fn evaluate(
     } = workspace;
     let total = batch.selection.len();
     let scattered = source.is_scattered(&batch.selection);
-    let steps = dense::steps(model.outputs, source.layout, blocks.part, 1) / 2;
+    let part = source.part(*blocks);
+    let steps = dense::steps(model.outputs, source.layout, part, 1) / 2;
     if source.is_dense() {
         current.pack(model, source.layout, parameters);
     }
@@ -735,8 +807,8 @@ pub fn evaluate(
         rows: total,
         ..Evaluation::default()
     };
-    for start in (0..total).step_by(blocks.part) {
-        let count = (total - start).min(blocks.part);
+    for start in (0..total).step_by(part) {
+        let count = (total - start).min(part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
@@ -745,7 +817,7 @@ pub fn evaluate(
             sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
         } else {
             let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            let next = (start + count)..(start + count + blocks.part).min(total);
+            let next = (start + count)..(start + count + part).min(total);
             let next = source.starts(&batch.selection, next, &mut starts);
             let mut ahead = Ahead::rows(next, source.row_bytes(), source.layout.vectors, steps);
             let sides = [(&*current, &mut margins[..])];

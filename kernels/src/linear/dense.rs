@@ -6,15 +6,40 @@
 
 use super::BLOCK_ROWS;
 use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
-use crate::vector::lanes::{LANES, add_to_f64, load, prefetch, store, sum_each_of_four};
+use crate::vector::lanes::{LANES, add_to_f64, load, prefetch, store, sum_each_of_four, widen};
 use std::ops::Range;
 use wide::f32x16;
 
 /// Rows the kernels may read together: how many pointers a block must have beyond its last row.
 pub(super) const ROW_GROUP: usize = 8;
 
-/// Where the rows of a block lie; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
-pub(super) type RowPointers = [*const f32; BLOCK_ROWS];
+/// Where the rows of a block lie, of f32 or of bytes; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
+pub(super) type RowPointers = [*const u8; BLOCK_ROWS];
+
+/// A feature as it is stored.
+pub(super) trait Feature {
+    /// Sixteen features as f32.
+    ///
+    /// # Safety
+    /// Sixteen features are readable at `start`.
+    unsafe fn load(start: *const Self) -> f32x16;
+}
+
+impl Feature for f32 {
+    #[inline(always)]
+    unsafe fn load(start: *const Self) -> f32x16 {
+        // SAFETY: the caller's promise.
+        unsafe { load(start) }
+    }
+}
+
+impl Feature for u8 {
+    #[inline(always)]
+    unsafe fn load(start: *const Self) -> f32x16 {
+        // SAFETY: the caller's promise.
+        unsafe { widen(start) }
+    }
+}
 
 /// Rows that are asked for while others are computed: a little at each step of the loops, row after row in the order of
 /// addresses. Memory then works all the time, and its requests never crowd out the loops' own.
@@ -62,10 +87,10 @@ impl<'a> Ahead<'a> {
     /// The next run of steps, between 1 and `most` of them. Where nothing is left to ask for, they ask for `own` again,
     /// which the caller is reading.
     #[inline(always)]
-    fn take(&mut self, most: usize, own: *const f32) -> Run {
+    fn take(&mut self, most: usize, own: *const u8) -> Run {
         let Some((&row, rest)) = self.rows.split_first() else {
             return Run {
-                start: own.cast(),
+                start: own,
                 stride: 0,
                 steps: most,
             };
@@ -118,7 +143,7 @@ const LINE: usize = 64;
 /// # Safety
 /// Each pointer in `rows`, its end rounded up to a multiple of [`ROW_GROUP`], points to a row that `layout` describes,
 /// and `weights` were packed with that layout.
-pub(super) unsafe fn margins(
+pub(super) unsafe fn margins<F: Feature>(
     pointers: &RowPointers,
     rows: Range<usize>,
     layout: Layout,
@@ -149,7 +174,7 @@ pub(super) unsafe fn margins(
                 macro_rules! dispatch {
                     ($($outputs:literal $rows:literal),+) => {
                         match (tile, together) {
-                            $(($outputs, $rows) => margins_of_tile::<$rows, $outputs>(
+                            $(($outputs, $rows) => margins_of_tile::<F, $rows, $outputs>(
                                 pointers, layout, weights_of_tile, biases, scale, margins, ahead,
                             ),)+
                             _ => unreachable!("tiles have at most six outputs, and eight rows if at most two"),
@@ -168,8 +193,8 @@ pub(super) unsafe fn margins(
 /// R pointers to rows at `pointers`, as for [`margins`]; `weights` and `biases` start at the tile's first output,
 /// `margins` there at the first row.
 #[inline(never)]
-unsafe fn margins_of_tile<const R: usize, const T: usize>(
-    pointers: *const *const f32,
+unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
+    pointers: *const *const u8,
     layout: Layout,
     weights: *const f32x16,
     biases: *const f32,
@@ -179,22 +204,22 @@ unsafe fn margins_of_tile<const R: usize, const T: usize>(
 ) {
     // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
     unsafe {
-        let group: [*const f32; R] = std::array::from_fn(|r| *pointers.add(r));
+        let group: [*const F; R] = std::array::from_fn(|r| (*pointers.add(r)).cast());
         let mut sums = [[f32x16::ZERO; R]; T];
         let mut weights = weights;
         let (mut vector, last) = (0, layout.vectors - 1);
         while vector < last {
-            let run = ahead.take(last - vector, group[0]);
+            let run = ahead.take(last - vector, group[0].cast());
             let mut line = run.start;
             for _ in 0..run.steps {
                 prefetch(line);
                 line = line.wrapping_add(run.stride);
-                multiply::<R, T>(&mut sums, &group, vector * LANES, weights);
+                multiply::<F, R, T>(&mut sums, &group, vector * LANES, weights);
                 weights = weights.add(T);
                 vector += 1;
             }
         }
-        multiply::<R, T>(&mut sums, &group, layout.tail, weights);
+        multiply::<F, R, T>(&mut sums, &group, layout.tail, weights);
         for (output, sums) in sums.iter().enumerate() {
             let bias = *biases.add(output);
             for quarter in 0..R / 4 {
@@ -212,14 +237,14 @@ unsafe fn margins_of_tile<const R: usize, const T: usize>(
 /// # Safety
 /// Sixteen features readable at each row's `offset`, T vectors at `weights`.
 #[inline(always)]
-unsafe fn multiply<const R: usize, const T: usize>(
+unsafe fn multiply<F: Feature, const R: usize, const T: usize>(
     sums: &mut [[f32x16; R]; T],
-    rows: &[*const f32; R],
+    rows: &[*const F; R],
     offset: usize,
     weights: *const f32x16,
 ) {
     // SAFETY: the caller's promise.
-    let features: [f32x16; R] = std::array::from_fn(|r| unsafe { load(rows[r].add(offset)) });
+    let features: [f32x16; R] = std::array::from_fn(|r| unsafe { F::load(rows[r].add(offset)) });
     for (output, sums) in sums.iter_mut().enumerate() {
         // SAFETY: the caller's promise.
         let weight = unsafe { *weights.add(output) };
@@ -249,7 +274,7 @@ pub(super) enum Sink<'a> {
 ///
 /// # Safety
 /// As [`margins`] for the rows.
-pub(super) unsafe fn gradient(
+pub(super) unsafe fn gradient<F: Feature>(
     pointers: &RowPointers,
     rows: usize,
     layout: Layout,
@@ -285,7 +310,7 @@ pub(super) unsafe fn gradient(
                     ($($outputs:literal: $($vectors:literal)+;)+) => {
                         match (tile, vectors) {
                             $($(($outputs, $vectors) => {
-                                gradient_tile::<$outputs, $vectors>(&place, coefficients, ahead, layout, &mut sink);
+                                gradient_tile::<F, $outputs, $vectors>(&place, coefficients, ahead, layout, &mut sink);
                             })+)+
                             _ => unreachable!("tiles have at most ten outputs and twenty-four accumulators"),
                         }
@@ -322,7 +347,7 @@ struct Place<'a> {
 /// # Safety
 /// As [`gradient`].
 #[inline(never)]
-unsafe fn gradient_tile<const T: usize, const U: usize>(
+unsafe fn gradient_tile<F: Feature, const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
     ahead: &mut Ahead<'_>,
@@ -331,7 +356,7 @@ unsafe fn gradient_tile<const T: usize, const U: usize>(
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let sums = accumulate::<T, U>(place, coefficients, ahead);
+        let sums = accumulate::<F, T, U>(place, coefficients, ahead);
         match sink {
             Sink::Partial(partial) => {
                 for (u, sum) in sums[0].iter().enumerate() {
@@ -355,7 +380,7 @@ unsafe fn gradient_tile<const T: usize, const U: usize>(
 /// # Safety
 /// As [`gradient`].
 #[inline(always)]
-unsafe fn accumulate<const T: usize, const U: usize>(
+unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
     ahead: &mut Ahead<'_>,
@@ -364,13 +389,13 @@ unsafe fn accumulate<const T: usize, const U: usize>(
     unsafe {
         let q = coefficients.as_ptr().add(place.first_output * BLOCK_ROWS);
         let step = |sums: &mut [[f32x16; U]; T], row: usize| {
-            let pointer = *place.pointers.get_unchecked(row);
+            let pointer = place.pointers.get_unchecked(row).cast::<F>();
             let base = pointer.add(place.vector * LANES);
             let features: [f32x16; U] = std::array::from_fn(|u| {
                 if u + 1 == U {
-                    load(pointer.add(place.last))
+                    F::load(pointer.add(place.last))
                 } else {
-                    load(base.add(u * LANES))
+                    F::load(base.add(u * LANES))
                 }
             });
             for (t, sums) in sums.iter_mut().enumerate() {
@@ -447,7 +472,7 @@ pub(super) fn widen_padded(bytes: &[u8], out: &mut [f32]) {
     let (head, tail) = out.split_at_mut(whole.len() * LANES);
     for (bytes, out) in whole.iter().zip(head.as_chunks_mut::<LANES>().0) {
         // SAFETY: both are sixteen long.
-        unsafe { store(out.as_mut_ptr(), crate::vector::lanes::widen(bytes.as_ptr())) };
+        unsafe { store(out.as_mut_ptr(), widen(bytes.as_ptr())) };
     }
     tail.fill(0.0);
     tail.iter_mut()

@@ -171,7 +171,7 @@ fn fused_margins(
     workspace: &mut Workspace,
 ) {
     check(model, batch, parameters);
-    let (outputs, source) = (model.outputs, Source::new(batch.rows, model.features));
+    let (outputs, source) = (model.outputs, Source::new(batch.rows, model));
     let Workspace {
         current,
         residuals: out,
@@ -183,21 +183,22 @@ fn fused_margins(
     current.pack(model, source.layout, parameters);
     let total = batch.selection.len();
     let scattered = source.is_scattered(&batch.selection);
-    let steps = dense::steps(outputs, source.layout, blocks.part, 1) / 2;
-    for start in (0..total).step_by(blocks.part) {
-        let count = (total - start).min(blocks.part);
+    let part = source.part(*blocks);
+    let steps = dense::steps(outputs, source.layout, part, 1) / 2;
+    for start in (0..total).step_by(part) {
+        let count = (total - start).min(part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
         let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        let next = (start + count)..(start + count + blocks.part).min(total);
+        let next = (start + count)..(start + count + part).min(total);
         let next = source.starts(&batch.selection, next, &mut starts);
         let mut ahead = Ahead::rows(next, source.row_bytes(), source.layout.vectors, steps);
         source.margins(
             &facts.ids[..count],
             scratch,
             [(&*current, &mut out[..])],
-            start == 0,
+            scattered && start == 0,
             &mut ahead,
         );
         for (row, margins) in margins[start * outputs..(start + count) * outputs]
@@ -225,7 +226,7 @@ fn fused_outer(
         model.features,
         "columns of the rows (left) and features of the model (right)"
     );
-    let (outputs, source) = (model.outputs, Source::new(batch.rows, model.features));
+    let (outputs, source) = (model.outputs, Source::new(batch.rows, model));
     let width = model.features + usize::from(model.bias);
     let Workspace {
         residuals: block,
@@ -234,8 +235,9 @@ fn fused_outer(
         blocks,
         ..
     } = workspace;
-    for start in (0..batch.selection.len()).step_by(blocks.part) {
-        let count = (batch.selection.len() - start).min(blocks.part);
+    let part = source.part(*blocks);
+    for start in (0..batch.selection.len()).step_by(part) {
+        let count = (batch.selection.len() - start).min(part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
             *id = row_at(&batch.selection, start + offset);
         }
@@ -265,19 +267,8 @@ fn fused_outer(
             width,
             features: model.features,
         };
-        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; coefficients beyond the
-        // rows were cleared.
-        unsafe {
-            dense::gradient(
-                &pointers,
-                count,
-                source.layout,
-                block,
-                outputs,
-                &mut Ahead::nothing(),
-                sink,
-            )
-        };
+        // SAFETY: coefficients beyond the rows were cleared.
+        unsafe { source.gradient(&pointers, count, block, outputs, &mut Ahead::nothing(), sink) };
     }
     sum.iter().all(|value| value.is_finite())
 }
