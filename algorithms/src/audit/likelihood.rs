@@ -43,7 +43,10 @@ impl Moments {
         self.count += 1.0;
         for (row, left) in values.clone().enumerate() {
             self.sum[row] += left;
-            for (entry, right) in self.products[row * rounds..].iter_mut().zip(values.clone().take(row + 1)) {
+            for (entry, right) in self.products[row * rounds..]
+                .iter_mut()
+                .zip(values.clone().take(row + 1))
+            {
                 *entry += left * right;
             }
         }
@@ -214,7 +217,10 @@ mod tests {
         for x in [-3.0, 0.0, 1.0, 4.0_f64] {
             let exact = (0.75 + 0.25 * (2.0 * x - 2.0).exp()).ln();
             let found = ratio.log_ratio(&mut [x]);
-            assert!((found - exact).abs() < 0.05 * exact.abs().max(0.2), "{x}: {found} for {exact}");
+            assert!(
+                (found - exact).abs() < 0.05 * exact.abs().max(0.2),
+                "{x}: {found} for {exact}"
+            );
         }
     }
 }

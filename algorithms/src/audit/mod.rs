@@ -18,8 +18,8 @@ mod canary;
 mod likelihood;
 
 pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
-pub use canary::{RAW_GRADIENT, Sabotage};
 use canary::{COLUMNS, Scene};
+pub use canary::{RAW_GRADIENT, Sabotage};
 pub use likelihood::{LikelihoodRatio, Moments, NoiseLaw};
 use rounds_kernels::random::StreamKey;
 
@@ -207,7 +207,14 @@ pub fn audit(
             .prepare(&problems[0], &run)
             .is_ok_and(|prepared| prepared.optimizer.mechanism().as_ref() == Some(&mechanism));
         let factorizations = run.factorizations.clone();
-        if same { run } else { Settings { factorizations, ..claimed } }
+        if same {
+            run
+        } else {
+            Settings {
+                factorizations,
+                ..claimed
+            }
+        }
     } else {
         run
     };
@@ -220,7 +227,11 @@ pub fn audit(
         progress,
     };
     let quarter = settings.runs / 4;
-    let delta = if accountant == Accountant::Pure { 0.0 } else { settings.delta };
+    let delta = if accountant == Accountant::Pure {
+        0.0
+    } else {
+        settings.delta
+    };
     let family = ClaimedFamily {
         mechanism: &mechanism,
         accountant,
@@ -282,11 +293,7 @@ fn mean(transcripts: &[f64], rounds: usize) -> Vec<f64> {
 }
 
 /// The threshold whose errors on these statistics, with the limits that as many new runs would have, give the best bound.
-fn best_threshold(
-    family: &ClaimedFamily<'_>,
-    mut without: Vec<f64>,
-    mut with: Vec<f64>,
-) -> Result<f64, PrivacyError> {
+fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: Vec<f64>) -> Result<f64, PrivacyError> {
     without.sort_by(f64::total_cmp);
     with.sort_by(f64::total_cmp);
     let trials = without.len() as u64;
@@ -313,7 +320,11 @@ fn best_threshold(
     // Which of the two reads the curve of another mechanism better is seen by asking.
     let by_ratio = best(&TestErrors::log_ratio);
     let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
-    Ok(if bound(by_mu)? >= bound(by_ratio)? { by_mu } else { by_ratio })
+    Ok(if bound(by_mu)? >= bound(by_ratio)? {
+        by_mu
+    } else {
+        by_ratio
+    })
 }
 
 /// Runs of one algorithm with one setting.
@@ -374,13 +385,10 @@ impl Runs<'_> {
             })?;
         iterates.clear();
         for _ in 0..self.rounds {
-            prepared
-                .optimizer
-                .advance(oracle)
-                .map_err(|source| AuditError::Round {
-                    algorithm: self.algorithm.id,
-                    source,
-                })?;
+            prepared.optimizer.advance(oracle).map_err(|source| AuditError::Round {
+                algorithm: self.algorithm.id,
+                source,
+            })?;
             iterates.extend_from_slice(&prepared.optimizer.solution()[..COLUMNS]);
         }
         Ok(())

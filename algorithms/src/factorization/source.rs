@@ -76,7 +76,10 @@ mod tests {
         };
         let first = source.factorize(request(5)).unwrap();
         let again = source.factorize(request(5)).unwrap();
-        assert_eq!((asked.load(Ordering::Relaxed), first.frobenius()), (1, again.frobenius()));
+        assert_eq!(
+            (asked.load(Ordering::Relaxed), first.frobenius()),
+            (1, again.frobenius())
+        );
         assert_eq!(source.factorize(request(6)).unwrap().rounds(), 6);
         assert_eq!(asked.load(Ordering::Relaxed), 2);
     }

@@ -6,8 +6,8 @@ use rounds_kernels::random::StreamKey;
 use super::scalar::NoiseScalar;
 use super::{AntiCorrelated, Banded, BufferedToeplitz, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
 use crate::factorization::{
-    FactorizationError, FactorizationRequest, FactorizationSource, Method, NoiseRecursion, Participation, TreeVariant, Workload,
-    WorkloadSpecification,
+    FactorizationError, FactorizationRequest, FactorizationSource, Method, NoiseRecursion, Participation, TreeVariant,
+    Workload, WorkloadSpecification,
 };
 use crate::optimizers::NoiseKind;
 use crate::privacy::{Mechanism, Sampling};

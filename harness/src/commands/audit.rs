@@ -97,7 +97,10 @@ fn judge(reports: &[(AuditReport, f64)]) -> anyhow::Result<()> {
             (finding.disproves() != report.sabotage.is_some()).then_some(report.algorithm)
         })
         .collect();
-    match (wrong.as_slice(), reports.first().and_then(|(report, _)| report.sabotage)) {
+    match (
+        wrong.as_slice(),
+        reports.first().and_then(|(report, _)| report.sabotage),
+    ) {
         ([], _) => Ok(()),
         (wrong, None) => anyhow::bail!(
             "the bound exceeds the claim of {}: with all but a chance of {:e}, less noise was added than the claim needs",
