@@ -15,6 +15,7 @@ use rounds_algorithms::noise::NoisePlan;
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::{self, Engine, Oracle};
 use rounds_algorithms::problem::Problem;
+use rounds_kernels::gemm::{Shape, multiply_add_f32};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,19 @@ pub struct CostCell {
     pub resident_vectors: usize,
 }
 
+/// What rounds of noise are made of, on one thread.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct References {
+    /// p of the vectors below.
+    pub dimension: usize,
+    /// Drawing one vector of Gaussians.
+    pub gaussian_vector_ns: f64,
+    /// Reading one vector of f32 that lies in memory, not in a cache.
+    pub memory_vector_ns: f64,
+    /// Rate of a square f32 matrix product.
+    pub product_gflops: f64,
+}
+
 /// A training run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrainingCell {
@@ -159,6 +173,8 @@ pub struct TrainingCell {
 pub struct Study {
     /// Errors against T.
     pub errors: Vec<ErrorCell>,
+    /// What costs are held against.
+    pub references: References,
     /// Costs against T.
     pub costs: Vec<CostCell>,
     /// Accuracies.
@@ -204,6 +220,7 @@ pub fn run(
             study.errors.push(cell);
         }
     }
+    study.references = references(definition.costs.dimension, definition.seed);
     let source = factorization_cache::source();
     for &rounds in &definition.costs.rounds {
         for mechanism in &definition.costs.mechanisms {
@@ -264,6 +281,60 @@ fn error(method: &str, rounds: usize, gap: f64) -> anyhow::Result<ErrorCell> {
         relative_gap: factorization.relative_gap(),
         seconds: started.elapsed().as_secs_f64(),
     })
+}
+
+/// Rows and columns of the matrix product that is timed.
+const SIZE: usize = 768;
+
+/// Medians of what noise is made of.
+fn references(dimension: usize, seed: u64) -> References {
+    let median_ns = |repeats: usize, work: &mut dyn FnMut()| {
+        let samples: Vec<f64> = (0..repeats)
+            .map(|_| {
+                let started = Instant::now();
+                work();
+                started.elapsed().as_nanos() as f64
+            })
+            .collect();
+        statistics::median(&samples)
+    };
+    let key = StreamKey::Simulation(seed);
+    let mut draws = vec![0f32; dimension];
+    let mut round = 0;
+    let gaussian_vector_ns = median_ns(500, &mut || {
+        round += 1;
+        fill_gaussian(&key, Purpose(1), round, 1.0, &mut draws);
+        std::hint::black_box(&draws);
+    });
+    // A pool of 512 MiB: what is read was last touched long ago. 32 vectors at a time, as a band of 32 would.
+    let pool = vec![1f32; 1 << 27];
+    let set = 32 * dimension;
+    let mut start = 0;
+    let memory_vector_ns = median_ns(300, &mut || {
+        start = if start + 2 * set > pool.len() { 0 } else { start + set };
+        let mut lanes = [0f32; 64];
+        for part in pool[start..(start + set).min(pool.len())].chunks_exact(64) {
+            for (lane, value) in lanes.iter_mut().zip(part) {
+                *lane += value;
+            }
+        }
+        std::hint::black_box(lanes);
+    }) / 32.0;
+    let (a, b, mut c) = (
+        vec![0.5f32; SIZE * SIZE],
+        vec![0.5f32; SIZE * SIZE],
+        vec![0f32; SIZE * SIZE],
+    );
+    let product_ns = median_ns(30, &mut || {
+        multiply_add_f32(Shape::packed(SIZE, SIZE, SIZE), &a, &b, &mut c);
+        std::hint::black_box(&c);
+    });
+    References {
+        dimension,
+        gaussian_vector_ns,
+        memory_vector_ns,
+        product_gflops: 2.0 * (SIZE as f64).powi(3) / product_ns,
+    }
 }
 
 /// Time of a round on one thread, beside that of a vector of Gaussians.
@@ -445,7 +516,14 @@ pub fn tables(study: &Study) -> String {
             })
             .collect(),
     );
-    format!("{errors}\n{costs}\n{training}")
+    let references = &study.references;
+    format!(
+        "{errors}\n{costs}\nOn one thread: {:.2} µs a vector of Gaussians, {:.2} µs a vector read from memory, {:.0} GFLOP/s in a \
+         matrix product.\n{training}",
+        references.gaussian_vector_ns * 1e-3,
+        references.memory_vector_ns * 1e-3,
+        references.product_gflops
+    )
 }
 
 #[cfg(test)]
