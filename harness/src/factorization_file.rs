@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ndarray::{Array0, Array2};
 use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadNpzError};
-use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Strategy, Workload};
+use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Workload};
 
 /// A file that holds no factorisation.
 #[derive(Debug, thiserror::Error)]
@@ -121,11 +121,7 @@ pub fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
     let array = |matrix: &faer::Mat<f64>| {
         Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)])
     };
-    let strategy = match factorization.strategy() {
-        // The causal factor of a tree's law has its own sensitivity: the incidence matrix is what is written.
-        tree @ Strategy::Tree { .. } => array(&tree.matrix()),
-        other => array(&other.matrix()),
-    };
+    let strategy = array(&factorization.strategy().matrix());
     if !is_archive(path) {
         return Ok(ndarray_npy::write_npy(path, &strategy)?);
     }
