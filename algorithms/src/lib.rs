@@ -1,8 +1,9 @@
 //! Private and parallel stochastic convex optimisation: problems, the counting oracle, sampling, noise mechanisms,
-//! factorisations, accountants, optimisers, and the catalogue of all of them.
+//! factorisations, accountants, optimisers, the catalogue of all of them, and their audit.
 //!
 //! Nothing here reads a clock or a file; execution engines and observers are arguments.
 
+pub mod audit;
 pub mod catalog;
 pub mod factorization;
 pub mod noise;

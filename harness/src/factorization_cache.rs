@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use rounds_algorithms::factorization::{Factorization, FactorizationError, FactorizationRequest};
+use rounds_algorithms::factorization::{Factorization, FactorizationError, FactorizationRequest, FactorizationSource};
 
 /// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
 pub fn default_folder() -> Option<PathBuf> {
@@ -16,6 +16,12 @@ pub fn default_folder() -> Option<PathBuf> {
     };
     let root = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
     Some(root.join("rounds").join("factorizations"))
+}
+
+/// Factorisations from the user's cache, computed and kept where they are not there.
+pub fn source() -> FactorizationSource {
+    let folder = default_folder();
+    FactorizationSource::new(move |request| Ok(factorize(request, folder.as_deref())?.0))
 }
 
 /// The factorisation of `request`, from `folder` if an intact one lies there, and whether it did. A cache that cannot be

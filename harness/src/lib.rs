@@ -8,6 +8,7 @@ pub mod compare;
 pub mod data;
 pub mod definitions;
 pub mod factorization_cache;
+pub mod factorization_file;
 pub mod machine;
 pub mod measure;
 pub mod report;

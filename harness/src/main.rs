@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::commands::{UsageError, account, compare, factorize, list, machine, report, run, simulate, train};
+use rounds::commands::{UsageError, account, audit, compare, factorize, list, machine, report, run, simulate, train};
 use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
@@ -27,6 +27,8 @@ enum Command {
     Account(account::AccountArguments),
     /// The error of a factorisation of a workload.
     Factorize(factorize::FactorizeArguments),
+    /// An empirical lower bound on an algorithm's privacy loss, beside its claim.
+    Audit(audit::AuditArguments),
     /// What this machine is and what it can do.
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(arguments, line.json),
         Command::Account(arguments) => account::run(arguments, line.json),
         Command::Factorize(arguments) => factorize::run(arguments, line.json),
+        Command::Audit(arguments) => audit::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),
         Command::Report(arguments) => report::run(arguments, line.json),
         Command::Simulate(arguments) => simulate::run(arguments, line.json),

@@ -109,6 +109,24 @@ pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat
     Ok((values, left, right))
 }
 
+/// The largest eigenvalue of a symmetric matrix; `None` where the routine fails.
+pub(crate) fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
+    use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+    let size = matrix.nrows();
+    let mut values = faer::diag::Diag::<f64>::zeros(size);
+    let requirement = self_adjoint_evd_scratch::<f64>(size, ComputeEigenvectors::No, Par::Seq, Default::default());
+    self_adjoint_evd(
+        matrix,
+        values.as_mut(),
+        None,
+        Par::Seq,
+        MemStack::new(&mut MemBuffer::new(requirement)),
+        Default::default(),
+    )
+    .ok()?;
+    (0..size).map(|index| values[index]).reduce(f64::max)
+}
+
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
 pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;

@@ -13,7 +13,7 @@ use super::tree::TreeVariant;
 use super::{Factorization, FactorizationRequest};
 
 /// The layout's name and version. A change of an optimiser or of the layout changes the number.
-const MAGIC: &[u8; 16] = b"rounds-factor-01";
+const MAGIC: &[u8; 16] = b"rounds-factor-02";
 
 /// SHA-256 of a request: all the inputs of a factorisation and the version of this room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! | `blt` | optimised buffered linear Toeplitz C |
 //! | `tree` | the binary tree and the estimators of Honaker |
 //! | `strategy` | C in each form: inverse, sensitivity, error, recursion |
+//! | `source` | where a run's factorisations come from |
 //! | `encoding` | a factorisation as bytes, keyed by its inputs, checked on reading |
 
 mod banded;
@@ -30,6 +31,7 @@ mod pattern_band;
 mod pattern_dual;
 mod quadrature;
 mod shifted_inverse;
+mod source;
 mod strategy;
 mod toeplitz;
 mod tree;
@@ -48,6 +50,7 @@ pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
 pub use optimal::Objective;
 pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
+pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, NoiseRecursion, Strategy};
 pub use toeplitz::{inverse_coefficients, inverse_square_root_coefficients, square_root_coefficients};
 pub use tree::{TreeVariant, node_count, nodes, tree_sensitivity};

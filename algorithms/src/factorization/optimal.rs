@@ -12,9 +12,11 @@
 //! (P − D)/P with P the squared error of the matrix C that is returned, at its own sensitivity.
 //!
 //! Single participation: U = diag(v). This is γ₂-duality, and for Λ = I the dual of Denisov et al. 2022 (Lemma 3.4).
-//! Multi-epoch participation: at the optimum U is positive definite, which forces X_{ii'} = 0 for any two rounds of one
-//! pattern (aligned contributions would make a 2 × 2 minor of U vanish): columns that an example can use together are
-//! orthogonal, and the sensitivity max_π Σ_{i∈π} X_ii is exact for every sign and direction of the contributions.
+//! Multi-epoch participation: for Λ = I the optimal U = X⁻¹·G·X⁻¹ is positive definite, which forces X_{ii'} = 0 for any two
+//! rounds of one pattern (aligned contributions would make a 2 × 2 minor of U vanish) [derived]: columns that an example
+//! can use together are orthogonal, and the sensitivity max_π Σ_{i∈π} X_ii is exact for every sign and direction of the
+//! contributions. Under the largest row norm some rows may be slack, λ_t = 0, and U singular; then the primal point is
+//! measured at its own sensitivity (`participation.rs`), beside its orthogonalised neighbour.
 //!
 //! Both duals are maximised in logarithms by L-BFGS (`minimizer.rs`). The workloads of the catalogue have banded
 //! inverses, so a dual value and its gradient cost O(T) (single) or O(T·(kp)²) (k epochs); any other workload takes the

@@ -267,3 +267,67 @@ fn add_rank_one<const P: usize>(d: &mut [Lanes; P], ell: &mut [[Lanes; P]; P], z
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dense;
+    use super::super::workload::{Workload, WorkloadSpecification};
+    use super::*;
+
+    #[test]
+    fn the_quadrature_gives_the_square_root_of_the_singular_value_decomposition() {
+        let prefix = WorkloadSpecification::prefix;
+        let rounds = 90;
+        for specification in [
+            prefix(),
+            prefix().with_momentum(0.9),
+            prefix().with_momentum(0.99).with_decay(0.5),
+            prefix().with_lambda_tau(Some(7)),
+            prefix().with_decays((0..rounds).map(|t| t as f64 / (t as f64 + 3.0)).collect()),
+        ] {
+            let workload = Workload::new(rounds, specification.clone()).unwrap();
+            let factor = workload.banded_inverse().unwrap();
+            let weights: Vec<f64> = (0..rounds).map(|t| 0.2 + ((t * 13) % 17) as f64).collect();
+            let mut product = workload.matrix();
+            for column in 0..rounds {
+                dense::scale_column(&mut product, column, weights[column].sqrt());
+            }
+            let (singular, _, right) = dense::singular_vectors(product.as_ref()).unwrap();
+            let scaled = BandedLower::from_fn(rounds, factor.subdiagonals(), |row, column| {
+                factor.get(row, column) / weights[row].sqrt()
+            });
+            let rule = InverseSquareRoot::on(0.9 / singular[0].powi(2), scaled.squared_norm_bound());
+            let shifted = ShiftedInverse {
+                factor,
+                weights: &weights,
+                rule: &rule,
+            };
+            let (diagonal, triangle) = (shifted.diagonal(), shifted.upper_triangle());
+            let scale = singular[0] / weights.iter().fold(f64::INFINITY, |least, &weight| least.min(weight));
+            for column in 0..rounds {
+                for row in 0..=column {
+                    let expected: f64 = (0..rounds)
+                        .map(|k| right[(row, k)] * singular[k] * right[(column, k)])
+                        .sum::<f64>()
+                        / (weights[row] * weights[column]).sqrt();
+                    let found = triangle[(row, column)];
+                    assert!(
+                        (found - expected).abs() < 1e-12 * scale,
+                        "{specification:?} ({row}, {column})"
+                    );
+                }
+                assert!((diagonal[column] - triangle[(column, column)]).abs() < 1e-12 * scale);
+            }
+            let nuclear: f64 = weights
+                .iter()
+                .zip(&diagonal)
+                .map(|(weight, square)| weight * square)
+                .sum();
+            let expected: f64 = singular.iter().sum();
+            assert!(
+                (nuclear - expected).abs() < 1e-12 * expected,
+                "{specification:?}: {nuclear} {expected}"
+            );
+        }
+    }
+}

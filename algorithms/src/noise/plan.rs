@@ -6,8 +6,8 @@ use rounds_kernels::random::StreamKey;
 use super::scalar::NoiseScalar;
 use super::{AntiCorrelated, Banded, BufferedToeplitz, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
 use crate::factorization::{
-    FactorizationError, FactorizationRequest, Method, NoiseRecursion, Participation, TreeVariant, Workload,
-    WorkloadSpecification,
+    FactorizationError, FactorizationRequest, FactorizationSource, Method, NoiseRecursion, Participation, TreeVariant,
+    Workload, WorkloadSpecification,
 };
 use crate::optimizers::NoiseKind;
 use crate::privacy::{Mechanism, Sampling};
@@ -83,11 +83,11 @@ impl NoisePlan {
         }
     }
 
-    /// Computes C and its sensitivity.
+    /// C and its sensitivity, C from `factorizations` where it is a factorisation.
     ///
     /// # Errors
     /// A workload or participation that the factorisation refuses.
-    pub fn prepare(self) -> Result<PlannedNoise, NoisePlanError> {
+    pub fn prepare(self, factorizations: &FactorizationSource) -> Result<PlannedNoise, NoisePlanError> {
         let method = match self.kind {
             NoiseKind::Independent => {
                 return Ok(PlannedNoise {
@@ -107,6 +107,7 @@ impl NoisePlan {
                     strategy: Strategy::HonakerOnline,
                 });
             }
+            NoiseKind::AntiCorrelated => return Ok(self.prepare_anti_correlated()),
             NoiseKind::Laplace => return Err(NoisePlanError::Laplace),
             NoiseKind::HonakerFull => Method::Tree(TreeVariant::HonakerFull),
             NoiseKind::Optimal => Method::Optimal,
@@ -116,11 +117,10 @@ impl NoisePlan {
         };
         let workload = Workload::new(self.rounds, self.workload.clone())?;
         let request = FactorizationRequest::new(workload, self.participation(), method);
-        let factorization = FactorizationRequest {
+        let factorization = factorizations.factorize(FactorizationRequest {
             gap: OPTIMAL_GAP,
             ..request
-        }
-        .factorize()?;
+        })?;
         let strategy = Strategy::Factorized {
             recursion: factorization.strategy().noise_recursion()?,
             sensitivity: factorization.sensitivity().value,
@@ -130,7 +130,7 @@ impl NoisePlan {
 
     /// Anti-correlated noise, C = S ([001 Example 3.2]): the sensitivity is the norm of S's worst participation, at
     /// most `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch.
-    pub fn prepare_anti_correlated(self) -> PlannedNoise {
+    fn prepare_anti_correlated(self) -> PlannedNoise {
         let squared: f64 = (0..self.rounds)
             .map(|t| ((t / self.rounds_per_epoch + 1) as f64).powi(2))
             .sum();

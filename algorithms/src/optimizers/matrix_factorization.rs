@@ -113,6 +113,7 @@ const PGD_VARIANT: Variant = Variant {
 };
 const ANTI: Variant = Variant {
     id: "anti-pgd",
+    noise: NoiseKind::AntiCorrelated,
     epochs: 1.0,
     ..MF
 };
@@ -231,11 +232,7 @@ fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<P
         workload,
         dimension: problem.parameters(),
     };
-    let noise = if variant.id == ANTI.id && settings.noise.is_none() {
-        noise.prepare_anti_correlated()
-    } else {
-        noise.prepare()?
-    };
+    let noise = noise.prepare(&settings.factorizations)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;

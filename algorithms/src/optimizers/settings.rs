@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
+use crate::factorization::FactorizationSource;
 use crate::privacy::{Accountant, Adjacency};
 
 /// How much privacy a run may spend.
@@ -74,6 +75,8 @@ pub enum NoiseKind {
     Blt(usize),
     /// The square root of the Toeplitz workload.
     Toeplitz,
+    /// Differences of fresh Gaussians, C = S.
+    AntiCorrelated,
     /// Laplace.
     Laplace,
 }
@@ -166,7 +169,7 @@ impl std::str::FromStr for NoiseKind {
         let unknown = || SettingsError::UnknownName {
             flag: "--noise",
             value: name.to_owned(),
-            known: "independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz or laplace",
+            known: "independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz, anti-correlated or laplace",
         };
         let (kind, parameter) = name
             .split_once('=')
@@ -186,6 +189,7 @@ impl std::str::FromStr for NoiseKind {
             ("banded", Some(_)) => Self::Banded(count()?),
             ("blt", Some(_)) => Self::Blt(count()?),
             ("toeplitz", None) => Self::Toeplitz,
+            ("anti-correlated", None) => Self::AntiCorrelated,
             ("laplace", None) => Self::Laplace,
             _ => return Err(unknown()),
         })
@@ -236,6 +240,8 @@ pub struct Settings {
     pub accountant: Option<Accountant>,
     /// Noise mechanism.
     pub noise: Option<NoiseKind>,
+    /// Where factorisations of correlated noise come from.
+    pub factorizations: FactorizationSource,
     /// Key of all noise and sampling streams.
     pub key: StreamKey,
     /// `--set key=value`: an algorithm's own parameters.
@@ -257,6 +263,7 @@ impl Settings {
             sampling: None,
             accountant: None,
             noise: None,
+            factorizations: FactorizationSource::default(),
             key,
             parameters: BTreeMap::new(),
         }

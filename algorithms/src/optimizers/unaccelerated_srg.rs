@@ -69,7 +69,13 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         workload: WorkloadSpecification::prefix(),
         dimension: problem.parameters(),
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare()?, clip_norm)?;
+    let (privacy, statement) = calibrated(
+        problem,
+        settings,
+        &plan,
+        noise.prepare(&settings.factorizations)?,
+        clip_norm,
+    )?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::factorization::{
-    FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
+    Factorization, FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
 use serde_json::json;
 
 use super::UsageError;
 use crate::factorization_cache;
+use crate::factorization_file::{self, FactorizationFile};
 
 /// What `rounds factorize` takes.
 #[derive(clap::Args)]
@@ -36,9 +37,13 @@ pub struct FactorizeArguments {
     /// Largest certified relative gap of the squared objective that `optimal` may leave.
     #[arg(long, default_value_t = 1e-6, value_name = "GAP")]
     gap: f64,
-    /// Where to write C (rows = the streamed strategy's matrix, T × T, f64) as NPY.
-    #[arg(long, value_name = "F.npy")]
+    /// Where to write C (T × T, f64; one row a node for trees) as NPY, or C, B and the sensitivity as NPZ.
+    #[arg(long, value_name = "F.npy|F.npz")]
     out: Option<PathBuf>,
+    /// Measures the factorisation in this file (NPY with C, or NPZ with C, B, sensitivity) instead, and checks its shape,
+    /// B·C and sensitivity.
+    #[arg(long, value_name = "F.npy|F.npz", conflicts_with_all = ["method", "objective", "gap", "out"])]
+    check: Option<PathBuf>,
     /// Compute anew instead of taking a kept factorisation.
     #[arg(long)]
     no_cache: bool,
@@ -66,6 +71,13 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     participation
         .check(arguments.rounds)
         .map_err(|error| usage("--epochs", &error))?;
+    if let Some(path) = &arguments.check {
+        let started = Instant::now();
+        let factorization = FactorizationFile::read(path)?
+            .check(workload, participation)
+            .with_context(|| format!("--check {}", path.display()))?;
+        return print(arguments, &factorization, started.elapsed().as_secs_f64(), false, json);
+    }
     let request = FactorizationRequest {
         objective,
         gap: arguments.gap,
@@ -76,19 +88,30 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     let (factorization, kept) = factorization_cache::factorize(request, folder.as_deref())?;
     let seconds = started.elapsed().as_secs_f64();
     if let Some(path) = &arguments.out {
-        let matrix = factorization.strategy().matrix();
-        let array =
-            ndarray::Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)]);
-        ndarray_npy::write_npy(path, &array)
+        factorization_file::write(path, &factorization)
             .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
+    print(arguments, &factorization, seconds, kept, json)
+}
+
+/// The errors of a factorisation, as JSON or for people.
+fn print(
+    arguments: &FactorizeArguments,
+    factorization: &Factorization,
+    seconds: f64,
+    kept: bool,
+    json: bool,
+) -> anyhow::Result<()> {
+    let method = factorization
+        .method()
+        .map_or_else(|| "from a file".to_owned(), |method| method.to_string());
     let sensitivity = factorization.sensitivity();
     if json {
         let document = json!({
             "rounds": factorization.rounds(),
             "epochs": arguments.epochs,
             "workload": arguments.workload,
-            "method": method.to_string(),
+            "method": method,
             "sensitivity": sensitivity.value,
             "sensitivity_exactness": format!("{:?}", sensitivity.exactness),
             "rms_error": factorization.rms_error(),
@@ -104,7 +127,7 @@ pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
-        method.to_string(),
+        method,
         format!(
             "{} rounds of {}, {} epochs",
             arguments.rounds, arguments.workload, arguments.epochs

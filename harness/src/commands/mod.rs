@@ -4,6 +4,7 @@
 //! people. Errors are returned, never printed here: `main` prints one message and picks the exit code.
 
 pub mod account;
+pub mod audit;
 pub mod compare;
 pub mod factorize;
 pub mod list;

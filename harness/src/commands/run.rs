@@ -19,13 +19,13 @@ use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
-use crate::report::study_html;
 use crate::report::time_per_round_svg;
+use crate::report::{mechanisms_html, study_html};
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
-use crate::studies::depth_against_work;
+use crate::studies::{depth_against_work, noise_mechanisms};
 
 /// What `rounds run` takes.
 #[derive(clap::Args)]
@@ -66,6 +66,9 @@ pub struct RunArguments {
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     if arguments.suites == [depth_against_work::NAME] {
         return run_depth_against_work(arguments, json);
+    }
+    if arguments.suites == [noise_mechanisms::NAME] {
+        return run_noise_mechanisms(arguments, json);
     }
     let threads: Vec<usize> = if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
@@ -226,6 +229,41 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
         .with_context(|| format!("cannot write {}", page.display()))?;
     if !json {
         println!("{}", depth_against_work::table(&study));
+        println!("results: {} and {}", file.display(), page.display());
+    }
+    Ok(())
+}
+
+/// The study of noise mechanisms: errors, costs and training runs.
+fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    let definition = noise_mechanisms::definition()?;
+    let threads = arguments
+        .threads
+        .iter()
+        .map(|&count| usize::from(count))
+        .max()
+        .unwrap_or_else(|| Topology::detect().cores.max(1));
+    let environment = Environment::capture(&[threads]);
+    let folder = arguments
+        .out
+        .clone()
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let study = noise_mechanisms::run(&definition, arguments.data_dir.as_deref(), threads, |line| {
+        if !json {
+            eprintln!("{line}");
+        }
+    })?;
+    let file = folder.join(format!("{}.json", noise_mechanisms::NAME));
+    std::fs::write(&file, serde_json::to_string_pretty(&study)?)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    let page = folder.join(format!("{}.html", noise_mechanisms::NAME));
+    std::fs::write(&page, mechanisms_html(&study, &environment))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&study)?);
+    } else {
+        println!("{}", noise_mechanisms::tables(&study));
         println!("results: {} and {}", file.display(), page.display());
     }
     Ok(())

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
+use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
 use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};
@@ -22,6 +24,8 @@ use sha2::{Digest, Sha256};
 use super::UsageError;
 use crate::checkpoint::{self, Checkpoint};
 use crate::data;
+use crate::factorization_cache;
+use crate::factorization_file::FactorizationFile;
 use crate::machine::{Build, vector_extension};
 
 /// What `rounds train` takes.
@@ -72,9 +76,14 @@ pub struct TrainArguments {
     /// Clips every row to a public norm bound: l2=BOUND or l1=BOUND.
     #[arg(long, value_name = "NORM=BOUND", value_parser = norm_bound)]
     clip_features: Option<(Norm, f64)>,
-    /// Noise mechanism.
+    /// Noise mechanism: independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz,
+    /// anti-correlated or laplace.
     #[arg(long, value_name = "MECH")]
     noise: Option<NoiseKind>,
+    /// Correlated noise through the C of this file (NPY with C, or NPZ with C, B, sensitivity), checked against the run's
+    /// rounds, workload and participation.
+    #[arg(long, value_name = "F.npy|F.npz", conflicts_with = "noise")]
+    factorization: Option<PathBuf>,
     /// Neighbouring relation: zero-out, add-remove or replace-one.
     #[arg(long)]
     adjacency: Option<Adjacency>,
@@ -181,9 +190,25 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     let load = started.elapsed();
 
     let resumed = arguments.resume.as_deref().map(Checkpoint::read).transpose()?;
-    let settings = settings(arguments, algorithm, resumed.as_ref())?;
+    let mut settings = settings(arguments, algorithm, resumed.as_ref())?;
+    let given = arguments
+        .factorization
+        .as_deref()
+        .map(given_factorization)
+        .transpose()?;
+    if let Some((source, _)) = &given {
+        settings.noise = Some(NoiseKind::Optimal);
+        settings.factorizations = source.clone();
+    }
     let started = Instant::now();
     let mut prepared = algorithm.prepare(&problem, &settings)?;
+    if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
+        return Err(UsageError::new(format!(
+            "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
+            algorithm.id
+        ))
+        .into());
+    }
     let calibration = started.elapsed();
     if let Some((norm, bound)) = arguments.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
@@ -283,6 +308,18 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Answers every request with the factorisation in a file, checked against it; and whether there was a request.
+fn given_factorization(path: &std::path::Path) -> anyhow::Result<(FactorizationSource, Arc<AtomicBool>)> {
+    let file = FactorizationFile::read(path)?;
+    let asked = Arc::new(AtomicBool::new(false));
+    let answered = asked.clone();
+    let source = FactorizationSource::new(move |request| {
+        answered.store(true, Ordering::Relaxed);
+        file.check(request.workload, request.participation)
+    });
+    Ok((source, asked))
+}
+
 /// What a checkpoint of this run is bound to.
 fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding {
     let number = |value: Option<f64>| value.map(|value| value.to_string());
@@ -309,6 +346,14 @@ fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding
             arguments.clip_features.map(|bound| format!("{bound:?}")),
         ),
         named("--noise", arguments.noise.map(|noise| format!("{noise:?}"))),
+        named(
+            "--factorization",
+            // Its content, not its name; a file that cannot be read fails before the first round.
+            arguments
+                .factorization
+                .as_ref()
+                .map(|path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()))),
+        ),
         named(
             "--adjacency",
             arguments.adjacency.map(|adjacency| adjacency.to_string()),
@@ -382,6 +427,7 @@ fn settings(
         sampling: arguments.sampling,
         accountant: arguments.accountant,
         noise: arguments.noise,
+        factorizations: factorization_cache::source(),
         parameters,
         ..Settings::new(budget, key)
     })

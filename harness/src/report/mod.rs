@@ -7,10 +7,12 @@ mod bars;
 mod chart;
 mod figures;
 mod format;
+mod mechanisms;
 mod page;
 mod study;
 mod tables;
 
 pub use figures::time_per_round_svg;
+pub use mechanisms::mechanisms_html;
 pub use page::report_html;
 pub use study::study_html;

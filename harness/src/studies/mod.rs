@@ -4,6 +4,7 @@
 pub mod accelerated_figures;
 pub mod depth_against_work;
 pub mod exponents;
+pub mod noise_mechanisms;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,10 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         depth_against_work::NAME,
         "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
+    ),
+    (
+        noise_mechanisms::NAME,
+        "error, time and memory of every noise mechanism against T; DP-FTRL beside DP-SGD on MNIST (minutes)",
     ),
 ];
 

@@ -1,0 +1,369 @@
+//! From the errors of a test to a lower bound on the privacy loss.
+//!
+//! A test between "the canary took part" and "it did not" makes false alarms with probability α and misses with β. A
+//! mechanism that is (ε, δ)-DP for every (ε, δ(ε)) of its curve satisfies 1 − β ≤ e^ε·α + δ(ε) and 1 − α ≤ e^ε·β + δ(ε) for
+//! all ε ≥ 0. Counts give upper confidence limits of α and β (Clopper–Pearson); the least private mechanism that they
+//! still contradict gives the bound.
+
+use crate::privacy::pld::PrivacyLoss;
+use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, gdp};
+
+/// `n choose x`-weighted tail: I_p(a, b), the regularised incomplete beta function, for a, b > 0 and p ∈ [0, 1]. Relative
+/// error about 1e-12 by the continued fraction (Lentz), tested against binomial sums.
+fn incomplete_beta(a: f64, b: f64, p: f64) -> f64 {
+    if p <= 0.0 {
+        return 0.0;
+    }
+    if p >= 1.0 {
+        return 1.0;
+    }
+    if p > (a + 1.0) / (a + b + 2.0) {
+        return 1.0 - incomplete_beta(b, a, 1.0 - p);
+    }
+    let log_front = libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * p.ln() + b * (-p).ln_1p();
+    let nonzero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
+    let mut c = 1.0;
+    let mut d = 1.0 / nonzero(1.0 - (a + b) * p / (a + 1.0));
+    let mut fraction = d;
+    for step in 1..10_000 {
+        let m = f64::from(step);
+        for term in [
+            m * (b - m) * p / ((a + 2.0 * m - 1.0) * (a + 2.0 * m)),
+            -(a + m) * (a + b + m) * p / ((a + 2.0 * m) * (a + 2.0 * m + 1.0)),
+        ] {
+            d = 1.0 / nonzero(1.0 + term * d);
+            c = nonzero(1.0 + term / c);
+            fraction *= c * d;
+        }
+        if (c * d - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    log_front.exp() * fraction / a
+}
+
+/// The Clopper–Pearson upper limit of a probability: the p with P(Binomial(trials, p) ≤ successes) = error; 1 where every
+/// trial succeeded.
+pub fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
+    if successes >= trials {
+        return 1.0;
+    }
+    let (a, b) = (successes as f64 + 1.0, (trials - successes) as f64);
+    // P(X ≤ x) = 1 − I_p(x + 1, n − x) falls with p.
+    let (mut lower, mut upper) = (0.0, 1.0);
+    for _ in 0..200 {
+        let middle = 0.5 * (lower + upper);
+        if middle <= lower || middle >= upper {
+            break;
+        }
+        if incomplete_beta(b, a, 1.0 - middle) > error {
+            lower = middle;
+        } else {
+            upper = middle;
+        }
+    }
+    upper
+}
+
+/// Φ⁻¹(p), by bisection on erfc: absolute error about 1e-14.
+pub(super) fn normal_quantile(p: f64) -> f64 {
+    if p <= 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if p >= 1.0 {
+        return f64::INFINITY;
+    }
+    let (mut lower, mut upper) = (-39.0, 39.0);
+    for _ in 0..80 {
+        let middle: f64 = 0.5 * (lower + upper);
+        if 0.5 * libm::erfc(-middle * std::f64::consts::FRAC_1_SQRT_2) < p {
+            lower = middle;
+        } else {
+            upper = middle;
+        }
+    }
+    0.5 * (lower + upper)
+}
+
+/// Upper confidence limits of a test's errors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TestErrors {
+    /// α: alarm though the canary did not take part.
+    pub false_alarm: f64,
+    /// β: no alarm though it did.
+    pub miss: f64,
+}
+
+impl TestErrors {
+    /// The limits from counts, each at half of `error`.
+    pub fn from_counts(false_alarms: u64, misses: u64, trials: u64, error: f64) -> Self {
+        Self {
+            false_alarm: upper_limit(false_alarms, trials, 0.5 * error),
+            miss: upper_limit(misses, trials, 0.5 * error),
+        }
+    }
+
+    /// The largest μ that the errors contradict: Φ⁻¹(1 − α) − Φ⁻¹(β), at least 0.
+    pub fn gaussian_mu(self) -> f64 {
+        (-normal_quantile(self.false_alarm) - normal_quantile(self.miss)).max(0.0)
+    }
+
+    /// ln of the largest likelihood ratio that the errors show, in either direction, at least 0.
+    pub fn log_ratio(self) -> f64 {
+        let one = ((1.0 - self.miss) / self.false_alarm).ln();
+        let other = ((1.0 - self.false_alarm) / self.miss).ln();
+        one.max(other).max(0.0)
+    }
+}
+
+/// A lower bound, in the units of a claim.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowerBound {
+    /// μ, where the mechanism is one Gaussian mechanism.
+    pub mu: Option<f64>,
+    /// ε at the claim's δ.
+    pub epsilon: f64,
+}
+
+/// A family of mechanisms: the claimed one on a sensitivity `factor` times as large.
+pub struct ClaimedFamily<'a> {
+    /// The claimed mechanism, factor 1.
+    pub mechanism: &'a Mechanism,
+    /// The claim's accountant.
+    pub accountant: Accountant,
+    /// The claim's relation.
+    pub adjacency: Adjacency,
+    /// The claim's δ; 0 for a pure claim.
+    pub delta: f64,
+}
+
+/// Relative accuracy of ε of the curves that are compared: δ(ε) is rounded up, so that a coarse one only weakens a bound.
+const CURVE_ACCURACY: f64 = 2e-3;
+
+/// A claim that is contradicted by this factor (e^1.5 = 4.5) is not followed further.
+const MOST_LOG_FACTOR: f64 = 1.5;
+
+impl ClaimedFamily<'_> {
+    /// The bound from `errors`: the member with the smallest factor that `errors` do not contradict.
+    ///
+    /// # Errors
+    /// A mechanism that its accountant, or the privacy-loss accountant, refuses.
+    pub fn lower_bound(&self, errors: TestErrors) -> Result<LowerBound, PrivacyError> {
+        if let Ok(mu) = gdp::mu(self.mechanism, self.adjacency) {
+            let bound = errors.gaussian_mu();
+            let epsilon = if bound > 0.0 { self.epsilon(bound / mu)? } else { 0.0 };
+            return Ok(LowerBound {
+                mu: Some(bound),
+                epsilon,
+            });
+        }
+        let contradicted = |log_factor: f64| self.contradicts(log_factor.exp(), errors);
+        // The claim itself is asked first: the bracket stays where curves are within numerical reach.
+        let (mut lower, mut upper) = (0.0, 0.0);
+        if contradicted(0.0)? {
+            // Far beyond the claim its curve may be out of numerical reach: what was reached stands.
+            while lower < MOST_LOG_FACTOR && contradicted(upper).unwrap_or(false) {
+                lower = upper;
+                upper += 0.25;
+            }
+        } else {
+            while !contradicted(lower)? {
+                upper = lower;
+                lower -= 0.25;
+                if lower < -2.0 * MOST_LOG_FACTOR {
+                    return Ok(LowerBound { mu: None, epsilon: 0.0 });
+                }
+            }
+        }
+        while upper - lower > 1e-3 && lower < MOST_LOG_FACTOR {
+            let middle = 0.5 * (lower + upper);
+            if contradicted(middle).unwrap_or(false) {
+                lower = middle;
+            } else {
+                upper = middle;
+            }
+        }
+        Ok(LowerBound {
+            mu: None,
+            epsilon: self.epsilon(lower.exp())?,
+        })
+    }
+
+    /// ε at the claim's δ of the member with this factor.
+    fn epsilon(&self, factor: f64) -> Result<f64, PrivacyError> {
+        let member = self.mechanism.with_inflated_sensitivity(factor);
+        self.accountant.epsilon(&member, self.adjacency, self.delta)
+    }
+
+    /// Whether no test can have errors this small on the member with this factor: some ε has
+    /// 1 − β > e^ε·α + δ(ε), or the same with α and β exchanged.
+    fn contradicts(&self, factor: f64, errors: TestErrors) -> Result<bool, PrivacyError> {
+        let member = self.mechanism.with_inflated_sensitivity(factor);
+        let loss = PrivacyLoss::new(&member, self.adjacency)?.with_relative_accuracy(CURVE_ACCURACY)?;
+        for (alarm, miss) in [(errors.false_alarm, errors.miss), (errors.miss, errors.false_alarm)] {
+            let largest = ((1.0 - miss) / alarm).ln();
+            if largest <= 0.0 {
+                continue;
+            }
+            // δ(ε) is convex in e^ε, so that the excess has one maximum: a golden-section search.
+            let excess = |epsilon: f64| -> Result<f64, PrivacyError> {
+                Ok(1.0 - miss - epsilon.exp() * alarm - loss.delta(epsilon)?)
+            };
+            let share = 0.5 * (5.0_f64.sqrt() - 1.0);
+            let (mut low, mut high) = (1e-6, largest.max(2e-6));
+            let (mut left, mut right) = (high - share * (high - low), low + share * (high - low));
+            let (mut at_left, mut at_right) = (excess(left)?, excess(right)?);
+            for _ in 0..14 {
+                if at_left > 0.0 || at_right > 0.0 {
+                    return Ok(true);
+                }
+                if at_left > at_right {
+                    (high, right, at_right) = (right, left, at_left);
+                    left = high - share * (high - low);
+                    at_left = excess(left)?;
+                } else {
+                    (low, left, at_left) = (left, right, at_right);
+                    right = low + share * (high - low);
+                    at_right = excess(right)?;
+                }
+            }
+            if at_left > 0.0 || at_right > 0.0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::privacy::Sampling;
+
+    /// P(Binomial(n, p) ≤ x), term by term.
+    fn binomial_tail(x: u64, n: u64, p: f64) -> f64 {
+        (0..=x)
+            .map(|k| {
+                let (k, n) = (k as f64, n as f64);
+                (libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0)
+                    + k * p.ln()
+                    + (n - k) * (-p).ln_1p())
+                .exp()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn the_upper_limit_solves_its_equation() {
+        for trials in [1, 7, 100, 2_500] {
+            for successes in [0, 1, 3, 50, 99, 2_499] {
+                for error in [0.05, 5e-5] {
+                    if successes >= trials {
+                        assert_eq!(upper_limit(successes, trials, error), 1.0);
+                        continue;
+                    }
+                    let limit = upper_limit(successes, trials, error);
+                    let tail = binomial_tail(successes, trials, limit);
+                    assert!(
+                        (tail / error - 1.0).abs() < 1e-7,
+                        "{successes}/{trials}: {tail} for {error}"
+                    );
+                }
+            }
+        }
+        // No success in n trials: 1 − error^{1/n}.
+        assert!((upper_limit(0, 100, 0.05) - (1.0 - 0.05_f64.powf(0.01))).abs() < 1e-13);
+    }
+
+    #[test]
+    fn normal_quantiles_are_those_of_the_tables() {
+        for (p, quantile) in [
+            (0.5, 0.0),
+            (0.975, 1.959_963_984_540_054),
+            (1e-4, -3.719_016_485_455_709),
+            (1e-9, -5.997_807_015_007_686),
+        ] {
+            assert!((normal_quantile(p) - quantile).abs() < 1e-9, "{p}");
+        }
+    }
+
+    fn family(mechanism: &Mechanism, delta: f64) -> ClaimedFamily<'_> {
+        ClaimedFamily {
+            mechanism,
+            accountant: Accountant::default_for(mechanism),
+            adjacency: Adjacency::ZeroOut,
+            delta,
+        }
+    }
+
+    #[test]
+    fn errors_on_the_curve_of_a_gaussian_give_its_mu_whichever_family_reads_them() {
+        let gaussian = Mechanism::Gaussian {
+            noise_multiplier: 1.0,
+            sampling: Sampling::FullBatch,
+            participations: 1,
+        };
+        // The best test of N(0, 1) against N(1.5, 1), twice.
+        for threshold in [0.4, 1.2] {
+            let tail = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
+            let errors = TestErrors {
+                false_alarm: tail(threshold),
+                miss: tail(1.5 - threshold),
+            };
+            let bound = family(&gaussian, 1e-5).lower_bound(errors).unwrap();
+            assert!((bound.mu.unwrap() - 1.5).abs() < 1e-9);
+            let exact = crate::privacy::gaussian::epsilon(1e-5, 1.5).unwrap();
+            assert!((bound.epsilon / exact - 1.0).abs() < 1e-9);
+            // A subsampled mechanism of rate nearly 1 is nearly that Gaussian, and is bounded through its curve.
+            let subsampled = Mechanism::SubsampledGaussian {
+                noise_multiplier: 1.0,
+                sampling: Sampling::Poisson { rate: 1.0 - 1e-9 },
+                steps: 1,
+            };
+            let found = family(&subsampled, 1e-5).lower_bound(errors).unwrap();
+            assert_eq!(found.mu, None);
+            assert!(
+                (found.epsilon / exact - 1.0).abs() < 0.01,
+                "{} for {exact}",
+                found.epsilon
+            );
+            assert!(found.epsilon < exact * (1.0 + 1e-6), "a bound never exceeds the truth");
+        }
+    }
+
+    #[test]
+    fn errors_of_a_laplace_mechanism_give_its_epsilon() {
+        let laplace = Mechanism::Laplace {
+            scale: 1.0,
+            l1_sensitivity: 1.0,
+            sampling: Sampling::FullBatch,
+            steps: 1,
+        };
+        // Laplace(1) around 0 and around 1.4, threshold 1.4: α = e^{−1.4}/2, β = 1/2.
+        let errors = TestErrors {
+            false_alarm: 0.5 * (-1.4_f64).exp(),
+            miss: 0.5,
+        };
+        let bound = family(&laplace, 0.0).lower_bound(errors).unwrap();
+        assert!(
+            (bound.epsilon - 1.4).abs() < 0.02 && bound.epsilon <= 1.4,
+            "{}",
+            bound.epsilon
+        );
+    }
+
+    #[test]
+    fn a_test_that_guesses_proves_nothing() {
+        let mechanism = Mechanism::SubsampledGaussian {
+            noise_multiplier: 1.0,
+            sampling: Sampling::Poisson { rate: 0.5 },
+            steps: 2,
+        };
+        let errors = TestErrors {
+            false_alarm: 0.5,
+            miss: 0.5,
+        };
+        assert!(errors.gaussian_mu() < 1e-12);
+        assert_eq!(family(&mechanism, 1e-5).lower_bound(errors).unwrap().epsilon, 0.0);
+    }
+}

@@ -1,0 +1,263 @@
+//! The smallest problem on which an algorithm's guarantee is put to the test, and copies of the algorithm that are broken
+//! on purpose.
+//!
+//! **The canary** is one row with feature e_1 and a squared loss whose residual is [`RAW_GRADIENT`] throughout, so that its
+//! gradient points along the first coordinate in every participation and is clipped to the clip norm; a skipped clip
+//! shows tenfold. All other rows are 0, and so are their gradients: the other coordinates see the run's noise and
+//! nothing else. The canary is the first row, which takes part first and as often as any.
+//!
+//! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
+//! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
+//! its participations is missing in the sensitivity. No switch in the algorithms weakens their guarantee.
+
+use std::sync::Arc;
+
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+use crate::catalog::Algorithm;
+use crate::optimizers::{Budget, SamplingKind, Settings, SettingsError};
+use crate::privacy::{Accountant, Adjacency, gaussian};
+use crate::problem::{Dataset, Features, Labels, Problem};
+
+/// Norm of the canary's gradient before clipping, in units of the clip norm.
+pub const RAW_GRADIENT: f64 = 10.0;
+/// A clip norm that clips nothing, in units of the claimed one: not more, since accountants of subsampled noise take long
+/// for multipliers that are very small.
+const NO_CLIP: f64 = 12.0;
+/// Coordinates: the canary's, and those that show the noise alone.
+pub(super) const COLUMNS: usize = 8;
+/// μ of the claims of Gaussian mechanisms: far from 0, and within reach of counts of a few thousand.
+const CLAIMED_MU: f64 = 2.0;
+
+/// What is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// The noise is half of what is claimed.
+    HalvedNoise,
+    /// Gradients are not clipped.
+    SkippedClip,
+    /// The sensitivity counts one participation less than there is.
+    IgnoredParticipation,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::HalvedNoise, Self::SkippedClip, Self::IgnoredParticipation];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HalvedNoise => "halved-noise",
+            Self::SkippedClip => "skipped-clip",
+            Self::IgnoredParticipation => "ignored-participation",
+        }
+    }
+}
+
+impl std::str::FromStr for Sabotage {
+    type Err = SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        Self::ALL
+            .into_iter()
+            .find(|sabotage| sabotage.name() == name)
+            .ok_or_else(|| SettingsError::UnknownName {
+                flag: "--sabotage",
+                value: name.to_owned(),
+                known: "halved-noise, skipped-clip or ignored-participation",
+            })
+    }
+}
+
+/// Data sizes and settings of one algorithm's audit.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    rows: usize,
+    batch_size: Option<usize>,
+    rounds: Option<u64>,
+    epochs: Option<f64>,
+    sampling: Option<SamplingKind>,
+    parameters: Vec<(&'static str, &'static str)>,
+    /// Own parameters in units of the clip norm.
+    scaled: Vec<(&'static str, f64)>,
+    /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
+    epsilon: Option<f64>,
+    /// Where the example stands again when a participation is ignored.
+    second: usize,
+    /// Rows there are then.
+    rows_with_second: usize,
+}
+
+impl Scene {
+    /// The scene of `algorithm`. Anything that is not named here reads fixed batches: k = 2 epochs of 4 rounds.
+    pub(super) fn of(algorithm: &Algorithm) -> Self {
+        let fixed = Self {
+            rows: 8,
+            batch_size: Some(2),
+            rounds: Some(8),
+            epochs: None,
+            // A shuffled order is covered by the same claim, and hides the canary's place.
+            sampling: Some(SamplingKind::Fixed),
+            parameters: Vec::new(),
+            scaled: Vec::new(),
+            epsilon: None,
+            // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
+            second: 8,
+            rows_with_second: 16,
+        };
+        match algorithm.id {
+            "dp-sgd" => Self {
+                rows: 16,
+                batch_size: Some(8),
+                rounds: Some(4),
+                sampling: Some(SamplingKind::Poisson),
+                epsilon: Some(4.0),
+                second: 1,
+                rows_with_second: 16,
+                ..fixed
+            },
+            "accelerated-dp-srg" | "unaccelerated-dp-srg" | "accelerated-independent" => Self {
+                rows: 16,
+                second: 2,
+                ..fixed
+            },
+            "phased-sgd" => Self {
+                rows: 64,
+                batch_size: Some(8),
+                rounds: None,
+                sampling: None,
+                parameters: vec![("row-bound", "1")],
+                second: 1,
+                rows_with_second: 64,
+                ..fixed
+            },
+            // All rows in every batch, one release a round, a ball as large as the domain: every other round is a step,
+            // whose release is the iterate's move.
+            "resque-private-erm" | "resque-private-sco" => Self {
+                rows: 64,
+                batch_size: Some(if algorithm.id == "resque-private-erm" { 64 } else { 32 }),
+                rounds: None,
+                epochs: Some(2.0),
+                sampling: None,
+                parameters: vec![("radius", "10"), ("inner", "1")],
+                scaled: vec![("accuracy", 20.0)],
+                second: 1,
+                rows_with_second: 64,
+                ..fixed
+            },
+            "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => Self {
+                rows: 4,
+                batch_size: None,
+                rounds: None,
+                sampling: None,
+                parameters: [
+                    ("rounds", "2"),
+                    ("smoothness", "1"),
+                    ("strong-convexity", "0.25"),
+                    ("first-stage", "1"),
+                    ("initial-gap", "fixed"),
+                ]
+                .into_iter()
+                .filter(|(key, _)| algorithm.parameters.iter().any(|(known, _)| known == key))
+                .collect(),
+                epsilon: Some(2.0),
+                second: 1,
+                rows_with_second: 4,
+                ..fixed
+            },
+            _ => fixed,
+        }
+    }
+
+    /// ε of the claim where none is asked for.
+    pub(super) fn epsilon(&self, delta: f64) -> f64 {
+        self.epsilon
+            .or_else(|| gaussian::epsilon(delta, CLAIMED_MU).ok())
+            .unwrap_or(1.0)
+    }
+
+    /// The settings with this budget, the clip norm `clip` times 1.
+    fn settings(&self, budget: Budget, clip: f64, accountant: Option<Accountant>, key: StreamKey) -> Settings {
+        let mut settings = Settings {
+            epochs: self.epochs,
+            rounds: self.rounds,
+            batch_size: self.batch_size,
+            clip_norm: Some(clip),
+            sampling: self.sampling,
+            accountant,
+            ..Settings::new(budget, key)
+        };
+        for &(key, value) in &self.parameters {
+            settings.parameters.insert(key.to_owned(), value.to_owned());
+        }
+        for &(key, value) in &self.scaled {
+            settings.parameters.insert(key.to_owned(), (value * clip).to_string());
+        }
+        settings
+    }
+
+    /// The settings that are claimed.
+    pub(super) fn claimed(&self, epsilon: f64, delta: f64) -> Settings {
+        let budget = Budget::Target { epsilon, delta };
+        self.settings(budget, 1.0, None, StreamKey::Simulation(0))
+    }
+
+    /// The settings that are run: those of the claim, its noise given as what it came to, unless sabotage changes them.
+    /// `noise_multiplier` is the claim's, where there is one.
+    pub(super) fn run(
+        &self,
+        sabotage: Option<Sabotage>,
+        noise_multiplier: Option<f64>,
+        epsilon: f64,
+        delta: f64,
+        accountant: Option<Accountant>,
+    ) -> Settings {
+        let (share, clip) = match sabotage {
+            Some(Sabotage::HalvedNoise) => (0.5, 1.0),
+            // The same noise: multiplier times clip norm.
+            Some(Sabotage::SkippedClip) => (1.0 / NO_CLIP, NO_CLIP),
+            None | Some(Sabotage::IgnoredParticipation) => (1.0, 1.0),
+        };
+        let budget = match noise_multiplier {
+            Some(noise_multiplier) => Budget::NoiseMultiplier {
+                noise_multiplier: noise_multiplier * share,
+                delta,
+            },
+            // Scales of Laplace noise are sensitivity over ε.
+            None => Budget::Target {
+                epsilon: epsilon / share,
+                delta,
+            },
+        };
+        self.settings(budget, clip, accountant, StreamKey::Simulation(0))
+    }
+
+    /// The problems without and with the canary, for this relation.
+    pub(super) fn problems(&self, adjacency: Adjacency, sabotage: Option<Sabotage>) -> [Problem; 2] {
+        let twice = sabotage == Some(Sabotage::IgnoredParticipation);
+        let rows = if twice { self.rows_with_second } else { self.rows };
+        let places: &[usize] = if twice { &[0, self.second] } else { &[0] };
+        // Replaced: another example with the opposite gradient. Zeroed, added or removed: a row without a gradient.
+        let absent = match adjacency {
+            Adjacency::ReplaceOne => Some(RAW_GRADIENT as f32),
+            Adjacency::ZeroOut | Adjacency::AddRemove => None,
+        };
+        [absent, Some(-RAW_GRADIENT as f32)].map(|target| {
+            let (mut values, mut labels) = (vec![0.0; rows * COLUMNS], vec![0.0; rows]);
+            if let Some(target) = target {
+                for &row in places {
+                    values[row * COLUMNS] = 1.0;
+                    labels[row] = target;
+                }
+            }
+            let features = Features::F32 {
+                values,
+                columns: COLUMNS,
+            };
+            let dataset =
+                Dataset::new("canary", features, Labels::Values(labels)).expect("finite features and targets");
+            Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).expect("real targets for a squared loss")
+        })
+    }
+}

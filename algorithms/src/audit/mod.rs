@@ -1,0 +1,473 @@
+//! Empirical lower bounds on the privacy loss of any algorithm of the catalogue, to stand beside its claim.
+//!
+//! An audit runs the algorithm itself, constructor and optimiser as they are, many times without and with one example (the
+//! canary), reads the iterates after every round, and looks for the test that tells the two apart best: the
+//! likelihood ratio of the canary on the whitened transcript. The test's statistic and threshold are
+//! fixed on one half of the runs; its errors are counted on the other half, and their Clopper–Pearson limits contradict
+//! every mechanism that is too private for them. A bound above the claim disproves the claim at the
+//! stated confidence; a bound below it is no proof of anything, but close to it says that there is little slack.
+//!
+//! | runs | canary | used for |
+//! | --- | --- | --- |
+//! | N/4 + N/4, the same keys | without, with | whitening, the canary's shift, the threshold |
+//! | N/4 | without | false alarms |
+//! | N/4 | with | misses |
+
+mod bound;
+mod canary;
+mod likelihood;
+
+pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
+use canary::{COLUMNS, Scene};
+pub use canary::{RAW_GRADIENT, Sabotage};
+pub use likelihood::{LikelihoodRatio, Moments, NoiseLaw};
+use rounds_kernels::random::StreamKey;
+
+use crate::catalog::{Algorithm, PrepareError};
+use crate::factorization::FactorizationSource;
+use crate::optimizers::{RoundError, Settings};
+use crate::oracle::{Engine, Oracle};
+use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
+use crate::problem::Problem;
+
+/// Probability that a bound exceeds the truth.
+pub const ERROR: f64 = 1e-4;
+/// Fewest runs of an audit.
+pub const FEWEST_RUNS: u64 = 400;
+/// Runs of one task.
+const RUNS_A_TASK: u64 = 32;
+
+/// What is audited, and how.
+#[derive(Clone, Debug)]
+pub struct AuditSettings {
+    /// Runs N in all.
+    pub runs: u64,
+    /// Seed of all runs.
+    pub seed: u64,
+    /// ε of the claim; without one, that of μ = 2 for Gaussian mechanisms, 4 with subsampling, 2 for Laplace.
+    pub epsilon: Option<f64>,
+    /// δ of the claim.
+    pub delta: f64,
+    /// What is broken on purpose.
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Default for AuditSettings {
+    fn default() -> Self {
+        Self {
+            runs: 20_000,
+            seed: 1,
+            epsilon: None,
+            delta: 1e-5,
+            sabotage: None,
+        }
+    }
+}
+
+/// An audit that could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// Too few runs for any bound.
+    #[error("--runs {0}: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
+    TooFewRuns(u64),
+    /// The algorithm refused the audit's settings.
+    #[error("{algorithm}: {source}")]
+    Prepare {
+        /// Which.
+        algorithm: &'static str,
+        /// Why.
+        source: PrepareError,
+    },
+    /// A run failed.
+    #[error("{algorithm}: {source}")]
+    Round {
+        /// Which.
+        algorithm: &'static str,
+        /// Why.
+        source: RoundError,
+    },
+    /// The claim cannot be turned into numbers.
+    #[error(transparent)]
+    Privacy(#[from] PrivacyError),
+}
+
+/// What an audit found.
+#[derive(Clone, Debug)]
+pub struct AuditReport {
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// What was broken on purpose.
+    pub sabotage: Option<Sabotage>,
+    /// The claim and the bound; or why nothing is claimed.
+    pub finding: Result<Finding, String>,
+}
+
+/// A claim beside its lower bound.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The mechanism, for people.
+    pub mechanism: String,
+    /// The relation of the claim.
+    pub adjacency: Adjacency,
+    /// δ of the claim; 0 for a pure one.
+    pub delta: f64,
+    /// Claimed μ, where the run is one Gaussian mechanism.
+    pub claimed_mu: Option<f64>,
+    /// Claimed ε.
+    pub claimed_epsilon: f64,
+    /// μ is at least this.
+    pub lower_bound_mu: Option<f64>,
+    /// ε is at least this.
+    pub lower_bound_epsilon: f64,
+    /// ‖δ‖ of the canary on the whitened transcript.
+    pub shift: f64,
+    /// Runs in all.
+    pub runs: u64,
+    /// Adaptive rounds of one run.
+    pub rounds: u64,
+    /// Runs of each kind whose errors were counted.
+    pub trials: u64,
+    /// Alarms without the canary.
+    pub false_alarms: u64,
+    /// No alarm with it.
+    pub misses: u64,
+    /// The bounds hold with this probability.
+    pub confidence: f64,
+}
+
+impl Finding {
+    /// Whether the bound disproves the claim.
+    pub fn disproves(&self) -> bool {
+        self.lower_bound_epsilon > self.claimed_epsilon
+            || self
+                .lower_bound_mu
+                .zip(self.claimed_mu)
+                .is_some_and(|(bound, claim)| bound > claim)
+    }
+}
+
+/// Audits `algorithm` with runs spread over `engine`; `progress` is told how many more runs are done.
+///
+/// # Errors
+/// Too few runs, settings that the algorithm refuses, a run that fails.
+pub fn audit(
+    algorithm: &'static Algorithm,
+    settings: &AuditSettings,
+    engine: &Engine,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<AuditReport, AuditError> {
+    if settings.runs < FEWEST_RUNS {
+        return Err(AuditError::TooFewRuns(settings.runs));
+    }
+    let report = |finding| AuditReport {
+        algorithm: algorithm.id,
+        sabotage: settings.sabotage,
+        finding,
+    };
+    if !algorithm.private {
+        return Ok(report(Err("the algorithm adds no noise and claims nothing".to_owned())));
+    }
+    let refused = |source| AuditError::Prepare {
+        algorithm: algorithm.id,
+        source,
+    };
+    let scene = Scene::of(algorithm);
+    let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
+    // The claim holds for any data of this size: the relation is not known before, and does not change the size.
+    let [probe, _] = scene.problems(Adjacency::ZeroOut, settings.sabotage);
+    let claimed = scene.claimed(epsilon, settings.delta);
+    let prepared = algorithm.prepare(&probe, &claimed).map_err(refused)?;
+    let statement = prepared.privacy;
+    let (Some(mechanism), Some(claimed_epsilon), Some(adjacency), Some(accountant)) = (
+        prepared.optimizer.mechanism(),
+        statement.epsilon.filter(|_| statement.claim != Claim::None),
+        statement.adjacency,
+        statement.accountant,
+    ) else {
+        let reason = statement.reason.unwrap_or_else(|| "nothing is claimed".to_owned());
+        return Ok(report(Err(reason)));
+    };
+    // The noise that the claim came to; its accountant need not be asked again for every run.
+    let quick = (accountant == Accountant::Pld).then_some(Accountant::Rdp);
+    let run = Settings {
+        factorizations: FactorizationSource::default().remembering(),
+        ..scene.run(
+            settings.sabotage,
+            mechanism.noise_multiplier(),
+            epsilon,
+            settings.delta,
+            quick,
+        )
+    };
+    let problems = scene.problems(adjacency, settings.sabotage);
+    let run = if settings.sabotage.is_none() {
+        // What is run must be what is claimed, to the bit; else the claim's own settings are run.
+        let same = algorithm
+            .prepare(&problems[0], &run)
+            .is_ok_and(|prepared| prepared.optimizer.mechanism().as_ref() == Some(&mechanism));
+        let factorizations = run.factorizations.clone();
+        if same {
+            run
+        } else {
+            Settings {
+                factorizations,
+                ..claimed
+            }
+        }
+    } else {
+        run
+    };
+    let runs = Runs {
+        algorithm,
+        settings: &run,
+        problems: &problems,
+        rounds: prepared.optimizer.planned_rounds() as usize,
+        seed: settings.seed,
+        progress,
+    };
+    let quarter = settings.runs / 4;
+    let delta = if accountant == Accountant::Pure {
+        0.0
+    } else {
+        settings.delta
+    };
+    let family = ClaimedFamily {
+        mechanism: &mechanism,
+        accountant,
+        adjacency,
+        delta,
+    };
+
+    let (noise, [without, with]) = runs.learn(quarter, engine)?;
+    let [mean_without, mean_with] = [&without, &with].map(|transcripts| mean(transcripts, runs.rounds));
+    let ratio = LikelihoodRatio::new(noise_law(&mechanism), &noise, &mean_without, &mean_with);
+    let [without, with] = [without, with].map(|mut transcripts| -> Vec<f64> {
+        transcripts
+            .chunks_exact_mut(runs.rounds)
+            .map(|transcript| ratio.log_ratio(transcript))
+            .collect()
+    });
+    let threshold = best_threshold(&family, without, with)?;
+
+    let false_alarms = runs.count(&ratio, threshold, false, quarter, engine)?;
+    let misses = quarter - runs.count(&ratio, threshold, true, quarter, engine)?;
+    let errors = TestErrors::from_counts(false_alarms, misses, quarter, ERROR);
+    let bound = family.lower_bound(errors)?;
+    Ok(report(Ok(Finding {
+        mechanism: mechanism.to_string(),
+        adjacency,
+        delta,
+        claimed_mu: gdp::mu(&mechanism, adjacency).ok(),
+        claimed_epsilon,
+        lower_bound_mu: bound.mu,
+        lower_bound_epsilon: bound.epsilon,
+        shift: ratio.shift(),
+        runs: 4 * quarter,
+        rounds: runs.rounds as u64,
+        trials: quarter,
+        false_alarms,
+        misses,
+        confidence: 1.0 - ERROR,
+    })))
+}
+
+/// The law of a mechanism's noise as the likelihood ratio needs it.
+fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
+    match mechanism.steps().first() {
+        Some(Mechanism::Laplace { .. }) => NoiseLaw::Laplace,
+        Some(Mechanism::SubsampledGaussian {
+            sampling: Sampling::Poisson { rate },
+            ..
+        }) if *rate < 1.0 => NoiseLaw::SubsampledGaussian(*rate),
+        _ => NoiseLaw::Gaussian,
+    }
+}
+
+/// Mean transcript.
+fn mean(transcripts: &[f64], rounds: usize) -> Vec<f64> {
+    let count = (transcripts.len() / rounds.max(1)).max(1) as f64;
+    (0..rounds)
+        .map(|round| transcripts.iter().skip(round).step_by(rounds).sum::<f64>() / count)
+        .collect()
+}
+
+/// The threshold whose errors on these statistics, with the limits that as many new runs would have, give the best bound.
+fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: Vec<f64>) -> Result<f64, PrivacyError> {
+    without.sort_by(f64::total_cmp);
+    with.sort_by(f64::total_cmp);
+    let trials = without.len() as u64;
+    let errors = |threshold: f64| {
+        let false_alarms = trials - without.partition_point(|&value| value < threshold) as u64;
+        let misses = with.partition_point(|&value| value < threshold) as u64;
+        TestErrors::from_counts(false_alarms, misses, trials, ERROR)
+    };
+    let mut candidates: Vec<f64> = without.iter().chain(&with).copied().collect();
+    candidates.sort_by(f64::total_cmp);
+    let stride = (candidates.len() / 512).max(1);
+    let candidates: Vec<f64> = candidates.iter().copied().step_by(stride).collect();
+    let best = |score: &dyn Fn(TestErrors) -> f64| {
+        candidates
+            .iter()
+            .map(|&threshold| (score(errors(threshold)), threshold))
+            .max_by(|left, right| left.0.total_cmp(&right.0))
+            .map_or(0.0, |(_, threshold)| threshold)
+    };
+    let by_mu = best(&TestErrors::gaussian_mu);
+    if gdp::mu(family.mechanism, family.adjacency).is_ok() {
+        return Ok(by_mu);
+    }
+    // Which of the two reads the curve of another mechanism better is seen by asking.
+    let by_ratio = best(&TestErrors::log_ratio);
+    let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
+    Ok(if bound(by_mu)? >= bound(by_ratio)? {
+        by_mu
+    } else {
+        by_ratio
+    })
+}
+
+/// Runs of one algorithm with one setting.
+struct Runs<'a> {
+    algorithm: &'static Algorithm,
+    settings: &'a Settings,
+    /// Without and with the canary.
+    problems: &'a [Problem; 2],
+    rounds: usize,
+    seed: u64,
+    progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// Which runs a key belongs to: no two of them share one.
+#[derive(Clone, Copy)]
+enum Part {
+    Learning = 0,
+    FalseAlarms = 1,
+    Misses = 2,
+}
+
+/// Runs `first..last`.
+struct Task<T> {
+    first: u64,
+    last: u64,
+    outcome: Result<T, AuditError>,
+}
+
+impl Runs<'_> {
+    /// A seed for every (audit, part, run): the finaliser of SplitMix64 on distinct arguments.
+    fn key(&self, part: Part, run: u64) -> StreamKey {
+        let mut value = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((part as u64) << 56 | run);
+        for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+            value = (value ^ (value >> 30)).wrapping_mul(multiplier);
+        }
+        StreamKey::Simulation(value ^ (value >> 31))
+    }
+
+    /// One run: all coordinates of the iterates, round by round.
+    fn transcript(
+        &self,
+        part: Part,
+        run: u64,
+        present: bool,
+        oracle: &mut Oracle<'_>,
+        iterates: &mut Vec<f32>,
+    ) -> Result<(), AuditError> {
+        let settings = Settings {
+            key: self.key(part, run),
+            ..self.settings.clone()
+        };
+        let mut prepared = self
+            .algorithm
+            .prepare(&self.problems[usize::from(present)], &settings)
+            .map_err(|source| AuditError::Prepare {
+                algorithm: self.algorithm.id,
+                source,
+            })?;
+        iterates.clear();
+        for _ in 0..self.rounds {
+            prepared.optimizer.advance(oracle).map_err(|source| AuditError::Round {
+                algorithm: self.algorithm.id,
+                source,
+            })?;
+            iterates.extend_from_slice(&prepared.optimizer.solution()[..COLUMNS]);
+        }
+        Ok(())
+    }
+
+    /// Runs `work` on tasks that depend on `runs` alone, so that results do not depend on the engine.
+    fn spread<T: Send + Default>(
+        &self,
+        runs: u64,
+        engine: &Engine,
+        work: &(impl Fn(u64, u64) -> Result<T, AuditError> + Sync),
+    ) -> Result<Vec<T>, AuditError> {
+        let mut tasks: Vec<Task<T>> = (0..runs.div_ceil(RUNS_A_TASK))
+            .map(|task| Task {
+                first: task * RUNS_A_TASK,
+                last: ((task + 1) * RUNS_A_TASK).min(runs),
+                outcome: Ok(T::default()),
+            })
+            .collect();
+        engine.for_each(&mut tasks, &|task, _| task.outcome = work(task.first, task.last));
+        tasks.into_iter().map(|task| task.outcome).collect()
+    }
+
+    /// The noise's moments, and the canary's transcripts without and with it under the same keys.
+    fn learn(&self, runs: u64, engine: &Engine) -> Result<(Moments, [Vec<f64>; 2]), AuditError> {
+        let parts = self.spread(runs, engine, &|first, last| {
+            let mut moments = Moments::new(self.rounds);
+            let mut transcripts = [Vec::new(), Vec::new()];
+            let mut oracles = [0, 1].map(|index| Oracle::new(&self.problems[index], Engine::Sequential));
+            let mut iterates = Vec::new();
+            for run in first..last {
+                for (index, oracle) in oracles.iter_mut().enumerate() {
+                    self.transcript(Part::Learning, run, index == 1, oracle, &mut iterates)?;
+                    let coordinate = |column: usize| iterates[column..].iter().step_by(COLUMNS).map(|&x| f64::from(x));
+                    transcripts[index].extend(coordinate(0));
+                    // The canary does not reach the other coordinates: with it, they would say the same again.
+                    if index == 0 {
+                        for column in 1..COLUMNS {
+                            moments.add(coordinate(column));
+                        }
+                    }
+                }
+            }
+            (self.progress)(2 * (last - first));
+            Ok(Some((moments, transcripts)))
+        })?;
+        let mut moments = Moments::new(self.rounds);
+        let mut transcripts = [Vec::new(), Vec::new()];
+        for (part, [without, with]) in parts.into_iter().flatten() {
+            moments.merge(&part);
+            transcripts[0].extend(without);
+            transcripts[1].extend(with);
+        }
+        Ok((moments, transcripts))
+    }
+
+    /// Alarms in runs without or with the canary.
+    fn count(
+        &self,
+        ratio: &LikelihoodRatio,
+        threshold: f64,
+        present: bool,
+        runs: u64,
+        engine: &Engine,
+    ) -> Result<u64, AuditError> {
+        let part = if present { Part::Misses } else { Part::FalseAlarms };
+        let alarms = self.spread(runs, engine, &|first, last| {
+            let mut oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
+            let (mut iterates, mut canary) = (Vec::new(), Vec::new());
+            let mut alarms = 0;
+            for run in first..last {
+                self.transcript(part, run, present, &mut oracle, &mut iterates)?;
+                canary.clear();
+                canary.extend(iterates.iter().step_by(COLUMNS).map(|&x| f64::from(x)));
+                alarms += u64::from(ratio.log_ratio(&mut canary) >= threshold);
+            }
+            (self.progress)(last - first);
+            Ok(alarms)
+        })?;
+        Ok(alarms.iter().sum())
+    }
+}

@@ -1,0 +1,187 @@
+//! What a round of noise costs: every mechanism against the dimension and against the number of rounds, beside what it is
+//! made of (reading vectors from memory, drawing Gaussians, a matrix product). One iteration is a whole run of T rounds;
+//! throughput is given in coordinates of one round, so that a run's time divided by T is a round's.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{
+    BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
+};
+use rounds_algorithms::factorization::{FactorizationSource, WorkloadSpecification};
+use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise};
+use rounds_algorithms::optimizers::NoiseKind;
+use rounds_algorithms::oracle::Engine;
+use rounds_kernels::gemm::{Shape, multiply_add_f32};
+use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
+
+/// Every mechanism of the command line that is one Gaussian mechanism.
+const KINDS: [(&str, NoiseKind); 9] = [
+    ("independent", NoiseKind::Independent),
+    ("tree", NoiseKind::Tree),
+    ("honaker-online", NoiseKind::HonakerOnline),
+    ("honaker-full", NoiseKind::HonakerFull),
+    ("anti-correlated", NoiseKind::AntiCorrelated),
+    ("toeplitz", NoiseKind::Toeplitz),
+    ("optimal", NoiseKind::Optimal),
+    ("banded=32", NoiseKind::Banded(32)),
+    ("blt=3", NoiseKind::Blt(3)),
+];
+
+fn planned(kind: NoiseKind, rounds: usize, dimension: usize, source: &FactorizationSource) -> PlannedNoise {
+    NoisePlan {
+        kind,
+        rounds,
+        rounds_per_epoch: rounds,
+        workload: WorkloadSpecification::prefix(),
+        dimension,
+    }
+    .prepare(source)
+    .expect("a plan of the bench")
+}
+
+/// All rounds of a mechanism.
+fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, sum: &mut [f64]) {
+    for round in 0..rounds as u64 {
+        mechanism
+            .add_increment(round, sum, &Engine::Sequential)
+            .expect("rounds in order");
+    }
+    black_box(&sum[0]);
+}
+
+fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_secs(1));
+}
+
+fn against_dimension(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("mechanism/dimension, T = 256");
+    settings(&mut group);
+    let source = FactorizationSource::default().remembering();
+    for (name, kind) in KINDS {
+        for dimension in [785, 7_850, 78_500] {
+            let mut sum = vec![0.0; dimension];
+            group.throughput(Throughput::Elements(256 * dimension as u64));
+            group.bench_function(BenchmarkId::new(name, dimension), |bencher| {
+                bencher.iter_batched(
+                    || planned(kind, 256, dimension, &source).stream(StreamKey::Simulation(1), 1.0),
+                    |mut mechanism| run(&mut *mechanism, 256, &mut sum),
+                    criterion::BatchSize::PerIteration,
+                );
+            });
+        }
+    }
+    for dimension in [785, 7_850, 78_500] {
+        let mut sum = vec![0.0; dimension];
+        group.throughput(Throughput::Elements(256 * dimension as u64));
+        group.bench_function(BenchmarkId::new("laplace", dimension), |bencher| {
+            bencher.iter_batched(
+                || {
+                    ScheduledNoise::new(
+                        StreamKey::Simulation(1),
+                        NoiseLevels::Laplace { scales: vec![1.0; 256] },
+                    )
+                },
+                |mut mechanism| run(&mut mechanism, 256, &mut sum),
+                criterion::BatchSize::PerIteration,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn against_rounds(criterion: &mut Criterion) {
+    const DIMENSION: usize = 7_850;
+    let mut group = criterion.benchmark_group("mechanism/rounds, d = 7850");
+    settings(&mut group);
+    let mut sum = vec![0.0; DIMENSION];
+    for (name, kind) in KINDS {
+        for rounds in [128, 512, 2_048] {
+            // What a factorisation costs is measured elsewhere; closed forms stand for the dense ones here.
+            if rounds > 512 && matches!(kind, NoiseKind::Optimal | NoiseKind::Banded(_)) {
+                continue;
+            }
+            let source = FactorizationSource::default().remembering();
+            group.throughput(Throughput::Elements((rounds * DIMENSION) as u64));
+            group.bench_function(BenchmarkId::new(name, rounds), |bencher| {
+                bencher.iter_batched(
+                    || planned(kind, rounds, DIMENSION, &source).stream(StreamKey::Simulation(1), 1.0),
+                    |mut mechanism| run(&mut *mechanism, rounds, &mut sum),
+                    criterion::BatchSize::PerIteration,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+/// What a round is made of, for the ratios that mechanisms are held to.
+fn references(criterion: &mut Criterion) {
+    const DIMENSION: usize = 7_850;
+    let mut group = criterion.benchmark_group("mechanism/references, d = 7850");
+    settings(&mut group);
+    // 32 vectors of f32, out of a pool larger than the caches: every read comes from memory.
+    let pool = vec![1f32; 1 << 28 >> 2];
+    let set = 32 * DIMENSION;
+    let mut start = 0;
+    group.bench_function("reading 32 vectors from memory", |bencher| {
+        bencher.iter(|| {
+            start = if start + 2 * set > pool.len() { 0 } else { start + set };
+            let mut lanes = [0f32; 64];
+            for part in pool[start..start + set].chunks_exact(64) {
+                for (lane, value) in lanes.iter_mut().zip(part) {
+                    *lane += value;
+                }
+            }
+            black_box(lanes)
+        });
+    });
+    group.bench_function("reading 32 vectors from cache", |bencher| {
+        bencher.iter(|| {
+            let mut lanes = [0f32; 64];
+            for part in black_box(&pool[..set]).chunks_exact(64) {
+                for (lane, value) in lanes.iter_mut().zip(part) {
+                    *lane += value;
+                }
+            }
+            black_box(lanes)
+        });
+    });
+    let mut draws = vec![0f32; DIMENSION];
+    let mut round = 0;
+    group.bench_function("one vector of Gaussians", |bencher| {
+        bencher.iter(|| {
+            round += 1;
+            fill_gaussian(&StreamKey::Simulation(1), Purpose(7), round, 1.0, &mut draws);
+            black_box(draws[0])
+        });
+    });
+    let size = 1_024;
+    let (a, b, mut c) = (
+        vec![0.5f32; size * size],
+        vec![0.5f32; size * size],
+        vec![0f32; size * size],
+    );
+    group.throughput(Throughput::Elements(2 * (size as u64).pow(3)));
+    group.bench_function("matrix product of 1024", |bencher| {
+        let shape = Shape {
+            m: size,
+            k: size,
+            n: size,
+            a_stride: size,
+            b_stride: size,
+            c_stride: size,
+        };
+        bencher.iter(|| {
+            multiply_add_f32(shape, &a, &b, &mut c);
+            black_box(c[0])
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, references, against_dimension, against_rounds);
+criterion_main!(benches);

@@ -1,0 +1,217 @@
+//! `rounds audit`: an empirical lower bound on the privacy loss of an algorithm, beside what it claims.
+
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rounds_algorithms::audit::{self, AuditReport, AuditSettings, FEWEST_RUNS, Sabotage};
+use rounds_algorithms::catalog::{self, Algorithm};
+use rounds_algorithms::oracle::Engine;
+use serde_json::{Value, json};
+
+use super::UsageError;
+
+/// What `rounds audit` takes.
+#[derive(clap::Args)]
+pub struct AuditArguments {
+    /// Algorithm, one of `rounds list algorithms`, or `all` for every private one.
+    #[arg(long, value_name = "A")]
+    algorithm: String,
+    /// Runs of the algorithm, on a problem of a few rows.
+    #[arg(long, default_value_t = 20_000, value_name = "N", value_parser = clap::value_parser!(u64).range(FEWEST_RUNS..))]
+    runs: u64,
+    /// ε of the claim. Default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace).
+    #[arg(long, value_name = "E")]
+    epsilon: Option<f64>,
+    /// δ of the claim.
+    #[arg(long, default_value_t = 1e-5, value_name = "D")]
+    delta: f64,
+    /// Audits a copy that is broken on purpose: halved-noise, skipped-clip or ignored-participation.
+    #[arg(long, value_name = "HOW")]
+    sabotage: Option<Sabotage>,
+    /// Seed of all runs.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Threads; default: all that there are.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Audits, prints claims beside bounds, and fails where a bound exceeds a claim (in a sabotaged copy: where none does).
+///
+/// # Errors
+/// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not found out.
+pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
+    let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
+        catalog::ALGORITHMS
+            .iter()
+            .copied()
+            .filter(|algorithm| algorithm.private)
+            .collect()
+    } else {
+        vec![catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?]
+    };
+    let threads = arguments
+        .threads
+        .map_or_else(|| std::thread::available_parallelism().map(usize::from), Ok)?;
+    let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
+    let settings = AuditSettings {
+        runs: arguments.runs,
+        seed: arguments.seed,
+        epsilon: arguments.epsilon,
+        delta: arguments.delta,
+        sabotage: arguments.sabotage,
+    };
+    let progress = progress_bar(arguments.runs * algorithms.len() as u64, json);
+    let mut reports = Vec::new();
+    for algorithm in algorithms {
+        progress.set_message(algorithm.id);
+        let started = Instant::now();
+        let report = engine.install(|| audit::audit(algorithm, &settings, &engine, &|runs| progress.inc(runs)))?;
+        reports.push((report, started.elapsed().as_secs_f64()));
+    }
+    progress.finish_and_clear();
+
+    if json {
+        let documents: Vec<Value> = reports
+            .iter()
+            .map(|(report, seconds)| document(report, *seconds))
+            .collect();
+        let whole = match (arguments.algorithm.as_str(), documents.as_slice()) {
+            ("all", _) | (_, []) => Value::Array(documents),
+            (_, [single, ..]) => single.clone(),
+        };
+        println!("{}", serde_json::to_string_pretty(&whole)?);
+    } else {
+        print_table(&reports);
+    }
+    judge(&reports)
+}
+
+/// Fails where an audit did not end as it must.
+fn judge(reports: &[(AuditReport, f64)]) -> anyhow::Result<()> {
+    let wrong: Vec<_> = reports
+        .iter()
+        .filter_map(|(report, _)| {
+            let finding = report.finding.as_ref().ok()?;
+            (finding.disproves() != report.sabotage.is_some()).then_some(report.algorithm)
+        })
+        .collect();
+    match (
+        wrong.as_slice(),
+        reports.first().and_then(|(report, _)| report.sabotage),
+    ) {
+        ([], _) => Ok(()),
+        (wrong, None) => anyhow::bail!(
+            "the bound exceeds the claim of {}: with all but a chance of {:e}, less noise was added than the claim needs",
+            wrong.join(", "),
+            audit::ERROR
+        ),
+        (wrong, Some(sabotage)) => anyhow::bail!(
+            "{} was not found out in {}: raise --runs, or check that the sabotage bites",
+            sabotage.name(),
+            wrong.join(", ")
+        ),
+    }
+}
+
+/// One report as JSON.
+fn document(report: &AuditReport, seconds: f64) -> Value {
+    let sabotage = report.sabotage.map(Sabotage::name);
+    match &report.finding {
+        Ok(finding) => json!({
+            "algorithm": report.algorithm,
+            "sabotage": sabotage,
+            "claimed_mu": finding.claimed_mu,
+            "claimed_epsilon": finding.claimed_epsilon,
+            "delta": finding.delta,
+            "adjacency": finding.adjacency,
+            "mechanism": finding.mechanism,
+            "lower_bound_mu": finding.lower_bound_mu,
+            "lower_bound_epsilon": finding.lower_bound_epsilon,
+            "disproved": finding.disproves(),
+            "runs": finding.runs,
+            "rounds": finding.rounds,
+            "trials": finding.trials,
+            "false_alarms": finding.false_alarms,
+            "misses": finding.misses,
+            "confidence": finding.confidence,
+            "seconds": seconds,
+        }),
+        Err(reason) => json!({
+            "algorithm": report.algorithm,
+            "sabotage": sabotage,
+            "claimed_mu": null,
+            "claimed_epsilon": null,
+            "lower_bound_mu": null,
+            "lower_bound_epsilon": null,
+            "runs": 0,
+            "confidence": null,
+            "claim": "none",
+            "reason": reason,
+        }),
+    }
+}
+
+/// Claims beside bounds, for people.
+fn print_table(reports: &[(AuditReport, f64)]) {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "algorithm",
+        "claimed μ",
+        "μ at least",
+        "claimed ε",
+        "ε at least",
+        "δ",
+        "runs a second",
+        "verdict",
+    ]);
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+    for (report, seconds) in reports {
+        match &report.finding {
+            Ok(finding) => table.add_row([
+                report.algorithm.to_owned(),
+                number(finding.claimed_mu),
+                number(finding.lower_bound_mu),
+                number(Some(finding.claimed_epsilon)),
+                number(Some(finding.lower_bound_epsilon)),
+                format!("{:e}", finding.delta),
+                format!("{:.0}", finding.runs as f64 / seconds),
+                match (finding.disproves(), report.sabotage) {
+                    (false, None) => "below the claim".to_owned(),
+                    (true, None) => "ABOVE THE CLAIM".to_owned(),
+                    (true, Some(sabotage)) => format!("{} found out", sabotage.name()),
+                    (false, Some(sabotage)) => format!("{} NOT FOUND OUT", sabotage.name()),
+                },
+            ]),
+            Err(reason) => table.add_row([
+                report.algorithm,
+                "–",
+                "–",
+                "–",
+                "–",
+                "–",
+                "–",
+                &format!("nothing is claimed: {reason}"),
+            ]),
+        };
+    }
+    println!("{table}");
+    println!(
+        "Bounds hold with probability {} each; a bound below a claim is no proof of it.",
+        1.0 - audit::ERROR
+    );
+}
+
+/// A progress bar on a terminal, nothing elsewhere.
+fn progress_bar(runs: u64, json: bool) -> ProgressBar {
+    if json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(5));
+    if let Ok(style) = ProgressStyle::with_template("{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,235 @@
+//! Factorisations from files: NPY f64 with C, or NPZ with `C` and, where they are recorded, `B` and `sensitivity`. What is
+//! read is checked against the workload and the participation of the run before any noise is drawn through it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use ndarray::{Array0, Array2};
+use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadNpzError};
+use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Workload};
+
+/// A file that holds no factorisation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FactorizationFileError {
+    /// The file cannot be opened or written.
+    #[error("factorisation {path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error(
+        "factorisation {path}: {reason}; expected NPY with C (f64, T × T), or NPZ with C and, if recorded, B (f64, T × T) and sensitivity (f64)"
+    )]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// C as it lies in a file, with what is recorded beside it.
+#[derive(Clone, Debug)]
+pub struct FactorizationFile {
+    strategy: Array2<f64>,
+    error_matrix: Option<Array2<f64>>,
+    sensitivity: Option<f64>,
+}
+
+fn is_archive(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("npz"))
+}
+
+impl FactorizationFile {
+    /// Reads `path`, NPZ by its extension, else NPY.
+    ///
+    /// # Errors
+    /// A file that cannot be opened or holds something else.
+    pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
+        let format = |reason: String| FactorizationFileError::Format {
+            path: path.to_owned(),
+            reason,
+        };
+        let file = File::open(path).map_err(|source| FactorizationFileError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        if !is_archive(path) {
+            let strategy = Array2::read_npy(file).map_err(|error| format(error.to_string()))?;
+            return Ok(Self {
+                strategy,
+                error_matrix: None,
+                sensitivity: None,
+            });
+        }
+        let mut archive = NpzReader::new(file).map_err(|error| format(error.to_string()))?;
+        let names = archive.names().map_err(|error| format(error.to_string()))?;
+        let named = |name: &str| names.iter().any(|found| found.trim_end_matches(".npy") == name);
+        let failed = |name: &str, error: ReadNpzError| format(format!("array '{name}': {error}"));
+        if !named("C") {
+            return Err(format(format!("no array 'C' among {}", names.join(", "))));
+        }
+        let strategy = archive.by_name("C").map_err(|error| failed("C", error))?;
+        let error_matrix = if named("B") {
+            Some(archive.by_name("B").map_err(|error| failed("B", error))?)
+        } else {
+            None
+        };
+        let sensitivity = if named("sensitivity") {
+            let value: Array0<f64> = archive
+                .by_name("sensitivity")
+                .map_err(|error| failed("sensitivity", error))?;
+            Some(value.into_scalar())
+        } else {
+            None
+        };
+        Ok(Self {
+            strategy,
+            error_matrix,
+            sensitivity,
+        })
+    }
+
+    /// The factorisation of `workload`, measured and checked under `participation`.
+    ///
+    /// # Errors
+    /// Those of [`Factorization::from_matrices`]: shapes, triangularity, B·C, the recorded sensitivity.
+    pub fn check(&self, workload: Workload, participation: Participation) -> Result<Factorization, FactorizationError> {
+        let matrix =
+            |array: &Array2<f64>| faer::Mat::from_fn(array.nrows(), array.ncols(), |row, column| array[(row, column)]);
+        let error_matrix = self.error_matrix.as_ref().map(matrix);
+        Factorization::from_matrices(
+            workload,
+            participation,
+            matrix(&self.strategy),
+            error_matrix.as_ref().map(faer::Mat::as_ref),
+            self.sensitivity,
+        )
+    }
+}
+
+/// Writes C to `path`: NPY, or with the extension npz also B and the sensitivity, which reading then checks.
+///
+/// # Errors
+/// A file that cannot be written; a C whose inverse overflows.
+pub fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
+    let array = |matrix: &faer::Mat<f64>| {
+        Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)])
+    };
+    let strategy = array(&factorization.strategy().matrix());
+    if !is_archive(path) {
+        return Ok(ndarray_npy::write_npy(path, &strategy)?);
+    }
+    let mut archive = NpzWriter::new(File::create(path)?);
+    archive.add_array("C", &strategy)?;
+    archive.add_array("B", &array(&factorization.error_matrix()?))?;
+    archive.add_array("sensitivity", &ndarray::arr0(factorization.sensitivity().value))?;
+    archive.finish()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rounds_algorithms::factorization::{FactorizationRequest, Method, WorkloadSpecification};
+
+    fn workload(rounds: usize) -> Workload {
+        Workload::new(rounds, WorkloadSpecification::prefix()).unwrap()
+    }
+
+    fn optimum(rounds: usize) -> Factorization {
+        FactorizationRequest::new(workload(rounds), Participation::epochs(2), Method::Optimal)
+            .factorize()
+            .unwrap()
+    }
+
+    /// A file of the given arrays.
+    fn archive(strategy: &Array2<f64>, error_matrix: &Array2<f64>, sensitivity: f64) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("F.npz");
+        let mut archive = NpzWriter::new(File::create(&path).unwrap());
+        archive.add_array("C", strategy).unwrap();
+        archive.add_array("B", error_matrix).unwrap();
+        archive.add_array("sensitivity", &ndarray::arr0(sensitivity)).unwrap();
+        archive.finish().unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_has_the_same_error() {
+        let factorization = optimum(12);
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["F.npy", "F.npz"] {
+            let path = folder.path().join(name);
+            write(&path, &factorization).unwrap();
+            let read = FactorizationFile::read(&path).unwrap();
+            let checked = read.check(workload(12), Participation::epochs(2)).unwrap();
+            assert!((checked.frobenius() / factorization.frobenius() - 1.0).abs() < 1e-9);
+            assert!(matches!(
+                read.check(workload(13), Participation::epochs(2)),
+                Err(FactorizationError::ShapeMismatch { .. })
+            ));
+        }
+        // The recorded sensitivity is that of two epochs.
+        let read = FactorizationFile::read(&folder.path().join("F.npz")).unwrap();
+        assert!(matches!(
+            read.check(workload(12), Participation::Single),
+            Err(FactorizationError::SensitivityMismatch { .. })
+        ));
+    }
+
+    #[test]
+    fn files_whose_parts_do_not_fit_are_refused_with_what_was_found() {
+        let (identity, ones) = (
+            Array2::<f64>::eye(3),
+            Array2::from_shape_fn((3, 3), |(row, column)| f64::from(u8::from(column <= row))),
+        );
+        let checked = |strategy: &Array2<f64>, error_matrix: &Array2<f64>, sensitivity: f64| {
+            let (_folder, path) = archive(strategy, error_matrix, sensitivity);
+            FactorizationFile::read(&path)
+                .unwrap()
+                .check(workload(3), Participation::Single)
+        };
+        assert!(checked(&identity, &ones, 1.0).is_ok());
+        assert!(matches!(
+            checked(&identity, &identity, 1.0),
+            Err(FactorizationError::ProductMismatch { .. })
+        ));
+        assert!(matches!(
+            checked(&identity, &ones, 0.5),
+            Err(FactorizationError::SensitivityMismatch { .. })
+        ));
+        let upper = ones.t().to_owned();
+        assert!(matches!(
+            checked(&upper, &ones, 1.0),
+            Err(FactorizationError::NotLowerTriangular { .. })
+        ));
+        let mut singular = identity.clone();
+        singular[(1, 1)] = 0.0;
+        assert!(checked(&singular, &ones, 1.0).is_err());
+    }
+
+    #[test]
+    fn other_files_are_refused_with_what_is_expected() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("F.npy");
+        std::fs::write(&path, b"no array").unwrap();
+        let message = FactorizationFile::read(&path).unwrap_err().to_string();
+        assert!(message.contains("F.npy") && message.contains("f64"), "{message}");
+        assert!(matches!(
+            FactorizationFile::read(&folder.path().join("absent.npy")),
+            Err(FactorizationFileError::Io { .. })
+        ));
+        let archive_path = folder.path().join("F.npz");
+        let mut archive = NpzWriter::new(File::create(&archive_path).unwrap());
+        archive.add_array("D", &Array2::<f64>::eye(2)).unwrap();
+        archive.finish().unwrap();
+        let message = FactorizationFile::read(&archive_path).unwrap_err().to_string();
+        assert!(message.contains("'C'"), "{message}");
+    }
+}
