@@ -264,7 +264,7 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         workload: WorkloadSpecification::prefix(),
         dimension: problem.parameters(),
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare()?, clip_norm)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare(&settings.strategies)?, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, rows, plan.batch_size, settings.key.clone())?;
     let dimension = problem.parameters();
     let optimizer = AcceleratedSrg {

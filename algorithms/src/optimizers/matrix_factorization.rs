@@ -234,7 +234,7 @@ fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<P
     let noise = if variant.id == ANTI.id && settings.noise.is_none() {
         noise.prepare_anti_correlated()
     } else {
-        noise.prepare()?
+        noise.prepare(&settings.strategies)?
     };
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
+use crate::noise::StrategyMemory;
 use crate::privacy::{Accountant, Adjacency};
 
 /// How much privacy a run may spend.
@@ -240,6 +241,8 @@ pub struct Settings {
     pub key: StreamKey,
     /// `--set key=value`: an algorithm's own parameters.
     pub parameters: BTreeMap<String, String>,
+    /// Noise strategies made before: clones share it, so that the runs of a study factorise once.
+    pub strategies: StrategyMemory,
 }
 
 impl Settings {
@@ -259,6 +262,7 @@ impl Settings {
             noise: None,
             key,
             parameters: BTreeMap::new(),
+            strategies: StrategyMemory::default(),
         }
     }
 

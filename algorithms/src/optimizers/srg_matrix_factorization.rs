@@ -81,7 +81,7 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         workload,
         dimension: problem.parameters(),
     }
-    .prepare()?;
+    .prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;

@@ -69,7 +69,7 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         workload: WorkloadSpecification::prefix(),
         dimension: problem.parameters(),
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare()?, clip_norm)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare(&settings.strategies)?, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {

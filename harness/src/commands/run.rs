@@ -250,7 +250,12 @@ fn run_figure(
             eprintln!("{line}");
         }
     };
-    let files = studies::run_figure(name, &folder, environment, threads, &mut say)?;
+    let options = studies::StudyOptions {
+        data_dir: arguments.data_dir.as_deref(),
+        threads,
+        runs: arguments.repeats.map(usize::from),
+    };
+    let files = studies::run_figure(name, &folder, environment, options, &mut say)?;
     for file in files {
         if json {
             println!("{}", serde_json::json!({ "study": name, "file": file }));

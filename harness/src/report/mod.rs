@@ -10,7 +10,9 @@ mod format;
 mod page;
 mod study;
 mod tables;
+mod training;
 
 pub use figures::time_per_round_svg;
 pub use page::report_html;
 pub use study::study_html;
+pub use training::{training_svgs, training_table};

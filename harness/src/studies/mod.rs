@@ -4,6 +4,8 @@
 pub mod accelerated_figures;
 pub mod depth_against_work;
 pub mod exponents;
+pub mod intervals;
+pub mod private_training;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +14,7 @@ use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 
 use crate::machine::Environment;
+use crate::report::training_table;
 
 /// Studies by the name that `rounds run` takes, and what each shows.
 pub const NAMES: &[(&str, &str)] = &[
@@ -30,6 +33,14 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "paper/accelerated-figure-4",
         "paper 003, Figure 4: the same with the other step size (minutes)",
+    ),
+    (
+        "paper/srg-figure-1",
+        "paper 000, Figure 1: DP-MEMF and DP-SRG-MEMF on MNIST and CIFAR-10, 100 runs each (minutes)",
+    ),
+    (
+        "paper/srg-figure-1-sweep",
+        "the learning rates and clip norms that paper/srg-figure-1 uses, tried (minutes)",
     ),
     (
         depth_against_work::NAME,
@@ -57,9 +68,32 @@ const FIGURES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whether `name` is a paper's figure.
+/// The studies of private training by name.
+const TRAININGS: &[(&str, &str)] = &[
+    (
+        "paper/srg-figure-1",
+        include_str!("../../../bench/definitions/paper/srg-figure-1.toml"),
+    ),
+    (
+        "paper/srg-figure-1-sweep",
+        include_str!("../../../bench/definitions/paper/srg-figure-1-sweep.toml"),
+    ),
+];
+
+/// Whether `name` is a study that [`run_figure`] runs.
 pub fn is_figure(name: &str) -> bool {
-    FIGURES.iter().any(|(figure, _)| *figure == name)
+    FIGURES.iter().chain(TRAININGS).any(|(figure, _)| *figure == name)
+}
+
+/// What a person may change of a study.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StudyOptions<'a> {
+    /// Where files of data sets lie.
+    pub data_dir: Option<&'a Path>,
+    /// Threads.
+    pub threads: usize,
+    /// Runs of a setting, instead of the definition's.
+    pub runs: Option<usize>,
 }
 
 /// Runs the figure `name` into a folder of its own below `folder` and returns the files to look at. Every finished
@@ -71,11 +105,12 @@ pub fn run_figure(
     name: &str,
     folder: &Path,
     environment: &Environment,
-    threads: usize,
+    options: StudyOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
     let (_, definition) = FIGURES
         .iter()
+        .chain(TRAININGS)
         .find(|(figure, _)| *figure == name)
         .with_context(|| format!("there is no figure '{name}'"))?;
     let folder = folder.join(name);
@@ -83,7 +118,18 @@ pub fn run_figure(
     let sheet = folder.join("environment.json");
     fs::write(&sheet, serde_json::to_string_pretty(environment)?)
         .with_context(|| format!("{} cannot be written", sheet.display()))?;
-    let engine = Engine::with_threads(threads)?;
+    if TRAININGS.iter().any(|(training, _)| *training == name) {
+        let StudyOptions {
+            data_dir,
+            threads,
+            runs,
+        } = options;
+        let study = private_training::run(definition, &folder, data_dir, threads, runs, progress)?;
+        progress(&format!("{} runs in {:.1} s", study.runs_made, study.seconds));
+        progress(&training_table(&study));
+        return Ok(vec![folder.join("table.md"), folder.join("study.json")]);
+    }
+    let engine = Engine::with_threads(options.threads)?;
     accelerated_figures::run(definition, &folder, &engine, progress)?;
     Ok(vec![folder.join("figure.svg"), folder.join("figure.json")])
 }
