@@ -266,6 +266,7 @@ pub(super) fn calibrated(
         GradientPrivacy {
             clip_norm,
             noise: stream,
+            noise_deviation: calibrated.standard_deviation,
             mechanism: calibrated.mechanism,
         },
         calibrated.statement,

@@ -82,7 +82,17 @@ const TRAININGS: &[(&str, &str)] = &[
 
 /// Whether `name` is a study that [`run_figure`] runs.
 pub fn is_figure(name: &str) -> bool {
-    FIGURES.iter().chain(TRAININGS).any(|(figure, _)| *figure == name)
+    FIGURES.iter().chain(TRAININGS).any(|(figure, _)| *figure == name) || own_training(name).is_some()
+}
+
+/// The text of a study of private training in a file of its own: one with panels, where a suite has problems.
+fn own_training(path: &str) -> Option<String> {
+    let path = Path::new(path);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().any(|line| line.trim() == "[[panel]]").then_some(text)
 }
 
 /// What a person may change of a study.
@@ -108,17 +118,24 @@ pub fn run_figure(
     options: StudyOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let (_, definition) = FIGURES
-        .iter()
-        .chain(TRAININGS)
-        .find(|(figure, _)| *figure == name)
+    let own = own_training(name);
+    let named = || {
+        let mut known = FIGURES.iter().chain(TRAININGS);
+        known.find(|(figure, _)| *figure == name).map(|(_, text)| *text)
+    };
+    let definition = own
+        .as_deref()
+        .or_else(named)
         .with_context(|| format!("there is no figure '{name}'"))?;
-    let folder = folder.join(name);
+    let folder = match (&own, Path::new(name).file_stem()) {
+        (Some(_), Some(stem)) => folder.join(stem),
+        _ => folder.join(name),
+    };
     fs::create_dir_all(&folder).with_context(|| format!("{}: the folder cannot be made", folder.display()))?;
     let sheet = folder.join("environment.json");
     fs::write(&sheet, serde_json::to_string_pretty(environment)?)
         .with_context(|| format!("{} cannot be written", sheet.display()))?;
-    if TRAININGS.iter().any(|(training, _)| *training == name) {
+    if own.is_some() || TRAININGS.iter().any(|(training, _)| *training == name) {
         let StudyOptions {
             data_dir,
             threads,
