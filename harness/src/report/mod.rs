@@ -13,6 +13,6 @@ mod tables;
 mod training;
 
 pub use figures::time_per_round_svg;
-pub use page::report_html;
+pub use page::{report_html, report_html_with};
 pub use study::study_html;
-pub use training::{training_svgs, training_table};
+pub use training::{Curve, curves_svg, training_svgs, training_table};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{count, three_digits};
+use super::format::{count, escape, three_digits};
 use crate::studies::private_training::{Metric, Outcome, Panel, Study};
 
 /// The study as Markdown: every method of every panel, the best setting of a grid.
@@ -21,26 +21,85 @@ pub fn training_table(study: &Study) -> String {
     );
     for panel in &study.panels {
         let _ = writeln!(text, "### {}\n", panel.label);
-        let value = match panel.metric {
-            Metric::TestAccuracy => "test accuracy (%)",
-            Metric::ExcessRisk => "excess population risk",
-        };
-        let axis = panel.vary.as_deref();
-        let published = panel.outcomes.iter().any(|outcome| outcome.published.is_some());
-        let mut header = vec!["method"];
-        header.extend(axis);
-        header.extend([value, "runs"]);
-        if published {
-            header.extend(["published", "difference"]);
+        if let Some(target) = panel.target {
+            let _ = writeln!(text, "Target: {}.\n", three_digits(target));
         }
-        header.extend(["rounds", "queries", "epochs", "clipped", "s a run", "ε", "noise multiplier", "chosen"]);
+        let axis = panel.vary.as_deref();
+        let (header, published) = header(panel);
         let _ = writeln!(text, "| {} |", header.join(" | "));
         let _ = writeln!(text, "|{}", " --- |".repeat(header.len()));
         for outcome in panel.outcomes.iter().filter(|outcome| outcome.best) {
             let _ = writeln!(text, "| {} |", row(panel, outcome, published).join(" | "));
         }
+        for reason in &panel.left_out {
+            let _ = writeln!(text, "\nLeft out: {reason}");
+        }
         text.push('\n');
+        if axis == Some("rows") {
+            text.push_str(&growth(panel));
+        }
     }
+    text
+}
+
+/// The heads of a panel's columns, and whether published numbers are among them.
+fn header(panel: &Panel) -> (Vec<String>, bool) {
+    let value = match panel.metric {
+        Metric::TestAccuracy => "test accuracy (%)",
+        Metric::ExcessRisk => "excess population risk",
+    };
+    let published = panel.outcomes.iter().any(|outcome| outcome.published.is_some());
+    let mut header = vec!["method"];
+    header.extend(panel.vary.as_deref());
+    header.extend([value, "runs"]);
+    if published {
+        header.extend(["published", "difference"]);
+    }
+    if panel.target.is_some() {
+        header.extend(["rounds to target", "queries to target"]);
+    }
+    header.extend(["rounds", "queries", "epochs", "clipped", "s a run", "ε", "noise multiplier", "chosen"]);
+    (header.into_iter().map(str::to_owned).collect(), published)
+}
+
+/// How rounds, queries and risk grow with n: slopes of least squares on both logarithms.
+fn growth(panel: &Panel) -> String {
+    let mut text = "| method | rounds ~ n^ | queries ~ n^ | excess risk ~ n^ |\n| --- | --- | --- | --- |\n".to_owned();
+    let mut methods: Vec<&str> = Vec::new();
+    for outcome in &panel.outcomes {
+        if !methods.contains(&outcome.method.as_str()) {
+            methods.push(&outcome.method);
+        }
+    }
+    for method in methods {
+        let own: Vec<&Outcome> = panel
+            .outcomes
+            .iter()
+            .filter(|outcome| outcome.best && outcome.method == method)
+            .collect();
+        let slope = |value: &dyn Fn(&Outcome) -> f64| {
+            let points: Vec<(f64, f64)> = own
+                .iter()
+                .filter_map(|outcome| Some((outcome.x?.ln(), value(outcome).ln())))
+                .collect();
+            let count = points.len() as f64;
+            let (mean_x, mean_y) = points
+                .iter()
+                .fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
+            let moments = points.iter().fold((0.0, 0.0), |(xy, xx), (x, y)| {
+                (xy + (x - mean_x) * (y - mean_y), xx + (x - mean_x).powi(2))
+            });
+            moments.0 / moments.1
+        };
+        let _ = writeln!(
+            text,
+            "| {method} | {:.2} | {:.2} | {:.2} |",
+            slope(&|outcome| outcome.rounds),
+            slope(&|outcome| outcome.gradient_queries),
+            slope(&|outcome| outcome.mean)
+        );
+    }
+    text.push('\n');
     text
 }
 
@@ -61,6 +120,11 @@ fn row(panel: &Panel, outcome: &Outcome, published: bool) -> Vec<String> {
         let interval = outcome.published_interval.map_or_else(String::new, |half| format!(" ± {half:.2}"));
         cells.push(outcome.published.map_or_else(String::new, |value| format!("{value:.2}{interval}")));
         cells.push(outcome.published.map_or_else(String::new, |value| format!("{:+.2}", outcome.mean - value)));
+    }
+    if panel.target.is_some() {
+        let reached = |value: Option<u64>| value.map_or_else(|| "not reached".to_owned(), |value| count(value as f64));
+        cells.push(reached(outcome.to_target.map(|(rounds, _)| rounds)));
+        cells.push(reached(outcome.to_target.map(|(_, queries)| queries)));
     }
     let chosen: Vec<String> = outcome
         .parameters
@@ -90,42 +154,93 @@ fn number(value: f64) -> String {
     }
 }
 
+/// A chart for every panel with a horizontal axis, by the panel's label: accuracy or risk.
+pub(super) fn training_charts(studies: &[Study]) -> Vec<(String, Chart)> {
+    let of_panel = |study: &Study, panel: &Panel| {
+        let (_, _, mut chart) = charts(study, panel).into_iter().next()?;
+        "What private training buys".clone_into(&mut chart.title);
+        Some((panel.label.clone(), chart))
+    };
+    studies
+        .iter()
+        .flat_map(|study| study.panels.iter().filter_map(move |panel| of_panel(study, panel)))
+        .collect()
+}
+
+/// The studies of a run as a section of its page, nothing without any: their tables.
+pub(super) fn training_html(studies: &[Study]) -> String {
+    if studies.is_empty() {
+        return String::new();
+    }
+    let mut html = "<section id=\"training\"><h2>Private training</h2>".to_owned();
+    for study in studies {
+        let _ = write!(html, "<h3>{}</h3>", escape(&study.title));
+        for panel in &study.panels {
+            let _ = write!(html, "<h4>{}</h4>", escape(&panel.label));
+            html.push_str("<div class=\"scroll\"><table>");
+            let (header, published) = header(panel);
+            html.push_str("<thead><tr>");
+            for name in header {
+                let _ = write!(html, "<th>{}</th>", escape(&name));
+            }
+            html.push_str("</tr></thead><tbody>");
+            for outcome in panel.outcomes.iter().filter(|outcome| outcome.best) {
+                html.push_str("<tr>");
+                for cell in row(panel, outcome, published) {
+                    let _ = write!(html, "<td>{}</td>", escape(&cell));
+                }
+                html.push_str("</tr>");
+            }
+            html.push_str("</tbody></table></div>");
+        }
+    }
+    html.push_str("</section>");
+    html
+}
+
 /// A picture for every panel with a horizontal axis, by file name: the metric, and for excess risks the seconds too.
 pub fn training_svgs(study: &Study) -> Vec<(String, String)> {
     let mut pictures = Vec::new();
     for (index, panel) in study.panels.iter().enumerate() {
-        let Some(axis) = &panel.vary else { continue };
-        let title = format!("{}: {}", study.title, panel.label);
-        let subtitle = format!(
-            "means with {} % intervals; grids show their best setting",
-            three_digits(100.0 * study.level)
-        );
-        let (label, scale) = match panel.metric {
-            Metric::TestAccuracy => ("test accuracy (%)", Scale::Linear),
-            Metric::ExcessRisk => ("excess population risk", Scale::Logarithmic),
-        };
-        let chart = |label: &str, scale, value: &dyn Fn(&Outcome) -> (f64, Option<(f64, f64)>)| {
-            Chart {
-                title: title.clone(),
-                subtitle: subtitle.clone(),
-                x: axis_of(axis, Scale::Logarithmic),
-                y: axis_of(label, scale),
-                series: series(panel, value),
-            }
-            .standalone_svg(WIDE)
-        };
-        let metric = chart(label, scale, &|outcome| (outcome.mean, Some((outcome.low, outcome.high))));
-        pictures.push((format!("panel-{}.svg", index + 1), metric));
-        if panel.metric == Metric::ExcessRisk {
-            let seconds = chart("seconds of a run, one thread", Scale::Logarithmic, &|outcome| {
-                (outcome.seconds, None)
-            });
-            let rounds = chart("adaptive rounds", Scale::Logarithmic, &|outcome| (outcome.rounds, None));
-            pictures.push((format!("panel-{}-seconds.svg", index + 1), seconds));
-            pictures.push((format!("panel-{}-rounds.svg", index + 1), rounds));
+        for (suffix, title, mut chart) in charts(study, panel) {
+            chart.title = title;
+            pictures.push((format!("panel-{}{suffix}.svg", index + 1), chart.standalone_svg(WIDE)));
         }
     }
     pictures
+}
+
+/// The charts of a panel: the ends of their files' names, their whole titles, and the charts.
+fn charts(study: &Study, panel: &Panel) -> Vec<(&'static str, String, Chart)> {
+    let Some(axis) = &panel.vary else {
+        return Vec::new();
+    };
+    let subtitle = format!(
+        "means with {} % intervals; grids show their best setting",
+        three_digits(100.0 * study.level)
+    );
+    let chart = |label: &str, scale, value: &dyn Fn(&Outcome) -> (f64, Option<(f64, f64)>)| Chart {
+        title: panel.label.clone(),
+        subtitle: subtitle.clone(),
+        x: axis_of(axis, Scale::Logarithmic),
+        y: axis_of(label, scale),
+        series: series(panel, value),
+    };
+    let (label, scale) = match panel.metric {
+        Metric::TestAccuracy => ("test accuracy (%)", Scale::Linear),
+        Metric::ExcessRisk => ("excess population risk", Scale::Logarithmic),
+    };
+    let metric = chart(label, scale, &|outcome| (outcome.mean, Some((outcome.low, outcome.high))));
+    let mut charts = vec![("", metric)];
+    if panel.metric == Metric::ExcessRisk {
+        let seconds = |outcome: &Outcome| (outcome.seconds, None);
+        let rounds = |outcome: &Outcome| (outcome.rounds, None);
+        let logarithmic = Scale::Logarithmic;
+        charts.push(("-seconds", chart("seconds of a run, one thread", logarithmic, &seconds)));
+        charts.push(("-rounds", chart("adaptive rounds", logarithmic, &rounds)));
+    }
+    let title = format!("{}: {}", study.title, panel.label);
+    charts.into_iter().map(|(suffix, chart)| (suffix, title.clone(), chart)).collect()
 }
 
 fn axis_of(label: &str, scale: Scale) -> Axis {
@@ -165,4 +280,57 @@ fn series(panel: &Panel, value: &dyn Fn(&Outcome) -> (f64, Option<(f64, f64)>)) 
         }
     }
     series
+}
+
+/// A curve of points (x, y, ends of a whisker).
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Its name.
+    pub name: String,
+    /// Its points.
+    pub points: Vec<(f64, f64, Option<(f64, f64)>)>,
+}
+
+/// Curves over a common axis, the vertical one logarithmic.
+pub fn curves_svg(
+    title: &str,
+    subtitle: &str,
+    x_label: &str,
+    x_logarithmic: bool,
+    y_label: &str,
+    curves: Vec<Curve>,
+) -> String {
+    let x_scale = if x_logarithmic {
+        Scale::Logarithmic
+    } else {
+        Scale::Linear
+    };
+    let series = curves
+        .into_iter()
+        .enumerate()
+        .map(|(place, curve)| Series {
+            drawing: Drawing::Line,
+            colour: place,
+            variant: place / super::chart::SERIES_COLOURS,
+            points: curve
+                .points
+                .into_iter()
+                .map(|(x, y, whisker)| Point {
+                    x,
+                    y,
+                    whisker,
+                    note: format!("{} at {}: {}", curve.name, number(x), three_digits(y)),
+                })
+                .collect(),
+            name: curve.name,
+        })
+        .collect();
+    Chart {
+        title: title.to_owned(),
+        subtitle: subtitle.to_owned(),
+        x: axis_of(x_label, x_scale),
+        y: axis_of(y_label, Scale::Logarithmic),
+        series,
+    }
+    .standalone_svg(WIDE)
 }

@@ -2,6 +2,7 @@
 //! keeps what it finished, and returns plain data with a drawing. No algorithm is written here.
 
 pub mod accelerated_figures;
+pub mod correlated_noise;
 pub mod depth_against_work;
 pub mod exponents;
 pub mod intervals;
@@ -18,6 +19,10 @@ use crate::report::training_table;
 
 /// Studies by the name that `rounds run` takes, and what each shows.
 pub const NAMES: &[(&str, &str)] = &[
+    (
+        QUICK_TRAINING,
+        "accuracy against epsilon, rounds and queries to a target risk; part of the default run",
+    ),
     (
         "paper/accelerated-figure-1",
         "paper 003, Figure 1: convergence rate and noise of DP heavy ball on quadratics",
@@ -41,6 +46,22 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "paper/srg-figure-1-sweep",
         "the learning rates and clip norms that paper/srg-figure-1 uses, tried (minutes)",
+    ),
+    (
+        "paper/srg-table-1",
+        "paper 004, Table 1: rounds, queries and epochs against n, measured",
+    ),
+    (
+        "paper/srg-batch-size",
+        "papers 000 and 004: excess risk, rounds and time against the batch size in one epoch (minutes)",
+    ),
+    (
+        CORRELATED_NOISE.0,
+        "paper 001, Figure 2: DP-MF and DP-MF+ on a quadratic, squared gradient norms",
+    ),
+    (
+        "paper/correlated-noise-figure-3",
+        "paper 001, Figure 3: DP-MF, DP-MF+ and DP-SGD on MNIST, accuracy against epsilon (minutes)",
     ),
     (
         depth_against_work::NAME,
@@ -71,6 +92,10 @@ const FIGURES: &[(&str, &str)] = &[
 /// The studies of private training by name.
 const TRAININGS: &[(&str, &str)] = &[
     (
+        QUICK_TRAINING,
+        include_str!("../../../bench/studies/quick-training.toml"),
+    ),
+    (
         "paper/srg-figure-1",
         include_str!("../../../bench/definitions/paper/srg-figure-1.toml"),
     ),
@@ -78,11 +103,33 @@ const TRAININGS: &[(&str, &str)] = &[
         "paper/srg-figure-1-sweep",
         include_str!("../../../bench/definitions/paper/srg-figure-1-sweep.toml"),
     ),
+    (
+        "paper/srg-table-1",
+        include_str!("../../../bench/definitions/paper/srg-table-1.toml"),
+    ),
+    (
+        "paper/srg-batch-size",
+        include_str!("../../../bench/definitions/paper/srg-batch-size.toml"),
+    ),
+    (
+        "paper/correlated-noise-figure-3",
+        include_str!("../../../bench/definitions/paper/correlated-noise-figure-3.toml"),
+    ),
 ];
+
+/// The study that belongs to the default suite.
+pub const QUICK_TRAINING: &str = "quick-training";
+
+/// Figure 2 of paper 001.
+const CORRELATED_NOISE: (&str, &str) = (
+    "paper/correlated-noise-figure-2",
+    include_str!("../../../bench/definitions/paper/correlated-noise-figure-2.toml"),
+);
 
 /// Whether `name` is a study that [`run_figure`] runs.
 pub fn is_figure(name: &str) -> bool {
-    FIGURES.iter().chain(TRAININGS).any(|(figure, _)| *figure == name) || own_training(name).is_some()
+    let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
+    known.any(|(figure, _)| *figure == name) || own_training(name).is_some()
 }
 
 /// The text of a study of private training in a file of its own: one with panels, where a suite has problems.
@@ -93,6 +140,16 @@ fn own_training(path: &str) -> Option<String> {
     }
     let text = fs::read_to_string(path).ok()?;
     text.lines().any(|line| line.trim() == "[[panel]]").then_some(text)
+}
+
+/// The finished studies of private training below a folder of results, in the order of their names; what cannot be read is
+/// left out.
+pub fn trainings_in(folder: &Path) -> Vec<private_training::Study> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(folder.join(name).join("study.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    TRAININGS.iter().filter_map(|(name, _)| read(name)).collect()
 }
 
 /// What a person may change of a study.
@@ -120,7 +177,7 @@ pub fn run_figure(
 ) -> anyhow::Result<Vec<PathBuf>> {
     let own = own_training(name);
     let named = || {
-        let mut known = FIGURES.iter().chain(TRAININGS);
+        let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
         known.find(|(figure, _)| *figure == name).map(|(_, text)| *text)
     };
     let definition = own
@@ -145,6 +202,10 @@ pub fn run_figure(
         progress(&format!("{} runs in {:.1} s", study.runs_made, study.seconds));
         progress(&training_table(&study));
         return Ok(vec![folder.join("table.md"), folder.join("study.json")]);
+    }
+    if name == CORRELATED_NOISE.0 {
+        correlated_noise::run(definition, &folder, options.threads, progress)?;
+        return Ok(vec![folder.join("table.md"), folder.join("average.svg"), folder.join("last.svg")]);
     }
     let engine = Engine::with_threads(options.threads)?;
     accelerated_figures::run(definition, &folder, &engine, progress)?;

@@ -26,10 +26,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::intervals;
+use super::{correlated_noise, intervals};
 use crate::machine::hexadecimal;
 use crate::report;
-use crate::{data, factorization_cache, settings};
+use crate::{data, settings};
 
 /// Parameters of an algorithm: flags of `rounds train` without their dashes, `batch-size` and `rounds`, and what is
 /// passed on as `--set key=value`.
@@ -87,6 +87,9 @@ pub struct PanelDefinition {
     /// Runs instead of the study's.
     #[serde(default)]
     pub runs: Option<usize>,
+    /// The value to reach: rounds and queries up to it are counted, at rounds that grow by a twentieth.
+    #[serde(default)]
+    pub target: Option<f64>,
     /// Parameters of all methods.
     #[serde(default)]
     pub parameters: Parameters,
@@ -160,6 +163,9 @@ pub struct Run {
     pub clipped: f64,
     /// Seconds of the rounds, on one thread, without preparation and evaluation.
     pub seconds: f64,
+    /// Rounds and queries when the target was first seen to be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_target: Option<(u64, u64)>,
 }
 
 /// A setting with the mean of its runs.
@@ -205,6 +211,9 @@ pub struct Outcome {
     pub published: Option<f64>,
     /// See `published`.
     pub published_interval: Option<f64>,
+    /// Median rounds and queries to the target, if more than half of the runs reached it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_target: Option<(u64, u64)>,
     /// Whether it is the best of its method's grid at this place.
     pub best: bool,
 }
@@ -222,8 +231,14 @@ pub struct Panel {
     pub metric: Metric,
     /// The parameter along the horizontal axis.
     pub vary: Option<String>,
+    /// The value that rounds and queries are counted to.
+    #[serde(default)]
+    pub target: Option<f64>,
     /// All settings.
     pub outcomes: Vec<Outcome>,
+    /// Settings that could not be prepared, and why.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 /// A finished study as plain data.
@@ -265,6 +280,7 @@ struct Ready {
     settings: Settings,
     outcome: Outcome,
     runs: usize,
+    target: Option<f64>,
 }
 
 /// Runs what `definition` (TOML) asks for and is not in `folder` yet, on `threads` threads, and writes `runs.jsonl`,
@@ -290,10 +306,7 @@ pub fn run(
     let mut bench = Bench {
         data_dir,
         loaded: HashMap::new(),
-        strategies: StrategyMemory::filled_from(Arc::new(|request| {
-            factorization_cache::factorize(request, factorization_cache::default_folder().as_deref())
-                .map(|(factorization, _)| factorization)
-        })),
+        strategies: correlated_noise::memory(),
     };
     let kept = folder.join("runs.jsonl");
     let mut finished = read_runs(&kept)?;
@@ -301,7 +314,7 @@ pub fn run(
     let mut panels = Vec::new();
     let mut runs_made = 0;
     for panel in &definition.panels {
-        let ready = bench.ready(&definition, panel, progress)?;
+        let (ready, left_out) = bench.ready(&definition, panel, progress)?;
         let done: HashSet<(String, u64)> = finished.iter().map(|run| (run.setting.clone(), run.seed)).collect();
         let missing: Vec<(&Ready, u64)> = ready
             .iter()
@@ -310,7 +323,7 @@ pub fn run(
             .collect();
         runs_made += missing.len();
         finished.extend(make_runs(&pool, &missing, &kept, &panel.label, progress)?);
-        panels.push(summary(panel, &definition, ready, &finished));
+        panels.push(summary(panel, &definition, ready, left_out, &finished));
     }
     let study = Study {
         name: definition.name,
@@ -428,12 +441,12 @@ impl Bench<'_> {
         definition: &Definition,
         panel: &PanelDefinition,
         progress: &mut dyn FnMut(&str),
-    ) -> anyhow::Result<Vec<Ready>> {
+    ) -> anyhow::Result<(Vec<Ready>, Vec<String>)> {
         let places: Vec<Option<f64>> = match &panel.vary {
             Some(vary) => vary.values.iter().copied().map(Some).collect(),
             None => vec![None],
         };
-        let mut ready = Vec::new();
+        let (mut ready, mut left_out) = (Vec::new(), Vec::new());
         for method in &panel.methods {
             for &x in &places {
                 let runs_here = |only: &Vec<f64>| x.is_some_and(|x| only.contains(&x));
@@ -456,7 +469,13 @@ impl Bench<'_> {
                     parameters.extend(choice);
                     let started = Instant::now();
                     let runs = panel.runs.unwrap_or(definition.runs);
-                    ready.push(self.prepare(&data, method, parameters, x, runs)?);
+                    match self.prepare(&data, method, parameters, x, (runs, panel.target))? {
+                        Ok(setting) => ready.push(setting),
+                        Err(reason) => {
+                            progress(&format!("{}: left out: {reason}", panel.label));
+                            left_out.push(reason);
+                        }
+                    }
                     if started.elapsed() > Duration::from_secs(2) {
                         progress(&format!(
                             "{}: {} is ready after {:.1} s",
@@ -468,18 +487,21 @@ impl Bench<'_> {
                 }
             }
         }
-        Ok(ready)
+        if ready.is_empty() {
+            bail!("{}: no setting can be run: {}", panel.label, left_out.join("; "));
+        }
+        Ok((ready, left_out))
     }
 
-    /// A setting: factorised, calibrated, with what it guarantees.
+    /// A setting: factorised, calibrated, with what it guarantees; or why the algorithm refuses it.
     fn prepare(
         &self,
         data: &Arc<Loaded>,
         method: &MethodDefinition,
         parameters: Parameters,
         x: Option<f64>,
-        runs: usize,
-    ) -> anyhow::Result<Ready> {
+        (runs, target): (usize, Option<f64>),
+    ) -> anyhow::Result<Result<Ready, String>> {
         let algorithm = catalog::find(&method.algorithm)?;
         let mut flags = parameters.clone();
         let mut whole = |key: &str| -> anyhow::Result<Option<u64>> {
@@ -495,16 +517,20 @@ impl Bench<'_> {
         settings.batch_size = batch_size.map(|size| size as usize);
         settings.rounds = rounds;
         settings.strategies = self.strategies.clone();
-        let prepared = algorithm
-            .prepare(&data.train, &settings)
-            .with_context(|| format!("{} with {parameters:?}", method.label))?;
+        let prepared = match algorithm.prepare(&data.train, &settings) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let parameters = serde_json::to_string(&parameters)?;
+                return Ok(Err(format!("{} with {parameters}: {error}", method.label)));
+            }
+        };
         // The noise is calibrated once; runs take it as it is.
         if let (Budget::Target { delta, .. }, Some(noise_multiplier)) =
             (settings.budget, prepared.privacy.noise_multiplier)
         {
             settings.budget = Budget::NoiseMultiplier { noise_multiplier, delta };
         }
-        let identity = serde_json::to_string(&(&data.digest, algorithm.id, &parameters))?;
+        let identity = serde_json::to_string(&(&data.digest, algorithm.id, &parameters, target))?;
         let claim = serde_json::to_value(prepared.privacy.claim)?;
         let outcome = Outcome {
             setting: hexadecimal(&Sha256::digest(identity.as_bytes())),
@@ -527,15 +553,17 @@ impl Bench<'_> {
             noise_multiplier: prepared.privacy.noise_multiplier,
             published: method.published,
             published_interval: method.published_interval,
+            to_target: None,
             best: false,
         };
-        Ok(Ready {
+        Ok(Ok(Ready {
             data: Arc::clone(data),
             algorithm,
             settings,
             outcome,
             runs,
-        })
+            target,
+        }))
     }
 
     /// The data of a panel, loaded once.
@@ -597,20 +625,31 @@ impl Ready {
         };
         let mut optimizer = self.algorithm.prepare(&self.data.train, &settings)?.optimizer;
         let mut oracle = Oracle::new(&self.data.train, Engine::Sequential);
-        let started = Instant::now();
+        let mut seconds = 0.0;
+        let (mut next_look, mut to_target) = (1, None);
         while optimizer.completed_rounds() < optimizer.planned_rounds() {
-            optimizer
-                .advance(&mut oracle)
-                .with_context(|| format!("{}, seed {seed}", self.outcome.method))?;
-        }
-        let seconds = started.elapsed().as_secs_f64();
-        let value = match &self.data.judge {
-            Judge::Test(test) => {
-                let evaluation = oracle::evaluate(test, &Engine::Sequential, optimizer.solution())?;
-                100.0 * evaluation.correct as f64 / evaluation.rows as f64
+            let started = Instant::now();
+            let last = optimizer.planned_rounds();
+            let until = if self.target.is_some() && to_target.is_none() {
+                last.min(next_look)
+            } else {
+                last
+            };
+            while optimizer.completed_rounds() < until {
+                optimizer
+                    .advance(&mut oracle)
+                    .with_context(|| format!("{}, seed {seed}", self.outcome.method))?;
             }
-            Judge::Planted(planted) => planted.excess_risk(optimizer.solution()),
-        };
+            seconds += started.elapsed().as_secs_f64();
+            next_look = until + 1 + until / 20;
+            if let Some(target) = self.target
+                && to_target.is_none()
+                && self.data.judge.reaches(self.data.judge.value(optimizer.solution())?, target)
+            {
+                to_target = Some((oracle.ledger().rounds, oracle.ledger().gradient_queries));
+            }
+        }
+        let value = self.data.judge.value(optimizer.solution())?;
         let ledger = oracle.ledger();
         Ok(Run {
             setting: self.outcome.setting.clone(),
@@ -620,21 +659,59 @@ impl Ready {
             gradient_queries: ledger.gradient_queries,
             clipped: ledger.clipped as f64 / ledger.clippable.max(1) as f64,
             seconds,
+            to_target,
         })
     }
 }
 
+impl Judge {
+    fn metric(&self) -> Metric {
+        match self {
+            Self::Test(_) => Metric::TestAccuracy,
+            Self::Planted(_) => Metric::ExcessRisk,
+        }
+    }
+
+    /// The metric's value of a model.
+    fn value(&self, parameters: &[f32]) -> anyhow::Result<f64> {
+        Ok(match self {
+            Self::Test(test) => {
+                let evaluation = oracle::evaluate(test, &Engine::Sequential, parameters)?;
+                100.0 * evaluation.correct as f64 / evaluation.rows as f64
+            }
+            Self::Planted(planted) => planted.excess_risk(parameters),
+        })
+    }
+
+    fn reaches(&self, value: f64, target: f64) -> bool {
+        self.metric().compare(value, target).is_ge()
+    }
+}
+
+impl Metric {
+    /// Greater is better.
+    fn compare(self, one: f64, other: f64) -> std::cmp::Ordering {
+        match self {
+            Self::TestAccuracy => one.total_cmp(&other),
+            Self::ExcessRisk => other.total_cmp(&one),
+        }
+    }
+}
+
 /// Means, intervals and the best of every grid.
-fn summary(panel: &PanelDefinition, definition: &Definition, ready: Vec<Ready>, finished: &[Run]) -> Panel {
+fn summary(
+    panel: &PanelDefinition,
+    definition: &Definition,
+    ready: Vec<Ready>,
+    left_out: Vec<String>,
+    finished: &[Run],
+) -> Panel {
     let mut by_setting: HashMap<&str, Vec<&Run>> = HashMap::new();
     for run in finished {
         by_setting.entry(&run.setting).or_default().push(run);
     }
     let n = ready.last().map_or(0, |ready| ready.data.train.rows());
-    let metric = match ready.first().map(|ready| &ready.data.judge) {
-        Some(Judge::Planted(_)) => Metric::ExcessRisk,
-        _ => Metric::TestAccuracy,
-    };
+    let metric = ready.first().map_or(Metric::TestAccuracy, |ready| ready.data.judge.metric());
     let mut outcomes: Vec<Outcome> = ready
         .into_iter()
         .map(|ready| {
@@ -663,6 +740,7 @@ fn summary(panel: &PanelDefinition, definition: &Definition, ready: Vec<Ready>, 
                 epochs: gradient_queries / ready.data.train.rows() as f64,
                 clipped: mean_of(&|run| run.clipped),
                 seconds: seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN),
+                to_target: median_to_target(&runs),
                 ..ready.outcome
             }
         })
@@ -672,11 +750,13 @@ fn summary(panel: &PanelDefinition, definition: &Definition, ready: Vec<Ready>, 
         let rivals = outcomes
             .iter()
             .filter(|other| other.method == one.method && other.x == one.x);
-        let better = |other: &Outcome| match metric {
-            Metric::TestAccuracy => other.mean > one.mean,
-            Metric::ExcessRisk => other.mean < one.mean,
-        };
-        outcomes[index].best = !rivals.into_iter().any(better);
+        // The first of equals.
+        let best = rivals.fold(None::<&Outcome>, |best, other| match best {
+            Some(best) if metric.compare(other.mean, best.mean).is_le() => Some(best),
+            _ => Some(other),
+        });
+        let is_best = best.is_some_and(|best| std::ptr::eq(best, one));
+        outcomes[index].best = is_best;
     }
     Panel {
         label: panel.label.clone(),
@@ -684,6 +764,121 @@ fn summary(panel: &PanelDefinition, definition: &Definition, ready: Vec<Ready>, 
         n,
         metric,
         vary: panel.vary.as_ref().map(|vary| vary.key.clone()),
+        target: panel.target,
         outcomes,
+        left_out,
+    }
+}
+
+/// The middle run by rounds, runs that missed the target at the end; nothing if the middle one did.
+fn median_to_target(runs: &[&Run]) -> Option<(u64, u64)> {
+    let mut reached: Vec<(u64, u64)> = runs
+        .iter()
+        .map(|run| run.to_target.unwrap_or((u64::MAX, u64::MAX)))
+        .collect();
+    reached.sort_unstable();
+    reached.get(reached.len() / 2).copied().filter(|(rounds, _)| *rounds != u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+        name = "small"
+        title = "small"
+        runs = 3
+        level = 0.9
+
+        [[panel]]
+        label = "planted"
+        dataset = "planted-logistic"
+        rows = 1500
+        dimension = 5
+        norm = 3.0
+        target = 0.05
+        parameters = { epsilon = 5.0, delta = 1e-5, batch-size = 50 }
+        vary = { key = "epsilon", values = [1, 20] }
+
+        [[panel.method]]
+        label = "SRG"
+        algorithm = "dp-srg-memf"
+        parameters = { epochs = 2, noise = "optimal", clip-norm = 1.0 }
+        grid = { learning-rate = [0.0001, 0.2] }
+
+        [[panel.method]]
+        label = "accelerated"
+        algorithm = "accelerated-dp-srg"
+        only = [20]
+    "#;
+
+    fn small(folder: &Path, threads: usize) -> Study {
+        run(SMALL, folder, None, threads, None, &mut |_| {}).unwrap()
+    }
+
+    #[test]
+    fn finished_runs_are_kept_and_a_line_cut_off_is_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = small(folder.path(), 2);
+        // Two places times two step sizes, and one, times three runs.
+        assert_eq!((first.panels[0].outcomes.len(), first.runs_made), (5, 15));
+        let path = folder.path().join("runs.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 30]).unwrap();
+        let second = small(folder.path(), 1);
+        assert_eq!(second.runs_made, 1);
+        let third = small(folder.path(), 1);
+        assert_eq!(third.runs_made, 0);
+        for study in [&second, &third] {
+            for (one, other) in first.panels[0].outcomes.iter().zip(&study.panels[0].outcomes) {
+                // The same models, whatever the number of threads; times are measured.
+                let without_time = |outcome: &Outcome| Outcome {
+                    seconds: 0.0,
+                    ..outcome.clone()
+                };
+                assert_eq!(without_time(one), without_time(other));
+            }
+        }
+        let table = fs::read_to_string(folder.path().join("table.md")).unwrap();
+        assert!(table.contains("| SRG |") && table.contains("accelerated"), "{table}");
+        assert!(fs::read_to_string(folder.path().join("panel-1.svg")).unwrap().contains("<svg"));
+    }
+
+    #[test]
+    fn the_best_of_a_grid_is_marked_and_targets_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let study = small(folder.path(), 1);
+        let outcomes = &study.panels[0].outcomes;
+        for x in [1.0, 20.0] {
+            let best: Vec<&Outcome> = outcomes
+                .iter()
+                .filter(|outcome| outcome.method == "SRG" && outcome.x == Some(x) && outcome.best)
+                .collect();
+            assert_eq!(best.len(), 1);
+            assert_eq!(best[0].parameters["learning-rate"], serde_json::json!(0.2));
+        }
+        for outcome in outcomes {
+            assert!(outcome.low <= outcome.mean && outcome.mean <= outcome.high && outcome.runs == 3);
+            assert!(outcome.epsilon.unwrap() <= outcome.x.unwrap() && outcome.claim == "simulation");
+            let slow = outcome.parameters.get("learning-rate") == Some(&serde_json::json!(0.0001));
+            let at_20 = outcome.x == Some(20.0) && !slow;
+            assert_eq!(outcome.to_target.is_some(), at_20, "{outcome:?}");
+            if let Some((rounds, queries)) = outcome.to_target {
+                assert!(rounds as f64 <= outcome.rounds && queries as f64 <= outcome.gradient_queries);
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let fails = |from: &str, to: &str| {
+            let error = run(&SMALL.replace(from, to), folder.path(), None, 1, None, &mut |_| {}).unwrap_err();
+            format!("{error:#}")
+        };
+        assert!(fails("dp-srg-memf", "dp-srg-mmf").contains("dp-srg-memf"));
+        assert!(fails("batch-size = 50", "batch-size = 0.5").contains("batch-size = 0.5"));
+        assert!(fails("rows = 1500", "").contains("needs rows"));
+        assert!(fails("level = 0.9", "levels = 0.9").contains("levels"));
     }
 }
