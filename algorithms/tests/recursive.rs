@@ -10,12 +10,12 @@ use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::Quadratic;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_algorithms::theory::QuadraticMode;
 use rounds_algorithms::theory::correlated_noise::{anti_correlated_bound, independent_bound, quadratic_moments};
 use rounds_algorithms::theory::recursive::{
     AcceleratedRun, accelerated_bound, difference_bound, independent_variance, noiseless_bound, recursive_variance,
     unaccelerated_variance_bound,
 };
-use rounds_algorithms::theory::QuadraticMode;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
@@ -86,12 +86,24 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
         ..settings(2.0, 3, parameters)
     };
     let ftrl = last(&problem, "dp-ftrl", &common(&[]));
-    let limit = last(&problem, "accelerated-dp-srg", &common(&[("growth", "inf"), ("beta", "2")]));
+    let limit = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "inf"), ("beta", "2")]),
+    );
     assert_close(&limit, &ftrl, 1e-5);
     // λ = 40: e^{−40} is less than the last bit of every gradient.
-    let large = last(&problem, "accelerated-dp-srg", &common(&[("growth", "40"), ("beta", "2")]));
+    let large = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "40"), ("beta", "2")]),
+    );
     assert_close(&large, &ftrl, 1e-5);
-    let small = last(&problem, "accelerated-dp-srg", &common(&[("growth", "0.5"), ("beta", "2")]));
+    let small = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "0.5"), ("beta", "2")]),
+    );
     assert!(small.iter().zip(&ftrl).any(|(a, b)| (a - b).abs() > 1e-3));
 }
 
@@ -168,7 +180,10 @@ fn gradient(problem: &Problem, x: &[f32]) -> Vec<f64> {
 }
 
 fn loss(problem: &Problem, x: &[f32]) -> f64 {
-    rounds_algorithms::oracle::evaluate(problem, &Engine::Sequential, x).expect("finite").loss / problem.rows() as f64
+    rounds_algorithms::oracle::evaluate(problem, &Engine::Sequential, x)
+        .expect("finite")
+        .loss
+        / problem.rows() as f64
 }
 
 #[test]
@@ -226,7 +241,11 @@ fn the_population_risk_of_accelerated_runs_stays_below_bound_a() {
             let settings = Settings {
                 batch_size: Some(batch),
                 clip_norm: Some(if recursive { clip } else { 1.0 }),
-                ..settings(multiplier, seed, &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")])
+                ..settings(
+                    multiplier,
+                    seed,
+                    &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")],
+                )
             };
             let (found, ledger) = iterates(&problem, id, &settings);
             // Q = 2S needs differences below S, and L = 1 bounds gradients: nothing may be clipped.
@@ -266,10 +285,7 @@ fn differences_stay_below_the_bound_of_claim_4_2_and_are_clipped_below_their_siz
         clip_norm: Some(clip),
         ..settings(QUIET, 1, &[("beta", "25"), ("zeta", "0.5"), ("radius", "2")])
     };
-    assert_eq!(
-        iterates(&problem, "accelerated-dp-srg", &with_clip(bound)).1.clipped,
-        0
-    );
+    assert_eq!(iterates(&problem, "accelerated-dp-srg", &with_clip(bound)).1.clipped, 0);
     assert!(iterates(&problem, "accelerated-dp-srg", &with_clip(0.3)).1.clipped > 100);
 }
 
@@ -364,14 +380,7 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
         let error = 5.0 * (variance / seeds as f64).sqrt() + 1e-4 * exact;
         assert!((mean - exact).abs() < error, "{id}: {mean} {exact} ± {error}");
         let bound = if anti { anti_correlated_bound } else { independent_bound };
-        let bound = bound(
-            squared_distance,
-            step_size,
-            10.0,
-            rounds,
-            12.0 * deviation * deviation,
-        )
-        .expect("γ = 1/(5L)");
+        let bound = bound(squared_distance, step_size, 10.0, rounds, 12.0 * deviation * deviation).expect("γ = 1/(5L)");
         assert!(mean < bound, "{id}: {mean} ≥ {bound}");
     }
 }
@@ -390,7 +399,9 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
             batch_size: Some(batch),
             ..settings(3.0, 1, &parameters)
         };
-        catalog::find(id).expect("in the catalogue").prepare(&problem, &settings)
+        catalog::find(id)
+            .expect("in the catalogue")
+            .prepare(&problem, &settings)
     };
     let theory = ("constants", "theory");
     for (batch, more) in [
@@ -418,7 +429,10 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
         needed: 12.5
     }));
     assert!(warnings.contains(&AssumptionWarning::LargeZeta { zeta: 1.0 }));
-    assert!(matches!(warnings[2], AssumptionWarning::LargeBatch { batch_size: 400, .. }));
+    assert!(matches!(
+        warnings[2],
+        AssumptionWarning::LargeBatch { batch_size: 400, .. }
+    ));
     assert!(warnings.iter().all(|warning| !warning.to_string().is_empty()));
     for decay in ["1", "1.2", "-0.1"] {
         assert!(

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::factorization::{Factorization, FactorizationError, FactorizationKey, FactorizationRequest, NoiseRecursion};
 
 /// Where a factorisation comes from: computed, or read from where it was kept.
-pub type FactorizationSource =
-    dyn Fn(FactorizationRequest) -> Result<Factorization, FactorizationError> + Send + Sync;
+pub type FactorizationSource = dyn Fn(FactorizationRequest) -> Result<Factorization, FactorizationError> + Send + Sync;
 
 /// The recursion of C⁻¹ and the sensitivity of C.
 #[derive(Debug)]

@@ -44,9 +44,7 @@ enum Strategy {
     Independent,
     Tree,
     HonakerOnline,
-    AntiCorrelated {
-        sensitivity: f64,
-    },
+    AntiCorrelated { sensitivity: f64 },
     Factorized(Arc<FactorizedStrategy>),
 }
 
@@ -229,9 +227,9 @@ fn factorized<F: NoiseScalar>(
             let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
             Box::new(Banded::<F>::from_rows(key, sigma, rows, dimension))
         }
-        NoiseRecursion::Blt { omega, theta } => Box::new(BufferedToeplitz::<F>::new(
-            key, sigma, rounds, omega, theta, dimension,
-        )),
+        NoiseRecursion::Blt { omega, theta } => {
+            Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, omega, theta, dimension))
+        }
         NoiseRecursion::Tree {
             variant: TreeVariant::Plain,
         } => Box::new(Tree::new(key, sigma, rounds, rounds.max(1))),

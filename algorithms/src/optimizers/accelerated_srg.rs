@@ -123,7 +123,9 @@ pub(super) fn smoothness(problem: &Problem, settings: &Settings) -> Result<f64, 
         Loss::Softmax => Some(1.0 / model.outputs as f64),
         loss => loss.smoothness_factor(),
     };
-    let default = bound.zip(at_zero).map(|(squared, curvature)| 0.25 * curvature * squared);
+    let default = bound
+        .zip(at_zero)
+        .map(|(squared, curvature)| 0.25 * curvature * squared);
     settings.number(
         "smoothness",
         default.unwrap_or(20.0),
@@ -137,11 +139,13 @@ pub(super) fn smoothness(problem: &Problem, settings: &Settings) -> Result<f64, 
 pub(super) fn default_clip_norm(problem: &Problem) -> f64 {
     let model = problem.model();
     let bound = problem.dataset().public_bound(Norm::L2);
-    let lipschitz = bound.map(|a| (a * a + f64::from(u8::from(model.bias))).sqrt()).and_then(|a| match model.loss {
-        Loss::Softmax => Some(std::f64::consts::SQRT_2 * a),
-        Loss::Logistic | Loss::Hinge => Some(a),
-        _ => None,
-    });
+    let lipschitz = bound
+        .map(|a| (a * a + f64::from(u8::from(model.bias))).sqrt())
+        .and_then(|a| match model.loss {
+            Loss::Softmax => Some(std::f64::consts::SQRT_2 * a),
+            Loss::Logistic | Loss::Hinge => Some(a),
+            _ => None,
+        });
     lipschitz.unwrap_or(f64::INFINITY).min(4.0)
 }
 
@@ -347,7 +351,10 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         "a number in (0, 1] is needed, of at most 1/2 with constants = theory",
         |zeta| zeta > 0.0 && zeta <= if proven.is_some() { 0.5 } else { 1.0 },
     )?;
-    let clip_norm = plan::clip_norm(settings, proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)))?;
+    let clip_norm = plan::clip_norm(
+        settings,
+        proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),
+    )?;
     let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
         radius > 0.0
     })?;
@@ -379,14 +386,20 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         },
         dimension: problem.parameters(),
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare(&settings.strategies)?, clip_norm)?;
+    let (privacy, statement) = calibrated(
+        problem,
+        settings,
+        &plan,
+        noise.prepare(&settings.strategies)?,
+        clip_norm,
+    )?;
     let beta = match &proven {
         Some(proven) if recursive => proven.recursive_beta(rows, &plan, constrained, id)?,
         Some(proven) => {
             // Bound A at its least: V = L²/B + d·σ², σ the noise of a mean.
             let deviation = privacy.noise_deviation / plan.batch_size as f64;
-            let variance = proven.lipschitz.powi(2) / plan.batch_size as f64
-                + problem.parameters() as f64 * deviation * deviation;
+            let variance =
+                proven.lipschitz.powi(2) / plan.batch_size as f64 + problem.parameters() as f64 * deviation * deviation;
             theory::recursive::best_beta(proven.smoothness, plan.rounds, variance, proven.radius)
         }
         None => {
@@ -399,9 +412,12 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
                 clip_norm,
                 noise_deviation: privacy.noise_deviation,
             };
-            settings.number("beta", practical.value(recursive, constrained), "a number above 0 is needed", |beta| {
-                beta > 0.0 && beta.is_finite()
-            })?
+            settings.number(
+                "beta",
+                practical.value(recursive, constrained),
+                "a number above 0 is needed",
+                |beta| beta > 0.0 && beta.is_finite(),
+            )?
         }
     };
     let warnings = if proven.is_some() {

@@ -70,14 +70,16 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         workload: WorkloadSpecification::prefix(),
         dimension: problem.parameters(),
     };
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise.prepare(&settings.strategies)?, clip_norm)?;
+    let (privacy, statement) = calibrated(
+        problem,
+        settings,
+        &plan,
+        noise.prepare(&settings.strategies)?,
+        clip_norm,
+    )?;
     // The step at which M/10 keeps plain descent stable and √V/R balances its noise: on MNIST and on planted logistic data, for
     // ε = 0.1 and 1 and B from 10 to 2,000, the best β of a grid lies within a factor of 2 of it.
-    let distance = if radius.is_finite() {
-        radius
-    } else {
-        PRACTICAL_DISTANCE
-    };
+    let distance = if radius.is_finite() { radius } else { PRACTICAL_DISTANCE };
     let variance = recursion_variance(&plan, clip_norm, privacy.noise_deviation, problem.parameters());
     let beta = settings.number(
         "beta",

@@ -30,8 +30,14 @@ impl PlantedLogistic {
     /// # Panics
     /// If d < 3 or R is not positive and finite.
     pub fn new(dimension: usize, norm: f64, seed: u64) -> Self {
-        assert!(dimension >= 3, "the sphere of {dimension} dimensions has no plane and a rest: d ≥ 3 is needed");
-        assert!(norm > 0.0 && norm.is_finite(), "a norm of {norm} is not positive and finite");
+        assert!(
+            dimension >= 3,
+            "the sphere of {dimension} dimensions has no plane and a rest: d ≥ 3 is needed"
+        );
+        assert!(
+            norm > 0.0 && norm.is_finite(),
+            "a norm of {norm} is not positive and finite"
+        );
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut weights: Vec<f64> = (0..dimension).map(|_| normal(&mut generator)).collect();
         let length = weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
@@ -67,15 +73,23 @@ impl PlantedLogistic {
                     let length = direction.iter().map(|value| value * value).sum::<f64>().sqrt();
                     direction.iter_mut().for_each(|value| *value /= length);
                     let margin: f64 = direction.iter().zip(&self.weights).map(|(u, w)| u * w).sum();
-                    *label = if uniform(&mut generator) < sigmoid(margin) { 1.0 } else { -1.0 };
+                    *label = if uniform(&mut generator) < sigmoid(margin) {
+                        1.0
+                    } else {
+                        -1.0
+                    };
                     for (to, &from) in row.iter_mut().zip(&direction) {
                         *to = from as f32;
                     }
                 }
             });
-        Dataset::new("planted-logistic", Features::F32 { values, columns }, Labels::Values(labels))
-            .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
-            .expect("directions make a data set")
+        Dataset::new(
+            "planted-logistic",
+            Features::F32 { values, columns },
+            Labels::Values(labels),
+        )
+        .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
+        .expect("directions make a data set")
     }
 
     /// `F(x) − F(w)`, the population excess risk, by quadrature: the error is below 1e-7 for models of norm at most 10.

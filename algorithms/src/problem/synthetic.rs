@@ -76,7 +76,9 @@ pub fn synthetic_mnist_optimum(seed: u64) -> Vec<f32> {
     (0..CLASSES)
         .flat_map(|class| {
             let weights = model.weights.iter().map(move |weight| weight[class]);
-            weights.chain(std::iter::once(model.intercepts[class])).collect::<Vec<_>>()
+            weights
+                .chain(std::iter::once(model.intercepts[class]))
+                .collect::<Vec<_>>()
         })
         .collect()
 }

@@ -167,7 +167,10 @@ mod tests {
                 let bound = if anti { anti_correlated_bound } else { independent_bound };
                 let bound = bound(squared_distance, step_size, smoothness, rounds, squared_noise).unwrap();
                 assert!(mean <= bound, "{anti} {step_size}: {mean} > {bound}");
-                assert!(mean > 0.01 * bound, "{anti} {step_size}: a bound of {bound} says nothing of {mean}");
+                assert!(
+                    mean > 0.01 * bound,
+                    "{anti} {step_size}: a bound of {bound} says nothing of {mean}"
+                );
             }
         }
         assert!(independent_bound(1.0, 0.06, smoothness, rounds, 1.0).is_err());

@@ -72,7 +72,12 @@ pub struct AcceleratedRun {
 /// β ≤ M, or ζ outside (0, 1/2]: η_t²/η_{0:t} < 2 is absorbed by ζ.
 pub fn accelerated_bound(run: &AcceleratedRun, variances: impl Fn(usize) -> f64) -> Result<f64, TheoryError> {
     within("beta", run.beta, "more than M", run.beta > run.smoothness)?;
-    within("zeta", run.zeta, "a number in (0, 1/2]", run.zeta > 0.0 && run.zeta <= 0.5)?;
+    within(
+        "zeta",
+        run.zeta,
+        "a number in (0, 1/2]",
+        run.zeta > 0.0 && run.zeta <= 0.5,
+    )?;
     within("rounds", run.rounds as f64, "at least 1", run.rounds > 0)?;
     let mut total = run.beta / (2.0 * run.zeta) * run.distance * run.distance;
     for t in 0..run.rounds {
@@ -114,9 +119,7 @@ pub fn unaccelerated_variance_bound(
         .map(|t| {
             let difference = match t.checked_sub(1) {
                 None => lipschitz,
-                Some(before) => {
-                    (weight(t) - weight(before)) * lipschitz + weight(before) * smoothness * steps[before]
-                }
+                Some(before) => (weight(t) - weight(before)) * lipschitz + weight(before) * smoothness * steps[before],
             };
             squares += difference * difference;
             squares / (batch as f64 * weight(t) * weight(t))
@@ -164,7 +167,10 @@ mod tests {
         assert!(accelerated_bound(&AcceleratedRun { beta: 0.2, ..RUN }, |_| 0.0).is_err());
         assert!(accelerated_bound(&AcceleratedRun { zeta: 1.0, ..RUN }, |_| 0.0).is_err());
         assert!(difference_bound(49.0, 100, 1.0, 0.25, 4.0, 0.0).is_err());
-        assert_eq!(difference_bound(50.0, 100, 1.0, 0.25, 4.0, 1.0), Ok(2.0 * (0.25 + 2.0 + 1.0)));
+        assert_eq!(
+            difference_bound(50.0, 100, 1.0, 0.25, 4.0, 1.0),
+            Ok(2.0 * (0.25 + 2.0 + 1.0))
+        );
     }
 
     #[test]
@@ -175,7 +181,9 @@ mod tests {
             .into_iter()
             .map(|batch| {
                 let steps = vec![batch as f64 / 100.0; examples / batch];
-                *unaccelerated_variance_bound(&steps, 1.0, 0.0, 1.0, batch).last().unwrap()
+                *unaccelerated_variance_bound(&steps, 1.0, 0.0, 1.0, batch)
+                    .last()
+                    .unwrap()
             })
             .collect();
         for (variance, batch) in last.iter().zip([10, 100, 1_000]) {

@@ -183,7 +183,14 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     );
     if with_training && all_cells {
         let environment = store.environment();
-        run_figure(arguments, studies::QUICK_TRAINING, Some(&folder), environment, most_threads, json)?;
+        run_figure(
+            arguments,
+            studies::QUICK_TRAINING,
+            Some(&folder),
+            environment,
+            most_threads,
+            json,
+        )?;
     }
     if !json {
         println!("results: {}", folder.display());
@@ -397,7 +404,9 @@ impl Bench {
             .transpose()?;
         let train_loss = training.loss / training.rows.max(1) as f64;
         // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
-        let loss = test.as_ref().map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
+        let loss = test
+            .as_ref()
+            .map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
         let excess_risk = problem.optimal_loss.map(|optimal| loss - optimal);
         let verdict = Verdict {
             planned_rounds,

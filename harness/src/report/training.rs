@@ -58,7 +58,16 @@ fn header(panel: &Panel) -> (Vec<String>, bool) {
     if panel.target.is_some() {
         header.extend(["rounds to target", "queries to target"]);
     }
-    header.extend(["rounds", "queries", "epochs", "clipped", "s a run", "ε", "noise multiplier", "chosen"]);
+    header.extend([
+        "rounds",
+        "queries",
+        "epochs",
+        "clipped",
+        "s a run",
+        "ε",
+        "noise multiplier",
+        "chosen",
+    ]);
     (header.into_iter().map(str::to_owned).collect(), published)
 }
 
@@ -117,9 +126,19 @@ fn row(panel: &Panel, outcome: &Outcome, published: bool) -> Vec<String> {
     ));
     cells.push(outcome.runs.to_string());
     if published {
-        let interval = outcome.published_interval.map_or_else(String::new, |half| format!(" ± {half:.2}"));
-        cells.push(outcome.published.map_or_else(String::new, |value| format!("{value:.2}{interval}")));
-        cells.push(outcome.published.map_or_else(String::new, |value| format!("{:+.2}", outcome.mean - value)));
+        let interval = outcome
+            .published_interval
+            .map_or_else(String::new, |half| format!(" ± {half:.2}"));
+        cells.push(
+            outcome
+                .published
+                .map_or_else(String::new, |value| format!("{value:.2}{interval}")),
+        );
+        cells.push(
+            outcome
+                .published
+                .map_or_else(String::new, |value| format!("{:+.2}", outcome.mean - value)),
+        );
     }
     if panel.target.is_some() {
         let reached = |value: Option<u64>| value.map_or_else(|| "not reached".to_owned(), |value| count(value as f64));
@@ -230,7 +249,9 @@ fn charts(study: &Study, panel: &Panel) -> Vec<(&'static str, String, Chart)> {
         Metric::TestAccuracy => ("test accuracy (%)", Scale::Linear),
         Metric::ExcessRisk => ("excess population risk", Scale::Logarithmic),
     };
-    let metric = chart(label, scale, &|outcome| (outcome.mean, Some((outcome.low, outcome.high))));
+    let metric = chart(label, scale, &|outcome| {
+        (outcome.mean, Some((outcome.low, outcome.high)))
+    });
     let mut charts = vec![("", metric)];
     if panel.metric == Metric::ExcessRisk {
         let seconds = |outcome: &Outcome| (outcome.seconds, None);
@@ -240,7 +261,10 @@ fn charts(study: &Study, panel: &Panel) -> Vec<(&'static str, String, Chart)> {
         charts.push(("-rounds", chart("adaptive rounds", logarithmic, &rounds)));
     }
     let title = format!("{}: {}", study.title, panel.label);
-    charts.into_iter().map(|(suffix, chart)| (suffix, title.clone(), chart)).collect()
+    charts
+        .into_iter()
+        .map(|(suffix, chart)| (suffix, title.clone(), chart))
+        .collect()
 }
 
 fn axis_of(label: &str, scale: Scale) -> Axis {

@@ -109,7 +109,12 @@ pub fn run(definition: &str, folder: &Path, threads: usize, progress: &mut dyn F
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build()?;
     let pairs: Vec<(&Candidate, f64)> = candidates
         .iter()
-        .flat_map(|candidate| definition.step_sizes.iter().map(move |&step_size| (candidate, step_size)))
+        .flat_map(|candidate| {
+            definition
+                .step_sizes
+                .iter()
+                .map(move |&step_size| (candidate, step_size))
+        })
         .collect();
     let variance = definition.noise.powi(2) / definition.dimension as f64;
     let points: Vec<Point> = pool.install(|| {
@@ -238,7 +243,9 @@ impl Definition {
         let mut noise = vec![0.0_f64; self.dimension];
         let norm = |x: &[f64]| -> f64 {
             let terms = x.iter().zip(&quadratic.optimum).zip(&quadratic.eigenvalues);
-            terms.map(|((x, optimum), eigenvalue)| (eigenvalue * (x - optimum)).powi(2)).sum()
+            terms
+                .map(|((x, optimum), eigenvalue)| (eigenvalue * (x - optimum)).powi(2))
+                .sum()
         };
         let mut total = norm(&x);
         for round in 0..self.rounds as u64 {
@@ -310,21 +317,47 @@ fn pictures(figure: &Figure) -> Vec<(String, String)> {
         .iter()
         .map(|(method, values)| Curve {
             name: method.clone(),
-            points: values.iter().enumerate().step_by(1 + values.len() / 250).map(|(t, &value)| (t as f64, value, None)).collect(),
+            points: values
+                .iter()
+                .enumerate()
+                .step_by(1 + values.len() / 250)
+                .map(|(t, &value)| (t as f64, value, None))
+                .collect(),
         })
         .collect();
     vec![
         (
             "average.svg".to_owned(),
-            curves_svg("Mean squared gradient norm", subtitle, "learning rate", true, "E‖∇f‖², mean over t", average),
+            curves_svg(
+                "Mean squared gradient norm",
+                subtitle,
+                "learning rate",
+                true,
+                "E‖∇f‖², mean over t",
+                average,
+            ),
         ),
         (
             "last.svg".to_owned(),
-            curves_svg("Last squared gradient norm", subtitle, "learning rate", true, "E‖∇f(x_T)‖²", last),
+            curves_svg(
+                "Last squared gradient norm",
+                subtitle,
+                "learning rate",
+                true,
+                "E‖∇f(x_T)‖²",
+                last,
+            ),
         ),
         (
             "over-time.svg".to_owned(),
-            curves_svg("Squared gradient norm over time", "exact", "t", false, "E‖∇f(x_t)‖²", over_time),
+            curves_svg(
+                "Squared gradient norm over time",
+                "exact",
+                "t",
+                false,
+                "E‖∇f(x_t)‖²",
+                over_time,
+            ),
         ),
     ]
 }
@@ -358,17 +391,28 @@ mod tests {
                 (point.last, point.measured_last),
             ] {
                 // Three times the half width of a 95 % interval of 30 runs: about six standard errors.
-                assert!((mean - exact).abs() < 1.5 * (high - low), "{} {exact} {mean}", point.method);
+                assert!(
+                    (mean - exact).abs() < 1.5 * (high - low),
+                    "{} {exact} {mean}",
+                    point.method
+                );
             }
         }
         for step_size in [0.005, 0.04] {
             let of = |keep: &dyn Fn(&str) -> bool, value: &dyn Fn(&Point) -> f64| {
                 let points = figure.points.iter().filter(|point| point.step_size == step_size);
-                points.filter(|point| keep(&point.method)).map(value).fold(f64::INFINITY, f64::min)
+                points
+                    .filter(|point| keep(&point.method))
+                    .map(value)
+                    .fold(f64::INFINITY, f64::min)
             };
             let last = |point: &Point| point.last;
             assert!(of(&|method| method.contains('⁺'), &last) < of(&|method| method == "DP-MF", &last));
         }
-        assert!(fs::read_to_string(folder.path().join("average.svg")).unwrap().contains("<svg"));
+        assert!(
+            fs::read_to_string(folder.path().join("average.svg"))
+                .unwrap()
+                .contains("<svg")
+        );
     }
 }

@@ -65,7 +65,12 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_tables() {
-        for (probability, degrees, table) in [(0.975, 4, 2.776), (0.975, 19, 2.093), (0.98, 99, 2.081), (0.995, 9, 3.250)] {
+        for (probability, degrees, table) in [
+            (0.975, 4, 2.776),
+            (0.975, 19, 2.093),
+            (0.98, 99, 2.081),
+            (0.995, 9, 3.250),
+        ] {
             let found = t_quantile(probability, degrees);
             assert!((found / table - 1.0).abs() < 5e-3, "{found} {table}");
         }

@@ -205,7 +205,11 @@ pub fn run_figure(
     }
     if name == CORRELATED_NOISE.0 {
         correlated_noise::run(definition, &folder, options.threads, progress)?;
-        return Ok(vec![folder.join("table.md"), folder.join("average.svg"), folder.join("last.svg")]);
+        return Ok(vec![
+            folder.join("table.md"),
+            folder.join("average.svg"),
+            folder.join("last.svg"),
+        ]);
     }
     let engine = Engine::with_threads(options.threads)?;
     accelerated_figures::run(definition, &folder, &engine, progress)?;

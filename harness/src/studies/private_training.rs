@@ -18,8 +18,8 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};
-use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::Problem;
+use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
@@ -393,7 +393,9 @@ fn make_runs(
             }
             if said.elapsed() > Duration::from_secs(5) || made.len() == missing.len() {
                 said = Instant::now();
-                let left = started.elapsed().mul_f64((missing.len() - made.len()) as f64 / made.len() as f64);
+                let left = started
+                    .elapsed()
+                    .mul_f64((missing.len() - made.len()) as f64 / made.len() as f64);
                 progress(&format!(
                     "{label}: {} of {} runs, {} left",
                     made.len(),
@@ -418,7 +420,10 @@ fn read_runs(path: &Path) -> anyhow::Result<Vec<Run>> {
         return Ok(Vec::new());
     }
     let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let runs: Vec<Run> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let runs: Vec<Run> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     if !text.is_empty() && !text.ends_with('\n') {
         // What is appended next begins on a line of its own.
         let lines: Vec<String> = runs.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
@@ -505,11 +510,16 @@ impl Bench<'_> {
         let algorithm = catalog::find(&method.algorithm)?;
         let mut flags = parameters.clone();
         let mut whole = |key: &str| -> anyhow::Result<Option<u64>> {
-            let Some(value) = flags.remove(key) else { return Ok(None) };
+            let Some(value) = flags.remove(key) else {
+                return Ok(None);
+            };
             let number = value.as_f64().filter(|number| *number >= 1.0 && number.fract() == 0.0);
             match number {
                 Some(number) => Ok(Some(number as u64)),
-                None => bail!("{}: {key} = {value}: a whole number of at least 1 is needed", method.label),
+                None => bail!(
+                    "{}: {key} = {value}: a whole number of at least 1 is needed",
+                    method.label
+                ),
             }
         };
         let (batch_size, rounds) = (whole("batch-size")?, whole("rounds")?);
@@ -528,7 +538,10 @@ impl Bench<'_> {
         if let (Budget::Target { delta, .. }, Some(noise_multiplier)) =
             (settings.budget, prepared.privacy.noise_multiplier)
         {
-            settings.budget = Budget::NoiseMultiplier { noise_multiplier, delta };
+            settings.budget = Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            };
         }
         let identity = serde_json::to_string(&(&data.digest, algorithm.id, &parameters, target))?;
         let claim = serde_json::to_value(prepared.privacy.claim)?;
@@ -644,7 +657,10 @@ impl Ready {
             next_look = until + 1 + until / 20;
             if let Some(target) = self.target
                 && to_target.is_none()
-                && self.data.judge.reaches(self.data.judge.value(optimizer.solution())?, target)
+                && self
+                    .data
+                    .judge
+                    .reaches(self.data.judge.value(optimizer.solution())?, target)
             {
                 to_target = Some((oracle.ledger().rounds, oracle.ledger().gradient_queries));
             }
@@ -711,7 +727,9 @@ fn summary(
         by_setting.entry(&run.setting).or_default().push(run);
     }
     let n = ready.last().map_or(0, |ready| ready.data.train.rows());
-    let metric = ready.first().map_or(Metric::TestAccuracy, |ready| ready.data.judge.metric());
+    let metric = ready
+        .first()
+        .map_or(Metric::TestAccuracy, |ready| ready.data.judge.metric());
     let mut outcomes: Vec<Outcome> = ready
         .into_iter()
         .map(|ready| {
@@ -722,9 +740,8 @@ fn summary(
             runs.sort_by_key(|run| run.seed);
             runs.retain(|run| run.seed < definition.seed + ready.runs as u64);
             let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-            let mean_of = |value: &dyn Fn(&Run) -> f64| {
-                runs.iter().map(|run| value(run)).sum::<f64>() / runs.len().max(1) as f64
-            };
+            let mean_of =
+                |value: &dyn Fn(&Run) -> f64| runs.iter().map(|run| value(run)).sum::<f64>() / runs.len().max(1) as f64;
             let interval = intervals::of_mean(&values, definition.level);
             let mut seconds: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
             seconds.sort_by(f64::total_cmp);
@@ -777,7 +794,10 @@ fn median_to_target(runs: &[&Run]) -> Option<(u64, u64)> {
         .map(|run| run.to_target.unwrap_or((u64::MAX, u64::MAX)))
         .collect();
     reached.sort_unstable();
-    reached.get(reached.len() / 2).copied().filter(|(rounds, _)| *rounds != u64::MAX)
+    reached
+        .get(reached.len() / 2)
+        .copied()
+        .filter(|(rounds, _)| *rounds != u64::MAX)
 }
 
 #[cfg(test)]
@@ -841,7 +861,11 @@ mod tests {
         }
         let table = fs::read_to_string(folder.path().join("table.md")).unwrap();
         assert!(table.contains("| SRG |") && table.contains("accelerated"), "{table}");
-        assert!(fs::read_to_string(folder.path().join("panel-1.svg")).unwrap().contains("<svg"));
+        assert!(
+            fs::read_to_string(folder.path().join("panel-1.svg"))
+                .unwrap()
+                .contains("<svg")
+        );
     }
 
     #[test]
@@ -861,8 +885,7 @@ mod tests {
             assert!(outcome.low <= outcome.mean && outcome.mean <= outcome.high && outcome.runs == 3);
             assert!(outcome.epsilon.unwrap() <= outcome.x.unwrap() && outcome.claim == "simulation");
             let slow = outcome.parameters.get("learning-rate") == Some(&serde_json::json!(0.0001));
-            let at_20 = outcome.x == Some(20.0) && !slow;
-            assert_eq!(outcome.to_target.is_some(), at_20, "{outcome:?}");
+            assert_eq!(outcome.to_target.is_some(), !slow, "{outcome:?}");
             if let Some((rounds, queries)) = outcome.to_target {
                 assert!(rounds as f64 <= outcome.rounds && queries as f64 <= outcome.gradient_queries);
             }
