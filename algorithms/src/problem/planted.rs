@@ -95,7 +95,7 @@ impl PlantedLogistic {
     /// `F(x) − F(w)`, the population excess risk, by quadrature: the error is below 1e-7 for models of norm at most 10.
     ///
     /// The margins ⟨u, w⟩ and ⟨u, x⟩ depend on the projection of u on the plane of w and x alone. Its squared radius is
-    /// Beta(1, (d − 2)/2), `1 − (1 − q)^{2/(d−2)}` of a uniform q, and its angle is uniform: midpoints in both.
+    /// Beta(1, (d − 2)/2), `1 − (1 − q)^{2/(d−2)}` of a uniform q, and its angle is uniform: Gauss and Legendre's rule in q, midpoints in the angle.
     ///
     /// # Panics
     /// If `x` has another length than w.
@@ -108,8 +108,7 @@ impl PlantedLogistic {
         let across = (inner(&x, &x) - along * along).max(0.0).sqrt();
         let exponent = 2.0 / (self.weights.len() as f64 - 2.0);
         let mut total = 0.0;
-        for radius in gauss_legendre::<RADII>() {
-            let (node, weight) = radius;
+        for (node, weight) in gauss_legendre::<RADII>() {
             let length = (1.0 - (1.0 - node).powf(exponent)).max(0.0).sqrt();
             let mut circle = 0.0;
             for angle in 0..ANGLES {

@@ -118,7 +118,7 @@ fn row(panel: &Panel, outcome: &Outcome, published: bool) -> Vec<String> {
         Metric::ExcessRisk => three_digits(value),
     };
     let mut cells = vec![outcome.method.clone()];
-    cells.extend(outcome.x.map(|x| number(x)));
+    cells.extend(outcome.x.map(number));
     cells.push(format!(
         "{} ± {}",
         decimals(outcome.mean),
@@ -289,18 +289,17 @@ fn series(panel: &Panel, value: &dyn Fn(&Outcome) -> (f64, Option<(f64, f64)>)) 
             whisker,
             note: format!("{} at {}: {}", outcome.method, number(x), three_digits(y)),
         };
-        match series.iter_mut().find(|series| series.name == outcome.method) {
-            Some(series) => series.points.push(point),
-            None => {
-                let place = series.len();
-                series.push(Series {
-                    name: outcome.method.clone(),
-                    drawing: Drawing::Line,
-                    colour: place,
-                    variant: place / super::chart::SERIES_COLOURS,
-                    points: vec![point],
-                });
-            }
+        if let Some(series) = series.iter_mut().find(|series| series.name == outcome.method) {
+            series.points.push(point);
+        } else {
+            let place = series.len();
+            series.push(Series {
+                name: outcome.method.clone(),
+                drawing: Drawing::Line,
+                colour: place,
+                variant: place / super::chart::SERIES_COLOURS,
+                points: vec![point],
+            });
         }
     }
     series
