@@ -8,7 +8,7 @@ use std::time::Duration;
 use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
-use rounds_algorithms::factorization::{FactorizationSource, WorkloadSpecification};
+use rounds_algorithms::factorization::WorkloadSpecification;
 use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::Engine;
@@ -28,7 +28,7 @@ const KINDS: [(&str, NoiseKind); 9] = [
     ("blt=3", NoiseKind::Blt(3)),
 ];
 
-fn planned(kind: NoiseKind, rounds: usize, dimension: usize, source: &FactorizationSource) -> PlannedNoise {
+fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMemory) -> PlannedNoise {
     NoisePlan {
         kind,
         rounds,
@@ -36,7 +36,7 @@ fn planned(kind: NoiseKind, rounds: usize, dimension: usize, source: &Factorizat
         workload: WorkloadSpecification::prefix(),
         dimension,
     }
-    .prepare(source)
+    .prepare(memory)
     .expect("a plan of the bench")
 }
 
@@ -60,14 +60,14 @@ fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn against_dimension(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("mechanism/dimension, T = 256");
     settings(&mut group);
-    let source = FactorizationSource::default().remembering();
+    let memory = StrategyMemory::default();
     for (name, kind) in KINDS {
         for dimension in [785, 7_850, 78_500] {
             let mut sum = vec![0.0; dimension];
             group.throughput(Throughput::Elements(256 * dimension as u64));
             group.bench_function(BenchmarkId::new(name, dimension), |bencher| {
                 bencher.iter_batched(
-                    || planned(kind, 256, dimension, &source).stream(StreamKey::Simulation(1), 1.0),
+                    || planned(kind, 256, dimension, &memory).stream(StreamKey::Simulation(1), 1.0),
                     |mut mechanism| run(&mut *mechanism, 256, &mut sum),
                     criterion::BatchSize::PerIteration,
                 );
@@ -104,11 +104,11 @@ fn against_rounds(criterion: &mut Criterion) {
             if rounds > 512 && matches!(kind, NoiseKind::Optimal | NoiseKind::Banded(_)) {
                 continue;
             }
-            let source = FactorizationSource::default().remembering();
+            let memory = StrategyMemory::default();
             group.throughput(Throughput::Elements((rounds * DIMENSION) as u64));
             group.bench_function(BenchmarkId::new(name, rounds), |bencher| {
                 bencher.iter_batched(
-                    || planned(kind, rounds, DIMENSION, &source).stream(StreamKey::Simulation(1), 1.0),
+                    || planned(kind, rounds, DIMENSION, &memory).stream(StreamKey::Simulation(1), 1.0),
                     |mut mechanism| run(&mut *mechanism, rounds, &mut sum),
                     criterion::BatchSize::PerIteration,
                 );

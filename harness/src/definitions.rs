@@ -631,7 +631,7 @@ sweep = { noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
     }
 
     #[test]
-    fn the_quick_suite_measures_both_algorithms_over_all_batch_sizes() {
+    fn the_quick_suite_measures_every_first_order_method_over_batch_sizes() {
         let suite = find("quick").unwrap();
         let selection = Selection {
             threads: vec![1, 2],
@@ -639,15 +639,27 @@ sweep = { noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
             ..Selection::default()
         };
         let cells = suite.cells(&selection).unwrap();
-        assert_eq!(cells.len(), 2 * 6 * 2 * 2 * suite.repeats);
+        // Six sizes for sgd and dp-sgd, five for dp-srg-memf, three for nine others; two thread counts, two data sets.
+        assert_eq!(cells.len(), (6 + 6 + 5 + 9 * 3) * 2 * 2 * suite.repeats);
         let without_files = Selection {
             files: false,
             ..selection
         };
         assert_eq!(suite.cells(&without_files).unwrap().len(), cells.len() / 2);
         suite
-            .check_names(&["sgd", "dp-sgd"], &["mnist", "synthetic-mnist"])
+            .check_names(
+                &rounds_algorithms::catalog::ALGORITHMS
+                    .iter()
+                    .map(|algorithm| algorithm.id)
+                    .collect::<Vec<_>>(),
+                &["mnist", "synthetic-mnist"],
+            )
             .unwrap();
+        // Methods of one pass read no row twice.
+        for cell in &cells {
+            let rows = (cell.warm_up_rounds + cell.timed_rounds) as usize * cell.configuration.batch_size;
+            assert!(rows <= 60_000 || !cell.configuration.algorithm.contains("accelerated"));
+        }
         let largest = cells
             .iter()
             .find(|cell| cell.configuration.batch_size == 60_000)

@@ -23,7 +23,7 @@ pub struct ParameterError {
 /// The first parameter whose value does not fit its flag, and a budget that is given twice.
 pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
-    settings.factorizations = crate::factorization_cache::source();
+    settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
     let delta = parameters
         .get("delta")
         .map_or(Ok(1e-5), |value| number("delta", value))?;

@@ -24,7 +24,7 @@ pub use likelihood::{LikelihoodRatio, Moments, NoiseLaw};
 use rounds_kernels::random::StreamKey;
 
 use crate::catalog::{Algorithm, PrepareError};
-use crate::factorization::FactorizationSource;
+use crate::noise::StrategyMemory;
 use crate::optimizers::{RoundError, Settings};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
@@ -191,7 +191,7 @@ pub fn audit(
     // The noise that the claim came to; its accountant need not be asked again for every run.
     let quick = (accountant == Accountant::Pld).then_some(Accountant::Rdp);
     let run = Settings {
-        factorizations: FactorizationSource::default().remembering(),
+        strategies: StrategyMemory::default(),
         ..scene.run(
             settings.sabotage,
             mechanism.noise_multiplier(),
@@ -206,15 +206,8 @@ pub fn audit(
         let same = algorithm
             .prepare(&problems[0], &run)
             .is_ok_and(|prepared| prepared.optimizer.mechanism().as_ref() == Some(&mechanism));
-        let factorizations = run.factorizations.clone();
-        if same {
-            run
-        } else {
-            Settings {
-                factorizations,
-                ..claimed
-            }
-        }
+        let strategies = run.strategies.clone();
+        if same { run } else { Settings { strategies, ..claimed } }
     } else {
         run
     };

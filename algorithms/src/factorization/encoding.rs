@@ -16,7 +16,7 @@ use super::{Factorization, FactorizationRequest};
 const MAGIC: &[u8; 16] = b"rounds-factor-02";
 
 /// SHA-256 of a request: all the inputs of a factorisation and the version of this room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FactorizationKey([u8; 32]);
 
 impl FactorizationKey {

@@ -1,13 +1,16 @@
 //! From a noise mechanism's name to the mechanism itself, with its sensitivity under the run's participation: the one
 //! place where the two meet, so that they cannot disagree.
 
+use std::sync::Arc;
+
 use rounds_kernels::random::StreamKey;
 
+use super::memory::{FactorizedStrategy, StrategyMemory};
 use super::scalar::NoiseScalar;
 use super::{AntiCorrelated, Banded, BufferedToeplitz, Dense, HonakerTree, IndependentGaussian, NoiseMechanism, Tree};
 use crate::factorization::{
-    FactorizationError, FactorizationRequest, FactorizationSource, Method, NoiseRecursion, Participation, TreeVariant,
-    Workload, WorkloadSpecification,
+    FactorizationError, FactorizationRequest, Method, NoiseRecursion, Participation, TreeVariant, Workload,
+    WorkloadSpecification,
 };
 use crate::optimizers::NoiseKind;
 use crate::privacy::{Mechanism, Sampling};
@@ -41,13 +44,8 @@ enum Strategy {
     Independent,
     Tree,
     HonakerOnline,
-    AntiCorrelated {
-        sensitivity: f64,
-    },
-    Factorized {
-        recursion: NoiseRecursion,
-        sensitivity: f64,
-    },
+    AntiCorrelated { sensitivity: f64 },
+    Factorized(Arc<FactorizedStrategy>),
 }
 
 /// A mechanism that cannot be made.
@@ -83,11 +81,11 @@ impl NoisePlan {
         }
     }
 
-    /// C and its sensitivity, C from `factorizations` where it is a factorisation.
+    /// C and its sensitivity, computed or out of `memory`.
     ///
     /// # Errors
     /// A workload or participation that the factorisation refuses.
-    pub fn prepare(self, factorizations: &FactorizationSource) -> Result<PlannedNoise, NoisePlanError> {
+    pub fn prepare(self, memory: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
         let method = match self.kind {
             NoiseKind::Independent => {
                 return Ok(PlannedNoise {
@@ -117,14 +115,10 @@ impl NoisePlan {
         };
         let workload = Workload::new(self.rounds, self.workload.clone())?;
         let request = FactorizationRequest::new(workload, self.participation(), method);
-        let factorization = factorizations.factorize(FactorizationRequest {
+        let strategy = Strategy::Factorized(memory.strategy(FactorizationRequest {
             gap: OPTIMAL_GAP,
             ..request
-        })?;
-        let strategy = Strategy::Factorized {
-            recursion: factorization.strategy().noise_recursion()?,
-            sensitivity: factorization.sensitivity().value,
-        };
+        })?);
         Ok(PlannedNoise { plan: self, strategy })
     }
 
@@ -158,13 +152,16 @@ impl PlannedNoise {
                 rounds: self.plan.rounds_per_epoch.min(self.plan.rounds),
                 trees: self.plan.epochs(),
             },
-            Strategy::AntiCorrelated { sensitivity } | Strategy::Factorized { sensitivity, .. } => {
-                Mechanism::Factorized {
-                    noise_multiplier,
-                    sampling,
-                    sensitivity,
-                }
-            }
+            Strategy::AntiCorrelated { sensitivity } => Mechanism::Factorized {
+                noise_multiplier,
+                sampling,
+                sensitivity,
+            },
+            Strategy::Factorized(ref strategy) => Mechanism::Factorized {
+                noise_multiplier,
+                sampling,
+                sensitivity: strategy.sensitivity,
+            },
         }
     }
 
@@ -196,11 +193,11 @@ impl PlannedNoise {
                 dimension,
             )),
             Strategy::AntiCorrelated { .. } => Box::new(AntiCorrelated::new(key, standard_deviation, rounds)),
-            Strategy::Factorized { recursion, .. } if release => {
-                factorized::<f64>(recursion, key, standard_deviation, rounds, dimension)
+            Strategy::Factorized(strategy) if release => {
+                factorized::<f64>(&strategy.recursion, key, standard_deviation, rounds, dimension)
             }
-            Strategy::Factorized { recursion, .. } => {
-                factorized::<f32>(recursion, key, standard_deviation, rounds, dimension)
+            Strategy::Factorized(strategy) => {
+                factorized::<f32>(&strategy.recursion, key, standard_deviation, rounds, dimension)
             }
         }
     }
@@ -208,7 +205,7 @@ impl PlannedNoise {
 
 /// The stream of a recursion.
 fn factorized<F: NoiseScalar>(
-    recursion: NoiseRecursion,
+    recursion: &NoiseRecursion,
     key: StreamKey,
     sigma: f64,
     rounds: u64,
@@ -231,9 +228,9 @@ fn factorized<F: NoiseScalar>(
             let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
             Box::new(Banded::<F>::from_rows(key, sigma, rows, dimension))
         }
-        NoiseRecursion::Blt { omega, theta } => Box::new(BufferedToeplitz::<F>::new(
-            key, sigma, rounds, &omega, &theta, dimension,
-        )),
+        NoiseRecursion::Blt { omega, theta } => {
+            Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, omega, theta, dimension))
+        }
         NoiseRecursion::Tree {
             variant: TreeVariant::Plain,
         } => Box::new(Tree::new(key, sigma, rounds, rounds.max(1))),

@@ -232,7 +232,7 @@ fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<P
         workload,
         dimension: problem.parameters(),
     };
-    let noise = noise.prepare(&settings.factorizations)?;
+    let noise = noise.prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
@@ -263,6 +263,7 @@ pub(super) fn calibrated(
         GradientPrivacy {
             clip_norm,
             noise: stream,
+            noise_deviation: calibrated.standard_deviation,
             mechanism: calibrated.mechanism,
         },
         calibrated.statement,

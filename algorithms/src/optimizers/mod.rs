@@ -66,6 +66,38 @@ pub enum RoundError {
     },
 }
 
+/// A constant outside what a theorem assumes, where `constants = practical` goes on: utility is then not proven. Privacy
+/// never rests on these, since clipping is always on.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssumptionWarning {
+    /// β < 2MT.
+    #[error(
+        "beta = {beta} is below 2·M·T = {needed}: differences are not bounded by [000 Claim 4.2], and more of them are \
+         clipped; --set constants=theory refuses this"
+    )]
+    SmallBeta {
+        /// β.
+        beta: f64,
+        /// 2MT.
+        needed: f64,
+    },
+    /// ζ > 1/2.
+    #[error("zeta = {zeta} is above 1/2: the step as printed, outside the proof; --set zeta=0.5 is inside")]
+    LargeZeta {
+        /// ζ.
+        zeta: f64,
+    },
+    /// B > √n in the constrained regime.
+    #[error("batches of {batch_size} rows are above √n = {root:.0}: the constrained regime is proven up to there")]
+    LargeBatch {
+        /// B.
+        batch_size: usize,
+        /// √n.
+        root: f64,
+    },
+}
+
 /// A first-order method as a state machine.
 pub trait Optimizer: Send {
     /// One adaptive round: one batch of gradient queries, its noise, one update.
@@ -80,6 +112,11 @@ pub trait Optimizer: Send {
     /// Gradient queries of all planned rounds, where sampling does not make their number random.
     fn planned_queries(&self) -> Option<u64> {
         None
+    }
+
+    /// Which assumptions of its theorem a run leaves.
+    fn warnings(&self) -> Vec<AssumptionWarning> {
+        Vec::new()
     }
 
     /// Rounds done.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
-use crate::factorization::FactorizationSource;
+use crate::noise::StrategyMemory;
 use crate::privacy::{Accountant, Adjacency};
 
 /// How much privacy a run may spend.
@@ -240,12 +240,13 @@ pub struct Settings {
     pub accountant: Option<Accountant>,
     /// Noise mechanism.
     pub noise: Option<NoiseKind>,
-    /// Where factorisations of correlated noise come from.
-    pub factorizations: FactorizationSource,
     /// Key of all noise and sampling streams.
     pub key: StreamKey,
     /// `--set key=value`: an algorithm's own parameters.
     pub parameters: BTreeMap<String, String>,
+    /// Strategies of correlated noise: where their factorisations come from, and those made before. Clones share it, so
+    /// that the runs of a study factorise once.
+    pub strategies: StrategyMemory,
 }
 
 impl Settings {
@@ -263,9 +264,9 @@ impl Settings {
             sampling: None,
             accountant: None,
             noise: None,
-            factorizations: FactorizationSource::default(),
             key,
             parameters: BTreeMap::new(),
+            strategies: StrategyMemory::default(),
         }
     }
 

@@ -112,6 +112,7 @@ fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareErr
     let privacy = GradientPrivacy {
         clip_norm,
         noise: stream,
+        noise_deviation: noise.standard_deviation,
         mechanism: noise.mechanism,
     };
     let parameters = parameters(settings, &plan, 4.0, 0.9)?;
@@ -147,6 +148,8 @@ pub struct GradientPrivacy {
     pub clip_norm: f32,
     /// The noise of each round's sum.
     pub noise: Box<dyn NoiseMechanism>,
+    /// Standard deviation of the entries of Z that the noise is made of.
+    pub noise_deviation: f64,
     /// What the whole run releases.
     pub mechanism: Mechanism,
 }

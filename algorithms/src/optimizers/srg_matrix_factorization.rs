@@ -12,7 +12,7 @@
 //!
 //! **Privacy.** As in [`super::matrix_factorization`], of the rows D_t: an example takes part in one difference a round
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
-//! the loss, convex or not. Workload: S·L, or M·S·L with the momentum of the run.
+//! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{Clip, Point};
@@ -41,7 +41,7 @@ pub static DP_SRG_MEMF: Algorithm = Algorithm {
         ("decay", "c of g_t = c·g_{t−1} + D_t, in [0, 1) (default: e^{−5/2})"),
         (
             "workload",
-            "what the factorisation is made for: true (default; with momentum) or ones (S·L alone)",
+            "what the factorisation is made for: true (default; M·S·L, with momentum and decay) or ones (prefix sums S)",
         ),
     ],
     constructor,
@@ -81,7 +81,7 @@ fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, Prepa
         workload,
         dimension: problem.parameters(),
     }
-    .prepare(&settings.factorizations)?;
+    .prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;

@@ -1,10 +1,11 @@
 //! What is optimised: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
-//! ([`synthetic`]).
+//! ([`synthetic`], and [`planted`] with a known optimum).
 //!
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
 pub mod dataset;
 pub mod objective;
+pub mod planted;
 mod second_moment;
 pub mod synthetic;
 

@@ -2,12 +2,14 @@
 //! allocations of a privacy budget that minimise them. Nothing here sees data, noise or a clock.
 
 pub mod allocation;
+pub mod correlated_noise;
 pub mod heavy_ball;
 pub mod multistage;
 pub mod nesterov;
 pub mod parallel;
 pub mod private_sco;
 mod quadratic;
+pub mod recursive;
 
 pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
 

@@ -7,8 +7,9 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::report::report_html;
+use crate::report::report_html_with;
 use crate::results::read_run;
+use crate::studies;
 
 /// Writes report.html: figures, tables and the machine, in one file that needs no network.
 #[derive(Debug, Clone, Args)]
@@ -26,7 +27,7 @@ pub struct ReportArguments {
 /// No run in the folder, damaged files, a page that cannot be written.
 pub fn run(arguments: &ReportArguments, json: bool) -> Result<()> {
     let run = read_run(&arguments.folder)?;
-    let page = report_html(&run);
+    let page = report_html_with(&run, &studies::trainings_in(&arguments.folder));
     let path = arguments
         .out
         .clone()

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
+use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::problem::Problem;
@@ -31,7 +32,7 @@ use crate::studies::{depth_against_work, noise_mechanisms};
 #[derive(clap::Args)]
 pub struct RunArguments {
     /// Suites, by name (see `rounds list suites`) or as TOML files.
-    #[arg(default_value = "quick", value_name = "SUITE")]
+    #[arg(default_values = ["quick", studies::QUICK_TRAINING], value_name = "SUITE")]
     suites: Vec<String>,
     /// Folder of the results; default: `results/<day>/<machine>`.
     #[arg(long, value_name = "DIR")]
@@ -83,12 +84,19 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         repeats: arguments.repeats.map(usize::from),
         files: arguments.data_dir.is_some(),
     };
-    let (studies, suites): (Vec<_>, Vec<_>) = arguments
+    let (mut studies, suites): (Vec<_>, Vec<_>) = arguments
         .suites
         .iter()
         .cloned()
         .partition(|name| studies::is_figure(name));
     let (suites, cells) = planned(&suites, &selection)?;
+    let with_training = !suites.is_empty() && studies.iter().any(|study| study == studies::QUICK_TRAINING);
+    let all_cells = !json && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
+    if with_training {
+        // It belongs to the cells: it runs after them, into their folder. Who asks for rows of cells, or for some of them,
+        // gets these alone.
+        studies.retain(|study| study != studies::QUICK_TRAINING);
+    }
     if arguments.list {
         studies
             .iter()
@@ -96,14 +104,9 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         return list(&cells, json);
     }
     let environment = Environment::capture(&[]);
+    let most_threads = threads.iter().copied().max().unwrap_or(1);
     for study in &studies {
-        run_figure(
-            arguments,
-            study,
-            &environment,
-            threads.iter().copied().max().unwrap_or(1),
-            json,
-        )?;
+        run_figure(arguments, study, None, &environment, most_threads, json)?;
     }
     if suites.is_empty() {
         return Ok(());
@@ -125,6 +128,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     let mut bench = Bench {
         data_dir: arguments.data_dir.clone(),
         problems: HashMap::new(),
+        strategies: StrategyMemory::default(),
         multipliers: HashMap::new(),
     };
     let missing: Vec<_> = cells
@@ -180,6 +184,17 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         missing.len(),
         folder.display()
     );
+    if with_training && all_cells {
+        let environment = store.environment();
+        run_figure(
+            arguments,
+            studies::QUICK_TRAINING,
+            Some(&folder),
+            environment,
+            most_threads,
+            json,
+        )?;
+    }
     if !json {
         println!("results: {}", folder.display());
         println!("picture: {}", picture.display());
@@ -273,6 +288,7 @@ fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<
 fn run_figure(
     arguments: &RunArguments,
     name: &str,
+    folder: Option<&Path>,
     environment: &Environment,
     threads: usize,
     json: bool,
@@ -282,13 +298,21 @@ fn run_figure(
             .join(environment.day())
             .join(&environment.machine.id)
     };
-    let folder = arguments.out.clone().unwrap_or_else(default);
+    let folder = folder
+        .map(Path::to_path_buf)
+        .or_else(|| arguments.out.clone())
+        .unwrap_or_else(default);
     let mut say = |line: &str| {
         if !json {
             eprintln!("{line}");
         }
     };
-    let files = studies::run_figure(name, &folder, environment, threads, &mut say)?;
+    let options = studies::StudyOptions {
+        data_dir: arguments.data_dir.as_deref(),
+        threads,
+        runs: arguments.repeats.map(usize::from),
+    };
+    let files = studies::run_figure(name, &folder, environment, options, &mut say)?;
     for file in files {
         if json {
             println!("{}", serde_json::json!({ "study": name, "file": file }));
@@ -360,12 +384,16 @@ struct Loaded {
     train: Problem,
     test: Option<Problem>,
     digest: String,
+    /// Mean loss of the optimum of generated data: over the test rows, or the training rows where there are none.
+    optimal_loss: Option<f64>,
 }
 
 /// Loaded problems and calibrated noise, shared by the cells of a run.
 struct Bench {
     data_dir: Option<PathBuf>,
     problems: HashMap<(String, String), Arc<Loaded>>,
+    /// Strategies of noise, made once.
+    strategies: StrategyMemory,
     /// Noise multipliers that were calibrated, by configuration without threads.
     multipliers: HashMap<String, f64>,
 }
@@ -387,6 +415,7 @@ impl Bench {
         let mut settings = settings::from_parameters(&configuration.parameters, StreamKey::Simulation(cell.seed))?;
         settings.batch_size = Some(configuration.batch_size);
         settings.rounds = Some(cell.warm_up_rounds + cell.timed_rounds);
+        settings.strategies = self.strategies.clone();
         self.reuse_calibration(configuration, &mut settings);
         let prepared = match algorithm.prepare(&problem.train, &settings) {
             Ok(prepared) => prepared,
@@ -412,6 +441,11 @@ impl Bench {
             .map(|test| oracle::evaluate(test, &engine, &measurement.parameters))
             .transpose()?;
         let train_loss = training.loss / training.rows.max(1) as f64;
+        // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
+        let loss = test
+            .as_ref()
+            .map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
+        let excess_risk = problem.optimal_loss.map(|optimal| loss - optimal);
         let verdict = Verdict {
             planned_rounds,
             planned_queries,
@@ -454,7 +488,7 @@ impl Bench {
                 .map(|roofline| roofline.fraction(flops, bytes, seconds)),
             train_loss: Some(train_loss),
             test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
-            excess_risk: None,
+            excess_risk,
             model_sha256: measurement.model_sha256,
             privacy: serde_json::to_value(&privacy)?,
             warnings: statistics::examine(&times.samples.iter().map(|&sample| sample as f64).collect::<Vec<_>>()),
@@ -483,10 +517,16 @@ impl Bench {
             };
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         };
+        let (train, test) = (problem(data.train)?, data.test.map(problem).transpose()?);
+        let optimal_loss = data::optimum(&configuration.dataset)
+            .map(|optimum| oracle::evaluate(test.as_ref().unwrap_or(&train), &Engine::Sequential, &optimum))
+            .transpose()?
+            .map(|optimum| optimum.loss / optimum.rows as f64);
         let loaded = Arc::new(Loaded {
-            train: problem(data.train)?,
-            test: data.test.map(problem).transpose()?,
+            train,
+            test,
             digest,
+            optimal_loss,
         });
         self.problems.insert(key, Arc::clone(&loaded));
         Ok(loaded)

@@ -159,6 +159,8 @@ struct Outcome {
     calibration_seconds: f64,
     test_accuracy: Option<f64>,
     diagnostics: serde_json::Value,
+    /// Assumptions of the method's theorem that the run leaves; utility, never privacy, rests on them.
+    warnings: Vec<String>,
     model_sha256: String,
     privacy: serde_json::Value,
 }
@@ -198,7 +200,7 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
         .transpose()?;
     if let Some((source, _)) = &given {
         settings.noise = Some(NoiseKind::Optimal);
-        settings.factorizations = source.clone();
+        settings.strategies = StrategyMemory::filled_from(source.clone());
     }
     let started = Instant::now();
     let mut prepared = algorithm.prepare(&problem, &settings)?;
@@ -210,6 +212,10 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
         .into());
     }
     let calibration = started.elapsed();
+    let warnings: Vec<String> = prepared.optimizer.warnings().iter().map(ToString::to_string).collect();
+    for warning in &warnings {
+        eprintln!("rounds: {warning}");
+    }
     if let Some((norm, bound)) = arguments.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         prepared.privacy = prepared.privacy.with_note(note);
@@ -291,6 +297,7 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
         load_seconds: load.as_secs_f64(),
         calibration_seconds: calibration.as_secs_f64(),
         test_accuracy,
+        warnings,
         diagnostics: json!({
             "train_loss": training.loss / training.rows as f64,
             "train_accuracy": training.correct as f64 / training.rows as f64,
@@ -427,7 +434,7 @@ fn settings(
         sampling: arguments.sampling,
         accountant: arguments.accountant,
         noise: arguments.noise,
-        factorizations: factorization_cache::source(),
+        strategies: StrategyMemory::filled_from(factorization_cache::source()),
         parameters,
         ..Settings::new(budget, key)
     })

@@ -9,7 +9,7 @@ use crate::data::npy::{self, Archive, Roles};
 use crate::data::source::Source;
 use crate::data::{cifar, idx};
 use rayon::prelude::*;
-use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist};
+use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist, synthetic_mnist_optimum};
 use rounds_algorithms::problem::{Dataset, DatasetError, Features, Labels};
 use rounds_kernels::features::Norm;
 use std::path::{Path, PathBuf};
@@ -172,6 +172,20 @@ pub const NAMES: &[Name] = &[
         contents: Contents::Libsvm(&["reuters-lasvm.trn"], &["reuters-lasvm.tst"], None),
     },
 ];
+
+/// The parameters that minimise the population risk of a generated data set's usual model, one row an output with the
+/// intercept last, where they are known.
+pub fn optimum(name: &str) -> Option<Vec<f32>> {
+    let named = NAMES.iter().find(|named| named.name == name)?;
+    match named.contents {
+        Contents::SyntheticMnist => Some(synthetic_mnist_optimum(SEED)),
+        Contents::Quadratic => {
+            let weights = Quadratic::random(100, 10.0, SEED).optimum;
+            Some(weights.iter().map(|&weight| weight as f32).chain([0.0]).collect())
+        }
+        _ => None,
+    }
+}
 
 /// Loads a data set by its name, or a file or folder by its path, with the usual options.
 ///

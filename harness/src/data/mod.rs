@@ -18,4 +18,4 @@ pub mod number;
 pub mod source;
 
 pub use error::DataError;
-pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, load, load_with};
+pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, load, load_with, optimum};

@@ -11,8 +11,10 @@ mod mechanisms;
 mod page;
 mod study;
 mod tables;
+mod training;
 
 pub use figures::time_per_round_svg;
 pub use mechanisms::mechanisms_html;
-pub use page::report_html;
+pub use page::{report_html, report_html_with};
 pub use study::study_html;
+pub use training::{Curve, curves_svg, training_svgs, training_table};

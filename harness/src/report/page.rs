@@ -9,21 +9,43 @@ use super::chart::{CHART_STYLE, Chart, DARK_VARIABLES, NARROW, VARIABLES, WIDE};
 use super::figures::{self, dataset_name, threads_name};
 use super::format::{count, escape, percent, three_digits, time};
 use super::tables::{self, Entry, Table};
+use super::training::{training_charts, training_html};
 use crate::machine::{Environment, disturbances};
 use crate::results::{Pooled, Run, pool, write_csv};
+use crate::studies::private_training::Study;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The page of a run.
 pub fn report_html(run: &Run) -> String {
+    report_html_with(run, &[])
+}
+
+/// The page of a run with the studies of private training that lie beside it.
+pub fn report_html_with(run: &Run, studies: &[Study]) -> String {
     let cells = pool(&run.cells);
     let environment = &run.environment;
     let suites: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration().suite.as_str()).collect();
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
-    let figures = sections(&cells, environment);
+    let mut figures = sections(&cells, environment);
+    let trainings = training_charts(studies);
+    if !trainings.is_empty() {
+        figures.push(Section {
+            id: "accuracy",
+            link: "Accuracy and risk",
+            about: "Means over runs with their intervals, from the studies of private training that lie beside the cells.",
+            panels: trainings
+                .into_iter()
+                .map(|(label, chart)| (label, Picture::Chart(chart)))
+                .collect(),
+        });
+    }
     let mut links = vec![("overview", "Overview"), ("machine", "Machine")];
     links.extend(figures.iter().map(|section| (section.id, section.link)));
+    if !studies.is_empty() {
+        links.push(("training", "Private training"));
+    }
     links.push(("cells", "All cells"));
     let navigation = links.iter().fold(String::new(), |mut html, (id, name)| {
         let _ = write!(html, "<a href=\"#{id}\">{name}</a>");
@@ -58,6 +80,7 @@ pub fn report_html(run: &Run) -> String {
     for section in &figures {
         section.html(environment, &mut page);
     }
+    page.push_str(&training_html(studies));
     let _ = write!(
         page,
         "<section id=\"cells\"><h2>All cells</h2><p class=\"lead\">Every configuration, its repeats pooled. A heading \

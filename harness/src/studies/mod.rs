@@ -2,9 +2,12 @@
 //! keeps what it finished, and returns plain data with a drawing. No algorithm is written here.
 
 pub mod accelerated_figures;
+pub mod correlated_noise;
 pub mod depth_against_work;
 pub mod exponents;
+pub mod intervals;
 pub mod noise_mechanisms;
+pub mod private_training;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +16,14 @@ use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 
 use crate::machine::Environment;
+use crate::report::training_table;
 
 /// Studies by the name that `rounds run` takes, and what each shows.
 pub const NAMES: &[(&str, &str)] = &[
+    (
+        QUICK_TRAINING,
+        "accuracy against epsilon, rounds and queries to a target risk; part of the default run",
+    ),
     (
         "paper/accelerated-figure-1",
         "paper 003, Figure 1: convergence rate and noise of DP heavy ball on quadratics",
@@ -31,6 +39,30 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "paper/accelerated-figure-4",
         "paper 003, Figure 4: the same with the other step size (minutes)",
+    ),
+    (
+        "paper/srg-figure-1",
+        "paper 000, Figure 1: DP-MEMF and DP-SRG-MEMF on MNIST and CIFAR-10, 100 runs each (minutes)",
+    ),
+    (
+        "paper/srg-figure-1-sweep",
+        "the learning rates and clip norms that paper/srg-figure-1 uses, tried (minutes)",
+    ),
+    (
+        "paper/srg-table-1",
+        "paper 004, Table 1: rounds, queries and epochs against n, measured",
+    ),
+    (
+        "paper/srg-batch-size",
+        "papers 000 and 004: excess risk, rounds and time against the batch size in one epoch (minutes)",
+    ),
+    (
+        CORRELATED_NOISE.0,
+        "paper 001, Figure 2: DP-MF and DP-MF+ on a quadratic, squared gradient norms",
+    ),
+    (
+        "paper/correlated-noise-figure-3",
+        "paper 001, Figure 3: DP-MF, DP-MF+ and DP-SGD on MNIST, accuracy against epsilon (minutes)",
     ),
     (
         depth_against_work::NAME,
@@ -62,9 +94,78 @@ const FIGURES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Whether `name` is a paper's figure.
+/// The studies of private training by name.
+const TRAININGS: &[(&str, &str)] = &[
+    (
+        QUICK_TRAINING,
+        include_str!("../../../bench/studies/quick-training.toml"),
+    ),
+    (
+        "paper/srg-figure-1",
+        include_str!("../../../bench/definitions/paper/srg-figure-1.toml"),
+    ),
+    (
+        "paper/srg-figure-1-sweep",
+        include_str!("../../../bench/definitions/paper/srg-figure-1-sweep.toml"),
+    ),
+    (
+        "paper/srg-table-1",
+        include_str!("../../../bench/definitions/paper/srg-table-1.toml"),
+    ),
+    (
+        "paper/srg-batch-size",
+        include_str!("../../../bench/definitions/paper/srg-batch-size.toml"),
+    ),
+    (
+        "paper/correlated-noise-figure-3",
+        include_str!("../../../bench/definitions/paper/correlated-noise-figure-3.toml"),
+    ),
+];
+
+/// The study that belongs to the default suite.
+pub const QUICK_TRAINING: &str = "quick-training";
+
+/// Figure 2 of paper 001.
+const CORRELATED_NOISE: (&str, &str) = (
+    "paper/correlated-noise-figure-2",
+    include_str!("../../../bench/definitions/paper/correlated-noise-figure-2.toml"),
+);
+
+/// Whether `name` is a study that [`run_figure`] runs.
 pub fn is_figure(name: &str) -> bool {
-    FIGURES.iter().any(|(figure, _)| *figure == name)
+    let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
+    known.any(|(figure, _)| *figure == name) || own_training(name).is_some()
+}
+
+/// The text of a study of private training in a file of its own: one with panels, where a suite has problems.
+fn own_training(path: &str) -> Option<String> {
+    let path = Path::new(path);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().any(|line| line.trim() == "[[panel]]").then_some(text)
+}
+
+/// The finished studies of private training below a folder of results, in the order of their names; what cannot be read is
+/// left out.
+pub fn trainings_in(folder: &Path) -> Vec<private_training::Study> {
+    let read = |name: &str| {
+        let text = fs::read_to_string(folder.join(name).join("study.json")).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    TRAININGS.iter().filter_map(|(name, _)| read(name)).collect()
+}
+
+/// What a person may change of a study.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StudyOptions<'a> {
+    /// Where files of data sets lie.
+    pub data_dir: Option<&'a Path>,
+    /// Threads.
+    pub threads: usize,
+    /// Runs of a setting, instead of the definition's.
+    pub runs: Option<usize>,
 }
 
 /// Runs the figure `name` into a folder of its own below `folder` and returns the files to look at. Every finished
@@ -76,19 +177,46 @@ pub fn run_figure(
     name: &str,
     folder: &Path,
     environment: &Environment,
-    threads: usize,
+    options: StudyOptions<'_>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let (_, definition) = FIGURES
-        .iter()
-        .find(|(figure, _)| *figure == name)
+    let own = own_training(name);
+    let named = || {
+        let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
+        known.find(|(figure, _)| *figure == name).map(|(_, text)| *text)
+    };
+    let definition = own
+        .as_deref()
+        .or_else(named)
         .with_context(|| format!("there is no figure '{name}'"))?;
-    let folder = folder.join(name);
+    let folder = match (&own, Path::new(name).file_stem()) {
+        (Some(_), Some(stem)) => folder.join(stem),
+        _ => folder.join(name),
+    };
     fs::create_dir_all(&folder).with_context(|| format!("{}: the folder cannot be made", folder.display()))?;
     let sheet = folder.join("environment.json");
     fs::write(&sheet, serde_json::to_string_pretty(environment)?)
         .with_context(|| format!("{} cannot be written", sheet.display()))?;
-    let engine = Engine::with_threads(threads)?;
+    if own.is_some() || TRAININGS.iter().any(|(training, _)| *training == name) {
+        let StudyOptions {
+            data_dir,
+            threads,
+            runs,
+        } = options;
+        let study = private_training::run(definition, &folder, data_dir, threads, runs, progress)?;
+        progress(&format!("{} runs in {:.1} s", study.runs_made, study.seconds));
+        progress(&training_table(&study));
+        return Ok(vec![folder.join("table.md"), folder.join("study.json")]);
+    }
+    if name == CORRELATED_NOISE.0 {
+        correlated_noise::run(definition, &folder, options.threads, progress)?;
+        return Ok(vec![
+            folder.join("table.md"),
+            folder.join("average.svg"),
+            folder.join("last.svg"),
+        ]);
+    }
+    let engine = Engine::with_threads(options.threads)?;
     accelerated_figures::run(definition, &folder, &engine, progress)?;
     Ok(vec![folder.join("figure.svg"), folder.join("figure.json")])
 }

@@ -1,0 +1,505 @@
+//! Recursive gradients and correlated noise (papers 000, 001, 004): reductions, bounds, and what is refused or warned of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rounds_algorithms::catalog::{self, PrepareError};
+use rounds_algorithms::factorization::FactorizationSource;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::{AssumptionWarning, Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
+use rounds_algorithms::problem::planted::PlantedLogistic;
+use rounds_algorithms::problem::synthetic::Quadratic;
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_algorithms::theory::QuadraticMode;
+use rounds_algorithms::theory::correlated_noise::{anti_correlated_bound, independent_bound, quadratic_moments};
+use rounds_algorithms::theory::recursive::{
+    AcceleratedRun, accelerated_bound, difference_bound, independent_variance, noiseless_bound, recursive_variance,
+    unaccelerated_variance_bound,
+};
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::Clip;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+/// A multiplier whose noise no f32 sees.
+const QUIET: f64 = 1e-30;
+
+fn settings(noise_multiplier: f64, seed: u64, parameters: &[(&str, &str)]) -> Settings {
+    let budget = Budget::NoiseMultiplier {
+        noise_multiplier,
+        delta: 1e-6,
+    };
+    let mut settings = Settings::new(budget, StreamKey::Simulation(seed));
+    for (key, value) in parameters {
+        settings.parameters.insert((*key).to_owned(), (*value).to_owned());
+    }
+    settings
+}
+
+/// All iterates that the optimiser would return, one a round, and the counts.
+fn iterates(problem: &Problem, id: &str, settings: &Settings) -> (Vec<Vec<f32>>, Ledger) {
+    let algorithm = catalog::find(id).expect("in the catalogue");
+    let mut optimizer = algorithm
+        .prepare(problem, settings)
+        .unwrap_or_else(|error| panic!("{id}: {error}"))
+        .optimizer;
+    let mut oracle = Oracle::new(problem, Engine::Sequential);
+    let mut iterates = vec![optimizer.solution().to_vec()];
+    while optimizer.completed_rounds() < optimizer.planned_rounds() {
+        optimizer.advance(&mut oracle).expect("a round");
+        iterates.push(optimizer.solution().to_vec());
+    }
+    assert_eq!(
+        optimizer.planned_queries(),
+        Some(oracle.ledger().gradient_queries),
+        "{id}: queries"
+    );
+    (iterates, oracle.ledger())
+}
+
+fn last(problem: &Problem, id: &str, settings: &Settings) -> Vec<f32> {
+    iterates(problem, id, settings).0.pop().expect("a round")
+}
+
+fn planted(rows: usize, dimension: usize, norm: f64) -> (PlantedLogistic, Problem) {
+    let planted = PlantedLogistic::new(dimension, norm, 7);
+    let problem = Problem::new(Arc::new(planted.dataset(rows, 8)), Loss::Logistic, false, 0.0).expect("targets ±1");
+    (planted, problem)
+}
+
+fn assert_close(left: &[f32], right: &[f32], tolerance: f32) {
+    for (a, b) in left.iter().zip(right) {
+        assert!((a - b).abs() <= tolerance * (1.0 + b.abs()), "{a} {b}");
+    }
+}
+
+#[test]
+fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
+    let (_, problem) = planted(2_000, 6, 3.0);
+    let common = |parameters: &[(&str, &str)]| Settings {
+        batch_size: Some(50),
+        noise: Some(NoiseKind::Tree),
+        epochs: Some(1.0),
+        momentum: Some(0.0),
+        learning_rate: Some(0.5),
+        clip_norm: Some(0.4),
+        ..settings(2.0, 3, parameters)
+    };
+    let ftrl = last(&problem, "dp-ftrl", &common(&[]));
+    let limit = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "inf"), ("beta", "2")]),
+    );
+    assert_close(&limit, &ftrl, 1e-5);
+    // λ = 40: e^{−40} is less than the last bit of every gradient.
+    let large = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "40"), ("beta", "2")]),
+    );
+    assert_close(&large, &ftrl, 1e-5);
+    let small = last(
+        &problem,
+        "accelerated-dp-srg",
+        &common(&[("growth", "0.5"), ("beta", "2")]),
+    );
+    assert!(small.iter().zip(&ftrl).any(|(a, b)| (a - b).abs() > 1e-3));
+}
+
+#[test]
+fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sgd() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    for epochs in [1.0, 3.0] {
+        let common = |parameters: &[(&str, &str)]| Settings {
+            batch_size: Some(100),
+            epochs: Some(epochs),
+            momentum: Some(0.9),
+            learning_rate: Some(0.1),
+            sampling: Some(SamplingKind::Shuffled),
+            ..settings(1.5, 5, parameters)
+        };
+        let recursive = last(&problem, "dp-srg-memf", &common(&[("decay", "0")]));
+        assert_eq!(recursive, last(&problem, "dp-memf", &common(&[])));
+        let independent = Settings {
+            noise: Some(NoiseKind::Independent),
+            ..common(&[])
+        };
+        assert_eq!(
+            last(&problem, "dp-memf", &independent),
+            last(&problem, "dp-sgd", &common(&[]))
+        );
+        assert_eq!(
+            last(&problem, "pgd", &independent),
+            last(&problem, "dp-sgd", &common(&[]))
+        );
+    }
+}
+
+#[test]
+fn with_period_one_dp_mf_plus_is_dp_sgd() {
+    let (_, problem) = planted(800, 5, 3.0);
+    let common = |parameters: &[(&str, &str)]| Settings {
+        batch_size: Some(50),
+        epochs: Some(1.0),
+        momentum: Some(0.0),
+        learning_rate: Some(0.1),
+        sampling: Some(SamplingKind::Fixed),
+        ..settings(1.5, 5, parameters)
+    };
+    // Λ_1·S = I, whose best strategy is I; the optimiser certifies it to 1e-4.
+    let plus = last(&problem, "dp-mf-plus", &common(&[("tau", "1")]));
+    assert_close(&plus, &last(&problem, "dp-sgd", &common(&[])), 1e-2);
+}
+
+/// T copies of the same rows, one after the other: every batch is the whole of a small data set.
+fn repeated(rows: usize, copies: usize) -> (Problem, Problem) {
+    let planted = PlantedLogistic::new(6, 3.0, 2);
+    let (Features::F32 { values, .. }, Labels::Values(labels)) = planted.dataset(rows, 4).into_parts() else {
+        panic!("f32 rows and real targets")
+    };
+    let problem = |copies: usize| {
+        let features = Features::F32 {
+            values: values.repeat(copies),
+            columns: 6,
+        };
+        let data = Dataset::new("repeated", features, Labels::Values(labels.repeat(copies)))
+            .and_then(|data| data.clip_features(Norm::L2, 1.0))
+            .expect("rows");
+        Problem::new(Arc::new(data), Loss::Logistic, false, 0.0).expect("targets ±1")
+    };
+    (problem(1), problem(copies))
+}
+
+fn gradient(problem: &Problem, x: &[f32]) -> Vec<f64> {
+    let mut sum = vec![0.0; x.len()];
+    Oracle::new(problem, Engine::Sequential)
+        .gradient_sum(&Selection::Range(0..problem.rows()), x, Clip::Unbounded, &mut sum)
+        .expect("finite");
+    sum.iter().map(|value| value / problem.rows() as f64).collect()
+}
+
+fn loss(problem: &Problem, x: &[f32]) -> f64 {
+    rounds_algorithms::oracle::evaluate(problem, &Engine::Sequential, x)
+        .expect("finite")
+        .loss
+        / problem.rows() as f64
+}
+
+#[test]
+fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_its_rate() {
+    let (rounds, smoothness) = (60, 0.25);
+    let (single, problem) = repeated(150, rounds);
+    let settings = Settings {
+        batch_size: Some(150),
+        sampling: Some(SamplingKind::Fixed),
+        clip_norm: Some(1e6),
+        ..settings(QUIET, 1, &[("beta", "0.25"), ("zeta", "0.5")])
+    };
+    let (found, ledger) = iterates(&problem, "accelerated-dp-srg", &settings);
+    assert_eq!((ledger.rounds, ledger.gradient_queries), (60, (2 * 60 - 1) * 150));
+    // The method with exact gradients in f64.
+    let (mut x, mut z) = (vec![0.0_f64; 6], vec![0.0_f64; 6]);
+    let mut y = x.clone();
+    for t in 0..rounds {
+        let point: Vec<f32> = x.iter().map(|&value| value as f32).collect();
+        let g = gradient(&single, &point);
+        let mix = 2.0 / (t as f64 + 3.0);
+        for j in 0..6 {
+            z[j] -= 0.5 * (t as f64 + 1.0) / smoothness * g[j];
+            y[j] = x[j] - g[j] / smoothness;
+            x[j] = (1.0 - mix) * y[j] + mix * z[j];
+        }
+        let expected: Vec<f32> = y.iter().map(|&value| value as f32).collect();
+        // Every D_t rounds in f32, with weights up to T.
+        assert_close(&found[t + 1], &expected, 2e-3);
+    }
+    let start: Vec<f32> = y.iter().map(|&value| value as f32).collect();
+    let optimum = (0..20_000).fold(start, |x, _| {
+        let g = gradient(&single, &x);
+        x.iter().zip(g).map(|(x, g)| (f64::from(*x) - 4.0 * g) as f32).collect()
+    });
+    let distance = optimum.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    for t in [5, 15, 30, 60] {
+        let gap = loss(&single, &found[t]) - loss(&single, &optimum);
+        let bound = noiseless_bound(smoothness, 0.5, distance, t);
+        assert!(gap <= bound, "t = {t}: {gap} > {bound}");
+    }
+}
+
+#[test]
+fn the_population_risk_of_accelerated_runs_stays_below_bound_a() {
+    let (rows, dimension, radius, batch) = (10_000, 10, 2.0, 100);
+    let (planted, problem) = planted(rows, dimension, radius);
+    let rounds = rows / batch;
+    let clip = 4.0;
+    for (id, multiplier) in [("accelerated-dp-srg", 5.3), ("accelerated-independent", 2.0)] {
+        let recursive = id == "accelerated-dp-srg";
+        let runs = 8;
+        let mut mean = 0.0;
+        for seed in 0..runs {
+            let settings = Settings {
+                batch_size: Some(batch),
+                clip_norm: Some(if recursive { clip } else { 1.0 }),
+                ..settings(
+                    multiplier,
+                    seed,
+                    &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")],
+                )
+            };
+            let (found, ledger) = iterates(&problem, id, &settings);
+            // Q = 2S needs differences below S, and L = 1 bounds gradients: nothing may be clipped.
+            assert_eq!(ledger.clipped, 0, "{id}");
+            mean += planted.excess_risk(found.last().expect("a round")) / runs as f64;
+        }
+        let run = AcceleratedRun {
+            beta: 50.0,
+            zeta: 0.5,
+            smoothness: 0.25,
+            distance: radius,
+            rounds,
+            correlation_radius: if recursive { 2.0 * radius } else { 0.0 },
+        };
+        let node = (multiplier * if recursive { clip } else { 1.0 } / batch as f64).powi(2);
+        let bound = accelerated_bound(&run, |t| {
+            if recursive {
+                let prefix = f64::from((t + 1).count_ones()) * node;
+                recursive_variance(t, 2.0 * clip, batch, dimension, prefix)
+            } else {
+                independent_variance(t, 1.0, batch, dimension, node)
+            }
+        })
+        .expect("within the assumptions");
+        assert!(mean < bound, "{id}: {mean} ≥ {bound}");
+        assert!(bound < 1.5, "{id}: a bound of {bound} says nothing");
+    }
+}
+
+#[test]
+fn differences_stay_below_the_bound_of_claim_4_2_and_are_clipped_below_their_size() {
+    let (_, problem) = planted(2_500, 6, 2.0);
+    let (rounds, smoothness, radius) = (50, 0.25, 2.0);
+    let bound = difference_bound(25.0, rounds, 1.0, smoothness, 2.0 * radius, 0.0).expect("β = 2MT");
+    let with_clip = |clip: f64| Settings {
+        batch_size: Some(50),
+        clip_norm: Some(clip),
+        ..settings(QUIET, 1, &[("beta", "25"), ("zeta", "0.5"), ("radius", "2")])
+    };
+    assert_eq!(iterates(&problem, "accelerated-dp-srg", &with_clip(bound)).1.clipped, 0);
+    assert!(iterates(&problem, "accelerated-dp-srg", &with_clip(0.3)).1.clipped > 100);
+}
+
+#[test]
+fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_do_not_lower_it() {
+    let (_, problem) = planted(4_096, 6, 3.0);
+    let mut ends = Vec::new();
+    for batch in [16, 64, 256] {
+        // Steps of length B/√n times a gradient of at most 1.
+        let beta = 64.0 / batch as f64;
+        let (mut measured, mut bound) = (0.0, 0.0);
+        let seeds = 12;
+        for seed in 0..seeds {
+            let settings = Settings {
+                batch_size: Some(batch),
+                clip_norm: Some(1e3),
+                sampling: Some(SamplingKind::Shuffled),
+                ..settings(QUIET, seed, &[("beta", &beta.to_string()), ("power", "2")])
+            };
+            let (found, _) = iterates(&problem, "unaccelerated-dp-srg", &settings);
+            let end = found.len() - 2;
+            let exact = gradient(&problem, &found[end]);
+            let error: f64 = (0..6)
+                .map(|j| (beta * f64::from(found[end][j] - found[end + 1][j]) - exact[j]).powi(2))
+                .sum();
+            let steps: Vec<f64> = found[..=end]
+                .windows(2)
+                .map(|pair| {
+                    let squares = pair[0].iter().zip(&pair[1]).map(|(a, b)| f64::from(a - b).powi(2));
+                    squares.sum::<f64>().sqrt()
+                })
+                .collect();
+            measured += error / f64::from(seeds as u32);
+            bound += unaccelerated_variance_bound(&steps, 2.0, 1.0, 0.25, batch)[end] / f64::from(seeds as u32);
+        }
+        assert!(measured < bound, "B = {batch}: {measured} ≥ {bound}");
+        ends.push(measured * batch as f64);
+    }
+    // A mini-batch gradient's variance falls like 1/B; the recursion's, times B, must grow.
+    assert!(ends[2] > 1.5 * ends[0], "{ends:?}");
+}
+
+#[test]
+fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_stays_below_its_bounds() {
+    let quadratic = Quadratic::random(12, 10.0, 3);
+    let problem = Problem::new(Arc::new(quadratic.dataset()), Loss::Squared, false, 0.0).expect("real targets");
+    let (rounds, step_size, deviation) = (120_usize, 0.02, 0.3);
+    let modes: Vec<QuadraticMode> = quadratic
+        .eigenvalues
+        .iter()
+        .zip(&quadratic.optimum)
+        .map(|(&eigenvalue, optimum)| QuadraticMode {
+            eigenvalue,
+            start: -optimum,
+        })
+        .collect();
+    let squared_distance: f64 = quadratic.optimum.iter().map(|x| x * x).sum();
+    for (id, anti) in [("pgd", false), ("anti-pgd", true)] {
+        let seeds = 60;
+        let means: Vec<f64> = (0..seeds)
+            .map(|seed| {
+                let clip = 1e4;
+                let settings = Settings {
+                    batch_size: Some(12),
+                    rounds: Some(rounds as u64),
+                    learning_rate: Some(step_size),
+                    clip_norm: Some(clip),
+                    // The noise of the mean of 12 rows has the standard deviation asked for.
+                    ..settings(deviation * 12.0 / clip, seed, &[])
+                };
+                let (found, ledger) = iterates(&problem, id, &settings);
+                assert_eq!(ledger.clipped, 0);
+                found.iter().map(|x| quadratic.value(x)).sum::<f64>() / found.len() as f64
+            })
+            .collect();
+        let mean = means.iter().sum::<f64>() / seeds as f64;
+        let variance = means.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
+        let inverse: Vec<Vec<f64>> = (0..rounds)
+            .map(|t| {
+                (0..=t)
+                    .map(|s| match t - s {
+                        0 => 1.0,
+                        1 if anti => -1.0,
+                        _ => 0.0,
+                    })
+                    .collect()
+            })
+            .collect();
+        let (excess, _) = quadratic_moments(&modes, step_size, deviation * deviation, &inverse);
+        let exact = excess.iter().sum::<f64>() / excess.len() as f64;
+        // Five standard errors of 60 runs.
+        let error = 5.0 * (variance / seeds as f64).sqrt() + 1e-4 * exact;
+        assert!((mean - exact).abs() < error, "{id}: {mean} {exact} ± {error}");
+        let bound = if anti { anti_correlated_bound } else { independent_bound };
+        let bound = bound(squared_distance, step_size, 10.0, rounds, 12.0 * deviation * deviation).expect("γ = 1/(5L)");
+        assert!(mean < bound, "{id}: {mean} ≥ {bound}");
+    }
+}
+
+#[test]
+fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_practice() {
+    let (_, problem) = planted(10_000, 6, 2.0);
+    let public = [("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
+    let prepare = |id: &str, batch: usize, more: &[(&str, &str)]| {
+        let parameters: Vec<_> = public.iter().chain(more).copied().collect();
+        let parameters: Vec<_> = parameters
+            .into_iter()
+            .filter(|(key, _)| *key != "lipschitz" || more.contains(&("constants", "theory")))
+            .collect();
+        let settings = Settings {
+            batch_size: Some(batch),
+            ..settings(3.0, 1, &parameters)
+        };
+        catalog::find(id)
+            .expect("in the catalogue")
+            .prepare(&problem, &settings)
+    };
+    let theory = ("constants", "theory");
+    for (batch, more) in [
+        (100, vec![theory]),
+        (400, vec![theory, ("regime", "constrained")]),
+        (100, vec![theory, ("regime", "constrained"), ("zeta", "1")]),
+    ] {
+        assert!(
+            matches!(
+                prepare("accelerated-dp-srg", batch, &more).err(),
+                Some(PrepareError::Settings(_))
+            ),
+            "{batch} {more:?}"
+        );
+    }
+    for id in ["accelerated-dp-srg", "accelerated-independent"] {
+        let proven = prepare(id, 100, &[theory, ("regime", "constrained")]).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(proven.optimizer.warnings(), []);
+    }
+    let practical = prepare("accelerated-dp-srg", 400, &[("regime", "constrained"), ("beta", "1")])
+        .unwrap_or_else(|error| panic!("{error}"));
+    let warnings = practical.optimizer.warnings();
+    assert!(warnings.contains(&AssumptionWarning::SmallBeta {
+        beta: 1.0,
+        needed: 12.5
+    }));
+    assert!(warnings.contains(&AssumptionWarning::LargeZeta { zeta: 1.0 }));
+    assert!(matches!(
+        warnings[2],
+        AssumptionWarning::LargeBatch { batch_size: 400, .. }
+    ));
+    assert!(warnings.iter().all(|warning| !warning.to_string().is_empty()));
+    for decay in ["1", "1.2", "-0.1"] {
+        assert!(
+            catalog::find("dp-srg-memf")
+                .expect("in the catalogue")
+                .prepare(&problem, &settings(3.0, 1, &[("decay", decay)]))
+                .is_err()
+        );
+    }
+}
+
+#[test]
+fn theory_constants_of_fresh_gradients_keep_bound_a() {
+    let (planted, problem) = planted(10_000, 6, 2.0);
+    let parameters = [
+        ("constants", "theory"),
+        ("radius", "2"),
+        ("smoothness", "0.25"),
+        ("lipschitz", "1"),
+    ];
+    let (batch, multiplier) = (100, 2.0);
+    let mut mean = 0.0;
+    for seed in 0..6 {
+        let settings = Settings {
+            batch_size: Some(batch),
+            ..settings(multiplier, seed, &parameters)
+        };
+        let (found, _) = iterates(&problem, "accelerated-independent", &settings);
+        mean += planted.excess_risk(found.last().expect("a round")) / 6.0;
+    }
+    let deviation = multiplier / batch as f64;
+    let variance = 1.0 / batch as f64 + 6.0 * deviation * deviation;
+    let beta = rounds_algorithms::theory::recursive::best_beta(0.25, 100, variance, 2.0);
+    let run = AcceleratedRun {
+        beta,
+        zeta: 0.5,
+        smoothness: 0.25,
+        distance: 2.0,
+        rounds: 100,
+        correlation_radius: 0.0,
+    };
+    let bound = accelerated_bound(&run, |t| independent_variance(t, 1.0, batch, 6, deviation * deviation));
+    assert!(mean < bound.expect("β > M"), "{mean}");
+}
+
+#[test]
+fn settings_that_share_a_memory_factorise_once_and_run_the_same() {
+    let (_, problem) = planted(600, 4, 2.0);
+    let made = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&made);
+    let memory = StrategyMemory::filled_from(FactorizationSource::new(move |request| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        request.factorize()
+    }));
+    for seed in [1, 2, 3] {
+        let alone = Settings {
+            batch_size: Some(50),
+            epochs: Some(2.0),
+            noise: Some(NoiseKind::Optimal),
+            ..settings(1.0, seed, &[])
+        };
+        let shared = Settings {
+            strategies: memory.clone(),
+            ..alone.clone()
+        };
+        assert_eq!(last(&problem, "dp-memf", &shared), last(&problem, "dp-memf", &alone));
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 1);
+}
