@@ -64,9 +64,6 @@ pub struct RunArguments {
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    if arguments.suites == [depth_against_work::NAME] {
-        return run_depth_against_work(arguments, json);
-    }
     let threads: Vec<usize> = if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
         if cores > 1 { vec![1, cores] } else { vec![1] }
@@ -84,7 +81,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         .suites
         .iter()
         .cloned()
-        .partition(|name| studies::is_figure(name));
+        .partition(|name| studies::is_study(name));
     let (suites, cells) = planned(&suites, &selection)?;
     if arguments.list {
         studies
@@ -94,6 +91,10 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     }
     let environment = Environment::capture(&[]);
     for study in &studies {
+        if study == depth_against_work::NAME {
+            run_depth_against_work(arguments, json)?;
+            continue;
+        }
         run_figure(
             arguments,
             study,
@@ -250,7 +251,14 @@ fn run_figure(
             eprintln!("{line}");
         }
     };
-    let files = studies::run_figure(name, &folder, environment, threads, &mut say)?;
+    let files = studies::run_figure(
+        name,
+        &folder,
+        environment,
+        threads,
+        arguments.data_dir.as_deref(),
+        &mut say,
+    )?;
     for file in files {
         if json {
             println!("{}", serde_json::json!({ "study": name, "file": file }));

@@ -2,6 +2,8 @@
 //! keeps what it finished, and returns plain data with a drawing. No algorithm is written here.
 
 pub mod accelerated_figures;
+pub mod accelerated_misspecified;
+pub mod accelerated_real_data;
 pub mod depth_against_work;
 pub mod exponents;
 
@@ -32,6 +34,14 @@ pub const NAMES: &[(&str, &str)] = &[
         "paper 003, Figure 4: the same with the other step size (minutes)",
     ),
     (
+        "paper/accelerated-misspecified",
+        "the methods of paper 003 with a wrong L or μ, without and with noise (not private)",
+    ),
+    (
+        accelerated_real_data::NAME,
+        "paper 003's methods with Gaussian noise on a9a, ijcnn1, covtype and MNIST, beside DP-SGD and DP-FTRL (data files)",
+    ),
+    (
         depth_against_work::NAME,
         "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
     ),
@@ -55,11 +65,15 @@ const FIGURES: &[(&str, &str)] = &[
         "paper/accelerated-figure-4",
         include_str!("../../../bench/definitions/paper/accelerated-figure-4.toml"),
     ),
+    (
+        "paper/accelerated-misspecified",
+        include_str!("../../../bench/definitions/paper/accelerated-misspecified.toml"),
+    ),
 ];
 
-/// Whether `name` is a paper's figure.
-pub fn is_figure(name: &str) -> bool {
-    FIGURES.iter().any(|(figure, _)| *figure == name)
+/// Whether `name` is that of a study.
+pub fn is_study(name: &str) -> bool {
+    NAMES.iter().any(|(study, _)| *study == name)
 }
 
 /// Runs the figure `name` into a folder of its own below `folder` and returns the files to look at. Every finished
@@ -72,18 +86,23 @@ pub fn run_figure(
     folder: &Path,
     environment: &Environment,
     threads: usize,
+    data_dir: Option<&Path>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let (_, definition) = FIGURES
-        .iter()
-        .find(|(figure, _)| *figure == name)
-        .with_context(|| format!("there is no figure '{name}'"))?;
     let folder = folder.join(name);
     fs::create_dir_all(&folder).with_context(|| format!("{}: the folder cannot be made", folder.display()))?;
     let sheet = folder.join("environment.json");
     fs::write(&sheet, serde_json::to_string_pretty(environment)?)
         .with_context(|| format!("{} cannot be written", sheet.display()))?;
     let engine = Engine::with_threads(threads)?;
+    if name == accelerated_real_data::NAME {
+        accelerated_real_data::run(accelerated_real_data::DEFINITION, &folder, data_dir, &engine, progress)?;
+        return Ok(vec![folder.join("table.md"), folder.join("rows.json")]);
+    }
+    let (_, definition) = FIGURES
+        .iter()
+        .find(|(figure, _)| *figure == name)
+        .with_context(|| format!("there is no figure '{name}'"))?;
     accelerated_figures::run(definition, &folder, &engine, progress)?;
     Ok(vec![folder.join("figure.svg"), folder.join("figure.json")])
 }
