@@ -52,7 +52,10 @@ fn full_batch(criterion: &mut Criterion) {
                 });
             });
         }
-        let mut parts: Vec<(&[f32], f32x16)> = values.chunks(values.len() / 16).map(|part| (part, f32x16::ZERO)).collect();
+        let mut parts: Vec<(&[f32], f32x16)> = values
+            .chunks(values.len() / 16)
+            .map(|part| (part, f32x16::ZERO))
+            .collect();
         group.bench_function(format!("reading alone, {threads} threads"), |bencher| {
             engine.install(|| {
                 bencher.iter(|| {

@@ -19,8 +19,8 @@ use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
-use crate::report::study_html;
 use crate::report::time_per_round_svg;
+use crate::report::{model_errors, study_html, study_pictures};
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
@@ -225,8 +225,18 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
     let page = folder.join(format!("{}.html", depth_against_work::NAME));
     std::fs::write(&page, study_html(&study, &environment))
         .with_context(|| format!("cannot write {}", page.display()))?;
+    for (name, svg) in study_pictures(&study) {
+        let picture = folder.join(format!("{name}.svg"));
+        std::fs::write(&picture, svg).with_context(|| format!("cannot write {}", picture.display()))?;
+    }
     if !json {
         println!("{}", depth_against_work::table(&study));
+        if let Some((median, low, high, cells)) = model_errors(&study) {
+            println!(
+                "the model's two-thread times over the measured ones: median {median:.2}, 80 % between {low:.2} and \
+                 {high:.2}, {cells} cells"
+            );
+        }
         println!("results: {} and {}", file.display(), page.display());
     }
     Ok(())

@@ -13,4 +13,4 @@ mod tables;
 
 pub use figures::time_per_round_svg;
 pub use page::report_html;
-pub use study::study_html;
+pub use study::{model_errors, study_html, study_pictures};

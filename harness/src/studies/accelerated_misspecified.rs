@@ -100,8 +100,9 @@ impl MisspecifiedFigure {
                     };
                     let mut points = Vec::new();
                     for &factor in factors {
-                        let outcome =
-                            self.measure(&problem, optimum.0, smoothness, method, constant, factor, epsilon, engine)?;
+                        let outcome = self.measure(
+                            &problem, optimum.0, smoothness, method, constant, factor, epsilon, engine,
+                        )?;
                         if let Some(gap) = outcome.gap {
                             let y = gap.max(1e-12).log10();
                             let x = factor.log10();

@@ -48,7 +48,7 @@ pub struct Definition {
     pub epsilon: f64,
     /// δ.
     pub delta: f64,
-    /// Neighbouring relation of every method.
+    /// Neighbouring relation of every method that names no other.
     pub adjacency: String,
     /// Data.
     #[serde(rename = "problem")]
@@ -233,7 +233,8 @@ impl Definition {
         let mut all = parameters.clone();
         all.insert("epsilon".to_owned(), self.epsilon.into());
         all.insert("delta".to_owned(), self.delta.into());
-        all.insert("adjacency".to_owned(), self.adjacency.clone().into());
+        all.entry("adjacency".to_owned())
+            .or_insert_with(|| self.adjacency.clone().into());
         if id.ends_with("-opt") {
             all.insert("initial-gap".to_owned(), problem.initial_gap.into());
         }
@@ -330,7 +331,11 @@ fn measure(
         return Ok(Err(privacy.reason.unwrap_or_default()));
     };
     if spent > definition.epsilon {
-        bail!("{}: ε = {spent} is more than the budget {}", algorithm.id, definition.epsilon);
+        bail!(
+            "{}: ε = {spent} is more than the budget {}",
+            algorithm.id,
+            definition.epsilon
+        );
     }
     let runs = problem.runs.unwrap_or(definition.runs).max(1);
     let (mut risks, mut accuracies, mut times) = (Vec::new(), Vec::new(), Vec::new());
@@ -393,8 +398,13 @@ fn line(row: &Row) -> String {
 fn parameters(parameters: &BTreeMap<String, Value>) -> String {
     let shown: Vec<_> = parameters
         .iter()
-        .filter(|(key, _)| !["noise", "sampling", "clip-norm"].contains(&key.as_str()))
-        .map(|(key, value)| format!("{key} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .filter(|(key, _)| !["noise", "sampling", "clip-norm", "adjacency"].contains(&key.as_str()))
+        .map(|(key, value)| {
+            format!(
+                "{key} {}",
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            )
+        })
         .collect();
     shown.join(", ")
 }
@@ -411,7 +421,10 @@ pub fn table(study: &Study) -> String {
         let rows = study.rows.iter().filter(|row| row.dataset == *dataset);
         let mut best: Vec<(&Row, usize)> = Vec::new();
         for row in rows {
-            match best.iter_mut().find(|(other, _)| other.algorithm == row.algorithm) {
+            let alike = |other: &Row| {
+                (&other.algorithm, &other.privacy["adjacency"]) == (&row.algorithm, &row.privacy["adjacency"])
+            };
+            match best.iter_mut().find(|(other, _)| alike(other)) {
                 Some((other, tried)) => {
                     *tried += 1;
                     if row.final_risk < other.final_risk {
@@ -429,7 +442,10 @@ pub fn table(study: &Study) -> String {
                 format!("batch {}", row.batch_size)
             };
             let own = parameters(&row.parameters);
-            let setting = [batch, own].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+            let setting = [batch, own]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .collect::<Vec<_>>();
             let accuracy = row
                 .test_accuracy
                 .map_or_else(|| "–".to_owned(), |accuracy| format!("{:.1} %", 100.0 * accuracy));
@@ -472,7 +488,7 @@ mod tests {
             assert!(catalog::find(&algorithm.id).is_ok(), "{}", algorithm.id);
             let keys = algorithm.parameters.keys().chain(algorithm.sweep.keys());
             for own in keys {
-                assert!(!["epsilon", "delta", "adjacency"].contains(&own.as_str()), "{own}");
+                assert!(!["epsilon", "delta"].contains(&own.as_str()), "{own}");
             }
         }
     }
@@ -503,7 +519,11 @@ mod tests {
         "#;
         let study = run(text, folder.path(), None, &Engine::Sequential, &mut |_| {}).unwrap();
         assert_eq!((study.rows.len(), study.refused.len()), (2, 1));
-        assert!(study.refused[0].reason.contains("exceeds smoothness"), "{}", study.refused[0].reason);
+        assert!(
+            study.refused[0].reason.contains("exceeds smoothness"),
+            "{}",
+            study.refused[0].reason
+        );
         for row in &study.rows {
             assert!(row.excess_risk > -1e-6 && row.excess_risk < 0.1, "{row:?}");
             assert_eq!(row.privacy["claim"], "simulation");
