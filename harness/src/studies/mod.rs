@@ -42,6 +42,10 @@ pub const NAMES: &[(&str, &str)] = &[
         "paper 003's methods with Gaussian noise on a9a, ijcnn1, covtype and MNIST, beside DP-SGD and DP-FTRL (data files)",
     ),
     (
+        accelerated_real_data::PRIVATE_SCO.0,
+        "excess risk of private ReSQue and Phased-SGD beside SGD without privacy, on a problem with known optimum",
+    ),
+    (
         depth_against_work::NAME,
         "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
     ),
@@ -95,8 +99,12 @@ pub fn run_figure(
     fs::write(&sheet, serde_json::to_string_pretty(environment)?)
         .with_context(|| format!("{} cannot be written", sheet.display()))?;
     let engine = Engine::with_threads(threads)?;
-    if name == accelerated_real_data::NAME {
-        accelerated_real_data::run(accelerated_real_data::DEFINITION, &folder, data_dir, &engine, progress)?;
+    let tables = [
+        (accelerated_real_data::NAME, accelerated_real_data::DEFINITION),
+        accelerated_real_data::PRIVATE_SCO,
+    ];
+    if let Some((_, definition)) = tables.into_iter().find(|(table, _)| *table == name) {
+        accelerated_real_data::run(definition, &folder, data_dir, &engine, progress)?;
         return Ok(vec![folder.join("table.md"), folder.join("rows.json")]);
     }
     let (_, definition) = FIGURES
