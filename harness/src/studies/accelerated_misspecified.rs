@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::accelerated_figures::{CurvePoint, Figure, Panel, Series, minimum};
 
+/// Gaps below it are drawn at it: F is a sum of f32 losses, and its rounding reaches 1e-9.
+const FLOOR: f64 = 1e-8;
+
 /// The definition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,7 +107,7 @@ impl MisspecifiedFigure {
                             &problem, optimum.0, smoothness, method, constant, factor, epsilon, engine,
                         )?;
                         if let Some(gap) = outcome.gap {
-                            let y = gap.max(1e-12).log10();
+                            let y = gap.max(FLOOR).log10();
                             let x = factor.log10();
                             points.push(CurvePoint { x, y, low: y, high: y });
                         }
