@@ -148,7 +148,6 @@ impl MisspecifiedFigure {
         })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one cell of the sweep")]
     fn measure(
         &self,
         problem: &Problem,
