@@ -250,11 +250,9 @@ pub fn find(name: &str) -> Result<Suite, DefinitionError> {
         return Suite::parse_named(name, &text);
     }
     let (_, text) = EMBEDDED.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-        unknown_name(
-            "suite",
-            name,
-            &EMBEDDED.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        )
+        let suites = EMBEDDED.iter().map(|(name, _)| *name);
+        let studies = crate::studies::NAMES.iter().map(|(name, _)| *name);
+        unknown_name("suite", name, &suites.chain(studies).collect::<Vec<_>>())
     })?;
     Suite::parse_named(name, text)
 }
@@ -468,7 +466,7 @@ impl Suite {
 
 impl AlgorithmDefinition {
     /// Every combination of the swept values, with the fixed parameters.
-    fn combinations(&self) -> Vec<BTreeMap<String, Value>> {
+    pub(crate) fn combinations(&self) -> Vec<BTreeMap<String, Value>> {
         let mut combinations = vec![self.parameters.clone()];
         for (name, values) in &self.sweep {
             combinations = combinations

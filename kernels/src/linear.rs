@@ -6,6 +6,7 @@
 
 mod clipping;
 mod dense;
+mod narrow;
 mod packing;
 pub mod recorded;
 pub mod reference;
@@ -629,9 +630,15 @@ fn accumulate(
     let sides = 1 + usize::from(query.previous.is_some());
     let part = source.part(*blocks);
     let steps = dense::steps(outputs, layout, part, sides);
-    let mut tally = Tally::default();
     let total = batch.selection.len();
-    for block in (0..total).step_by(blocks.block) {
+    let alone = query.previous.is_none() && query.perturbation.is_none() && query.current.coefficient == 1.0;
+    // What is left is summed by the general kernels.
+    let mut tally = if alone && blocks.block == BLOCK_ROWS {
+        narrow::accumulate_front(model, batch, norms, query.clip, layout, current, sum)
+    } else {
+        Tally::default()
+    };
+    for block in (tally.rows..total).step_by(blocks.block) {
         let block_end = (block + blocks.block).min(total);
         let in_parts = outputs == 1 && block_end - block > part;
         if in_parts {

@@ -284,6 +284,56 @@ mod tests {
         }
     }
 
+    /// Minimises an objective of shares on the simplex by exponentiated gradient steps with numerical derivatives, from
+    /// equal shares: an optimiser that knows nothing of the closed forms.
+    fn descend(rounds: usize, objective: impl Fn(&[f64]) -> f64) -> Vec<f64> {
+        let mut shares = vec![1.0 / rounds as f64; rounds];
+        let mut step = 0.3;
+        let mut value = objective(&shares);
+        for _ in 0..4_000 {
+            // ∂/∂ln ε_t, relative to the value; its weighted mean is taken out so that steps stay on the simplex.
+            let slopes: Vec<f64> = (0..rounds)
+                .map(|t| {
+                    let moved = |factor: f64| {
+                        let mut shares = shares.clone();
+                        shares[t] *= factor;
+                        objective(&shares)
+                    };
+                    (moved(1.0 + 1e-6) - moved(1.0 - 1e-6)) / (2e-6 * value)
+                })
+                .collect();
+            let raw: Vec<f64> = shares
+                .iter()
+                .zip(&slopes)
+                .map(|(share, slope)| share * (-step * slope / share * 0.05).exp())
+                .collect();
+            let sum: f64 = raw.iter().sum();
+            let next: Vec<f64> = raw.iter().map(|share| share / sum).collect();
+            let reached = objective(&next);
+            if reached <= value {
+                (shares, value, step) = (next, reached, step * 1.1);
+            } else {
+                step *= 0.5;
+            }
+        }
+        shares
+    }
+
+    #[test]
+    fn a_numerical_optimiser_ends_at_the_allocation_of_the_closed_form() {
+        let weights = golden_weights();
+        for batch in [10, 100, 1_000] {
+            let objective = |shares: &[f64]| laplace_objective(&weights, shares, 2.0, batch, 1_000);
+            let found = descend(weights.len(), objective);
+            let best = laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap();
+            let ratio = objective(&best) / objective(&found);
+            assert!((1.0 - 1e-6..=1.0 + 1e-12).contains(&ratio), "m = {batch}: {ratio}");
+            for (found, best) in found.iter().zip(&best) {
+                assert!((found / best - 1.0).abs() < 2e-3, "m = {batch}: {found} for {best}");
+            }
+        }
+    }
+
     #[test]
     fn the_closed_form_attains_the_published_optimum() {
         let weights = golden_weights();

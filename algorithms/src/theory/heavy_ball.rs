@@ -459,6 +459,27 @@ mod tests {
     }
 
     #[test]
+    fn the_exact_error_lies_under_theorem_3_5_in_every_round() {
+        let eigenvalues = [0.5, 0.7, 1.0];
+        let modes = eigenvalues.map(|eigenvalue| QuadraticMode { eigenvalue, start: 2.0 });
+        // ‖ξ_0 − ξ*‖² of the stacked start (x_0, x_0).
+        let distance = 2.0 * 3.0 * 4.0;
+        for (step_size, momentum) in [(0.1, 0.0), (0.1, 0.6), (0.5, 0.25), (1.0, 0.08), (1.0, 0.9)] {
+            for variance in [0.0, 1e-4, 1.0] {
+                let exact = expected_excess(&modes, step_size, momentum, &[variance; 150]);
+                for (rounds, &excess) in exact.iter().enumerate().skip(1) {
+                    let bound =
+                        published_bound_log10(step_size, momentum, &eigenvalues, distance, variance, rounds).unwrap();
+                    assert!(
+                        excess.log10() <= bound + 1e-9,
+                        "α = {step_size}, β = {momentum}, σ² = {variance}, t = {rounds}: {excess} above 10^{bound}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn divergent_parameters_are_refused() {
         assert!(stationary_excess(5.0, 0.1, &[1.0], 1.0).is_err());
         assert!(stationary_excess(0.1, 1.0, &[1.0], 1.0).is_err());

@@ -21,7 +21,7 @@ use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
-use crate::report::{mechanisms_html, study_html};
+use crate::report::{mechanisms_html, model_errors, study_html, study_pictures};
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
@@ -65,12 +65,6 @@ pub struct RunArguments {
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    if arguments.suites == [depth_against_work::NAME] {
-        return run_depth_against_work(arguments, json);
-    }
-    if arguments.suites == [noise_mechanisms::NAME] {
-        return run_noise_mechanisms(arguments, json);
-    }
     let threads: Vec<usize> = if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
         if cores > 1 { vec![1, cores] } else { vec![1] }
@@ -88,7 +82,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         .suites
         .iter()
         .cloned()
-        .partition(|name| studies::is_figure(name));
+        .partition(|name| studies::is_study(name));
     let (suites, cells) = planned(&suites, &selection)?;
     let with_training = !suites.is_empty() && studies.iter().any(|study| study == studies::QUICK_TRAINING);
     let all_cells = !json && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
@@ -106,7 +100,13 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     let environment = Environment::capture(&[]);
     let most_threads = threads.iter().copied().max().unwrap_or(1);
     for study in &studies {
-        run_figure(arguments, study, None, &environment, most_threads, json)?;
+        if study == depth_against_work::NAME {
+            run_depth_against_work(arguments, json)?;
+        } else if study == noise_mechanisms::NAME {
+            run_noise_mechanisms(arguments, json)?;
+        } else {
+            run_figure(arguments, study, None, &environment, most_threads, json)?;
+        }
     }
     if suites.is_empty() {
         return Ok(());
@@ -242,8 +242,18 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
     let page = folder.join(format!("{}.html", depth_against_work::NAME));
     std::fs::write(&page, study_html(&study, &environment))
         .with_context(|| format!("cannot write {}", page.display()))?;
+    for (name, svg) in study_pictures(&study) {
+        let picture = folder.join(format!("{name}.svg"));
+        std::fs::write(&picture, svg).with_context(|| format!("cannot write {}", picture.display()))?;
+    }
     if !json {
         println!("{}", depth_against_work::table(&study));
+        if let Some((median, low, high, cells)) = model_errors(&study) {
+            println!(
+                "the model's two-thread times over the measured ones: median {median:.2}, 80 % between {low:.2} and \
+                 {high:.2}, {cells} cells"
+            );
+        }
         println!("results: {} and {}", file.display(), page.display());
     }
     Ok(())

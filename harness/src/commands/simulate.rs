@@ -366,6 +366,7 @@ mod tests {
             threads: 1,
             oracle_mode: OracleMode::BlackBox,
             reached: true,
+            start_gap: 1.0,
             gap: 0.0,
             rounds,
             gradient_queries: queries,

@@ -355,7 +355,8 @@ impl Series {
     /// The classes that colour it.
     fn classes(&self) -> String {
         let colour = if self.drawing == Drawing::Reference {
-            "reference".into()
+            // A page may let a reference share its series' colour; by itself it has the colour of references.
+            format!("reference s{}", self.colour % SERIES_COLOURS)
         } else {
             format!("s{}", self.colour % SERIES_COLOURS)
         };

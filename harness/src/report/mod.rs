@@ -16,5 +16,5 @@ mod training;
 pub use figures::time_per_round_svg;
 pub use mechanisms::mechanisms_html;
 pub use page::{report_html, report_html_with};
-pub use study::study_html;
+pub use study::{model_errors, study_html, study_pictures};
 pub use training::{Curve, curves_svg, training_svgs, training_table};

@@ -23,6 +23,10 @@ pub fn study_html(study: &Study, environment: &Environment) -> String {
          body{{font:16px/1.5 system-ui,sans-serif;max-width:820px;margin:0 auto;padding:16px;background:var(--page,#fff);\
          color:var(--ink)}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
          td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid}}td:first-child,th:first-child{{text-align:left}}\
+         figure{{margin:24px 0}}.legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}\
+         .legend svg{{width:28px;height:12px}}.chart .reference.s0{{--c:var(--s0)}}.chart .reference.s1{{--c:var(--s1)}}\
+         .chart .reference.s2{{--c:var(--s2)}}.chart .reference.s3{{--c:var(--s3)}}.chart .reference.s4{{--c:var(--s4)}}\
+         .chart .reference.s5{{--c:var(--s5)}}\
          .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
          {CHART_STYLE}</style></head><body><h1>Query depth against total work</h1>\
          <p>Every method runs until its point has a gap of at most ε, with L = R = 1; black-box queries, practical \
@@ -31,55 +35,162 @@ pub fn study_html(study: &Study, environment: &Environment) -> String {
         machine = escape(&environment.machine.id),
         day = environment.day(),
     );
+    for (name, dimension, charts) in families(study) {
+        let _ = write!(page, "<h2>{name}, d = {dimension}</h2>");
+        for (_, chart) in charts {
+            figure(&chart, &mut page);
+        }
+    }
+    exponents(&study.exponents, &mut page);
+    validation(study, &mut page);
+    page.push_str("</body></html>");
+    page
+}
+
+/// Pictures that stand alone, of the family that the study is about: file name without extension, SVG.
+pub fn study_pictures(study: &Study) -> Vec<(String, String)> {
+    let pictures = families(study).into_iter().next().map(|(_, _, charts)| charts);
+    pictures
+        .into_iter()
+        .flatten()
+        .map(|(name, chart)| (name.to_owned(), chart.standalone_svg(WIDE)))
+        .collect()
+}
+
+/// Every family's name, the dimension it is shown at, and its figures by name.
+fn families(study: &Study) -> Vec<(&'static str, usize, Vec<(&'static str, Chart)>)> {
+    let mut families = Vec::new();
     for (family, name) in [
         (Kind::MaxOfLinear, "Maximum of linear functions"),
         (Kind::L1Regression, "ℓ1 regression"),
         (Kind::Hinge, "Hinge loss"),
     ] {
-        let cells: Vec<&Cell> = study
+        let of_family: Vec<&Cell> = study
             .cells
             .iter()
-            .filter(|cell| cell.family == family && cell.reached && cell.threads == 1)
+            .filter(|cell| cell.family == family && cell.tells() && cell.threads == 1)
             .collect();
-        let Some(dimension) = shown_dimension(&cells) else {
+        let Some(dimension) = shown_dimension(&of_family) else {
             continue;
         };
-        let cells: Vec<&Cell> = cells.into_iter().filter(|cell| cell.dimension == dimension).collect();
-        let _ = write!(page, "<h2>{name}, d = {dimension}</h2>");
-        for chart in [
-            against_accuracy(
-                &cells,
-                "Adaptive rounds to a gap of ε",
-                "rounds",
-                |cell| cell.rounds as f64,
-                |method| method.theory().depth_exponents().1,
+        let cells: Vec<&Cell> = of_family
+            .iter()
+            .copied()
+            .filter(|cell| cell.dimension == dimension)
+            .collect();
+        let mut charts = vec![
+            (
+                "depth-against-accuracy",
+                against_accuracy(
+                    &cells,
+                    &format!(
+                        "Adaptive rounds to a gap of ε: {}, d = {dimension}",
+                        name.to_lowercase()
+                    ),
+                    "adaptive rounds",
+                    |cell| cell.rounds as f64,
+                    |method| method.theory().depth_exponents().1,
+                ),
             ),
-            against_accuracy(
-                &cells,
-                "Gradient queries to a gap of ε",
-                "queries",
-                |cell| cell.gradient_queries as f64,
-                |method| method.theory().query_exponents().1,
+            (
+                "work-against-accuracy",
+                against_accuracy(
+                    &cells,
+                    &format!(
+                        "Gradient queries to a gap of ε: {}, d = {dimension}",
+                        name.to_lowercase()
+                    ),
+                    "gradient queries",
+                    |cell| cell.gradient_queries as f64,
+                    |method| method.theory().query_exponents().1,
+                ),
             ),
-            depth_against_queries(&cells),
-            time_against_latency(&cells),
-        ] {
-            let _ = write!(
-                page,
-                "<figure><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
-                chart.inline_svg(WIDE),
-                chart.inline_svg(NARROW)
-            );
+            ("depth-against-work", depth_against_queries(&cells, dimension)),
+            ("time-against-latency", time_against_latency(&cells)),
+        ];
+        if of_family.iter().any(|cell| cell.dimension != dimension) {
+            charts.insert(1, ("depth-against-dimension", against_dimension(&of_family)));
         }
+        families.push((name, dimension, charts));
     }
-    exponents(&study.exponents, &mut page);
-    page.push_str("</body></html>");
-    page
+    families
 }
 
-/// The dimension with most cells, the larger one of two.
+/// A figure with its title, its legend and both sizes.
+fn figure(chart: &Chart, page: &mut String) {
+    let _ = write!(
+        page,
+        "<figure><figcaption><strong>{}</strong><br>{}<div class=\"legend\">",
+        escape(&chart.title),
+        escape(&chart.subtitle)
+    );
+    // Theory's lines share their method's colour: one entry tells of all.
+    for series in chart
+        .series
+        .iter()
+        .filter(|series| series.drawing != Drawing::Reference)
+    {
+        let _ = write!(
+            page,
+            "<span><svg class=\"chart\" viewBox=\"0 -6 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
+            series.sample(),
+            escape(&series.name)
+        );
+    }
+    let _ = write!(
+        page,
+        "</div></figcaption><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
+        chart.inline_svg(WIDE),
+        chart.inline_svg(NARROW)
+    );
+}
+
+/// How well the model of `rounds simulate` predicts two-thread times from one-thread ones.
+fn validation(study: &Study, page: &mut String) {
+    let Some((median, low, high, cells)) = model_errors(study) else {
+        return;
+    };
+    let _ = write!(
+        page,
+        "<h2>The model against two threads</h2><p>Predicted over measured two-thread time, {cells} cells of at least 20 ms: \
+         median {median:.2}, tenth percentile {low:.2}, ninetieth {high:.2}.</p>"
+    );
+}
+
+/// Median, tenth and ninetieth percentile of predicted over measured two-thread seconds, and the number of cells.
+pub fn model_errors(study: &Study) -> Option<(f64, f64, f64, usize)> {
+    let key = |cell: &Cell| {
+        (
+            cell.family as u8,
+            cell.algorithm.clone(),
+            cell.dimension,
+            cell.accuracy.to_bits(),
+        )
+    };
+    let mut ratios: Vec<f64> = study
+        .cells
+        .iter()
+        .filter(|cell| cell.threads == 1 && cell.reached && cell.seconds > 0.02)
+        .filter_map(|one| {
+            let two = study
+                .cells
+                .iter()
+                .find(|two| two.threads == 2 && two.reached && key(two) == key(one))?;
+            Some(modelled_seconds(one, 2, 0.0) / two.seconds)
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let last = ratios.len().checked_sub(1)?;
+    let at = |share: f64| ratios[(share * last as f64).round() as usize];
+    Some((at(0.5), at(0.1), at(0.9), ratios.len()))
+}
+
+/// The dimension with most cells, the larger one of two; the cutting planes, which have only small ones, aside.
 fn shown_dimension(cells: &[&Cell]) -> Option<usize> {
-    let count = |dimension: usize| cells.iter().filter(|cell| cell.dimension == dimension).count();
+    let count = |dimension: usize| {
+        let here = |cell: &&&Cell| cell.dimension == dimension && cell.algorithm != Method::CuttingPlane.id();
+        cells.iter().filter(here).count()
+    };
     cells
         .iter()
         .map(|cell| cell.dimension)
@@ -170,7 +281,67 @@ fn against_accuracy(
     }
 }
 
-fn depth_against_queries(cells: &[&Cell]) -> Chart {
+/// Rounds against d at the smallest ε that most cells have.
+fn against_dimension(cells: &[&Cell]) -> Chart {
+    let accuracy = common_accuracy(cells);
+    let mut series = Vec::new();
+    for (colour, method) in Method::ALL.into_iter().enumerate() {
+        let mut own = of_method(cells, method);
+        own.retain(|cell| cell.accuracy == accuracy);
+        own.sort_by_key(|cell| cell.dimension);
+        let (Some(first), Some(last)) = (own.first(), own.last()) else {
+            continue;
+        };
+        let slope = method.theory().depth_exponents().0;
+        let line = |cell: &Cell| {
+            let ratio = cell.dimension as f64 / first.dimension as f64;
+            let note = format!("{}: slope {slope:.2}", method.id());
+            point(cell.dimension as f64, first.rounds as f64 * ratio.powf(slope), note)
+        };
+        let theory = vec![line(first), line(last)];
+        let note = |cell: &Cell| format!("{}: {}", method.id(), cell.rounds);
+        let points = own
+            .iter()
+            .map(|cell| point(cell.dimension as f64, cell.rounds as f64, note(cell)))
+            .collect();
+        series.push(Series {
+            name: method.id().to_owned(),
+            drawing: Drawing::Line,
+            colour,
+            variant: 0,
+            points,
+        });
+        series.push(Series {
+            name: format!("{} theory", method.id()),
+            drawing: Drawing::Reference,
+            colour,
+            variant: 1,
+            points: theory,
+        });
+    }
+    Chart {
+        title: format!("Adaptive rounds to a gap of ε = {accuracy} against the dimension"),
+        subtitle: "one thread; slopes of Table I dotted".to_owned(),
+        x: logarithmic("dimension d"),
+        y: logarithmic("adaptive rounds"),
+        series,
+    }
+}
+
+/// The smallest ε of those with most cells.
+fn common_accuracy(cells: &[&Cell]) -> f64 {
+    let mut accuracies: Vec<f64> = cells.iter().map(|cell| cell.accuracy).collect();
+    accuracies.sort_by(f64::total_cmp);
+    accuracies.dedup();
+    let count = |accuracy: f64| cells.iter().filter(|cell| cell.accuracy == accuracy).count();
+    let most = accuracies.iter().map(|&accuracy| count(accuracy)).max().unwrap_or(0);
+    accuracies
+        .into_iter()
+        .find(|&accuracy| count(accuracy) == most)
+        .unwrap_or(0.1)
+}
+
+fn depth_against_queries(cells: &[&Cell], dimension: usize) -> Chart {
     let series = Method::ALL
         .into_iter()
         .enumerate()
@@ -190,7 +361,7 @@ fn depth_against_queries(cells: &[&Cell]) -> Chart {
         .filter(|series| !series.points.is_empty())
         .collect();
     Chart {
-        title: "Query depth against total work".to_owned(),
+        title: format!("Query depth against total work, d = {dimension}"),
         subtitle: "one point for each ε".to_owned(),
         x: logarithmic("gradient queries"),
         y: logarithmic("adaptive rounds"),
@@ -199,19 +370,9 @@ fn depth_against_queries(cells: &[&Cell]) -> Chart {
 }
 
 fn time_against_latency(cells: &[&Cell]) -> Chart {
-    // The smallest ε that every shown method reached, or else the smallest.
-    let mut accuracies: Vec<f64> = cells.iter().map(|cell| cell.accuracy).collect();
-    accuracies.sort_by(f64::total_cmp);
-    accuracies.dedup();
-    let count = |accuracy: f64| cells.iter().filter(|cell| cell.accuracy == accuracy).count();
-    let most = accuracies.iter().map(|&accuracy| count(accuracy)).max().unwrap_or(0);
-    let accuracy = accuracies
-        .iter()
-        .copied()
-        .find(|&accuracy| count(accuracy) == most)
-        .unwrap_or(0.1);
+    let accuracy = common_accuracy(cells);
     let latencies: Vec<f64> = (-12..=4).map(|step| 10f64.powf(f64::from(step) / 2.0)).collect();
-    let series = Method::ALL
+    let mut series: Vec<Series> = Method::ALL
         .into_iter()
         .enumerate()
         .filter_map(|(colour, method)| {
@@ -237,9 +398,42 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
             })
         })
         .collect();
+    // Where the fastest method changes.
+    let fastest = |latency: f64| {
+        let of = |method: &Method| {
+            let own = of_method(cells, *method);
+            let cell = own.iter().find(|cell| cell.accuracy == accuracy)?;
+            Some((modelled_seconds(cell, WORKERS, latency), *method))
+        };
+        Method::ALL.iter().filter_map(of).min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let steps: Vec<f64> = (-600..=200).map(|step| 10f64.powf(f64::from(step) / 100.0)).collect();
+    let mut changes = Vec::new();
+    for pair in steps.windows(2) {
+        if let (Some((seconds, before)), Some((_, after))) = (fastest(pair[0]), fastest(pair[1]))
+            && before != after
+        {
+            changes.push(format!("{} from {} s on", after.id(), three_digits(pair[1])));
+            let floor = fastest(steps[0]).map_or(seconds, |(least, _)| least);
+            series.push(Series {
+                name: format!("{} fastest from here", after.id()),
+                drawing: Drawing::Reference,
+                colour: 0,
+                variant: 0,
+                points: [floor, 1e4 * seconds]
+                    .map(|y| point(pair[1], y, format!("{} is fastest to the right", after.id())))
+                    .into(),
+            });
+        }
+    }
+    let first = fastest(steps[0]).map_or("none", |(_, method)| method.id());
     Chart {
         title: format!("Time to ε = {accuracy} on {WORKERS} workers"),
-        subtitle: "modelled from measured one-thread costs; bandwidth is not modelled".to_owned(),
+        subtitle: format!(
+            "modelled from measured one-thread costs, bandwidth not modelled; fastest: {first}{}{}",
+            if changes.is_empty() { "" } else { ", then " },
+            changes.join(", ")
+        ),
         x: logarithmic("latency of a round in seconds"),
         y: logarithmic("seconds"),
         series,

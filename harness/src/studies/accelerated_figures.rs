@@ -26,6 +26,7 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::accelerated_misspecified::{Misspecified, MisspecifiedFigure};
 use crate::machine::hexadecimal;
 
 /// A figure's definition, as TOML.
@@ -35,6 +36,7 @@ enum Definition {
     HeavyBall(HeavyBallFigure),
     Budget(BudgetFigure),
     Errors(ErrorsFigure),
+    Misspecified(MisspecifiedFigure),
 }
 
 /// Figure 1.
@@ -146,6 +148,10 @@ pub struct Panel {
     pub x_label: String,
     /// What the vertical axis shows.
     pub y_label: String,
+    /// Whether x holds logarithms to base ten of what the axis shows.
+    pub x_is_log10: bool,
+    /// Whether y does.
+    pub y_is_log10: bool,
     /// The curves.
     pub series: Vec<Series>,
 }
@@ -202,6 +208,9 @@ pub struct Figure {
     pub panels: Vec<Panel>,
     /// The settings behind Figures 3 and 4.
     pub settings: Vec<Setting>,
+    /// The runs with wrong constants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub misspecified: Vec<Misspecified>,
     /// F* of Figures 3 and 4, and the bound ‖∇F‖²/(2μ) on its error.
     pub optimum: Option<(f64, f64)>,
 }
@@ -225,6 +234,7 @@ pub fn run(
         Definition::HeavyBall(figure) => figure.compute()?,
         Definition::Budget(figure) => figure.compute()?,
         Definition::Errors(figure) => figure.compute(&digest, out_dir, engine, progress)?,
+        Definition::Misspecified(figure) => figure.compute(engine, progress)?,
     };
     let json = out_dir.join("figure.json");
     fs::write(&json, serde_json::to_string_pretty(&figure)?)
@@ -290,8 +300,10 @@ impl HeavyBallFigure {
                     title: format!("α = {step_size}, c_w = {level}: bound (line), exact (dashed)"),
                     row,
                     column,
-                    x_label: "T".to_owned(),
-                    y_label: "log10 error at t = T".to_owned(),
+                    x_label: "rounds T".to_owned(),
+                    y_label: "error after T rounds".to_owned(),
+                    x_is_log10: false,
+                    y_is_log10: true,
                     series,
                 });
             }
@@ -306,17 +318,19 @@ impl HeavyBallFigure {
                 title: format!("α = {step_size}: rate; fastest at β = {best:.3}"),
                 row: self.noise_levels.len(),
                 column,
-                x_label: "β".to_owned(),
-                y_label: "ρ".to_owned(),
+                x_label: "momentum β".to_owned(),
+                y_label: "rate ρ a round".to_owned(),
+                x_is_log10: false,
+                y_is_log10: false,
                 series: vec![
                     Series {
-                        label: "ρ".to_owned(),
-                        colour: 0,
+                        label: String::new(),
+                        colour: 5,
                         dashed: false,
                         points,
                     },
                     Series {
-                        label: "fastest".to_owned(),
+                        label: String::new(),
                         colour: 3,
                         dashed: true,
                         points: marked,
@@ -329,6 +343,7 @@ impl HeavyBallFigure {
             title: self.title,
             panels,
             settings: Vec::new(),
+            misspecified: Vec::new(),
             optimum: None,
         })
     }
@@ -364,8 +379,10 @@ impl BudgetFigure {
                 title: title.to_owned(),
                 row: 0,
                 column,
-                x_label: "t".to_owned(),
-                y_label: "log10(b_t · nε/S_1)".to_owned(),
+                x_label: "round t".to_owned(),
+                y_label: format!("b_t in S_1/(nε), {title}"),
+                x_is_log10: false,
+                y_is_log10: true,
                 series,
             });
         }
@@ -374,6 +391,7 @@ impl BudgetFigure {
             title: self.title,
             panels,
             settings: Vec::new(),
+            misspecified: Vec::new(),
             optimum: None,
         })
     }
@@ -458,6 +476,7 @@ impl ErrorsFigure {
             title: self.title,
             panels,
             settings: finished,
+            misspecified: Vec::new(),
             optimum: Some(optimum),
         })
     }
@@ -504,8 +523,10 @@ impl ErrorsFigure {
                         title: format!("{method}, c = {step_scale}, {kind}"),
                         row: block * 2 + index / columns,
                         column: side * columns + index % columns,
-                        x_label: "iteration".to_owned(),
-                        y_label: "log10(F − F*)".to_owned(),
+                        x_label: "round t".to_owned(),
+                        y_label: "F(x_t) − F*".to_owned(),
+                        x_is_log10: false,
+                        y_is_log10: true,
                         series: self.rounds.iter().enumerate().filter_map(curve).collect(),
                     });
                 }
@@ -892,91 +913,135 @@ fn solve_symmetric(mut h: Vec<f64>, mut g: Vec<f64>, d: usize) -> Vec<f64> {
 }
 
 /// Colours of curves that are told apart by readers with any colour vision.
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(230, 159, 0),
     RGBColor(204, 51, 17),
     RGBColor(120, 94, 166),
+    RGBColor(90, 90, 90),
 ];
 
-/// Draws all panels on a grid, axes shared by the panels with the same vertical label and row block.
+/// Height of the title and of the row of legends below it.
+const HEADER: u32 = 64;
+
+/// The label of a tick: whole numbers without a point, powers of ten for an axis of logarithms.
+fn tick(value: f64, logarithms: bool) -> String {
+    let near = (value - value.round()).abs() < 1e-9;
+    match (logarithms, near) {
+        (true, true) => format!("1e{value:.0}").replace("e-0", "e0"),
+        (true, false) => format!("{:.1e}", 10f64.powf(value)),
+        (false, true) => format!("{value:.0}"),
+        (false, false) => format!("{value:.2}").trim_end_matches('0').to_owned(),
+    }
+}
+
+/// Draws the title, one legend for all panels and the panels on a grid. Panels that show the same quantity share their
+/// vertical axis, so that they can be compared by eye.
 fn draw(figure: &Figure, path: &Path) -> anyhow::Result<()> {
-    const WIDTH: u32 = 320;
-    const HEIGHT: u32 = 230;
+    const WIDTH: u32 = 330;
+    const HEIGHT: u32 = 240;
     let rows = figure.panels.iter().map(|panel| panel.row + 1).max().unwrap_or(1);
     let columns = figure.panels.iter().map(|panel| panel.column + 1).max().unwrap_or(1);
-    let size = (WIDTH * columns as u32, HEIGHT * rows as u32 + 40);
+    let size = (WIDTH * columns as u32, HEIGHT * rows as u32 + HEADER);
     let root = SVGBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE)?;
-    let root = root.titled(&figure.title, ("sans-serif", 20))?;
-    let areas = root.split_evenly((rows, columns));
-    let range = |values: &mut dyn Iterator<Item = f64>| {
-        let (low, high) = values
-            .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
-        if low < high {
-            (low, high)
-        } else {
-            (low.min(0.0) - 1.0, high.max(0.0) + 1.0)
-        }
-    };
+    let (header, body) = root.split_vertically(HEADER);
+    draw_header(figure, &header, size.0)?;
+    let areas = body.split_evenly((rows, columns));
     for panel in &figure.panels {
-        let points = || panel.series.iter().flat_map(|series| &series.points);
-        // Panels that show the same quantity share their vertical axis, so that they can be compared by eye.
-        let alike = figure.panels.iter().filter(|other| other.y_label == panel.y_label);
-        let shared = alike.flat_map(|other| &other.series).flat_map(|series| &series.points);
-        let (left, right) = range(&mut points().map(|point| point.x));
-        let (low, high) = range(&mut shared.map(|point| point.y));
-        let margin = 0.05 * (high - low);
-        let mut chart = ChartBuilder::on(&areas[panel.row * columns + panel.column])
-            .caption(&panel.title, ("sans-serif", 13))
-            .margin(6)
-            .x_label_area_size(28)
-            .y_label_area_size(42)
-            .build_cartesian_2d(left..right, low - margin..high + margin)?;
-        chart
-            .configure_mesh()
-            .x_desc(&panel.x_label)
-            .y_desc(&panel.y_label)
-            .x_labels(5)
-            .y_labels(6)
-            .light_line_style(TRANSPARENT)
-            .label_style(("sans-serif", 10))
-            .axis_desc_style(("sans-serif", 11))
-            .draw()?;
-        for series in &panel.series {
-            let colour = COLOURS[series.colour % COLOURS.len()];
-            let finite = || series.points.iter().filter(|point| point.y.is_finite());
-            if finite().any(|point| point.low < point.high) {
-                let upper = finite().map(|point| (point.x, point.high));
-                let outline: Vec<_> = upper.chain(finite().rev().map(|point| (point.x, point.low))).collect();
-                chart.draw_series(std::iter::once(Polygon::new(outline, colour.mix(0.18))))?;
-            }
-            let line = finite().map(|point| (point.x, point.y));
-            if series.dashed {
-                chart.draw_series(DashedLineSeries::new(line, 4, 3, colour.stroke_width(1)))?;
-            } else {
-                let drawn = chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
-                if !series.label.is_empty() {
-                    drawn
-                        .label(&series.label)
-                        .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 12, y)], colour.stroke_width(2)));
-                }
-            }
-        }
-        if panel.row == 0 && panel.column == 0 {
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::UpperRight)
-                .background_style(WHITE.mix(0.8))
-                .label_font(("sans-serif", 10))
-                .draw()?;
-        }
+        draw_panel(figure, panel, &areas[panel.row * columns + panel.column])?;
     }
     root.present()?;
+    Ok(())
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
+fn draw_header(figure: &Figure, area: &Area<'_>, width: u32) -> anyhow::Result<()> {
+    // About half the font's height a letter; long titles shrink to the figure's width.
+    let letters = figure.title.chars().count().max(1) as f64;
+    let font = (f64::from(width) / (0.56 * letters)).min(19.0);
+    area.draw_text(
+        &figure.title,
+        &("sans-serif", font).into_text_style(area),
+        (12, (24.0 - font) as i32),
+    )?;
+    let mut shown: Vec<&str> = Vec::new();
+    let mut x = 14;
+    for series in figure.panels.iter().flat_map(|panel| &panel.series) {
+        if series.label.is_empty() || shown.contains(&series.label.as_str()) {
+            continue;
+        }
+        shown.push(&series.label);
+        let colour = COLOURS[series.colour % COLOURS.len()];
+        area.draw(&PathElement::new(vec![(x, 48), (x + 20, 48)], colour.stroke_width(3)))?;
+        area.draw_text(&series.label, &("sans-serif", 13).into_text_style(area), (x + 25, 41))?;
+        x += 45 + 7 * series.label.chars().count() as i32;
+    }
+    Ok(())
+}
+
+/// The least and the greatest of the finite values, apart.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values
+        .filter(|value| value.is_finite())
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+    if low < high {
+        (low, high)
+    } else {
+        (low.min(0.0) - 1.0, high.max(0.0) + 1.0)
+    }
+}
+
+fn draw_panel(figure: &Figure, panel: &Panel, area: &Area<'_>) -> anyhow::Result<()> {
+    let alike = figure.panels.iter().filter(|other| other.y_label == panel.y_label);
+    let shared = alike.flat_map(|other| &other.series).flat_map(|series| &series.points);
+    let points = panel.series.iter().flat_map(|series| &series.points);
+    let (left, right) = range(points.map(|point| point.x));
+    let (low, high) = range(shared.map(|point| point.y));
+    let margin = 0.05 * (high - low);
+    let mut chart = ChartBuilder::on(area)
+        .caption(&panel.title, ("sans-serif", 13))
+        .margin(6)
+        .margin_right(16)
+        .x_label_area_size(30)
+        .y_label_area_size(52)
+        .build_cartesian_2d(left..right, low - margin..high + margin)?;
+    let (x_logarithms, y_logarithms) = (panel.x_is_log10, panel.y_is_log10);
+    chart
+        .configure_mesh()
+        .x_desc(&panel.x_label)
+        .y_desc(&panel.y_label)
+        .x_labels(5)
+        .y_labels(6)
+        .x_label_formatter(&|value| tick(*value, x_logarithms))
+        .y_label_formatter(&|value| tick(*value, y_logarithms))
+        .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", 11))
+        .axis_desc_style(("sans-serif", 12))
+        .draw()?;
+    for series in &panel.series {
+        let colour = COLOURS[series.colour % COLOURS.len()];
+        let finite = || series.points.iter().filter(|point| point.y.is_finite());
+        if finite().any(|point| point.low < point.high) {
+            let upper = finite().map(|point| (point.x, point.high));
+            let outline: Vec<_> = upper.chain(finite().rev().map(|point| (point.x, point.low))).collect();
+            chart.draw_series(std::iter::once(Polygon::new(outline, colour.mix(0.18))))?;
+        }
+        let line = finite().map(|point| (point.x, point.y));
+        if series.dashed {
+            chart.draw_series(DashedLineSeries::new(line, 4, 3, colour.stroke_width(1)))?;
+        } else {
+            chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+        }
+        // Few points are values of their own, not samples of a curve.
+        if series.points.len() <= 20 && !series.dashed {
+            chart.draw_series(finite().map(|point| Circle::new((point.x, point.y), 2, colour.filled())))?;
+        }
+    }
     Ok(())
 }
 

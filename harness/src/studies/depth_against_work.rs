@@ -73,6 +73,9 @@ pub struct Family {
     /// Pairs of rows of the regression.
     #[serde(default)]
     pub pairs: Option<usize>,
+    /// Standard deviation of the regression's deviations.
+    #[serde(default)]
+    pub deviation: Option<f64>,
     /// The hinge loss's data.
     #[serde(default)]
     pub dataset: Option<String>,
@@ -117,6 +120,13 @@ pub enum Method {
     ResqueAcSa,
     /// [`ParallelResque`] with AC-SA and without a line search.
     ResqueBisectionFree,
+}
+
+impl Cell {
+    /// Whether its counts say something of the method: it reached its target, from a start well above it.
+    pub fn tells(&self) -> bool {
+        self.reached && self.start_gap > 2.0 * self.accuracy
+    }
 }
 
 impl Method {
@@ -171,6 +181,8 @@ pub struct Cell {
     pub oracle_mode: OracleMode,
     /// Whether the gap reached ε; the counts are those at the end otherwise.
     pub reached: bool,
+    /// Gap of the start, 0.
+    pub start_gap: f64,
     /// Final gap.
     pub gap: f64,
     /// Adaptive rounds.
@@ -437,6 +449,7 @@ pub fn measure<F: Known>(
         threads,
         oracle_mode: OracleMode::BlackBox,
         reached: false,
+        start_gap: function.gap(&vec![0.0; dimension]),
         gap: f64::INFINITY,
         rounds: 0,
         gradient_queries: 0,
@@ -530,7 +543,8 @@ pub fn run(definition: &Definition, data_dir: Option<&Path>, mut report: impl Fn
             Kind::L1Regression => {
                 for &dimension in &family.dimensions {
                     let pairs = family.pairs.unwrap_or(1_000);
-                    let planted = PlantedRegression::new(dimension, pairs, 2.0, 0.1, definition.seed);
+                    let planted =
+                        PlantedRegression::new(dimension, pairs, 2.0, family.deviation.unwrap_or(0.1), definition.seed);
                     let function = Measured {
                         loss: planted.function(),
                         minimum: planted.minimum,
@@ -686,7 +700,7 @@ pub fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
             let used: Vec<&Cell> = cells
                 .iter()
                 .filter(|cell| {
-                    cell.family == family && cell.algorithm == method.id() && cell.threads == threads && cell.reached
+                    cell.family == family && cell.algorithm == method.id() && cell.threads == threads && cell.tells()
                 })
                 .collect();
             let varies = used.iter().any(|cell| cell.dimension != used[0].dimension);
@@ -786,6 +800,7 @@ mod tests {
             threads: 1,
             oracle_mode: OracleMode::BlackBox,
             reached,
+            start_gap: 4.0 * accuracy,
             gap: 0.0,
             rounds: if reached { (accuracy.powi(-2)).round() as u64 } else { 1 },
             gradient_queries: 7,

@@ -2,6 +2,8 @@
 //! keeps what it finished, and returns plain data with a drawing. No algorithm is written here.
 
 pub mod accelerated_figures;
+pub mod accelerated_misspecified;
+pub mod accelerated_real_data;
 pub mod correlated_noise;
 pub mod depth_against_work;
 pub mod exponents;
@@ -63,6 +65,16 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "paper/correlated-noise-figure-3",
         "paper 001, Figure 3: DP-MF, DP-MF+ and DP-SGD on MNIST, accuracy against epsilon (minutes)",
+        "paper/accelerated-misspecified",
+        "the methods of paper 003 with a wrong L or μ, without and with noise (not private)",
+    ),
+    (
+        accelerated_real_data::NAME,
+        "paper 003's methods with Gaussian noise on a9a, ijcnn1, covtype and MNIST, beside DP-SGD and DP-FTRL (data files)",
+    ),
+    (
+        accelerated_real_data::PRIVATE_SCO.0,
+        "excess risk of private ReSQue and Phased-SGD beside SGD without privacy, on a problem with known optimum",
     ),
     (
         depth_against_work::NAME,
@@ -91,6 +103,10 @@ const FIGURES: &[(&str, &str)] = &[
     (
         "paper/accelerated-figure-4",
         include_str!("../../../bench/definitions/paper/accelerated-figure-4.toml"),
+    ),
+    (
+        "paper/accelerated-misspecified",
+        include_str!("../../../bench/definitions/paper/accelerated-misspecified.toml"),
     ),
 ];
 
@@ -131,10 +147,9 @@ const CORRELATED_NOISE: (&str, &str) = (
     include_str!("../../../bench/definitions/paper/correlated-noise-figure-2.toml"),
 );
 
-/// Whether `name` is a study that [`run_figure`] runs.
-pub fn is_figure(name: &str) -> bool {
-    let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
-    known.any(|(figure, _)| *figure == name) || own_training(name).is_some()
+/// Whether `name` is that of a study, or of a file that defines one.
+pub fn is_study(name: &str) -> bool {
+    name == QUICK_TRAINING || NAMES.iter().any(|(study, _)| *study == name) || own_training(name).is_some()
 }
 
 /// The text of a study of private training in a file of its own: one with panels, where a suite has problems.
@@ -181,8 +196,16 @@ pub fn run_figure(
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Vec<PathBuf>> {
     let own = own_training(name);
+    let tables = [
+        (accelerated_real_data::NAME, accelerated_real_data::DEFINITION),
+        accelerated_real_data::PRIVATE_SCO,
+    ];
     let named = || {
-        let mut known = FIGURES.iter().chain(TRAININGS).chain([&CORRELATED_NOISE]);
+        let mut known = FIGURES
+            .iter()
+            .chain(TRAININGS)
+            .chain(&tables)
+            .chain([&CORRELATED_NOISE]);
         known.find(|(figure, _)| *figure == name).map(|(_, text)| *text)
     };
     let definition = own
@@ -217,6 +240,10 @@ pub fn run_figure(
         ]);
     }
     let engine = Engine::with_threads(options.threads)?;
+    if tables.iter().any(|(table, _)| *table == name) {
+        accelerated_real_data::run(definition, &folder, options.data_dir, &engine, progress)?;
+        return Ok(vec![folder.join("table.md"), folder.join("rows.json")]);
+    }
     accelerated_figures::run(definition, &folder, &engine, progress)?;
     Ok(vec![folder.join("figure.svg"), folder.join("figure.json")])
 }

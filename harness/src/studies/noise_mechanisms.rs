@@ -8,10 +8,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
-use rounds_algorithms::factorization::{
-    FactorizationRequest, FactorizationSource, Method, Participation, Workload, WorkloadSpecification,
-};
-use rounds_algorithms::noise::NoisePlan;
+use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
+use rounds_algorithms::noise::{NoisePlan, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::{self, Engine, Oracle};
 use rounds_algorithms::problem::Problem;
@@ -221,10 +219,10 @@ pub fn run(
         }
     }
     study.references = references(definition.costs.dimension, definition.seed);
-    let source = factorization_cache::source();
+    let memory = StrategyMemory::filled_from(factorization_cache::source());
     for &rounds in &definition.costs.rounds {
         for mechanism in &definition.costs.mechanisms {
-            let cell = cost(mechanism, rounds, &definition.costs, definition.seed, &source)?;
+            let cell = cost(mechanism, rounds, &definition.costs, definition.seed, &memory)?;
             report(&format!(
                 "{mechanism}, T = {rounds}: {:.1} µs a round, {:.2} vectors of Gaussians",
                 cell.round_ns * 1e-3,
@@ -343,7 +341,7 @@ fn cost(
     rounds: usize,
     costs: &CostDefinition,
     seed: u64,
-    source: &FactorizationSource,
+    memory: &StrategyMemory,
 ) -> anyhow::Result<CostCell> {
     let dimension = costs.dimension;
     let kind: NoiseKind = mechanism.parse()?;
@@ -368,7 +366,7 @@ fn cost(
             workload: WorkloadSpecification::prefix(),
             dimension,
         };
-        let mut stream = plan.prepare(source)?.stream(key.clone(), 1.0);
+        let mut stream = plan.prepare(memory)?.stream(key.clone(), 1.0);
         resident_vectors = stream.resident_vectors();
         let started = Instant::now();
         for round in 0..rounds as u64 {

@@ -74,6 +74,16 @@ impl ClipRule {
         }
     }
 
+    /// Whether all sixteen rows are surely short enough to be left as they are: the test of [`Self::factors`] alone, which
+    /// spares its division.
+    #[inline(always)]
+    pub(super) fn keeps(&self, lengths: f32x16, norms: f32x16) -> bool {
+        let length = lengths * norms * f32x16::splat(self.inflation);
+        let limit = f32x16::splat(FAST_LIMIT);
+        let kept = length.simd_le(f32x16::splat(self.clip_norm)) & length.simd_lt(limit) & norms.simd_lt(limit);
+        kept.all()
+    }
+
     /// Factors of sixteen rows with residuals of the given lengths; bit masks of the rows that are clipped and of those
     /// whose factor is valid.
     #[inline(always)]

@@ -136,7 +136,7 @@ pub fn accumulate_replica_losses(
 }
 
 /// A loss of one margin on sixteen lanes.
-trait LaneLoss: Copy {
+pub(super) trait LaneLoss: Copy {
     /// φ′(u; y).
     fn residual(self, margin: f32x16, target: f32x16) -> f32x16;
     /// φ(u; y).
@@ -144,13 +144,13 @@ trait LaneLoss: Copy {
 }
 
 #[derive(Clone, Copy)]
-struct Logistic;
+pub(super) struct Logistic;
 
 #[derive(Clone, Copy)]
-struct Squared;
+pub(super) struct Squared;
 
 #[derive(Clone, Copy)]
-struct Huber(f32x16);
+pub(super) struct Huber(pub(super) f32x16);
 
 impl LaneLoss for Logistic {
     /// `−y/(1 + e^{yu})`; at most 4 ulp off for |yu| ≤ 80, between 0 and 2e-35 in size beyond 80.

@@ -72,6 +72,47 @@ pub(crate) fn sum_each_of_four_portable(vectors: [f32x16; 4]) -> f32x4 {
     f32x4::new([sum(&vectors[0]), sum(&vectors[1]), sum(&vectors[2]), sum(&vectors[3])])
 }
 
+/// `[Σ v_0, …, Σ v_15]`, each by the tree of [`sum_each_of_four`].
+#[inline(always)]
+pub(crate) fn sum_each_of_sixteen(vectors: [f32x16; 16]) -> f32x16 {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        let vectors: [arch::__m512; 16] = vectors.map(Into::into);
+        // SAFETY: the build has AVX-512F; the intrinsics touch registers only.
+        unsafe {
+            let pairs = |x, y| arch::_mm512_add_ps(arch::_mm512_unpacklo_ps(x, y), arch::_mm512_unpackhi_ps(x, y));
+            // Lane i of each quarter belongs to the i-th of four vectors.
+            let quads = |first: usize| {
+                let ab = arch::_mm512_castps_pd(pairs(vectors[first], vectors[first + 1]));
+                let cd = arch::_mm512_castps_pd(pairs(vectors[first + 2], vectors[first + 3]));
+                arch::_mm512_add_ps(
+                    arch::_mm512_castpd_ps(arch::_mm512_unpacklo_pd(ab, cd)),
+                    arch::_mm512_castpd_ps(arch::_mm512_unpackhi_pd(ab, cd)),
+                )
+            };
+            // Quarters 0 + 2 and 1 + 3 of two, side by side.
+            let halves = |x, y| {
+                arch::_mm512_add_ps(
+                    arch::_mm512_shuffle_f32x4::<0b01_00_01_00>(x, y),
+                    arch::_mm512_shuffle_f32x4::<0b11_10_11_10>(x, y),
+                )
+            };
+            let (low, high) = (halves(quads(0), quads(4)), halves(quads(8), quads(12)));
+            arch::_mm512_add_ps(
+                arch::_mm512_shuffle_f32x4::<0b10_00_10_00>(low, high),
+                arch::_mm512_shuffle_f32x4::<0b11_01_11_01>(low, high),
+            )
+            .into()
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        let four = |first: usize| sum_each_of_four(std::array::from_fn(|v| vectors[first + v])).to_array();
+        let fours = [four(0), four(4), four(8), four(12)];
+        f32x16::new(std::array::from_fn(|lane| fours[lane / 4][lane % 4]))
+    }
+}
+
 /// The lanes in f64: the first eight, then the last eight.
 #[inline(always)]
 pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
@@ -157,6 +198,20 @@ mod tests {
             bits(sum_each_of_four(vectors)),
             bits(sum_each_of_four_portable(vectors))
         );
+    }
+
+    #[test]
+    fn sixteen_sums_have_the_bits_of_four_each() {
+        let vectors: [f32x16; 16] = std::array::from_fn(|v| {
+            f32x16::new(std::array::from_fn(|lane| {
+                ((v * 16 + lane) as f32 * 0.73).cos() * 10f32.powi(lane as i32 % 7 - 3)
+            }))
+        });
+        let sums = sum_each_of_sixteen(vectors).to_array();
+        for first in (0..16).step_by(4) {
+            let four = sum_each_of_four_portable(std::array::from_fn(|v| vectors[first + v])).to_array();
+            assert_eq!(sums[first..first + 4], four);
+        }
     }
 
     #[test]

@@ -1,0 +1,339 @@
+//! Gradients of models of one output and 16 to 64 features on rows that follow each other in memory: the shape in which
+//! what surrounds the two matrix products (gathering facts of rows, clip factors, sums across lanes) costs more than they
+//! do.
+//!
+//! Sixteen rows go together: their margins end in one register, where the residual and the clip factor are taken. The
+//! gradient of up to 128 rows then stays in registers while the rows, now in first-level cache, stream past again.
+
+use wide::f32x16;
+
+use super::clipping::ClipRule;
+use super::dense::add_partial;
+use super::packing::{Layout, PackedWeights};
+use super::replicas::{Huber, LaneLoss, Logistic, Squared};
+use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally};
+use crate::features::{Rows, Selection, Targets};
+use crate::loss::Loss;
+use crate::vector::lanes::{LANES, load, sum_each_of_sixteen};
+
+/// Most vectors a row.
+const MOST_VECTORS: usize = 4;
+
+/// Residuals below 2⁻⁶⁴ count as 0: multiplied with a small feature they would be subnormal, and slow.
+const DUST: f32 = 1.0 / 18_446_744_073_709_551_616.0;
+
+/// Contiguous rows with what belongs to them.
+struct Run<'a> {
+    /// `rows × features`.
+    values: &'a [f32],
+    targets: &'a [f32],
+    norms: Option<&'a [f32]>,
+}
+
+/// `sum += Σ clip(∇f)` over as many rows from the front of the batch as this kernel takes, a multiple of sixteen, and how
+/// many that is: 0 for other models, and all rows before the first sixteen with something that is not finite or too
+/// large to be clipped in f32. The rest is left to the general kernels.
+///
+/// `weights` are packed in `layout`; blocks of at most 128 rows are summed in f32.
+pub(super) fn accumulate_front(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    norms: Option<&[f32]>,
+    clip: Clip,
+    layout: Layout,
+    weights: &PackedWeights,
+    sum: &mut [f64],
+) -> Tally {
+    let (Rows::F32(dense), Selection::Range(range), Targets::Values(targets)) =
+        (&batch.rows, &batch.selection, batch.targets)
+    else {
+        return Tally::default();
+    };
+    if model.outputs != 1 || model.features < LANES || layout.vectors > MOST_VECTORS || range.len() < LANES {
+        return Tally::default();
+    }
+    let run = Run {
+        values: &dense.values[range.start * model.features..range.end * model.features],
+        targets: &targets[range.clone()],
+        norms: norms.map(|norms| &norms[range.clone()]),
+    };
+    let rule = match clip {
+        Clip::Unbounded => None,
+        Clip::Bounded { norm, clip_norm } => Some(ClipRule::new(norm, clip_norm, 1)),
+    };
+    match model.loss {
+        Loss::Logistic => by_vectors(Logistic, model, &run, rule.as_ref(), layout, weights, sum),
+        Loss::Squared => by_vectors(Squared, model, &run, rule.as_ref(), layout, weights, sum),
+        Loss::Huber(h) => by_vectors(
+            Huber(f32x16::splat(h)),
+            model,
+            &run,
+            rule.as_ref(),
+            layout,
+            weights,
+            sum,
+        ),
+        Loss::Softmax | Loss::Hinge | Loss::Absolute => Tally::default(),
+    }
+}
+
+fn by_vectors<L: LaneLoss>(
+    loss: L,
+    model: &LinearModel,
+    run: &Run<'_>,
+    rule: Option<&ClipRule>,
+    layout: Layout,
+    weights: &PackedWeights,
+    sum: &mut [f64],
+) -> Tally {
+    match layout.vectors {
+        1 => accumulate::<L, 1>(loss, model, run, rule, layout, weights, sum),
+        2 => accumulate::<L, 2>(loss, model, run, rule, layout, weights, sum),
+        3 => accumulate::<L, 3>(loss, model, run, rule, layout, weights, sum),
+        _ => accumulate::<L, MOST_VECTORS>(loss, model, run, rule, layout, weights, sum),
+    }
+}
+
+fn accumulate<L: LaneLoss, const V: usize>(
+    loss: L,
+    model: &LinearModel,
+    run: &Run<'_>,
+    rule: Option<&ClipRule>,
+    layout: Layout,
+    weights: &PackedWeights,
+    sum: &mut [f64],
+) -> Tally {
+    let features = model.features;
+    assert!(layout.vectors == V && layout.tail + LANES == features && sum.len() >= features);
+    assert_eq!(run.values.len(), run.targets.len() * features, "whole rows");
+    let packed: [f32x16; V] = *weights.vectors.first_chunk().expect("a vector of weights each vector");
+    let bias = f32x16::splat(weights.biases[0]);
+    // Where the vectors of a row start: the last one ends with the row.
+    let starts: [usize; V] = std::array::from_fn(|v| if v + 1 == V { layout.tail } else { v * LANES });
+    let mut coefficients = [0.0_f32; BLOCK_ROWS];
+    let mut tally = Tally::default();
+    let rows = run.targets.len() / LANES * LANES;
+    while tally.rows < rows {
+        let count = (rows - tally.rows).min(BLOCK_ROWS);
+        let (first, mut clipped, mut total) = (tally.rows, 0, f32x16::ZERO);
+        for (start, place) in (first..first + count)
+            .step_by(LANES)
+            .zip(coefficients.as_chunks_mut::<LANES>().0)
+        {
+            // SAFETY: rows start..start + 16 are within the run, as `rows` is at most its length.
+            let margins =
+                unsafe { margins::<V>(run.values.as_ptr().add(start * features), features, &starts, &packed) };
+            let margins = margins + bias;
+            let lanes = |values: &[f32]| f32x16::new(*values[start..].first_chunk().expect("sixteen rows"));
+            let residual = loss.residual(margins, lanes(run.targets));
+            let mut coefficient = residual
+                .abs()
+                .simd_lt(f32x16::splat(DUST))
+                .select(f32x16::ZERO, residual);
+            if let (Some(rule), Some(norms)) = (rule, run.norms) {
+                let norms = lanes(norms);
+                if !rule.keeps(coefficient.abs(), norms) {
+                    let (factors, of_sixteen, safe) = rule.factors(coefficient.abs(), norms);
+                    if safe != 0xffff {
+                        return tally;
+                    }
+                    clipped += of_sixteen.count_ones() as usize;
+                    coefficient *= factors;
+                }
+            }
+            // NaN and infinite margins and coefficients: the general kernels name the row.
+            let poison = coefficient.mul_add(f32x16::ZERO, margins * f32x16::ZERO);
+            if !poison.simd_eq(f32x16::ZERO).all() {
+                return tally;
+            }
+            total += coefficient;
+            *place = coefficient.to_array();
+        }
+        // SAFETY: `count` rows from `first` on are within the run, and as many coefficients were written.
+        let partial = unsafe {
+            gradient::<V>(
+                run.values.as_ptr().add(first * features),
+                features,
+                &starts,
+                &coefficients[..count],
+            )
+        };
+        add_partial(&partial, layout, &mut sum[..features]);
+        if model.bias {
+            sum[features] += f64::from(total.reduce_add());
+        }
+        tally.rows += count;
+        tally.clipped += clipped;
+    }
+    tally
+}
+
+/// `W·a_i` of sixteen rows, a lane each.
+///
+/// # Safety
+/// Sixteen rows of `features` values at `rows`; every start leaves sixteen of them.
+#[inline(always)]
+unsafe fn margins<const V: usize>(
+    rows: *const f32,
+    features: usize,
+    starts: &[usize; V],
+    weights: &[f32x16; V],
+) -> f32x16 {
+    // SAFETY: the caller's promise.
+    let sums: [f32x16; LANES] = std::array::from_fn(|row| unsafe {
+        let row = rows.add(row * features);
+        let mut sum = load(row.add(starts[0])) * weights[0];
+        for v in 1..V {
+            sum = load(row.add(starts[v])).mul_add(weights[v], sum);
+        }
+        sum
+    });
+    sum_each_of_sixteen(sums)
+}
+
+/// `Σ_i q_i·a_i` over as many rows as there are coefficients, a multiple of four.
+///
+/// # Safety
+/// That many rows of `features` values at `rows`; every start leaves sixteen of them.
+#[inline(always)]
+unsafe fn gradient<const V: usize>(
+    rows: *const f32,
+    features: usize,
+    starts: &[usize; V],
+    coefficients: &[f32],
+) -> [f32x16; V] {
+    // Four chains a vector hide the latency of the multiply-adds.
+    let mut sums = [[f32x16::ZERO; V]; 4];
+    for (four, coefficients) in coefficients.as_chunks::<4>().0.iter().enumerate() {
+        for (chain, (sums, &coefficient)) in sums.iter_mut().zip(coefficients).enumerate() {
+            let q = f32x16::splat(coefficient);
+            for (sum, &start) in sums.iter_mut().zip(starts) {
+                // SAFETY: the caller's promise.
+                let lanes = unsafe { load(rows.add((4 * four + chain) * features + start)) };
+                *sum = q.mul_add(lanes, *sum);
+            }
+        }
+    }
+    std::array::from_fn(|v| (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Point, Workspace, accumulate_gradients, reference, row_norms};
+    use super::*;
+    use crate::features::{F32Rows, Norm};
+
+    fn values(count: usize, seed: u64) -> Vec<f32> {
+        let mut state = seed;
+        (0..count)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sums_are_those_of_the_reference_clipped_or_not() {
+        for features in [16, 17, 20, 32, 33, 54, 64] {
+            for rows in [1, 15, 16, 17, 128, 150, 300] {
+                for (bias, loss) in [(false, Loss::Logistic), (true, Loss::Squared), (true, Loss::Huber(0.5))] {
+                    let model = LinearModel {
+                        features,
+                        outputs: 1,
+                        bias,
+                        loss,
+                    };
+                    let matrix = values(rows * features, 1);
+                    let targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
+                    let parameters = values(model.parameters(), 3);
+                    let data = Rows::F32(F32Rows {
+                        values: &matrix,
+                        columns: features,
+                    });
+                    for clip in [
+                        Clip::Unbounded,
+                        Clip::Bounded {
+                            norm: Norm::L2,
+                            clip_norm: 1.0,
+                        },
+                        Clip::Bounded {
+                            norm: Norm::L1,
+                            clip_norm: 1e4,
+                        },
+                    ] {
+                        let norms = match clip {
+                            Clip::Unbounded => None,
+                            Clip::Bounded { norm, .. } => Some(row_norms(data, bias, norm).unwrap()),
+                        };
+                        let batch = Batch {
+                            rows: data,
+                            targets: Targets::Values(&targets),
+                            norms: norms.as_ref(),
+                            selection: Selection::Range(0..rows),
+                        };
+                        let mut sum = vec![0.0; model.parameters()];
+                        let mut workspace = Workspace::new(&model);
+                        let tally =
+                            accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut workspace).unwrap();
+                        assert_eq!(tally.rows, rows);
+                        let point = Point {
+                            coefficient: 1.0,
+                            parameters: &parameters,
+                        };
+                        let expected = reference::sum_of_differences(&model, &batch, point, None, clip);
+                        for (found, expected) in sum.iter().zip(&expected) {
+                            assert!(
+                                (found - expected).abs() < 2e-5 * (rows as f64 + 1.0),
+                                "{loss:?} {rows}×{features} {clip:?}: {found} for {expected}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_finite_are_named_and_long_ones_are_clipped_exactly() {
+        let model = LinearModel {
+            features: 20,
+            outputs: 1,
+            bias: false,
+            loss: Loss::Logistic,
+        };
+        let targets = [1.0; 200];
+        let run = |change: f32, clip: Clip| {
+            let mut matrix = values(200 * 20, 1);
+            matrix[150 * 20 + 19] = change;
+            let data = Rows::F32(F32Rows {
+                values: &matrix,
+                columns: 20,
+            });
+            let norms = row_norms(data, false, Norm::L2).ok();
+            let batch = Batch {
+                rows: data,
+                targets: Targets::Values(&targets),
+                norms: norms.as_ref(),
+                selection: Selection::Range(3..200),
+            };
+            let mut sum = vec![0.0; 20];
+            let parameters = [-0.1; 20];
+            let tally = accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut Workspace::new(&model));
+            (tally, sum)
+        };
+        for wrong in [f32::NAN, f32::INFINITY] {
+            assert_eq!(run(wrong, Clip::Unbounded).0.unwrap_err().row, 150);
+        }
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: 0.5,
+        };
+        let (tally, sum) = run(1e30, clip);
+        let tally = tally.unwrap();
+        assert_eq!(tally.rows, 197);
+        assert!(tally.clipped > 0 && sum.iter().all(|value| value.abs() <= 197.0 * 0.5));
+    }
+}
