@@ -6,6 +6,7 @@
 pub mod dataset;
 pub mod objective;
 mod second_moment;
+pub(crate) mod shard;
 pub mod synthetic;
 
 pub use dataset::{Dataset, DatasetError, Features, Labels};
