@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rounds::cluster::Agreed;
 use rounds::commands::{UsageError, account, compare, factorize, list, machine, report, run, simulate, train};
 use rounds::machine::check_processor;
 
@@ -76,8 +77,15 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // One failure of several ranks is one message.
+        Err(error) if error.downcast_ref::<Agreed>().is_some_and(|agreed| !agreed.reports()) => {
+            ExitCode::from(error.downcast_ref::<Agreed>().map_or(1, Agreed::code))
+        }
         Err(error) => {
             eprintln!("rounds: {error:#}");
+            if let Some(agreed) = error.downcast_ref::<Agreed>() {
+                return ExitCode::from(agreed.code());
+            }
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }
