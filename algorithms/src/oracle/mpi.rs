@@ -12,6 +12,9 @@ use super::ranks::Ranks;
 /// Bytes of one message at most: MPI counts in `i32`.
 const MOST_BYTES: usize = 1 << 30;
 
+/// What a rank sends that has nothing to send.
+static NOTHING: [u8; 1] = [0];
+
 /// MPI cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,6 +93,11 @@ impl Ranks for MpiRanks {
                 Some(own)
             })
             .collect();
+        if all.is_empty() {
+            return;
+        }
+        // An empty slice of a Vec points to address 1, which some MPIs take for MPI_IN_PLACE.
+        let own = if own.is_empty() { &NOTHING[..0] } else { own };
         let mut parts = PartitionMut::new(all, counts, places);
         SimpleCommunicator::world().all_gather_varcount_into(own, &mut parts);
     }

@@ -7,10 +7,12 @@ mod bars;
 mod chart;
 mod figures;
 mod format;
+mod latency;
 mod page;
 mod study;
 mod tables;
 
 pub use figures::time_per_round_svg;
+pub use latency::latency_svg;
 pub use page::report_html;
 pub use study::study_html;
