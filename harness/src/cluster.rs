@@ -41,14 +41,9 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Exit code.
+    /// Exit code of every rank; [`Cluster::ended`] has reported the failure.
     pub fn code(&self) -> u8 {
         self.code
-    }
-
-    /// Whether this rank is the one that says so.
-    pub fn reports(&self) -> bool {
-        self.reports
     }
 }
 
@@ -165,7 +160,7 @@ impl Cluster {
         format!("rank {rank} of {}", self.count().unwrap_or(1))
     }
 
-    /// Checks that `value`, which all ranks should have alike, is.
+    /// Checks that `value`, which all ranks should have alike, is. Of several lines the first that differs is named.
     ///
     /// # Errors
     /// The first rank that differs from rank 0, as [`Agreed`] bad usage.
@@ -184,10 +179,20 @@ impl Cluster {
         let Some(other) = all.iter().position(|(_, value)| *value != all[0].1) else {
             return Ok(());
         };
+        // Of values of several lines, the first that differs.
+        let lines = |rank: usize| all[rank].1.lines().map(Some).chain(std::iter::repeat(None));
+        let differing = lines(other)
+            .zip(lines(0))
+            .take(1 + all[other].1.len() + all[0].1.len())
+            .find(|(own, first)| own != first);
+        let (own, first) = differing.unwrap_or((None, None));
         Err(Agreed {
             message: format!(
                 "rank {other} (on {}) has another {what} than rank 0 (on {}): {} and {}",
-                all[other].0, all[0].0, all[other].1, all[0].1
+                all[other].0,
+                all[0].0,
+                own.unwrap_or("nothing"),
+                first.unwrap_or("nothing")
             ),
             code: 2,
             reports: ranks.rank() == 0,
@@ -196,7 +201,7 @@ impl Cluster {
     }
 
     /// Rank 0's `bytes`, whose number it decides, on every rank.
-    pub fn from_first(&self, bytes: Vec<u8>) -> Vec<u8> {
+    pub fn of_first(&self, bytes: Vec<u8>) -> Vec<u8> {
         match self.ranks() {
             None => bytes,
             Some(ranks) => {
@@ -296,18 +301,24 @@ impl Cluster {
         Some(times[times.len() / 2])
     }
 
-    /// What a command came to: a failure that the other ranks do not know of ends them here.
+    /// What a command came to. A failure that all ranks know of is reported by rank 0 before any rank ends, since a launcher
+    /// kills the others when the first ends with a failure; one that the others do not know of ends them here.
     ///
     /// # Errors
     /// The failure, where all ranks know of it.
     pub fn ended<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        match (self.ranks(), &result) {
-            (Some(ranks), Err(error)) if !error.is::<Agreed>() => {
-                eprintln!("rounds: {}: {error:#}", self.name(ranks.rank()));
-                abort(code_of(error).into())
-            }
-            _ => result,
+        let (Some(ranks), Err(error)) = (self.ranks(), &result) else {
+            return result;
+        };
+        let Some(agreed) = error.downcast_ref::<Agreed>() else {
+            eprintln!("rounds: {}: {error:#}", self.name(ranks.rank()));
+            abort(code_of(error).into())
+        };
+        if agreed.reports {
+            eprintln!("rounds: {error:#}");
         }
+        gather_messages(ranks, &[]);
+        result
     }
 }
 
@@ -472,7 +483,7 @@ mod tests {
         });
         for (rank, outcome) in outcomes.iter().enumerate() {
             assert_eq!(outcome.to_string(), "rank 2 of 3: no such file");
-            assert!(outcome.reports() == (rank == 0) && outcome.code() == 1);
+            assert!(outcome.reports == (rank == 0) && outcome.code() == 1);
         }
         let outcomes = on_ranks(2, |_, cluster| {
             let error = cluster.agree::<()>(Err(UsageError::new("bad").into())).unwrap_err();

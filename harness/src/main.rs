@@ -77,15 +77,12 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // One failure of several ranks is one message.
-        Err(error) if error.downcast_ref::<Agreed>().is_some_and(|agreed| !agreed.reports()) => {
-            ExitCode::from(error.downcast_ref::<Agreed>().map_or(1, Agreed::code))
-        }
         Err(error) => {
-            eprintln!("rounds: {error:#}");
+            // The ranks have reported what all of them know.
             if let Some(agreed) = error.downcast_ref::<Agreed>() {
                 return ExitCode::from(agreed.code());
             }
+            eprintln!("rounds: {error:#}");
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

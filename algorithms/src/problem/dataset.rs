@@ -683,11 +683,6 @@ impl Dataset {
     #[must_use]
     pub fn part(mut self, rows: std::ops::Range<usize>) -> Self {
         assert!(!rows.is_empty() && rows.end <= self.len(), "there are no rows {rows:?}");
-        fn keep<T>(values: &mut Vec<T>, range: std::ops::Range<usize>) {
-            values.truncate(range.end);
-            values.drain(..range.start);
-            values.shrink_to_fit();
-        }
         match &mut self.features {
             Features::F32 { values, columns } => keep(values, rows.start * *columns..rows.end * *columns),
             Features::U8 { values, columns, .. } => keep(values, rows.start * *columns..rows.end * *columns),
@@ -737,6 +732,13 @@ impl Dataset {
     pub fn into_parts(self) -> (Features, Labels) {
         (self.features, self.labels)
     }
+}
+
+/// Keeps the values in `range`, and no memory for others.
+fn keep<T>(values: &mut Vec<T>, range: std::ops::Range<usize>) {
+    values.truncate(range.end);
+    values.drain(..range.start);
+    values.shrink_to_fit();
 }
 
 /// The next f64 above a positive one: covers the rounding of the operation that made it.

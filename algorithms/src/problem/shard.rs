@@ -18,6 +18,9 @@ use crate::oracle::ranks::{Ranks, gather_messages};
 const NOBODY: u16 = u16::MAX;
 const NOWHERE: u32 = u32::MAX;
 
+/// Blocks of a rank's own rows; the rows around them are fetched in blocks of the same size.
+const SURROUNDING_BLOCKS: usize = 32;
+
 /// What a rank holds and knows of rows that are shared out over ranks.
 pub(crate) struct Shard {
     /// Number of rows of all ranks.
@@ -231,6 +234,7 @@ impl Shard {
                     }
                 };
                 let positions = positions(rank);
+                let share = positions.len();
                 match batch {
                     Selection::Range(range) => {
                         let asked = range.start + positions.start..range.start + positions.end;
@@ -240,9 +244,39 @@ impl Shard {
                     }
                     Selection::Indices(indices) => indices[positions].iter().for_each(|&row| ask(row as usize)),
                 }
+                if let Some((before, after)) = self.surroundings(&rows, &home, share) {
+                    let mut more = |row: usize| {
+                        if usize::from(store.holder[row]) != rank {
+                            store.holder[row] = rank as u16;
+                            rows.push(row as u32);
+                        }
+                    };
+                    before.for_each(&mut more);
+                    after.for_each(&mut more);
+                }
                 rows
             })
             .collect()
+    }
+
+    /// Rows next to a rank's own that are worth fetching along with the few that it misses, before and after its own.
+    ///
+    /// Batches in the order of the rows (Poisson, without replacement) ask for rows a little beyond the own ones, further out
+    /// in some rounds than in others. A message costs its latency, and a row next to nothing: the surroundings come whole, up
+    /// to the furthest row that was asked for, and after some rounds nothing is missing any more. A batch that misses more
+    /// than a quarter of its rows is in no order, and surroundings would not help it.
+    fn surroundings(&self, missing: &[u32], home: &Range<usize>, share: usize) -> Option<(Range<usize>, Range<usize>)> {
+        let (low, high) = (*missing.iter().min()? as usize, *missing.iter().max()? as usize);
+        if 4 * missing.len() > share {
+            return None;
+        }
+        let block = home.len().div_ceil(SURROUNDING_BLOCKS);
+        let before = low.min(home.start) / block * block..home.start;
+        let after = home.end
+            ..(high.max(home.end - 1) / block + 1)
+                .saturating_mul(block)
+                .clamp(home.end, self.rows);
+        (2 * (before.len() + after.len()) <= home.len()).then_some((before, after))
     }
 
     /// The rank whose own a row is.

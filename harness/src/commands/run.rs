@@ -156,7 +156,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     };
     // Rank 0 knows what is finished.
     let finished = |cell: &CellSpecification| u8::from(store.is_finished(&cell.configuration, cell.repeat));
-    let finished = cluster.from_first(cells.iter().map(finished).collect());
+    let finished = cluster.of_first(cells.iter().map(finished).collect());
     let missing: Vec<_> = cells
         .iter()
         .zip(finished)
@@ -169,7 +169,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;
     for cell in &missing {
-        if cluster.from_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
+        if cluster.of_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
             break;
         }
         progress.set_message(format!(

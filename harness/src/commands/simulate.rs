@@ -15,8 +15,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::simulate_ranks::Measured;
-pub use super::simulate_ranks::{LatencyRow, Overtaking};
+pub use super::simulate_ranks::{LatencyRow, Measured, Overtaking};
 use super::{UsageError, simulate_ranks};
 use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
 

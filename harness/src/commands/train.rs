@@ -176,15 +176,14 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let first = cluster.is_first();
     let model = arguments.model.as_ref().filter(|_| first);
     let (algorithm, threads, engine) = cluster.agree(prepared_engine(arguments, cluster, model))?;
-    let conditions = format!(
-        "{:?} checkpoint={}",
-        bound_parameters(arguments),
-        arguments.checkpoint.is_some()
-    );
-    cluster.same(
-        "command line",
-        &format!("{conditions} every={}", arguments.checkpoint_every),
-    )?;
+    let checkpoint = arguments.checkpoint.is_some().then_some(arguments.checkpoint_every);
+    let own = [("checkpoint every".to_owned(), format!("{checkpoint:?}"))];
+    let line: Vec<String> = bound_parameters(arguments)
+        .into_iter()
+        .chain(own)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    cluster.same("command line", &line.join("\n"))?;
 
     let started = Instant::now();
     let data = cluster.load(&arguments.data, arguments.data_dir.as_deref())?;
@@ -352,7 +351,7 @@ fn resumed(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Opti
     } else {
         Ok(Vec::new())
     };
-    let bytes = cluster.from_first(cluster.agree(bytes.map_err(Into::into))?);
+    let bytes = cluster.of_first(cluster.agree(bytes.map_err(Into::into))?);
     let checkpoint = cluster.agree(Checkpoint::parse(path, &bytes).map_err(Into::into))?;
     Ok(Some(checkpoint))
 }
@@ -444,7 +443,7 @@ fn key(arguments: &TrainArguments, resumed: Option<&Checkpoint>, cluster: &Clust
         Ok(())
     };
     cluster.agree(drawn)?;
-    let shared = cluster.from_first(own.to_vec());
+    let shared = cluster.of_first(own.to_vec());
     own.copy_from_slice(&shared);
     Ok(StreamKey::Release(own))
 }
