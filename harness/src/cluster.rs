@@ -251,6 +251,23 @@ impl Cluster {
         Ok(part)
     }
 
+    /// `part` in the format that the parts of all ranks have: clipping turns bytes into floats where a row is clipped, and
+    /// then all ranks keep floats, as one process would.
+    ///
+    /// # Errors
+    /// Floats that a rank cannot hold.
+    pub fn in_one_format(&self, part: Dataset) -> anyhow::Result<Dataset> {
+        let Some(ranks) = self.ranks() else { return Ok(part) };
+        let bytes = part::is_bytes(&part);
+        let all = gather_messages(ranks, &[u8::from(bytes)]);
+        let floats = bytes && all.iter().any(|message| message[0] == 0);
+        self.agree(if floats {
+            part.to_f32().map_err(Into::into)
+        } else {
+            Ok(part)
+        })
+    }
+
     /// The problem of this rank's `part`, or of all rows.
     ///
     /// # Errors
@@ -259,15 +276,6 @@ impl Cluster {
         let Some(ranks) = self.ranks() else {
             return Ok(Problem::new(Arc::new(part), loss, true, regularization)?);
         };
-        // Clipping turns bytes into floats where a row is clipped: all ranks then keep floats.
-        let bytes = part::is_bytes(&part);
-        let all = gather_messages(ranks, &[u8::from(bytes)]);
-        let floats = bytes && all.iter().any(|message| message[0] == 0);
-        let part = self.agree(if floats {
-            part.to_f32().map_err(Into::into)
-        } else {
-            Ok(part)
-        })?;
         Problem::sharded(part, loss, true, regularization, ranks, |result| {
             self.agree(result.map_err(Into::into))
         })

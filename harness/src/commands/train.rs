@@ -189,9 +189,10 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let data = cluster.load(&arguments.data, arguments.data_dir.as_deref())?;
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
+    let train = cluster.in_one_format(treated.train)?;
     let keeps = arguments.checkpoint.is_some() || arguments.resume.is_some();
-    let digest = keeps.then(|| cluster.digest(&treated.train));
-    let problem = cluster.problem(treated.train, treated.loss, arguments.regularization)?;
+    let digest = keeps.then(|| cluster.digest(&train));
+    let problem = cluster.problem(train, treated.loss, arguments.regularization)?;
     let test = treated
         .test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
