@@ -4,14 +4,20 @@
 CARGO ?= cargo
 # Debian's packages that the build needs (hwloc) and that the report's browser tests use where they are there.
 PACKAGES := pkg-config libhwloc-dev libudev-dev
+# And those of the engine over MPI (bindgen needs libclang).
+MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test bench report readme lint deps
+.PHONY: run test bench report readme lint mpi deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
 test: deps
 	$(CARGO) test --workspace
+
+# The engine over MPI: installs what it needs and runs its tests on ranks.
+mpi: deps-mpi
+	$(CARGO) test --workspace --features rounds/mpi --test mpi
 
 bench: deps
 	$(CARGO) bench --package rounds-bench $(ARGS)
@@ -35,5 +41,18 @@ deps:
 	  echo "rounds needs hwloc (2.8 or later) and libudev with their headers, and pkg-config."; \
 	  echo "Debian, Ubuntu: sudo apt-get install $(PACKAGES)"; \
 	  echo "Fedora: sudo dnf install pkgconf hwloc-devel systemd-devel"; \
+	  exit 1; \
+	fi
+
+deps-mpi: deps
+	@if command -v mpicc >/dev/null && command -v mpirun >/dev/null && command -v clang >/dev/null; then exit 0; fi; \
+	if command -v apt-get >/dev/null && { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then \
+	  sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  echo "installing $(MPI_PACKAGES) with apt-get"; \
+	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq $(MPI_PACKAGES) >/dev/null; \
+	else \
+	  echo "--engine mpi needs an MPI (3.1 or later) with mpicc and mpirun, and libclang."; \
+	  echo "Debian, Ubuntu: sudo apt-get install $(MPI_PACKAGES)"; \
+	  echo "Fedora: sudo dnf install openmpi-devel clang-devel clang, then module load mpi"; \
 	  exit 1; \
 	fi

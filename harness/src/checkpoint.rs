@@ -301,6 +301,14 @@ impl Checkpoint {
     /// # Errors
     /// A file that cannot be read, is no checkpoint, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CheckpointError> {
+        Self::parse(path, &Self::bytes(path)?)
+    }
+
+    /// The bytes of a checkpoint, for ranks that cannot see the file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is too large for a checkpoint.
+    pub fn bytes(path: &Path) -> Result<Vec<u8>, CheckpointError> {
         let failed = |action| {
             move |source| CheckpointError::File {
                 action,
@@ -315,6 +323,14 @@ impl Checkpoint {
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(failed("read"))?;
+        Ok(bytes)
+    }
+
+    /// The checkpoint that `bytes` of the file `path` hold.
+    ///
+    /// # Errors
+    /// Bytes that are no checkpoint, or damaged.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
         let whole = bytes
             .len()
             .checked_sub(32)

@@ -19,7 +19,11 @@ use crate::results::Configuration;
 use crate::statistics::Choices;
 
 /// The definitions in the binary, by name. Adding one is one file and one line.
-const EMBEDDED: &[(&str, &str)] = &[("quick", include_str!("../../bench/definitions/quick.toml"))];
+const EMBEDDED: &[(&str, &str)] = &[
+    ("quick", include_str!("../../bench/definitions/quick.toml")),
+    ("latency", include_str!("../../bench/definitions/latency.toml")),
+    ("ranks", include_str!("../../bench/definitions/ranks.toml")),
+];
 
 /// Why a suite cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -207,6 +211,8 @@ pub struct Selection {
     pub repeats: Option<usize>,
     /// Whether data files are at hand.
     pub files: bool,
+    /// Ranks that run every cell, where there are any.
+    pub ranks: Option<usize>,
 }
 
 /// One cell to measure.
@@ -370,6 +376,7 @@ impl Suite {
                                 features: problem.features.clone(),
                                 batch_size,
                                 threads,
+                                ranks: selection.ranks,
                                 parameters: parameters.clone(),
                             });
                         }

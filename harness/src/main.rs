@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use rounds::cluster::Agreed;
 use rounds::commands::{UsageError, account, audit, compare, factorize, list, machine, report, run, simulate, train};
 use rounds::machine::check_processor;
 
@@ -80,6 +81,10 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // The ranks have reported what all of them know.
+            if let Some(agreed) = error.downcast_ref::<Agreed>() {
+                return ExitCode::from(agreed.code());
+            }
             eprintln!("rounds: {error:#}");
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }

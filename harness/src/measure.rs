@@ -95,7 +95,7 @@ pub fn measure(
 }
 
 /// Rounds whose phases are timed.
-const PHASE_ROUNDS: u64 = 64;
+pub const PHASE_ROUNDS: u64 = 64;
 
 /// The phases of `rounds` rounds, without the first `warm_up`. A round begins with its sampling.
 fn phase_times(

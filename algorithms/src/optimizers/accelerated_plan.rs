@@ -398,6 +398,13 @@ impl Constants {
         let estimated = asked == NumberOrWord::Word;
         let smoothness = match asked {
             NumberOrWord::Number(smoothness) => smoothness,
+            NumberOrWord::Word if problem.is_sharded() => {
+                return Err(PrepareError::from(SettingsError::OutOfRange {
+                    flag: "--set smoothness",
+                    value: "estimate".to_owned(),
+                    expected: "a number, where rows are shared out over ranks: no rank can estimate it alone",
+                }));
+            }
             NumberOrWord::Word => {
                 let moment = largest_second_moment(problem, 1e-6);
                 loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))? * moment

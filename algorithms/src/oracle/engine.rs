@@ -1,9 +1,13 @@
-//! Who executes the independent tasks of a round: the calling thread, or an explicit rayon pool.
+//! Who executes the independent tasks of a round: the calling thread, an explicit rayon pool, or the ranks of a cluster,
+//! each with threads of its own.
 //!
 //! Parallelism is an argument, never a global. An engine runs tasks; it never decides how work is split (that depends
 //! on the size of a batch alone, see [`super::partition`]), so results do not depend on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::ranks::Ranks;
 
 /// An execution engine.
 #[derive(Clone, Default)]
@@ -13,6 +17,38 @@ pub enum Engine {
     Sequential,
     /// A rayon pool. Fastest when the whole loop of rounds runs inside [`Engine::install`].
     Pool(Arc<rayon::ThreadPool>),
+    /// Ranks that share the rows and the leaves of a batch; see [`super::ranks`].
+    Ranks(Arc<RankedEngine>),
+}
+
+/// This rank's end of an engine over ranks.
+pub struct RankedEngine {
+    ranks: Arc<dyn Ranks>,
+    /// Who runs this rank's tasks.
+    local: Engine,
+    /// The rank at whose rows a round failed; as many as there are ranks if none did.
+    failed: AtomicUsize,
+}
+
+impl RankedEngine {
+    /// The ranks.
+    pub fn ranks(&self) -> &dyn Ranks {
+        &*self.ranks
+    }
+
+    /// Who runs this rank's tasks.
+    pub fn local(&self) -> &Engine {
+        &self.local
+    }
+
+    /// The rank at whose rows a round failed.
+    pub fn failed(&self) -> Option<usize> {
+        Some(self.failed.load(Ordering::Relaxed)).filter(|&rank| rank < self.ranks.count())
+    }
+
+    pub(super) fn fail(&self, rank: usize) {
+        self.failed.store(rank, Ordering::Relaxed);
+    }
 }
 
 /// The pool could not be made.
@@ -50,18 +86,47 @@ impl Engine {
         }
     }
 
-    /// Threads that may run tasks at the same time.
-    pub fn threads(&self) -> usize {
+    /// The engine of this rank over `ranks`, with `threads` threads on each.
+    ///
+    /// # Errors
+    /// As [`Self::with_threads`].
+    pub fn over_ranks(ranks: Arc<dyn Ranks>, threads: usize) -> Result<Self, EngineError> {
+        let failed = AtomicUsize::new(ranks.count());
+        Ok(Self::Ranks(Arc::new(RankedEngine {
+            ranks,
+            local: Self::with_threads(threads)?,
+            failed,
+        })))
+    }
+
+    /// The ranks that this engine is over.
+    pub fn ranked(&self) -> Option<&Arc<RankedEngine>> {
         match self {
-            Self::Sequential => 1,
+            Self::Ranks(ranked) => Some(ranked),
+            _ => None,
+        }
+    }
+
+    /// The engine of this rank alone.
+    pub fn local(&self) -> &Self {
+        match self {
+            Self::Ranks(ranked) => &ranked.local,
+            own => own,
+        }
+    }
+
+    /// Threads that may run tasks at the same time on this rank.
+    pub fn threads(&self) -> usize {
+        match self.local() {
+            Self::Sequential | Self::Ranks(_) => 1,
             Self::Pool(pool) => pool.current_num_threads(),
         }
     }
 
     /// Runs `work` where tasks are cheapest to start: on a thread of the pool.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match self {
-            Self::Sequential => work(),
+        match self.local() {
+            Self::Sequential | Self::Ranks(_) => work(),
             Self::Pool(pool) => pool.install(work),
         }
     }
@@ -69,7 +134,7 @@ impl Engine {
     /// Runs `task(item, worker)` once for every item; `worker < threads()` is exclusive to one running task at a time.
     /// Items are handed out in halves, so a single item never leaves the calling thread.
     pub fn for_each<T: Send>(&self, items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
-        match self {
+        match self.local() {
             Self::Pool(pool) if items.len() > 1 => {
                 if pool.current_thread_index().is_some() {
                     halve(items, task);
@@ -98,7 +163,7 @@ impl Engine {
         chunk: usize,
         task: &(impl Fn(usize, &mut [T], usize) + Sync),
     ) {
-        match self {
+        match self.local() {
             Self::Pool(pool) if values.len() > chunk => {
                 if pool.current_thread_index().is_some() {
                     halve_chunks(values, 0, chunk, task);
@@ -117,8 +182,8 @@ impl Engine {
 
     /// Index of the calling thread among the engine's workers, 0 outside the pool.
     fn worker(&self) -> usize {
-        match self {
-            Self::Sequential => 0,
+        match self.local() {
+            Self::Sequential | Self::Ranks(_) => 0,
             Self::Pool(pool) => pool.current_thread_index().unwrap_or(0),
         }
     }

@@ -2,19 +2,24 @@
 //! any number of threads.
 //!
 //! A batch is split into leaves by its size alone ([`partition`]); each leaf sums its clipped gradients into its own f64
-//! vector (f32 within blocks of at most 128 rows); leaves are added in their order. The [`Engine`] only decides which
-//! thread runs a leaf.
+//! vector (f32 within blocks of at most 128 rows); leaves are added along a fixed [`tree`]. The [`Engine`] only decides
+//! which thread, or which rank ([`ranks`]), runs a leaf.
 
 mod engine;
 mod ledger;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 pub mod partition;
+pub mod ranks;
 mod recorded;
 mod replicas;
+mod shared;
+pub mod tree;
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-pub use engine::{Engine, EngineError};
+pub use engine::{Engine, EngineError, RankedEngine};
 pub use ledger::Ledger;
 pub use recorded::RecordedQuery;
 pub use replicas::{ReplicaError, ReplicatedOracle};
@@ -47,6 +52,8 @@ struct Leaf {
     sum: Vec<f64>,
     range: Range<usize>,
     outcome: Result<Tally, NonFiniteGradient>,
+    /// Where its rows lie on this rank, for rows that are shared out.
+    slots: Vec<u32>,
 }
 
 /// Coordinates of the final sum that one task adds up.
@@ -57,11 +64,17 @@ pub struct Oracle<'a> {
     problem: &'a Problem,
     engine: Engine,
     ledger: Ledger,
+    /// Most leaves of a batch, on all ranks together.
+    most_leaves: usize,
     leaves: Vec<Leaf>,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
     /// Scratch of recorded queries, made when first needed.
     recorded: Vec<Mutex<recorded::RecordedScratch>>,
+    /// One per worker: sums under way while leaves are added.
+    additions: Vec<Mutex<Vec<f64>>>,
+    /// Sums of subtrees that travel between ranks.
+    travelling: shared::Travelling,
     observer: Option<&'a mut (dyn PhaseObserver + Send)>,
 }
 
@@ -70,16 +83,27 @@ impl<'a> Oracle<'a> {
     pub fn new(problem: &'a Problem, engine: Engine) -> Self {
         let parameters = problem.parameters();
         let leaves = partition::leaves(problem.rows(), problem.row_cycles());
+        // A rank never runs more leaves than its share, and always sums into them.
+        let (own, needed) = match engine.ranked() {
+            Some(ranked) => (leaves.div_ceil(ranked.ranks().count()), true),
+            None => (leaves, leaves > 1),
+        };
         Self {
             problem,
             ledger: Ledger::default(),
-            leaves: (0..leaves)
+            most_leaves: leaves,
+            leaves: (0..own)
                 .map(|_| Leaf {
-                    sum: vec![0.0; if leaves > 1 { parameters } else { 0 }],
+                    sum: vec![0.0; if needed { parameters } else { 0 }],
                     range: 0..0,
                     outcome: Ok(Tally::default()),
+                    slots: Vec::new(),
                 })
                 .collect(),
+            additions: (0..engine.threads())
+                .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK)]))
+                .collect(),
+            travelling: shared::Travelling::default(),
             workspaces: (0..engine.threads())
                 .map(|_| Mutex::new(Workspace::new(problem.model())))
                 .collect(),
@@ -234,8 +258,10 @@ impl<'a> Oracle<'a> {
         self.ledger.gradient_queries += queries * rows as u64;
         self.ledger.flops += (problem.flops_per_row() * flops as f64 / 4.0 * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
-        let count = partition::leaves(rows, problem.row_cycles()).min(self.leaves.len());
-        let tally = if count == 1 {
+        let count = partition::leaves(rows, problem.row_cycles()).min(self.most_leaves);
+        let tally = if let Some(ranked) = self.engine.ranked().cloned() {
+            self.shared_round(&ranked, batch, norm, count, sum, kernel)?
+        } else if count == 1 {
             sum.fill(0.0);
             let mut workspace = lock(&self.workspaces[0]);
             kernel(
@@ -263,15 +289,7 @@ impl<'a> Oracle<'a> {
                 );
             });
             let leaves = &self.leaves[..count];
-            self.engine.for_each_chunk(sum, REDUCTION_CHUNK, &|offset, chunk| {
-                let end = offset + chunk.len();
-                chunk.copy_from_slice(&leaves[0].sum[offset..end]);
-                for leaf in &leaves[1..] {
-                    for (total, value) in chunk.iter_mut().zip(&leaf.sum[offset..end]) {
-                        *total += value;
-                    }
-                }
-            });
+            add_leaves(&self.engine, leaves, 0, &self.additions, sum);
             let mut tally = Tally::default();
             for leaf in leaves {
                 let part = leaf.outcome?;
@@ -288,6 +306,18 @@ impl<'a> Oracle<'a> {
     }
 }
 
+/// `sum = Σ leaves` along the tree, of which they are one complete subtree that begins at leaf `first`.
+fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex<Vec<f64>>], sum: &mut [f64]) {
+    engine.for_each_chunk_with_worker(sum, REDUCTION_CHUNK, &|offset, chunk, worker| {
+        let columns = offset..offset + chunk.len();
+        let parts = leaves.iter().enumerate().map(|(index, leaf)| {
+            let leaf_number = first + index;
+            (leaf_number..leaf_number + 1, &leaf.sum[columns.clone()])
+        });
+        tree::add(parts, chunk, &mut lock(&additions[worker]));
+    });
+}
+
 /// Mean loss (without regularisation) and accuracy of `parameters` over all rows. Not a round: diagnostics, outside any
 /// privacy guarantee.
 ///
@@ -295,6 +325,9 @@ impl<'a> Oracle<'a> {
 /// A row whose margins are not finite.
 pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
     let count = partition::leaves(problem.rows(), problem.row_cycles());
+    if let Some(ranked) = engine.ranked() {
+        return shared::evaluate(problem, ranked, count, parameters);
+    }
     let mut leaves: Vec<_> = (0..count)
         .map(|leaf| {
             (
@@ -337,6 +370,6 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
 }
 
 /// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-fn lock<T>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T: ?Sized>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     workspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,8 +4,10 @@ use rounds_kernels::linear::recorded::{RecordedWorkspace, accumulate_outer, marg
 use rounds_kernels::linear::{Batch, NonFiniteGradient};
 use rounds_kernels::loss::Target;
 
-use super::{Norm, Oracle, Selection, lock, part};
+use super::shared::{Reader, combine, share};
+use super::{Oracle, Selection, add_leaves, lock, part};
 use crate::oracle::partition;
+use crate::oracle::ranks::gather_messages;
 
 /// Rows whose margins, weights and outer products are worked on together, so that they are read from memory once.
 const BLOCK: usize = 128;
@@ -16,6 +18,7 @@ pub(super) struct RecordedScratch {
     margins: Vec<f32>,
     coefficients: Vec<f32>,
     scratch: Vec<f64>,
+    slots: Vec<u32>,
 }
 
 /// One row of a recorded pool as a reweighting sees it.
@@ -57,9 +60,15 @@ impl Oracle<'_> {
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
         let parts = partition::leaves(rows, problem.row_cycles() / 2.0);
-        let mut tasks = Vec::with_capacity(parts);
-        let mut rest = residuals;
-        for leaf in 0..parts {
+        let ranked = self.engine.ranked().cloned();
+        let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
+        let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
+        let reader = Reader::of(problem, batch, parts, None, ranks);
+        let positions =
+            partition::leaf_range(rows, parts, own.start).start..partition::leaf_range(rows, parts, own.end).start;
+        let mut tasks = Vec::with_capacity(own.len());
+        let mut rest = &mut residuals[positions.start * outputs..positions.end * outputs];
+        for leaf in own {
             let range = partition::leaf_range(rows, parts, leaf);
             let (head, tail) = rest.split_at_mut(range.len() * outputs);
             tasks.push((range, head, None));
@@ -71,10 +80,10 @@ impl Oracle<'_> {
             let RecordedScratch {
                 workspace,
                 scratch: values,
+                slots,
                 ..
             } = &mut *scratch;
-            let selection = part(batch, range.clone());
-            let leaf = problem.batch(selection, None);
+            let leaf = reader.batch(part(batch, range.clone()), None, slots);
             margins(model, &leaf, parameters, residuals, workspace);
             for (position, residual) in residuals.chunks_exact_mut(outputs).enumerate() {
                 let row = row_of(&leaf, position);
@@ -89,7 +98,7 @@ impl Oracle<'_> {
                 let finite = values.iter().all(|value| value.is_finite());
                 model.loss.residual(values, target);
                 if !(finite && values.iter().all(|value| value.is_finite())) && failed.is_none() {
-                    *failed = Some(NonFiniteGradient { row });
+                    *failed = Some(NonFiniteGradient { row: reader.row(row) });
                 }
                 residual
                     .iter_mut()
@@ -97,7 +106,33 @@ impl Oracle<'_> {
                     .for_each(|(to, &from)| *to = from as f32);
             }
         });
-        tasks.iter().find_map(|(_, _, failed)| *failed).map_or(Ok(()), Err)
+        let failed = tasks.iter().find_map(|(_, _, failed)| *failed);
+        drop(reader);
+        let Some(ranked) = ranked else {
+            return failed.map_or(Ok(()), Err);
+        };
+        // Every rank reweights later, so every rank gets all residuals, in the order of the ranks and so of the batch.
+        let mut message = failed.map_or(-1.0, |error| error.row as f64).to_le_bytes().to_vec();
+        message.extend_from_slice(bytemuck::cast_slice(
+            &residuals[positions.start * outputs..positions.end * outputs],
+        ));
+        let mut place = 0;
+        let mut failed = None;
+        for (rank, message) in gather_messages(ranked.ranks(), &message).iter().enumerate() {
+            let (row, values) = message
+                .split_first_chunk::<8>()
+                .expect("a message begins with a number");
+            let row = f64::from_le_bytes(*row);
+            if row >= 0.0 && failed.is_none() {
+                failed = Some(NonFiniteGradient { row: row as usize });
+                ranked.fail(rank);
+            }
+            for value in values.as_chunks::<4>().0 {
+                residuals[place] = f32::from_ne_bytes(*value);
+                place += 1;
+            }
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     /// `sum = Σ_b f_b·residuals_b ⊗ a_b` with a factor for each row from its offset margins: no query, no round. `factor`
@@ -122,7 +157,11 @@ impl Oracle<'_> {
         self.ledger.flops += (problem.flops_per_row() * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
-        let norms = &problem.row_norms(Norm::L2).values;
+        let parts = partition::leaves(rows, problem.row_cycles()).min(self.most_leaves);
+        let ranked = self.engine.ranked().cloned();
+        let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
+        let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
+        let reader = Reader::of(problem, batch, parts, None, ranks);
         let scratches = &self.recorded;
         // The shares of a leaf, one block of rows after the other.
         let run = |range: std::ops::Range<usize>, sum: &mut [f64], worker: usize| -> Result<(), E> {
@@ -131,12 +170,13 @@ impl Oracle<'_> {
                 workspace,
                 margins: offset_margins,
                 coefficients,
+                slots,
                 ..
             } = &mut *scratch;
             sum.fill(0.0);
             for start in range.clone().step_by(BLOCK) {
                 let block = start..(start + BLOCK).min(range.end);
-                let leaf = problem.batch(part(batch, block.clone()), None);
+                let leaf = reader.batch(part(batch, block.clone()), None, slots);
                 let used = block.len() * outputs;
                 margins(model, &leaf, offset, &mut offset_margins[..used], workspace);
                 for (index, position) in block.clone().enumerate() {
@@ -144,7 +184,7 @@ impl Oracle<'_> {
                     let query = RecordedQuery {
                         position,
                         offset_margins: &offset_margins[columns.clone()],
-                        row_norm: norms[row_of(&leaf, index)],
+                        row_norm: reader.l2_norm(row_of(&leaf, index)),
                     };
                     let factor = factor(&query)?;
                     let recorded = &residuals[position * outputs..(position + 1) * outputs];
@@ -154,29 +194,53 @@ impl Oracle<'_> {
                         .for_each(|(to, &r)| *to = factor * r);
                 }
                 if !accumulate_outer(model, &leaf, &coefficients[..used], sum, workspace) {
-                    return Err(NonFiniteGradient { row: row_of(&leaf, 0) }.into());
+                    return Err(NonFiniteGradient {
+                        row: reader.row(row_of(&leaf, 0)),
+                    }
+                    .into());
                 }
             }
             Ok(())
         };
-        let parts = partition::leaves(rows, problem.row_cycles()).min(self.leaves.len());
-        if parts == 1 {
+        if parts == 1 && ranked.is_none() {
             return run(0..rows, sum, 0);
         }
-        let mut outcomes: Vec<_> = self.leaves[..parts]
+        let first = own.start;
+        let mut outcomes: Vec<_> = self.leaves[..own.len()]
             .iter_mut()
             .enumerate()
-            .map(|(index, leaf)| (index, leaf, Ok(())))
+            .map(|(index, leaf)| (first + index, leaf, Ok(())))
             .collect();
         self.engine.for_each(&mut outcomes, &|(index, leaf, outcome), worker| {
             *outcome = run(partition::leaf_range(rows, parts, *index), &mut leaf.sum, worker);
         });
-        sum.fill(0.0);
-        for (_, leaf, outcome) in outcomes {
-            outcome?;
-            sum.iter_mut().zip(&leaf.sum).for_each(|(total, part)| *total += part);
+        let failed = outcomes
+            .into_iter()
+            .find_map(|(index, _, outcome)| outcome.err().map(|error| (index, error)));
+        drop(reader);
+        let leaves = &self.leaves[..own.len()];
+        let Some(ranked) = ranked else {
+            return match failed {
+                Some((_, error)) => Err(error),
+                None => {
+                    add_leaves(&self.engine, leaves, 0, &self.additions, sum);
+                    Ok(())
+                }
+            };
+        };
+        let first_row = |leaf: usize| match batch {
+            Selection::Range(range) => range.start + partition::leaf_range(rows, parts, leaf).start,
+            Selection::Indices(indices) => indices[partition::leaf_range(rows, parts, leaf).start] as usize,
+        };
+        let failure = failed.as_ref().map(|&(leaf, _)| (leaf, first_row(leaf)));
+        let parts_of_oracle = (leaves, self.additions.as_slice(), &mut self.travelling);
+        let agreed = combine(parts_of_oracle, &ranked, parts, (0, failure), sum);
+        match (agreed.failed_row, failed) {
+            (None, _) => Ok(()),
+            (Some(_), Some((_, error))) => Err(error),
+            // The rank that failed knows why; the others name the row.
+            (Some(row), None) => Err(NonFiniteGradient { row }.into()),
         }
-        Ok(())
     }
 
     /// Makes the scratch memory when it is first needed.
@@ -188,6 +252,7 @@ impl Oracle<'_> {
                 margins: vec![0.0; BLOCK * model.outputs],
                 coefficients: vec![0.0; BLOCK * model.outputs],
                 scratch: vec![0.0; model.outputs],
+                slots: Vec::new(),
             }));
         }
     }

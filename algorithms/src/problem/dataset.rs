@@ -5,7 +5,10 @@
 //! [`rounds_kernels::features`].
 
 use rounds_kernels::features::{F32Rows, Norm, Rows, SparseRows, Targets, U8Rows};
+use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
+
+use crate::oracle::ranks::{Ranks, gather_messages};
 
 /// A design matrix of n rows and d columns, in the format in which it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -421,41 +424,95 @@ impl Dataset {
     /// `SHA-256(format ‖ n ‖ d ‖ scale ‖ values ‖ labels)`, all numbers little-endian, sizes as u64: equal for equal data in
     /// the same format, whatever the file it came from. Name, class names and bound do not enter.
     pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = self.digest_start(self.len());
+        for segment in 0..self.segments() {
+            self.hash_segment_start(segment, &mut hasher);
+            self.hash_segment(segment, 0, &mut hasher);
+        }
+        hasher.finalize().into()
+    }
+
+    /// [`digest`](Self::digest) of the rows of all ranks, of which this data set holds a part: each rank adds its part to a
+    /// state that goes from rank to rank, so every rank gets the digest of the whole.
+    pub fn digest_over(&self, ranks: &dyn Ranks) -> [u8; 32] {
+        let own = [self.len() as u64, self.features.stored() as u64].map(u64::to_le_bytes);
+        let sizes: Vec<[u64; 2]> = gather_messages(ranks, own.as_flattened())
+            .iter()
+            .map(|sizes| {
+                let (pairs, _) = sizes.as_chunks::<8>();
+                [u64::from_le_bytes(pairs[0]), u64::from_le_bytes(pairs[1])]
+            })
+            .collect();
+        let rows: u64 = sizes.iter().map(|size| size[0]).sum();
+        let stored_before: u64 = sizes[..ranks.rank()].iter().map(|size| size[1]).sum();
+        let mut hasher = self.digest_start(rows as usize);
+        for segment in 0..self.segments() {
+            self.hash_segment_start(segment, &mut hasher);
+            for rank in 0..ranks.count() {
+                if rank == ranks.rank() {
+                    self.hash_segment(segment, stored_before, &mut hasher);
+                }
+                let mut state = hasher.serialize();
+                ranks.broadcast(rank, &mut state);
+                hasher = Sha256::deserialize(&state).expect("a state that was just written");
+            }
+        }
+        hasher.finalize().into()
+    }
+
+    fn digest_start(&self, rows: usize) -> Sha256 {
         let mut hasher = Sha256::new();
         hasher.update(b"rounds dataset 1\n");
         hasher.update(self.features.format().as_bytes());
         hasher.update(b"\n");
-        hasher.update((self.len() as u64).to_le_bytes());
+        hasher.update((rows as u64).to_le_bytes());
         hasher.update((self.columns() as u64).to_le_bytes());
-        match &self.features {
-            Features::F32 { values, .. } => hash_numbers(&mut hasher, values, f32::to_le_bytes),
-            Features::U8 { values, scale, .. } => {
-                hasher.update(scale.to_le_bytes());
-                hasher.update(values);
-            }
-            Features::Sparse {
-                offsets,
-                indices,
-                values,
-                ..
-            } => {
-                hash_numbers(&mut hasher, offsets, |offset| (offset as u64).to_le_bytes());
-                hash_numbers(&mut hasher, indices, u32::to_le_bytes);
-                hash_numbers(&mut hasher, values, f32::to_le_bytes);
-            }
+        if let Features::U8 { scale, .. } = &self.features {
+            hasher.update(scale.to_le_bytes());
         }
-        match &self.labels {
-            Labels::Classes { values, classes, .. } => {
-                hasher.update(b"classes");
-                hasher.update((*classes as u64).to_le_bytes());
-                hash_numbers(&mut hasher, values, u32::to_le_bytes);
-            }
-            Labels::Values(values) => {
-                hasher.update(b"values");
-                hash_numbers(&mut hasher, values, f32::to_le_bytes);
-            }
+        hasher
+    }
+
+    /// Arrays that enter the digest one after the other.
+    fn segments(&self) -> usize {
+        match self.features {
+            Features::Sparse { .. } => 4,
+            _ => 2,
         }
-        hasher.finalize().into()
+    }
+
+    /// What stands before the first row's values of an array.
+    fn hash_segment_start(&self, segment: usize, hasher: &mut Sha256) {
+        match (&self.features, segment) {
+            (Features::Sparse { .. }, 0) => hasher.update(0_u64.to_le_bytes()),
+            _ if segment + 1 == self.segments() => match &self.labels {
+                Labels::Classes { classes, .. } => {
+                    hasher.update(b"classes");
+                    hasher.update((*classes as u64).to_le_bytes());
+                }
+                Labels::Values(_) => hasher.update(b"values"),
+            },
+            _ => {}
+        }
+    }
+
+    /// One array of these rows; `stored_before` values are stored in the rows before them.
+    fn hash_segment(&self, segment: usize, stored_before: u64, hasher: &mut Sha256) {
+        match (&self.features, segment) {
+            (Features::F32 { values, .. }, 0) => hash_numbers(hasher, values, f32::to_le_bytes),
+            (Features::U8 { values, .. }, 0) => hasher.update(values),
+            (Features::Sparse { offsets, .. }, 0) => {
+                hash_numbers(hasher, &offsets[1..], |offset| {
+                    (stored_before + offset as u64).to_le_bytes()
+                });
+            }
+            (Features::Sparse { indices, .. }, 1) => hash_numbers(hasher, indices, u32::to_le_bytes),
+            (Features::Sparse { values, .. }, 2) => hash_numbers(hasher, values, f32::to_le_bytes),
+            _ => match &self.labels {
+                Labels::Classes { values, .. } => hash_numbers(hasher, values, u32::to_le_bytes),
+                Labels::Values(values) => hash_numbers(hasher, values, f32::to_le_bytes),
+            },
+        }
     }
 
     /// Targets of a binary loss: class 0 ↦ −1, class 1 ↦ +1; real targets that are all ±1 as they are.
@@ -619,10 +676,69 @@ impl Dataset {
         Ok(self)
     }
 
+    /// The rows `rows` alone, with all class names.
+    ///
+    /// # Panics
+    /// Rows that do not exist, or none.
+    #[must_use]
+    pub fn part(mut self, rows: std::ops::Range<usize>) -> Self {
+        assert!(!rows.is_empty() && rows.end <= self.len(), "there are no rows {rows:?}");
+        match &mut self.features {
+            Features::F32 { values, columns } => keep(values, rows.start * *columns..rows.end * *columns),
+            Features::U8 { values, columns, .. } => keep(values, rows.start * *columns..rows.end * *columns),
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                ..
+            } => {
+                let stored = offsets[rows.start]..offsets[rows.end];
+                keep(indices, stored.clone());
+                keep(values, stored.clone());
+                keep(offsets, rows.start..rows.end + 1);
+                offsets.iter_mut().for_each(|offset| *offset -= stored.start);
+            }
+        }
+        match &mut self.labels {
+            Labels::Classes { values, .. } => keep(values, rows),
+            Labels::Values(values) => keep(values, rows),
+        }
+        self
+    }
+
+    /// Takes the features out: the data set keeps its name, labels and columns, and has no rows to read.
+    pub(crate) fn take_features(&mut self) -> Features {
+        let empty = match &self.features {
+            Features::F32 { columns, .. } => Features::F32 {
+                values: Vec::new(),
+                columns: *columns,
+            },
+            Features::U8 { columns, scale, .. } => Features::U8 {
+                values: Vec::new(),
+                columns: *columns,
+                scale: *scale,
+            },
+            Features::Sparse { columns, .. } => Features::Sparse {
+                offsets: vec![0],
+                indices: Vec::new(),
+                values: Vec::new(),
+                columns: *columns,
+            },
+        };
+        std::mem::replace(&mut self.features, empty)
+    }
+
     /// The features and labels, to build another data set from.
     pub fn into_parts(self) -> (Features, Labels) {
         (self.features, self.labels)
     }
+}
+
+/// Keeps the values in `range`, and no memory for others.
+fn keep<T>(values: &mut Vec<T>, range: std::ops::Range<usize>) {
+    values.truncate(range.end);
+    values.drain(..range.start);
+    values.shrink_to_fit();
 }
 
 /// The next f64 above a positive one: covers the rounding of the operation that made it.

@@ -7,6 +7,7 @@ pub mod dataset;
 pub mod objective;
 pub mod planted;
 mod second_moment;
+pub(crate) mod shard;
 pub mod synthetic;
 
 pub use dataset::{Dataset, DatasetError, Features, Labels};

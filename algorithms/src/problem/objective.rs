@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::features::{Norm, Selection, Targets};
 use rounds_kernels::linear::{self, Batch, LinearModel, NonFiniteGradient, RowNorms};
 use rounds_kernels::loss::Loss;
 
+use super::shard::Shard;
 use super::{Dataset, Labels};
 use crate::oracle::partition;
+use crate::oracle::ranks::Ranks;
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs.
 ///
@@ -19,6 +21,8 @@ pub struct Problem {
     regularization: f64,
     l2_norms: RowNorms,
     l1_norms: OnceLock<RowNorms>,
+    /// What this rank knows of all rows, where `dataset` is its part of them.
+    shard: Option<Shard>,
 }
 
 /// A data set and a loss that do not fit together.
@@ -89,10 +93,54 @@ impl Problem {
             regularization,
             l2_norms,
             l1_norms: OnceLock::new(),
+            shard: None,
         })
     }
 
-    /// The data.
+    /// The problem of rows that are shared out over ranks: `part` holds the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋` of rank r. It asks
+    /// for an [`crate::oracle::Engine`] over the same ranks. Collective: every rank calls it, with parts that
+    /// [`Self::new`] accepts.
+    ///
+    /// # Errors
+    /// As [`Self::new`], on the rank whose part is at fault, before anything is exchanged: `agree` is told whether this
+    /// rank is ready, and says whether all are.
+    ///
+    /// # Panics
+    /// Parts of other lengths.
+    pub fn sharded<E>(
+        part: Dataset,
+        loss: Loss,
+        bias: bool,
+        regularization: f64,
+        ranks: &dyn Ranks,
+        agree: impl FnOnce(Result<Self, ProblemError>) -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let mut problem = agree(Self::new(Arc::new(part), loss, bias, regularization))?;
+        // The features move into the shard, where guests join them.
+        let mut dataset = Arc::unwrap_or_clone(problem.dataset);
+        problem.shard = Some(Shard::new(&mut dataset, &problem.l2_norms, bias, ranks));
+        problem.dataset = Arc::new(dataset);
+        Ok(problem)
+    }
+
+    /// What this rank knows of all rows, where they are shared out.
+    pub(crate) fn shard(&self) -> Option<&Shard> {
+        self.shard.as_ref()
+    }
+
+    /// Whether this rank holds only a part of the rows.
+    pub fn is_sharded(&self) -> bool {
+        self.shard.is_some()
+    }
+
+    /// Labels of all rows.
+    pub fn targets(&self) -> Targets<'_> {
+        self.shard
+            .as_ref()
+            .map_or_else(|| self.dataset.targets(), Shard::targets)
+    }
+
+    /// The data. Where rows are shared out: their name, columns and bounds, this rank's labels, and no features.
     pub fn dataset(&self) -> &Arc<Dataset> {
         &self.dataset
     }
@@ -109,7 +157,7 @@ impl Problem {
 
     /// Number of examples n.
     pub fn rows(&self) -> usize {
-        self.dataset.len()
+        self.shard.as_ref().map_or_else(|| self.dataset.len(), Shard::rows)
     }
 
     /// Number of parameters p.
@@ -119,8 +167,11 @@ impl Problem {
 
     /// Mean stored features of a row: all of them for dense rows.
     fn stored_per_row(&self) -> f64 {
-        let features = self.dataset.features();
-        features.stored() as f64 / self.rows().max(1) as f64
+        let stored = self
+            .shard
+            .as_ref()
+            .map_or_else(|| self.dataset.features().stored(), Shard::stored);
+        stored as f64 / self.rows().max(1) as f64
     }
 
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
@@ -131,7 +182,11 @@ impl Problem {
 
     /// Bytes of features of one row.
     pub fn bytes_per_row(&self) -> f64 {
-        self.dataset.features().bytes() as f64 / self.rows().max(1) as f64
+        let bytes = self
+            .shard
+            .as_ref()
+            .map_or_else(|| self.dataset.features().bytes(), Shard::bytes);
+        bytes as f64 / self.rows().max(1) as f64
     }
 
     /// What a row costs, for the partition of batches.
@@ -140,7 +195,14 @@ impl Problem {
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.
+    ///
+    /// # Panics
+    /// Rows that are shared out over ranks: their oracle needs the engine of these ranks.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
+        assert!(
+            self.shard.is_none(),
+            "rows that are shared out need the engine of their ranks"
+        );
         let norms = norm.map(|norm| self.row_norms(norm));
         Batch {
             rows: self.dataset.rows(),
@@ -150,11 +212,16 @@ impl Problem {
         }
     }
 
-    /// Row norms (bias included, rounded up); the L1 norms are computed when first asked for.
+    /// Row norms (bias included, rounded up) of all rows; the L1 norms are computed when first asked for.
+    ///
+    /// # Panics
+    /// L1 norms of rows that are shared out over ranks.
     pub fn row_norms(&self, norm: Norm) -> &RowNorms {
-        match norm {
-            Norm::L2 => &self.l2_norms,
-            Norm::L1 => self.l1_norms.get_or_init(|| {
+        match (norm, &self.shard) {
+            (Norm::L2, None) => &self.l2_norms,
+            (Norm::L2, Some(shard)) => shard.l2_norms(),
+            (Norm::L1, Some(_)) => panic!("no rank holds the L1 norms of all rows"),
+            (Norm::L1, None) => self.l1_norms.get_or_init(|| {
                 linear::row_norms(self.dataset.rows(), self.model.bias, Norm::L1)
                     .expect("the rows were checked when their L2 norms were computed")
             }),

@@ -12,8 +12,9 @@ use super::Problem;
 /// A statistic of the data: a private run must not use it. The mean loss has L ≤ sup φ″ times it, plus λ.
 ///
 /// # Panics
-/// Never: the rows of a [`Problem`] are finite.
+/// Rows that are shared out over ranks. Else never: the rows of a [`Problem`] are finite.
 pub fn largest_second_moment(problem: &Problem, tolerance: f64) -> f64 {
+    assert!(!problem.is_sharded(), "no rank holds all rows");
     let of = problem.model();
     // The gradient of the squared loss with targets 0 is Σ a(a·v): one product with AᵀA a pass.
     let model = LinearModel {

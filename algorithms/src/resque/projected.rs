@@ -293,7 +293,7 @@ fn closed_form_sum(
     let mut slopes = vec![0.0; rows.len()];
     // The round: plain queries at the point; their residuals are replaced by the convolved ones, from the same margins.
     oracle.record(&selection, &point, &zeros, &mut slopes)?;
-    let targets = match problem.dataset().targets() {
+    let targets = match problem.targets() {
         rounds_kernels::features::Targets::Values(values) => values,
         rounds_kernels::features::Targets::Classes(_) => return Err(ResqueError::NoClosedForm),
     };

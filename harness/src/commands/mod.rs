@@ -12,6 +12,7 @@ pub mod machine;
 pub mod report;
 pub mod run;
 pub mod simulate;
+mod simulate_ranks;
 pub mod train;
 mod usage;
 

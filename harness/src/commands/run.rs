@@ -10,12 +10,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle::{self, Engine};
+use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::UsageError;
+use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::machine::{Environment, Topology, hexadecimal};
@@ -52,6 +53,9 @@ pub struct RunArguments {
     /// Where data sets lie that are named.
     #[arg(long, env = "ROUNDS_DATA")]
     data_dir: Option<PathBuf>,
+    /// Who executes: the threads of this process, or the ranks that mpirun or srun started (each with --threads threads).
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: EngineKind,
     /// Do only what is missing in the newest (or the named) folder.
     #[arg(long)]
     resume: bool,
@@ -65,7 +69,17 @@ pub struct RunArguments {
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    let threads: Vec<usize> = if arguments.threads.is_empty() {
+    let cluster = Cluster::start(arguments.engine)?;
+    let result = measure_suites(arguments, json, &cluster);
+    cluster.ended(result)
+}
+
+/// [`run`] on every rank; rank 0 alone prints, and keeps what was measured.
+fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> anyhow::Result<()> {
+    let first = cluster.is_first();
+    let threads: Vec<usize> = if arguments.threads.is_empty() && cluster.count().is_some() {
+        vec![1]
+    } else if arguments.threads.is_empty() {
         let cores = Topology::detect().cores.max(1);
         if cores > 1 { vec![1, cores] } else { vec![1] }
     } else {
@@ -77,13 +91,23 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         batch_sizes: arguments.batch_sizes.iter().map(|&size| size as usize).collect(),
         repeats: arguments.repeats.map(usize::from),
         files: arguments.data_dir.is_some(),
+        ranks: cluster.count(),
     };
     let (mut studies, suites): (Vec<_>, Vec<_>) = arguments
         .suites
         .iter()
         .cloned()
         .partition(|name| studies::is_study(name));
-    let (suites, cells) = planned(&suites, &selection)?;
+    if cluster.count().is_some() {
+        if let Some(study) = studies.iter().find(|study| *study != studies::QUICK_TRAINING) {
+            return cluster.agree(Err(UsageError::new(format!(
+                "--engine mpi: '{study}' is a study, which runs in one process; suites run on ranks"
+            ))
+            .into()));
+        }
+        studies.clear();
+    }
+    let (suites, cells) = cluster.agree(planned(&suites, &selection))?;
     let with_training = !suites.is_empty() && studies.iter().any(|study| study == studies::QUICK_TRAINING);
     let all_cells = !json && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
     if with_training {
@@ -95,7 +119,7 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         studies
             .iter()
             .for_each(|study| println!("{study}: a study, run as a whole"));
-        return list(&cells, json);
+        return if first { list(&cells, json) } else { Ok(()) };
     }
     let environment = Environment::capture(&[]);
     let most_threads = threads.iter().copied().max().unwrap_or(1);
@@ -112,36 +136,45 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
-    let folder = arguments
-        .out
-        .clone()
-        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, mode));
+    // Only what rank 0 writes is kept.
+    let scratch = if first { None } else { Some(tempfile::tempdir()?) };
+    let folder = match (&scratch, &arguments.out) {
+        (Some(scratch), _) => scratch.path().to_owned(),
+        (None, Some(out)) => out.clone(),
+        (None, None) => results_directory(Path::new("results"), &environment, mode),
+    };
     let binding = Binding::new(
         &environment,
         suites.iter().map(|suite| (suite.name.clone(), suite.digest())),
     );
-    let mut store = Store::open(&folder, environment, binding, mode)?;
+    let mut store = cluster.agree(Store::open(&folder, environment, binding, mode).map_err(Into::into))?;
     for message in store.messages() {
         eprintln!("rounds: {message}");
     }
     let stopped = stop_on_interrupt()?;
     let mut bench = Bench {
+        cluster,
         data_dir: arguments.data_dir.clone(),
         problems: HashMap::new(),
         strategies: StrategyMemory::default(),
         multipliers: HashMap::new(),
     };
+    // Rank 0 knows what is finished.
+    let finished = |cell: &CellSpecification| u8::from(store.is_finished(&cell.configuration, cell.repeat));
+    let finished = cluster.of_first(cells.iter().map(finished).collect());
     let missing: Vec<_> = cells
         .iter()
-        .filter(|cell| !store.is_finished(&cell.configuration, cell.repeat))
+        .zip(finished)
+        .filter_map(|(cell, finished)| (finished == 0).then_some(cell))
         .collect();
-    if !missing.is_empty() {
+    // Peaks are those of a machine at rest: ranks that wait for each other are none.
+    if !missing.is_empty() && cluster.count().is_none() {
         store.measure_rooflines(&threads)?;
     }
-    let progress = progress_bar(missing.len() as u64, json);
+    let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;
     for cell in &missing {
-        if stopped.load(Ordering::Relaxed) {
+        if cluster.of_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
             break;
         }
         progress.set_message(format!(
@@ -152,7 +185,10 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
             cell.configuration.threads
         ));
         let record = bench.measure(cell, &mut store)?;
-        if json && let Record::Cell(cell) = &record {
+        if json
+            && first
+            && let Record::Cell(cell) = &record
+        {
             println!("{}", serde_json::to_string(cell)?);
         } else if let Record::Rejected {
             configuration, reason, ..
@@ -166,6 +202,9 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         progress.inc(1);
     }
     progress.finish_and_clear();
+    if !first {
+        return Ok(());
+    }
     store.write_table()?;
     let picture = folder.join("time-per-round.svg");
     std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
@@ -399,7 +438,8 @@ struct Loaded {
 }
 
 /// Loaded problems and calibrated noise, shared by the cells of a run.
-struct Bench {
+struct Bench<'c> {
+    cluster: &'c Cluster,
     data_dir: Option<PathBuf>,
     problems: HashMap<(String, String), Arc<Loaded>>,
     /// Strategies of noise, made once.
@@ -408,7 +448,7 @@ struct Bench {
     multipliers: HashMap<String, f64>,
 }
 
-impl Bench {
+impl Bench<'_> {
     /// Measures one cell: the record of it, or of why it is not kept.
     fn measure(&mut self, cell: &CellSpecification, store: &mut Store) -> anyhow::Result<Record> {
         let configuration = &cell.configuration;
@@ -436,7 +476,9 @@ impl Bench {
                 .insert(calibration_key(configuration), noise_multiplier);
             self.reuse_calibration(configuration, &mut settings);
         }
-        let engine = Engine::with_threads(configuration.threads)?;
+        let engine = self.cluster.engine(configuration.threads)?;
+        let link_ns = self.cluster.link(problem.train.parameters());
+        let waited = self.cluster.communication();
         let privacy = prepared.privacy.clone();
         let (planned_rounds, planned_queries) = (
             prepared.optimizer.planned_rounds(),
@@ -444,11 +486,13 @@ impl Bench {
         );
         let again = || Ok(algorithm.prepare(&problem.train, &settings)?);
         let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds)?;
+        let measured_rounds = planned_rounds + planned_rounds.min(cell.warm_up_rounds + measure::PHASE_ROUNDS);
+        let communication = (self.cluster.communication() - waited) / measured_rounds.max(1);
         let training = oracle::evaluate(&problem.train, &engine, &measurement.parameters)?;
         let test = problem
             .test
             .as_ref()
-            .map(|test| oracle::evaluate(test, &engine, &measurement.parameters))
+            .map(|test| oracle::evaluate(test, engine.local(), &measurement.parameters))
             .transpose()?;
         let train_loss = training.loss / training.rows.max(1) as f64;
         // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
@@ -490,6 +534,8 @@ impl Bench {
                 noise: median(&noise),
                 update: median(&update),
             },
+            communication_ns: self.cluster.count().map(|_| communication),
+            link_ns,
             gflops: Some(flops / seconds * 1e-9),
             gbytes_per_s: Some(bytes / seconds * 1e-9),
             roofline_fraction: store
@@ -513,23 +559,32 @@ impl Bench {
         if let Some(loaded) = self.problems.get(&key) {
             return Ok(Arc::clone(loaded));
         }
-        let data = data::load(&configuration.dataset, self.data_dir.as_deref())?;
-        let digest = hexadecimal(&data.train.digest());
+        let data = self.cluster.load(&configuration.dataset, self.data_dir.as_deref())?;
+        let digest = hexadecimal(&self.cluster.digest(&data.train));
         let as_stored = |dataset: rounds_algorithms::problem::Dataset| match configuration.features.as_str() {
             "f32" => dataset.to_f32(),
             _ => Ok(dataset),
         };
-        let problem = |dataset: rounds_algorithms::problem::Dataset| {
-            let loss = if dataset.classes().is_some() {
+        let loss = |dataset: &rounds_algorithms::problem::Dataset| {
+            if dataset.classes().is_some() {
                 Loss::Softmax
             } else {
                 Loss::Squared
-            };
-            anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
+            }
         };
-        let (train, test) = (problem(data.train)?, data.test.map(problem).transpose()?);
+        let train_loss = loss(&data.train);
+        let train = self.cluster.agree(as_stored(data.train).map_err(Into::into))?;
+        let test = data.test.map(|dataset| {
+            let loss = loss(&dataset);
+            anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
+        });
+        let test = self.cluster.agree(test.transpose())?;
+        let train = self.cluster.problem(train, train_loss, 0.0)?;
+        // Rows of the test set are whole on every rank, those of the training set in one process only.
+        let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
         let optimal_loss = data::optimum(&configuration.dataset)
-            .map(|optimum| oracle::evaluate(test.as_ref().unwrap_or(&train), &Engine::Sequential, &optimum))
+            .zip(whole)
+            .map(|(optimum, problem)| oracle::evaluate(problem, &oracle::Engine::Sequential, &optimum))
             .transpose()?
             .map(|optimum| optimum.loss / optimum.rows as f64);
         let loaded = Arc::new(Loaded {
@@ -560,6 +615,7 @@ impl Bench {
 fn calibration_key(configuration: &Configuration) -> String {
     Configuration {
         threads: 1,
+        ranks: None,
         ..configuration.clone()
     }
     .key()

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::UsageError;
+pub use super::simulate_ranks::{LatencyRow, Measured, Overtaking};
+use super::{UsageError, simulate_ranks};
 use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
 
 /// What `rounds simulate` takes.
@@ -39,6 +40,18 @@ pub struct SimulateArguments {
     /// Costs from a measured study (`depth-against-work.json`) instead of measuring them now.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
+    /// Instead: rounds that `rounds run` measured in one process, to be predicted on ranks.
+    #[arg(long, value_name = "DIR", requires = "measured", conflicts_with_all = ["from", "workers"])]
+    from_run: Option<PathBuf>,
+    /// The same suite on ranks with a delay of so many seconds a direction; may be repeated.
+    #[arg(long, value_name = "SECONDS=DIR", value_parser = simulate_ranks::measured, requires = "from_run")]
+    measured: Vec<Measured>,
+    /// What made the delays, for the record.
+    #[arg(long, value_name = "WORD", default_value = "netem", requires = "from_run")]
+    link: String,
+    /// Where to write latency.json and latency.svg.
+    #[arg(long, value_name = "DIR", requires = "from_run")]
+    out: Option<PathBuf>,
     /// Seed of the measured runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -133,6 +146,10 @@ fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
 /// # Errors
 /// A study that cannot be read or has no finished cell at this dimension and accuracy; a method that cannot run.
 pub fn run(arguments: &SimulateArguments, json: bool) -> anyhow::Result<()> {
+    if let Some(alone) = &arguments.from_run {
+        let out = arguments.out.as_deref();
+        return simulate_ranks::run(alone, &arguments.measured, &arguments.link, out, json);
+    }
     let methods = if arguments.algorithms.is_empty() {
         Method::ALL.to_vec()
     } else {

@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use super::UsageError;
 use crate::checkpoint::{self, Checkpoint};
-use crate::data;
+use crate::cluster::{Cluster, EngineKind};
 use crate::factorization_cache;
 use crate::factorization_file::FactorizationFile;
 use crate::machine::{Build, vector_extension};
@@ -99,6 +99,9 @@ pub struct TrainArguments {
     /// Threads; default: all that there are.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Who executes: the threads of this process, or the ranks that mpirun or srun started (each with --threads threads).
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: EngineKind,
     /// Seed of all noise and sampling (simulation: reproducible, and no release).
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -151,10 +154,14 @@ struct Outcome {
     n: usize,
     dimension: usize,
     classes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ranks: Option<usize>,
     threads: usize,
     rounds: u64,
     gradient_queries: u64,
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    communication_seconds: Option<f64>,
     load_seconds: f64,
     calibration_seconds: f64,
     test_accuracy: Option<f64>,
@@ -170,46 +177,57 @@ struct Outcome {
 /// # Errors
 /// Anything that the arguments, the data or the algorithm refuse, with the way out.
 pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
-    let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
-    let threads = arguments.threads.map_or_else(available_threads, Ok)?;
-    let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
-    if let Some(path) = &arguments.model {
-        check_writable(path)?;
-    }
+    let cluster = Cluster::start(arguments.engine)?;
+    let result = train(arguments, json, &cluster);
+    cluster.ended(result)
+}
+
+/// [`run`] on every rank; rank 0 alone prints and writes.
+fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::Result<()> {
+    let first = cluster.is_first();
+    let model = arguments.model.as_ref().filter(|_| first);
+    let (algorithm, threads, engine) = cluster.agree(prepared_engine(arguments, cluster, model))?;
+    let checkpoint = arguments.checkpoint.is_some().then_some(arguments.checkpoint_every);
+    let own = [("checkpoint every".to_owned(), format!("{checkpoint:?}"))];
+    let line: Vec<String> = bound_parameters(arguments)
+        .into_iter()
+        .chain(own)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    cluster.same("command line", &line.join("\n"))?;
 
     let started = Instant::now();
-    let data = data::load(&arguments.data, arguments.data_dir.as_deref())?;
-    let train = treat_features(arguments, data.train)?;
-    let (train, loss) = fit_targets(train, arguments.loss.as_deref())?;
-    let test = data
+    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref())?;
+    let name = data.train.name().to_owned();
+    let treated = cluster.agree(treated(arguments, data.train, data.test))?;
+    let train = cluster.in_one_format(treated.train)?;
+    let keeps = arguments.checkpoint.is_some() || arguments.resume.is_some();
+    let digest = keeps.then(|| cluster.digest(&train));
+    let problem = cluster.problem(train, treated.loss, arguments.regularization)?;
+    let test = treated
         .test
-        .map(|test| fit_targets(treat_features(arguments, test)?, arguments.loss.as_deref()))
-        .transpose()?;
-    let problem = Problem::new(Arc::new(train), loss, true, arguments.regularization)?;
-    let test = test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
-        .transpose()?;
+        .transpose();
+    let test = cluster.agree(test.map_err(Into::into))?;
     let load = started.elapsed();
 
-    let resumed = arguments.resume.as_deref().map(Checkpoint::read).transpose()?;
-    let mut settings = settings(arguments, algorithm, resumed.as_ref())?;
-    let given = arguments
-        .factorization
-        .as_deref()
-        .map(given_factorization)
-        .transpose()?;
+    let resumed = resumed(arguments, cluster)?;
+    let key = key(arguments, resumed.as_ref(), cluster)?;
+    let mut settings = cluster.agree(settings(arguments, algorithm, key))?;
+    let given = arguments.factorization.as_deref().map(given_factorization).transpose();
+    let given = cluster.agree(given)?;
     if let Some((source, _)) = &given {
         settings.noise = Some(NoiseKind::Optimal);
         settings.strategies = StrategyMemory::filled_from(source.clone());
     }
     let started = Instant::now();
-    let mut prepared = algorithm.prepare(&problem, &settings)?;
+    let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(Into::into))?;
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
-        return Err(UsageError::new(format!(
+        return cluster.agree(Err(UsageError::new(format!(
             "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
             algorithm.id
         ))
-        .into());
+        .into()));
     }
     let calibration = started.elapsed();
     let warnings: Vec<String> = prepared.optimizer.warnings().iter().map(ToString::to_string).collect();
@@ -225,23 +243,24 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
             .privacy
             .with_note(format!("features are multiplied by {factor}, a public constant"));
     }
-    let keeps = arguments.checkpoint.is_some() || resumed.is_some();
-    let binding = keeps.then(|| binding(arguments, &problem));
+    let binding = digest.map(|digest| binding(arguments, &digest));
 
     let planned = prepared.optimizer.planned_rounds();
-    let progress = progress_bar(planned, json);
+    let progress = progress_bar(planned, json || !first);
     let mut oracle = Oracle::new(&problem, engine.clone());
     if arguments.secure {
         oracle = oracle.summing_rows(RELEASE_BLOCK_ROWS);
     }
     if let (Some(checkpoint), Some(path), Some(binding)) = (&resumed, &arguments.resume, &binding) {
-        checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor))?;
+        let restored = checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor));
+        cluster.agree(restored.map_err(Into::into))?;
         oracle.set_ledger(checkpoint.ledger());
     }
-    let first = prepared.optimizer.completed_rounds();
+    let first_round = prepared.optimizer.completed_rounds();
+    let waited = cluster.communication();
     let started = Instant::now();
-    engine.install(|| {
-        for round in first..planned {
+    let trained = engine.install(|| {
+        for round in first_round..planned {
             prepared.optimizer.advance(&mut oracle)?;
             if round % 16 == 0 {
                 progress.set_position(round);
@@ -251,49 +270,58 @@ pub fn run(arguments: &TrainArguments, json: bool) -> anyhow::Result<()> {
                 && round + 1 < planned
             {
                 let optimizer = &mut prepared.optimizer;
-                Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| {
-                    optimizer.visit_state(visitor);
-                })
-                .write(path)?;
+                let written = if first {
+                    Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| {
+                        optimizer.visit_state(visitor);
+                    })
+                    .write(path)
+                } else {
+                    Ok(())
+                };
+                cluster.agree(written.map_err(Into::into))?;
             }
         }
         anyhow::Ok(())
-    })?;
+    });
+    cluster.agree(trained)?;
     let seconds = started.elapsed();
+    let communication = cluster.communication() - waited;
     progress.finish_and_clear();
 
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution();
-    let training = oracle::evaluate(&problem, &engine, parameters)?;
+    let training = oracle::evaluate(&problem, &engine, parameters);
+    let training = cluster.agree(training.map_err(Into::into))?;
+    let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
+    cluster.same("model", &model_sha256)?;
+    let written = if first {
+        finish(arguments, &problem, parameters)
+    } else {
+        Ok(())
+    };
+    cluster.agree(written)?;
+    if !first {
+        return Ok(());
+    }
     let test_accuracy = match &test {
         Some(test) => {
-            let evaluation = oracle::evaluate(test, &engine, parameters)?;
+            let evaluation = oracle::evaluate(test, engine.local(), parameters)?;
             Some(evaluation.correct as f64 / evaluation.rows as f64)
         }
         None => None,
     };
-    let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
-    if let Some(path) = &arguments.model {
-        write_model(path, parameters, problem.model().outputs)?;
-    }
-    for path in [&arguments.checkpoint, &arguments.resume].into_iter().flatten() {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("checkpoint {}: it could not be removed", path.display()));
-            }
-            _ => {}
-        }
-    }
     let outcome = Outcome {
         algorithm: algorithm.id,
-        dataset: problem.dataset().name().to_owned(),
+        dataset: name,
         n: problem.rows(),
         dimension: problem.model().features,
         classes: problem.dataset().classes().unwrap_or(1),
+        ranks: cluster.count(),
         threads,
         rounds: ledger.rounds,
         gradient_queries: ledger.gradient_queries,
         seconds: seconds.as_secs_f64(),
+        communication_seconds: cluster.count().map(|_| communication as f64 * 1e-9),
         load_seconds: load.as_secs_f64(),
         calibration_seconds: calibration.as_secs_f64(),
         test_accuracy,
@@ -327,8 +355,77 @@ fn given_factorization(path: &std::path::Path) -> anyhow::Result<(FactorizationS
     Ok((source, asked))
 }
 
+/// The algorithm, threads and engine that are asked for, once the model's file is known to be writable.
+fn prepared_engine(
+    arguments: &TrainArguments,
+    cluster: &Cluster,
+    model: Option<&PathBuf>,
+) -> anyhow::Result<(&'static catalog::Algorithm, usize, Engine)> {
+    let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
+    let threads = arguments.threads.map_or_else(available_threads, Ok)?;
+    let engine = cluster.engine(threads)?;
+    if let Some(path) = model {
+        check_writable(path)?;
+    }
+    Ok((algorithm, threads, engine))
+}
+
+/// Data with the features and targets that the run asks for.
+struct Treated {
+    train: Dataset,
+    loss: Loss,
+    test: Option<(Dataset, Loss)>,
+}
+
+fn treated(arguments: &TrainArguments, train: Dataset, test: Option<Dataset>) -> anyhow::Result<Treated> {
+    let (train, loss) = fit_targets(treat_features(arguments, train)?, arguments.loss.as_deref())?;
+    let test = test
+        .map(|test| fit_targets(treat_features(arguments, test)?, arguments.loss.as_deref()))
+        .transpose()?;
+    Ok(Treated { train, loss, test })
+}
+
+/// The checkpoint to go on from: rank 0 reads it for all.
+fn resumed(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Option<Checkpoint>> {
+    let Some(path) = &arguments.resume else { return Ok(None) };
+    let bytes = if cluster.is_first() {
+        Checkpoint::bytes(path)
+    } else {
+        Ok(Vec::new())
+    };
+    let bytes = cluster.of_first(cluster.agree(bytes.map_err(Into::into))?);
+    let checkpoint = cluster.agree(Checkpoint::parse(path, &bytes).map_err(Into::into))?;
+    Ok(Some(checkpoint))
+}
+
+/// Writes the model and removes the checkpoints of a run that is finished.
+fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.model {
+        write_model(path, parameters, problem.model().outputs)?;
+    }
+    for path in [&arguments.checkpoint, &arguments.resume].into_iter().flatten() {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("checkpoint {}: it could not be removed", path.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// What a checkpoint of this run is bound to.
-fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding {
+fn binding(arguments: &TrainArguments, digest: &[u8]) -> checkpoint::Binding {
+    checkpoint::Binding {
+        data: hex(digest),
+        build: Build::current().identity(),
+        isa: vector_extension().to_owned(),
+        parameters: bound_parameters(arguments),
+    }
+}
+
+/// Every argument that decides the model; who executes does not.
+fn bound_parameters(arguments: &TrainArguments) -> Vec<(String, String)> {
     let number = |value: Option<f64>| value.map(|value| value.to_string());
     let named = |flag: &str, value: Option<String>| value.map(|value| (flag.to_owned(), value));
     let parameters = [
@@ -377,20 +474,32 @@ fn binding(arguments: &TrainArguments, problem: &Problem) -> checkpoint::Binding
         .parameters
         .iter()
         .map(|(key, value)| (format!("--set {key}"), value.clone()));
-    checkpoint::Binding {
-        data: hex(&problem.dataset().digest()),
-        build: Build::current().identity(),
-        isa: vector_extension().to_owned(),
-        parameters: parameters.into_iter().flatten().chain(own).collect(),
-    }
+    parameters.into_iter().flatten().chain(own).collect()
 }
 
-/// The run's settings from the command line; a resumed secure run takes its key from the checkpoint.
-fn settings(
-    arguments: &TrainArguments,
-    algorithm: &catalog::Algorithm,
-    resumed: Option<&Checkpoint>,
-) -> anyhow::Result<Settings> {
+/// The key of all noise and sampling. A release key is drawn on rank 0 and handed to the others, so all ranks draw the same
+/// noise and no noise has to travel in a round; a resumed secure run takes its key from the checkpoint.
+fn key(arguments: &TrainArguments, resumed: Option<&Checkpoint>, cluster: &Cluster) -> anyhow::Result<StreamKey> {
+    if !arguments.secure {
+        return Ok(StreamKey::Simulation(arguments.seed));
+    }
+    if let Some(key) = resumed.and_then(Checkpoint::key) {
+        return Ok(key);
+    }
+    let mut own = [0; 32];
+    let drawn = if cluster.is_first() {
+        getrandom::fill(&mut own).context("no key could be had from the operating system's generator")
+    } else {
+        Ok(())
+    };
+    cluster.agree(drawn)?;
+    let shared = cluster.of_first(own.to_vec());
+    own.copy_from_slice(&shared);
+    Ok(StreamKey::Release(own))
+}
+
+/// The run's settings from the command line.
+fn settings(arguments: &TrainArguments, algorithm: &catalog::Algorithm, key: StreamKey) -> anyhow::Result<Settings> {
     let budget = match (arguments.epsilon, arguments.noise_multiplier) {
         _ if !algorithm.private => Budget::NonPrivate,
         (Some(epsilon), _) => Budget::Target {
@@ -409,19 +518,10 @@ fn settings(
             .into());
         }
     };
-    let key = if let Some(key) = resumed.and_then(Checkpoint::key).filter(|_| arguments.secure) {
-        key
-    } else if arguments.secure {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).context("no key could be had from the operating system's generator")?;
-        StreamKey::Release(key)
-    } else {
-        StreamKey::Simulation(arguments.seed)
-    };
     let mut parameters = std::collections::BTreeMap::new();
-    for (key, value) in &arguments.parameters {
-        if parameters.insert(key.clone(), value.clone()).is_some() {
-            return Err(UsageError::new(format!("--set {key} is given twice")).into());
+    for (name, value) in &arguments.parameters {
+        if parameters.insert(name.clone(), value.clone()).is_some() {
+            return Err(UsageError::new(format!("--set {name} is given twice")).into());
         }
     }
     Ok(Settings {
@@ -612,8 +712,14 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     table.add_row(vec![
         "time".to_owned(),
         format!(
-            "{:.3} s training on {} threads ({:.3} s loading, {:.3} s calibration)",
-            outcome.seconds, outcome.threads, outcome.load_seconds, outcome.calibration_seconds
+            "{:.3} s training on {}{} threads ({:.3} s loading, {:.3} s calibration)",
+            outcome.seconds,
+            outcome
+                .ranks
+                .map_or_else(String::new, |ranks| format!("{ranks} ranks of ")),
+            outcome.threads,
+            outcome.load_seconds,
+            outcome.calibration_seconds
         ),
     ]);
     for (what, value) in privacy_rows(privacy) {

@@ -262,13 +262,7 @@ fn load_named(named: &Name, options: &LoadOptions) -> Result<TrainTest, DataErro
             train: Quadratic::random(100, 10.0, SEED).dataset(),
             test: None,
         }),
-        Contents::Mnist => {
-            let folders = folders(name, options, &["mnist", "MNIST/raw", "MNIST", ""])?;
-            let files = folders.iter().find_map(|folder| idx_files(folder));
-            let files =
-                files.ok_or_else(|| missing(&folders, "train-images-idx3-ubyte and the other three IDX files"))?;
-            load_idx(name, &files, Some(10))
-        }
+        Contents::Mnist => load_idx(name, &idx_folders(name, options)?, Some(10)),
         Contents::Cifar10 => {
             let folders = folders(name, options, &["cifar10", "cifar-10-batches-bin", "CIFAR10", ""])?;
             let files = folders.iter().find_map(|folder| cifar_files(folder));
@@ -770,7 +764,7 @@ fn load_cifar(name: &str, files: &CifarFiles) -> Result<TrainTest, DataError> {
 }
 
 /// MNIST's files: training images and labels, test images and labels.
-type IdxFiles = [PathBuf; 4];
+pub(super) type IdxFiles = [PathBuf; 4];
 
 /// MNIST's files in a folder.
 fn idx_files(folder: &Path) -> Option<IdxFiles> {
@@ -784,6 +778,47 @@ fn idx_files(folder: &Path) -> Option<IdxFiles> {
         find("t10k-images", "idx3")?,
         find("t10k-labels", "idx1")?,
     ])
+}
+
+/// The IDX files that a data set is made of, with its name and number of classes, if it is made of such files.
+pub(super) fn idx_data(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+) -> Result<Option<(String, IdxFiles, Option<usize>)>, DataError> {
+    let options = LoadOptions {
+        data_dir: data_dir.map(Path::to_path_buf),
+        ..LoadOptions::default()
+    };
+    if let Some(named) = NAMES.iter().find(|named| named.name == name_or_path) {
+        if !matches!(named.contents, Contents::Mnist) {
+            return Ok(None);
+        }
+        let files = idx_folders(named.name, &options)?;
+        return Ok(Some((named.name.to_owned(), files, Some(10))));
+    }
+    let path = Path::new(name_or_path);
+    Ok(idx_files(path).map(|files| (stem(path), files, None)))
+}
+
+/// MNIST's files in the folder of data files.
+fn idx_folders(name: &str, options: &LoadOptions) -> Result<IdxFiles, DataError> {
+    let folders = folders(name, options, &["mnist", "MNIST/raw", "MNIST", ""])?;
+    let files = folders.iter().find_map(|folder| idx_files(folder));
+    files.ok_or_else(|| missing(&folders, "train-images-idx3-ubyte and the other three IDX files"))
+}
+
+/// The test rows of [`IdxFiles`] whose training rows have `columns` and `classes`.
+pub(super) fn idx_test(name: &str, files: &IdxFiles, columns: usize, classes: usize) -> Result<Dataset, DataError> {
+    let [_, _, images, labels] = files;
+    let test = idx::read_features(images)?;
+    if test.columns() != columns {
+        return Err(DataError::TestMismatch {
+            path: images.clone(),
+            expected: format!("{columns} columns"),
+            found: format!("{} columns", test.columns()),
+        });
+    }
+    join(name, images, test, labels, idx::read_labels(labels, Some(classes))?)
 }
 
 fn load_idx(name: &str, files: &IdxFiles, classes: Option<usize>) -> Result<TrainTest, DataError> {

@@ -2,9 +2,16 @@
 //! big-endian u32, then the elements, big-endian, row-major. Plain, gzip or xz.
 
 use crate::data::error::DataError;
-use crate::data::source::Source;
+use crate::data::source::{Compression, Source};
 use rounds_algorithms::problem::{Features, Labels};
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
+
+/// Bytes that are read at once.
+const BLOCK: usize = 1 << 20;
 
 /// Data has no more dimensions than this.
 const MOST_DIMENSIONS: u8 = 8;
@@ -59,9 +66,20 @@ struct Array {
     bytes: Vec<u8>,
 }
 
-/// Reads a whole file, checked against what its header promises.
-fn read(path: &Path) -> Result<Array, DataError> {
-    let mut source = Source::open(path)?;
+/// What a header promises.
+struct Promise {
+    element: Element,
+    shape: Vec<usize>,
+    /// Bytes before the elements.
+    start: u64,
+    /// Bytes of the elements.
+    payload: u128,
+    /// Bytes of the file.
+    total: u128,
+}
+
+/// Reads the header, and checks that the file can keep what it promises.
+fn read_header(path: &Path, source: &mut Source<'_>) -> Result<Promise, DataError> {
     let mut header = Vec::new();
     source.read_up_to(4, &mut header)?;
     let (element, dimensions) = match header[..] {
@@ -106,9 +124,99 @@ fn read(path: &Path) -> Result<Array, DataError> {
         })?;
     let promised = payload.saturating_add(4 + sizes as u128);
     source.check_promise(promised)?;
-    let bytes = source.read_exactly(usize::try_from(payload).unwrap_or(usize::MAX), promised)?;
-    source.expect_end(promised)?;
+    Ok(Promise {
+        element,
+        shape,
+        start: 4 + sizes as u64,
+        payload,
+        total: promised,
+    })
+}
+
+/// Reads a whole file, checked against what its header promises.
+fn read(path: &Path) -> Result<Array, DataError> {
+    let mut source = Source::open(path)?;
+    let promise = read_header(path, &mut source)?;
+    let bytes = source.read_exactly(usize::try_from(promise.payload).unwrap_or(usize::MAX), promise.total)?;
+    source.expect_end(promise.total)?;
+    let Promise { element, shape, .. } = promise;
     Ok(Array { element, shape, bytes })
+}
+
+/// Rows of a plain file that were read alone.
+pub struct PartOfFile {
+    /// The rows asked for.
+    pub features: Features,
+    /// SHA-256 of their bytes.
+    pub digest: [u8; 32],
+    /// SHA-256 of the bytes of the rows that were only looked at.
+    pub seen: [u8; 32],
+}
+
+/// The number of rows of a file, if its rows can be read alone: if it is not packed.
+///
+/// # Errors
+/// As [`read_features`], of the header.
+pub fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
+    let mut source = Source::open(path)?;
+    if source.compression() != Compression::Plain {
+        return Ok(None);
+    }
+    Ok(read_header(path, &mut source)?.shape.first().copied())
+}
+
+/// The rows `own` of a plain file, found by seeking; the rows `seen` are read once, block by block, for their digest.
+///
+/// # Errors
+/// As [`read_features`].
+pub fn read_part(path: &Path, own: Range<usize>, seen: Range<usize>) -> Result<PartOfFile, DataError> {
+    let promise = read_header(path, &mut Source::open(path)?)?;
+    let columns: usize = promise.shape[1..].iter().product();
+    let width = columns * promise.element.bytes();
+    let failed = |source| DataError::Read {
+        path: path.into(),
+        source,
+    };
+    let mut file = File::open(path).map_err(failed)?;
+    let mut read = |rows: Range<usize>, keep: bool| -> std::io::Result<(Vec<u8>, [u8; 32])> {
+        file.seek(SeekFrom::Start(promise.start + (rows.start * width) as u64))?;
+        let mut hasher = Sha256::new();
+        let mut bytes = Vec::with_capacity(if keep { rows.len() * width } else { 0 });
+        let mut block = vec![0; BLOCK];
+        let mut left = rows.len() * width;
+        while left > 0 {
+            let block = &mut block[..left.min(BLOCK)];
+            file.read_exact(block)?;
+            hasher.update(&*block);
+            if keep {
+                bytes.extend_from_slice(block);
+            }
+            left -= block.len();
+        }
+        Ok((bytes, hasher.finalize().into()))
+    };
+    let (_, seen) = read(seen, false).map_err(failed)?;
+    let (bytes, digest) = read(own, true).map_err(failed)?;
+    Ok(PartOfFile {
+        features: features_of(promise.element, bytes, columns),
+        digest,
+        seen,
+    })
+}
+
+/// Bytes of a row as features: bytes stay bytes with scale 1/255.
+fn features_of(element: Element, bytes: Vec<u8>, columns: usize) -> Features {
+    match element {
+        Element::U8 => Features::U8 {
+            values: bytes,
+            columns,
+            scale: 1.0 / 255.0,
+        },
+        _ => Features::F32 {
+            values: element.decode(&bytes),
+            columns,
+        },
+    }
 }
 
 /// Features: the first dimension is the row, the others are flattened. Bytes stay bytes with scale 1/255; every other
@@ -126,17 +234,7 @@ pub fn read_features(path: &Path) -> Result<Features, DataError> {
         });
     }
     let columns = shape[1..].iter().product();
-    Ok(match element {
-        Element::U8 => Features::U8 {
-            values: bytes,
-            columns,
-            scale: 1.0 / 255.0,
-        },
-        _ => Features::F32 {
-            values: element.decode(&bytes),
-            columns,
-        },
-    })
+    Ok(features_of(element, bytes, columns))
 }
 
 /// Labels: one integer a row, as classes `0..classes`; without `classes`, as many as the largest label asks for.

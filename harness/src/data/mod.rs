@@ -15,6 +15,7 @@ pub mod libsvm;
 pub mod lines;
 pub mod npy;
 pub mod number;
+pub mod part;
 pub mod source;
 
 pub use error::DataError;

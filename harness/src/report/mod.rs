@@ -7,6 +7,7 @@ mod bars;
 mod chart;
 mod figures;
 mod format;
+mod latency;
 mod mechanisms;
 mod page;
 mod study;
@@ -14,6 +15,7 @@ mod tables;
 mod training;
 
 pub use figures::time_per_round_svg;
+pub use latency::latency_svg;
 pub use mechanisms::mechanisms_html;
 pub use page::{report_html, report_html_with};
 pub use study::{model_errors, study_html, study_pictures};

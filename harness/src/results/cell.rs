@@ -25,8 +25,11 @@ pub struct Configuration {
     pub features: String,
     /// Examples a round.
     pub batch_size: usize,
-    /// Threads.
+    /// Threads, on each rank.
     pub threads: usize,
+    /// Ranks, where there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<usize>,
     /// Parameters of the algorithm, as the suite gives them.
     #[serde(default)]
     pub parameters: BTreeMap<String, Value>,
@@ -39,6 +42,9 @@ impl Configuration {
             "{}/{}/{}/{}/batch={}/threads={}",
             self.suite, self.algorithm, self.dataset, self.features, self.batch_size, self.threads
         );
+        if let Some(ranks) = self.ranks {
+            let _ = write!(key, "/ranks={ranks}");
+        }
         for (name, value) in &self.parameters {
             let _ = write!(key, "/{name}={value}");
         }
@@ -119,6 +125,12 @@ pub struct Cell {
     pub round_ns: RoundTimes,
     /// Median time of each phase.
     pub phases_ns: Phases,
+    /// Mean time of a round in calls to other ranks, waiting for them included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub communication_ns: Option<u64>,
+    /// Median time in which the ranks hand a sum around outside of rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_ns: Option<u64>,
     /// Floating-point operations a second at the median.
     pub gflops: Option<f64>,
     /// Bytes of rows read a second at the median.

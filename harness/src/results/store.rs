@@ -694,6 +694,7 @@ pub(crate) mod tests {
                 features: "f32".into(),
                 batch_size,
                 threads,
+                ranks: None,
                 parameters: if private {
                     [("clip_norm".to_string(), json!(1.0))].into()
                 } else {
@@ -713,6 +714,8 @@ pub(crate) mod tests {
                 noise: 1500,
                 update: 700,
             },
+            communication_ns: None,
+            link_ns: None,
             gflops: Some(31_360.0 * batch_size as f64 / median as f64),
             gbytes_per_s: Some(3136.0 * batch_size as f64 / median as f64),
             roofline_fraction: Some(0.8),

@@ -67,6 +67,7 @@ pub(crate) fn cell(
             features: "u8".into(),
             batch_size,
             threads,
+            ranks: None,
             parameters: if algorithm == "dp-ftrl" {
                 [("noise".to_string(), json!("tree"))].into()
             } else {
@@ -85,6 +86,8 @@ pub(crate) fn cell(
             noise: noise_ns as u64,
             update: (0.02 * median) as u64,
         },
+        communication_ns: None,
+        link_ns: None,
         gflops: Some(flops / median),
         gbytes_per_s: Some(bytes / median),
         roofline_fraction: Some(roofline / median),

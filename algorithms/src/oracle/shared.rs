@@ -1,0 +1,286 @@
+//! Rounds that ranks answer together: each sums its share of the leaves, and subtrees' sums travel.
+
+use std::ops::Range;
+use std::sync::RwLockReadGuard;
+
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::{self, Batch, Evaluation, LinearModel, NonFiniteGradient, Tally, Workspace};
+
+use super::ranks::{Ranks, gather_messages};
+use super::{Leaf, Oracle, RankedEngine, add_leaves, lock, part, partition, tree};
+use crate::problem::{Problem, shard};
+
+/// Numbers that travel behind a sum: rows clipped, first leaf that failed (infinite if none did), its row.
+const TRAILER: usize = 3;
+
+/// Sums on their way between ranks.
+#[derive(Default)]
+pub(super) struct Travelling {
+    own: Vec<f64>,
+    received: Vec<f64>,
+    scratch: Vec<f64>,
+}
+
+/// Access to rows by their number, wherever they lie on this rank.
+pub(super) struct Reader<'a> {
+    problem: &'a Problem,
+    store: Option<RwLockReadGuard<'a, shard::Store>>,
+}
+
+impl<'a> Reader<'a> {
+    /// For the rows of a batch; brings those here that the leaves of this rank need and have not.
+    pub(super) fn of(
+        problem: &'a Problem,
+        batch: &Selection<'_>,
+        leaves: usize,
+        norm: Option<Norm>,
+        ranks: Option<&dyn Ranks>,
+    ) -> Self {
+        let store = problem.shard().map(|shard| {
+            let ranks = ranks.expect("rows that are shared out need the engine of their ranks");
+            shard.fetch(batch, leaves, norm, ranks);
+            shard.read()
+        });
+        Self { problem, store }
+    }
+
+    /// The rows `rows` for a kernel.
+    pub(super) fn batch<'b>(&'b self, rows: Selection<'b>, norm: Option<Norm>, slots: &'b mut Vec<u32>) -> Batch<'b> {
+        match &self.store {
+            None => self.problem.batch(rows, norm),
+            Some(store) => store.batch(store.locate(&rows, slots), norm),
+        }
+    }
+
+    /// The number of the row that a kernel calls `row`.
+    pub(super) fn row(&self, row: usize) -> usize {
+        self.store.as_ref().map_or(row, |store| store.row(row))
+    }
+
+    /// The L2 norm of the row that a kernel calls `row`.
+    pub(super) fn l2_norm(&self, row: usize) -> f32 {
+        match &self.store {
+            None => self.problem.row_norms(Norm::L2).values[row],
+            Some(store) => store.l2_norm(row),
+        }
+    }
+
+    fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
+        NonFiniteGradient {
+            row: self.row(error.row),
+        }
+    }
+}
+
+/// The leaves of a rank.
+pub(super) fn share(leaves: usize, ranks: &dyn Ranks) -> Range<usize> {
+    partition::leaf_range(leaves, ranks.count(), ranks.rank())
+}
+
+/// What the ranks agreed on about a sum.
+pub(super) struct Agreed {
+    pub(super) clipped: usize,
+    pub(super) failed_row: Option<usize>,
+}
+
+/// A failure that a rank reports: the leaf and the row.
+pub(super) type Failure = Option<(usize, usize)>;
+
+fn trailer(clipped: usize, failure: Failure) -> [f64; TRAILER] {
+    let (leaf, row) = failure.map_or((f64::INFINITY, 0.0), |(leaf, row)| (leaf as f64, row as f64));
+    [clipped as f64, leaf, row]
+}
+
+/// Takes another rank's trailer in.
+fn join(own: &mut [f64], other: &[f64]) {
+    own[0] += other[0];
+    if other[1] < own[1] {
+        own[1..TRAILER].copy_from_slice(&other[1..TRAILER]);
+    }
+}
+
+/// `sum = Σ` over the leaves of all ranks along the tree, of which `own` are those of this rank. One sum is sent in each of
+/// log₂ P steps where P is a power of two; else the fewest subtrees of each rank are gathered, and every rank adds them.
+pub(super) fn combine(
+    oracle_parts: (&[Leaf], &[std::sync::Mutex<Vec<f64>>], &mut Travelling),
+    ranked: &RankedEngine,
+    leaves: usize,
+    (clipped, failure): (usize, Failure),
+    sum: &mut [f64],
+) -> Agreed {
+    let (own, additions, travelling) = oracle_parts;
+    let (ranks, engine) = (ranked.ranks(), ranked.local());
+    let (rank, count, width) = (ranks.rank(), ranks.count(), sum.len());
+    let first = share(leaves, ranks).start;
+    let mut known = trailer(clipped, failure);
+    if count.is_power_of_two() && leaves >= count {
+        add_leaves(engine, own, first, additions, sum);
+        travelling.own.resize(width + TRAILER, 0.0);
+        travelling.received.resize(width + TRAILER, 0.0);
+        for step in 0..count.ilog2() {
+            let (values, behind) = travelling.own.split_at_mut(width);
+            values.copy_from_slice(sum);
+            behind.copy_from_slice(&known);
+            ranks.swap(rank ^ (1 << step), &travelling.own, &mut travelling.received);
+            let (values, behind) = travelling.received.split_at(width);
+            // Left plus right and right plus left are the same number.
+            sum.iter_mut().zip(values).for_each(|(to, &from)| *to += from);
+            join(&mut known, behind);
+        }
+    } else {
+        let lengths: Vec<usize> = (0..count)
+            .map(|rank| TRAILER + width * tree::subtrees(partition::leaf_range(leaves, count, rank)).count())
+            .collect();
+        let start: usize = lengths[..rank].iter().sum();
+        travelling.own.resize(lengths[rank], 0.0);
+        travelling.received.resize(lengths.iter().sum(), 0.0);
+        for (number, node) in tree::subtrees(first..first + own.len()).enumerate() {
+            let place = TRAILER + number * width;
+            let leaves_of_node = &own[node.start - first..node.end - first];
+            add_leaves(
+                engine,
+                leaves_of_node,
+                node.start,
+                additions,
+                &mut travelling.own[place..place + width],
+            );
+        }
+        travelling.own[..TRAILER].copy_from_slice(&known);
+        debug_assert!(start + lengths[rank] <= travelling.received.len());
+        let bytes: Vec<usize> = lengths.iter().map(|length| 8 * length).collect();
+        ranks.all_gather(
+            bytemuck::cast_slice(&travelling.own),
+            &bytes,
+            bytemuck::cast_slice_mut(&mut travelling.received),
+        );
+        let mut nodes = Vec::new();
+        let mut rest = travelling.received.as_slice();
+        known = trailer(0, None);
+        for other in 0..count {
+            let (message, others) = rest.split_at(lengths[other]);
+            rest = others;
+            join(&mut known, &message[..TRAILER]);
+            let subtrees = tree::subtrees(partition::leaf_range(leaves, count, other));
+            nodes.extend(subtrees.zip(message[TRAILER..].chunks_exact(width)));
+        }
+        travelling.scratch.resize(tree::scratch(leaves, width), 0.0);
+        tree::add(nodes.into_iter(), sum, &mut travelling.scratch);
+    }
+    let failed_row = known[1].is_finite().then(|| {
+        let leaf = known[1] as usize;
+        let culprit = (0..count).find(|&rank| partition::leaf_range(leaves, count, rank).contains(&leaf));
+        ranked.fail(culprit.unwrap_or(0));
+        known[2] as usize
+    });
+    Agreed {
+        clipped: known[0] as usize,
+        failed_row,
+    }
+}
+
+impl Oracle<'_> {
+    /// A round on all ranks: this rank's leaves, then the sum of all.
+    pub(super) fn shared_round(
+        &mut self,
+        ranked: &RankedEngine,
+        batch: &Selection<'_>,
+        norm: Option<Norm>,
+        count: usize,
+        sum: &mut [f64],
+        kernel: &(
+             impl Fn(&LinearModel, &Batch<'_>, Range<usize>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient>
+             + Sync
+         ),
+    ) -> Result<Tally, NonFiniteGradient> {
+        let (problem, rows, ranks) = (self.problem, batch.len(), ranked.ranks());
+        let share = share(count, ranks);
+        let reader = Reader::of(problem, batch, count, norm, Some(ranks));
+        let workspaces = &self.workspaces;
+        let own = &mut self.leaves[..share.len()];
+        for (leaf, number) in own.iter_mut().zip(share.clone()) {
+            leaf.range = partition::leaf_range(rows, count, number);
+        }
+        ranked.local().for_each(own, &|leaf, worker| {
+            leaf.sum.fill(0.0);
+            let rows = part(batch, leaf.range.clone());
+            let located = reader.batch(rows, norm, &mut leaf.slots);
+            let mut workspace = lock(&workspaces[worker]);
+            let outcome = kernel(
+                problem.model(),
+                &located,
+                leaf.range.clone(),
+                &mut leaf.sum,
+                &mut workspace,
+            );
+            leaf.outcome = outcome.map_err(|error| reader.named(error));
+        });
+        drop(reader);
+        let (mut clipped, mut failure) = (0, None);
+        for (leaf, number) in own.iter().zip(share) {
+            match leaf.outcome {
+                Ok(tally) => clipped += tally.clipped,
+                Err(error) => failure = failure.or(Some((number, error.row))),
+            }
+        }
+        let parts = (&*own, self.additions.as_slice(), &mut self.travelling);
+        let agreed = combine(parts, ranked, count, (clipped, failure), sum);
+        match agreed.failed_row {
+            Some(row) => Err(NonFiniteGradient { row }),
+            None => Ok(Tally {
+                rows,
+                clipped: agreed.clipped,
+            }),
+        }
+    }
+}
+
+/// [`super::evaluate`] on all ranks: leaves where their rows lie, added in their order.
+pub(super) fn evaluate(
+    problem: &Problem,
+    ranked: &RankedEngine,
+    count: usize,
+    parameters: &[f32],
+) -> Result<Evaluation, NonFiniteGradient> {
+    let (ranks, engine, rows) = (ranked.ranks(), ranked.local(), problem.rows());
+    let reader = Reader::of(problem, &Selection::Range(0..rows), count, None, Some(ranks));
+    let mut own: Vec<_> = share(count, ranks)
+        .map(|leaf| {
+            let range = partition::leaf_range(rows, count, leaf);
+            (range, Vec::new(), Ok(Evaluation::default()))
+        })
+        .collect();
+    let workspaces: Vec<_> = (0..engine.threads())
+        .map(|_| std::sync::Mutex::new(Workspace::new(problem.model())))
+        .collect();
+    engine.for_each(&mut own, &|(range, slots, outcome), worker| {
+        let batch = reader.batch(Selection::Range(range.clone()), None, slots);
+        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))
+            .map_err(|error| reader.named(error));
+    });
+    let message: Vec<f64> = own
+        .iter()
+        .flat_map(|(_, _, outcome)| match outcome {
+            Ok(found) => [found.loss, found.correct as f64, found.rows as f64, -1.0],
+            Err(error) => [0.0, 0.0, 0.0, error.row as f64],
+        })
+        .collect();
+    let mut total = Evaluation::default();
+    let mut failed = None;
+    for (rank, message) in gather_messages(ranks, bytemuck::cast_slice(&message))
+        .iter()
+        .enumerate()
+    {
+        let (numbers, _) = message.as_chunks::<8>();
+        for leaf in numbers.as_chunks::<4>().0 {
+            let [loss, correct, rows, row] = leaf.map(f64::from_ne_bytes);
+            if row >= 0.0 && failed.is_none() {
+                failed = Some(row as usize);
+                ranked.fail(rank);
+            }
+            total.loss += loss;
+            total.correct += correct as usize;
+            total.rows += rows as usize;
+        }
+    }
+    failed.map_or(Ok(total), |row| Err(NonFiniteGradient { row }))
+}

@@ -1,0 +1,290 @@
+//! What holds for ranks that share the rows: the same bits as one process with all rows, for any number of ranks and
+//! threads, whatever the batches, the format of the rows and the algorithm.
+
+use std::sync::Arc;
+
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
+use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle, evaluate};
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError};
+use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::Clip;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+
+fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
+    if classes == 0 {
+        Labels::Values(
+            (0..rows)
+                .map(|_| if stream.below(2) == 0 { -1.0 } else { 1.0 })
+                .collect(),
+        )
+    } else {
+        Labels::Classes {
+            values: (0..rows).map(|_| stream.below(classes) as u32).collect(),
+            classes: classes as usize,
+            names: None,
+        }
+    }
+}
+
+fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
+    let mut stream = UniformStream::new(&StreamKey::Simulation(5), Purpose(1), 0, 0);
+    let features = match format {
+        "u8" => Features::U8 {
+            values: (0..rows * columns).map(|_| stream.below(256) as u8).collect(),
+            columns,
+            scale: 1.0 / 255.0,
+        },
+        "f32" => Features::F32 {
+            values: (0..rows * columns)
+                .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
+                .collect(),
+            columns,
+        },
+        _ => {
+            let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for _ in 0..rows {
+                for column in 0..columns {
+                    if stream.below(4) == 0 {
+                        indices.push(column as u32);
+                        values.push((2.0 * stream.next_f64() - 1.0) as f32);
+                    }
+                }
+                offsets.push(indices.len());
+            }
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                columns,
+            }
+        }
+    };
+    let labels = labels(rows, classes, &mut stream);
+    Dataset::new("uniform", features, labels).expect("a valid data set")
+}
+
+fn loss_of(dataset: &Dataset) -> Loss {
+    if dataset.classes().is_some() {
+        Loss::Softmax
+    } else {
+        Loss::Logistic
+    }
+}
+
+fn whole(dataset: &Dataset) -> Problem {
+    Problem::new(Arc::new(dataset.clone()), loss_of(dataset), true, 0.01).expect("a problem")
+}
+
+/// Runs `work` on every rank with its part of the rows; the answers, by rank.
+fn on_ranks<R: Send>(
+    dataset: &Dataset,
+    ranks: usize,
+    threads: usize,
+    work: impl Fn(&Problem, &Engine) -> R + Sync,
+) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = ThreadRanks::of(ranks)
+            .into_iter()
+            .map(|own| {
+                scope.spawn(move || {
+                    let own: Arc<dyn Ranks> = Arc::new(own);
+                    let rows = dataset.len();
+                    let part = dataset
+                        .clone()
+                        .part(rows * own.rank() / ranks..rows * (own.rank() + 1) / ranks);
+                    assert_eq!(
+                        part.digest_over(&*own),
+                        dataset.digest(),
+                        "the digest depends on the ranks"
+                    );
+                    let loss = loss_of(dataset);
+                    let problem = Problem::sharded(part, loss, true, 0.01, &*own, |found| found);
+                    let problem: Problem = problem.map_err(|error: ProblemError| error).expect("a problem");
+                    let engine = Engine::over_ranks(own, threads).expect("threads");
+                    engine.clone().install(|| work(&problem, &engine))
+                })
+            })
+            .collect();
+        running
+            .into_iter()
+            .map(|rank| rank.join().expect("no rank panics"))
+            .collect()
+    })
+}
+
+fn settings(sampling: Option<SamplingKind>, batch_size: usize) -> Settings {
+    Settings {
+        batch_size: Some(batch_size),
+        epochs: Some(3.0),
+        sampling,
+        ..Settings::new(
+            Budget::NoiseMultiplier {
+                noise_multiplier: 0.7,
+                delta: 1e-5,
+            },
+            StreamKey::Simulation(11),
+        )
+    }
+}
+
+type Trained = (Vec<u32>, Ledger, u64);
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// The model's bits, the counts, and the bits of its training loss.
+fn train(problem: &Problem, engine: &Engine, id: &str, settings: &Settings, most_rounds: u64) -> Trained {
+    let algorithm = catalog::find(id).expect("in the catalogue");
+    let mut prepared = algorithm.prepare(problem, settings).expect("prepared");
+    let mut oracle = Oracle::new(problem, engine.clone());
+    for _ in 0..prepared.optimizer.planned_rounds().min(most_rounds) {
+        prepared.optimizer.advance(&mut oracle).expect("a round");
+    }
+    let solution = prepared.optimizer.solution();
+    let loss = evaluate(problem, engine, solution).expect("finite").loss;
+    (bits(solution), oracle.ledger(), loss.to_bits())
+}
+
+#[test]
+fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
+    let samplings = [
+        SamplingKind::Poisson,
+        SamplingKind::Fixed,
+        SamplingKind::Shuffled,
+        SamplingKind::Reshuffled,
+        SamplingKind::WithoutReplacement,
+    ];
+    let data = [
+        dataset("u8", 1_501, 60, 10),
+        dataset("f32", 1_500, 90, 0),
+        dataset("sparse", 1_499, 80, 3),
+    ];
+    for (dataset, sampling) in data.iter().flat_map(|data| samplings.map(|sampling| (data, sampling))) {
+        // One leaf, and several.
+        for batch_size in [20, 600] {
+            let adjacency = match sampling {
+                SamplingKind::Poisson => "add-remove",
+                SamplingKind::WithoutReplacement => "replace-one",
+                _ => "zero-out",
+            };
+            let settings = Settings {
+                adjacency: Some(adjacency.parse().expect("an adjacency")),
+                epochs: Some(if batch_size == 20 { 0.5 } else { 3.0 }),
+                ..settings(Some(sampling), batch_size)
+            };
+            let run = |problem: &Problem, engine: &Engine| train(problem, engine, "dp-sgd", &settings, u64::MAX);
+            let one = run(&whole(dataset), &Engine::Sequential);
+            for (ranks, threads) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (7, 1)] {
+                for (rank, found) in on_ranks(dataset, ranks, threads, run).into_iter().enumerate() {
+                    assert!(
+                        found == one,
+                        "rank {rank} of {ranks}, {threads} threads, {sampling:?}, batches of {batch_size}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_has_the_same_bits_on_ranks() {
+    let dataset = dataset("f32", 900, 100, 0)
+        .clip_features(Norm::L2, 1.0)
+        .expect("a bound");
+    for algorithm in catalog::ALGORITHMS {
+        let settings = Settings {
+            budget: if algorithm.private {
+                Budget::Target {
+                    epsilon: 5.0,
+                    delta: 1e-5,
+                }
+            } else {
+                Budget::NonPrivate
+            },
+            epochs: None,
+            ..settings(None, 300)
+        };
+        let problem = whole(&dataset);
+        let settings = match algorithm.prepare(&problem, &settings) {
+            Ok(_) => settings,
+            Err(_) => Settings {
+                batch_size: None,
+                ..settings
+            },
+        };
+        if let Err(error) = algorithm.prepare(&problem, &settings) {
+            println!("skipped: {}: {error}", algorithm.id);
+            continue;
+        }
+        let run = |problem: &Problem, engine: &Engine| train(problem, engine, algorithm.id, &settings, 12);
+        let one = run(&problem, &Engine::Sequential);
+        for found in on_ranks(&dataset, 3, 1, run) {
+            assert!(found == one, "{} on 3 ranks", algorithm.id);
+        }
+    }
+}
+
+#[test]
+fn l1_clips_and_duplicate_rows_have_the_same_bits_on_ranks() {
+    for format in ["f32", "u8", "sparse"] {
+        let dataset = dataset(format, 800, 70, 4);
+        let mut stream = UniformStream::new(&StreamKey::Simulation(9), Purpose(1), 0, 0);
+        // With replacement, in no order: several rounds, so that guests come, stay and leave.
+        let batches: Vec<Vec<u32>> = (0..6)
+            .map(|_| (0..1_200).map(|_| stream.below(800) as u32).collect())
+            .collect();
+        let clip = Clip::Bounded {
+            norm: Norm::L1,
+            clip_norm: 0.5,
+        };
+        let run = |problem: &Problem, engine: &Engine| {
+            let parameters = vec![0.01; problem.parameters()];
+            let mut oracle = Oracle::new(problem, engine.clone());
+            let mut sums = Vec::new();
+            for batch in &batches {
+                let mut sum = vec![0.0; problem.parameters()];
+                let selection = Selection::Indices(batch);
+                oracle
+                    .gradient_sum(&selection, &parameters, clip, &mut sum)
+                    .expect("finite");
+                sums.extend(sum.iter().map(|value| value.to_bits()));
+            }
+            (sums, oracle.ledger())
+        };
+        let one = run(&whole(&dataset), &Engine::Sequential);
+        assert!(one.1.clipped > 0);
+        for ranks in [1, 2, 3, 5] {
+            assert!(
+                on_ranks(&dataset, ranks, 1, run).iter().all(|found| *found == one),
+                "{format} on {ranks} ranks"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_row_that_fails_is_named_on_every_rank_and_its_rank_is_known() {
+    let dataset = dataset("f32", 1_000, 90, 0);
+    let run = |problem: &Problem, engine: &Engine| {
+        let mut oracle = Oracle::new(problem, engine.clone());
+        let mut sum = vec![0.0; problem.parameters()];
+        // Margins overflow where the first feature is not tiny: row 0 of the batch fails first.
+        let mut parameters = vec![0.0; problem.parameters()];
+        parameters[0] = f32::INFINITY;
+        let batch = Selection::Range(700..1_000);
+        let error = oracle
+            .gradient_sum(&batch, &parameters, Clip::Unbounded, &mut sum)
+            .expect_err("infinite margins");
+        (error.row, engine.ranked().and_then(|ranked| ranked.failed()))
+    };
+    let (row, _) = run(&whole(&dataset), &Engine::Sequential);
+    for found in on_ranks(&dataset, 3, 1, run) {
+        assert_eq!(found.0, row);
+        assert!(found.1.is_some());
+    }
+}

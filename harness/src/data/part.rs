@@ -1,0 +1,209 @@
+//! A rank's part of a data set: the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋` of rank r of P.
+//!
+//! Plain IDX files are read by seeking: a rank reads its rows, the labels (one byte a row), and once, block by block without
+//! keeping them, the rows of the next rank, whose digest proves that both see the same file. All other formats, and packed
+//! files, have rows that cannot be found without reading what is before them: a rank reads the whole and keeps its rows.
+
+use std::ops::Range;
+use std::path::Path;
+
+use rounds_algorithms::oracle::partition::leaf_range;
+use rounds_algorithms::problem::{Dataset, Features, Labels};
+use sha2::{Digest as _, Sha256};
+
+use super::error::DataError;
+use super::{folder, idx};
+
+/// What ranks compare to find out whether they see the same data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Witness {
+    /// Equal on all ranks.
+    pub common: [u8; 32],
+    /// Of the rank's own rows.
+    pub own: [u8; 32],
+    /// Of the next rank's rows, as this rank sees them.
+    pub next: [u8; 32],
+}
+
+/// A rank's part.
+pub struct Part {
+    /// Its rows.
+    pub train: Dataset,
+    /// What accuracy is measured on; on rank 0 alone.
+    pub test: Option<Dataset>,
+    /// For the comparison.
+    pub witness: Witness,
+}
+
+/// Why a part cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartError {
+    /// A rank without rows.
+    #[error(
+        "data set {name} has {rows} rows, which {ranks} ranks cannot share: start at most {rows} ranks (mpirun -n {rows})"
+    )]
+    MoreRanksThanRows {
+        /// The data set.
+        name: String,
+        /// Its rows.
+        rows: usize,
+        /// The ranks.
+        ranks: usize,
+    },
+    /// The data cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+}
+
+/// Rows of rank `rank` of `ranks`.
+fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<usize>, PartError> {
+    if rows < ranks {
+        return Err(PartError::MoreRanksThanRows {
+            name: name.to_owned(),
+            rows,
+            ranks,
+        });
+    }
+    Ok(leaf_range(rows, ranks, rank))
+}
+
+/// Loads the part of rank `rank` of `ranks`.
+///
+/// # Errors
+/// What [`super::load`] refuses, and fewer rows than ranks.
+pub fn load(name_or_path: &str, data_dir: Option<&Path>, rank: usize, ranks: usize) -> Result<Part, PartError> {
+    if let Some((name, files, classes)) = folder::idx_data(name_or_path, data_dir)?
+        && let Some(rows) = idx::seekable_rows(&files[0])?
+    {
+        let [images, labels_file, ..] = &files;
+        let own = rows_of(&name, rows, rank, ranks)?;
+        let labels = idx::read_labels(labels_file, classes)?;
+        let mut common = Sha256::new();
+        common.update((rows as u64).to_le_bytes());
+        let Labels::Classes { values, classes, .. } = &labels else {
+            unreachable!("IDX labels are classes");
+        };
+        values.iter().for_each(|label| common.update(label.to_le_bytes()));
+        let (count, classes) = (values.len(), *classes);
+        if rows != count {
+            return Err(PartError::Data(DataError::Counts {
+                features_path: images.clone(),
+                rows,
+                labels_path: labels_file.clone(),
+                labels: count,
+            }));
+        }
+        let part = idx::read_part(images, own.clone(), leaf_range(rows, ranks, (rank + 1) % ranks))?;
+        let columns = part.features.columns();
+        common.update((columns as u64).to_le_bytes());
+        let labels = Labels::Classes {
+            values: values[own].to_vec(),
+            classes,
+            names: None,
+        };
+        let train = Dataset::new(name.clone(), part.features, labels).map_err(|source| DataError::Dataset {
+            path: images.clone(),
+            source,
+        })?;
+        let test = if rank == 0 {
+            Some(folder::idx_test(&name, &files, columns, classes)?)
+        } else {
+            None
+        };
+        return Ok(Part {
+            train,
+            test,
+            witness: Witness {
+                common: common.finalize().into(),
+                own: part.digest,
+                next: part.seen,
+            },
+        });
+    }
+    let whole = super::load(name_or_path, data_dir)?;
+    let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
+    let common = whole.train.digest();
+    Ok(Part {
+        train: whole.train.part(own),
+        test: whole.test.filter(|_| rank == 0),
+        witness: Witness {
+            common,
+            ..Witness::default()
+        },
+    })
+}
+
+/// Whether a data set keeps its rows as bytes.
+pub fn is_bytes(dataset: &Dataset) -> bool {
+    matches!(dataset.features(), Features::U8 { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes MNIST's four files with `rows` training rows of 6 bytes.
+    fn write(folder: &Path, rows: u32) {
+        let images = |rows: u32| {
+            let mut bytes = vec![0, 0, 8, 3];
+            [rows, 2, 3].iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+            bytes.extend((0..rows * 6).map(|value| (value * 7 % 251) as u8));
+            bytes
+        };
+        let labels = |rows: u32| {
+            let mut bytes = vec![0, 0, 8, 1];
+            bytes.extend(rows.to_be_bytes());
+            bytes.extend((0..rows).map(|row| (row % 10) as u8));
+            bytes
+        };
+        for (name, bytes) in [
+            ("train-images-idx3-ubyte", images(rows)),
+            ("train-labels-idx1-ubyte", labels(rows)),
+            ("t10k-images-idx3-ubyte", images(10)),
+            ("t10k-labels-idx1-ubyte", labels(10)),
+        ] {
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+    }
+
+    #[test]
+    fn parts_make_up_the_whole_and_neighbours_agree() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), 23);
+        let path = folder.path().to_str().unwrap();
+        let whole = super::super::load(path, None).unwrap();
+        for ranks in [1, 2, 5, 23] {
+            let parts: Vec<_> = (0..ranks).map(|rank| load(path, None, rank, ranks).unwrap()).collect();
+            for (rank, part) in parts.iter().enumerate() {
+                assert_eq!(part.train, whole.train.clone().part(leaf_range(23, ranks, rank)));
+                assert_eq!(part.witness.common, parts[0].witness.common);
+                assert_eq!(part.witness.next, parts[(rank + 1) % ranks].witness.own);
+                assert_eq!(part.test.is_some(), rank == 0);
+            }
+        }
+        assert_eq!(load(path, None, 0, 2).unwrap().test, whole.test);
+        let refused = load(path, None, 3, 24).err().unwrap();
+        assert!(refused.to_string().contains("23 rows"), "{refused}");
+    }
+
+    #[test]
+    fn a_byte_that_differs_is_seen_by_the_neighbour() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        folders.iter().for_each(|folder| write(folder.path(), 40));
+        let file = folders[1].path().join("train-images-idx3-ubyte");
+        let mut bytes = std::fs::read(&file).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&file, bytes).unwrap();
+        let parts: Vec<_> = (0..2)
+            .map(|rank| {
+                load(folders[rank].path().to_str().unwrap(), None, rank, 2)
+                    .unwrap()
+                    .witness
+            })
+            .collect();
+        assert_eq!(parts[0].common, parts[1].common);
+        assert_ne!(parts[0].next, parts[1].own);
+        assert_eq!(parts[1].next, parts[0].own);
+    }
+}

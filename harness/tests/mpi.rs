@@ -1,0 +1,397 @@
+//! What `--engine mpi` promises: the bits of one process on any number of ranks and threads, an end within seconds with the
+//! rank named when one fails, and checkpoints that any number of ranks resumes from. Run by `make mpi`.
+#![cfg(feature = "mpi")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const ROUNDS: &str = env!("CARGO_BIN_EXE_rounds");
+
+/// No launch in a test takes longer.
+const MOST: Duration = Duration::from_secs(120);
+
+/// MNIST's four files with `rows` training rows of 12 × 12 bytes, class by class distinguishable.
+fn write_data(folder: &Path, rows: u32, flipped: bool) {
+    let mut state = 1_u32;
+    let mut random = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 24
+    };
+    let mut images = |rows: u32| {
+        let mut bytes = vec![0, 0, 8, 3];
+        [rows, 12, 12].iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+        for row in 0..rows {
+            bytes.extend((0..144).map(|pixel| {
+                if pixel % 10 == row % 10 {
+                    200
+                } else {
+                    random() as u8 / 2
+                }
+            }));
+        }
+        bytes
+    };
+    let labels = |rows: u32| {
+        let mut bytes = vec![0, 0, 8, 1];
+        bytes.extend(rows.to_be_bytes());
+        bytes.extend((0..rows).map(|row| (row % 10) as u8));
+        bytes
+    };
+    let mut train = images(rows);
+    if flipped {
+        *train.last_mut().unwrap() ^= 1;
+    }
+    for (name, bytes) in [
+        ("train-images-idx3-ubyte", train),
+        ("train-labels-idx1-ubyte", labels(rows)),
+        ("t10k-images-idx3-ubyte", images(50)),
+        ("t10k-labels-idx1-ubyte", labels(50)),
+    ] {
+        std::fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+fn mpirun() -> Command {
+    let mut command = Command::new("mpirun");
+    command
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .args(["--oversubscribe", "--bind-to", "none"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Waits, but not forever.
+fn wait(mut child: Child, most: Duration) -> Output {
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > most {
+            child.kill().unwrap();
+            panic!("still running after {most:?}: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn finish(command: &mut Command) -> Output {
+    wait(command.spawn().unwrap(), MOST)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Arguments of a training run.
+fn training(data: &Path, more: &[&str]) -> Vec<String> {
+    let fixed = [
+        "train",
+        "--noise-multiplier",
+        "1",
+        "--batch-size",
+        "700",
+        "--json",
+        "--data",
+    ];
+    fixed
+        .iter()
+        .copied()
+        .chain([data.to_str().unwrap()])
+        .chain(more.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn alone(arguments: &[String]) -> serde_json::Value {
+    let output = Command::new(ROUNDS).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn on_ranks(ranks: usize, arguments: &[String]) -> serde_json::Value {
+    let output = finish(
+        mpirun()
+            .args(["-n", &ranks.to_string(), ROUNDS])
+            .args(arguments)
+            .args(["--engine", "mpi"]),
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // One document: rank 0 alone prints.
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+/// Lines that rounds itself printed.
+fn own_lines(output: &Output) -> Vec<String> {
+    let all = text(&output.stderr);
+    all.lines()
+        .filter(|line| line.starts_with("rounds: "))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), 3_001, false);
+    for sampling in ["poisson", "shuffled"] {
+        let adjacency = if sampling == "poisson" {
+            "add-remove"
+        } else {
+            "zero-out"
+        };
+        let more = ["--epochs", "4", "--sampling", sampling, "--adjacency", adjacency];
+        let expected = alone(&training(folder.path(), &[&more[..], &["--threads", "1"]].concat()));
+        for ranks in 1..=4 {
+            for threads in ["1", "2"] {
+                let found = on_ranks(
+                    ranks,
+                    &training(folder.path(), &[&more[..], &["--threads", threads]].concat()),
+                );
+                for key in [
+                    "model_sha256",
+                    "rounds",
+                    "gradient_queries",
+                    "n",
+                    "test_accuracy",
+                    "diagnostics",
+                    "privacy",
+                ] {
+                    assert_eq!(
+                        found[key], expected[key],
+                        "{key}, {ranks} ranks of {threads} threads, {sampling}"
+                    );
+                }
+                assert_eq!(found["ranks"], ranks);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_has_one_key_on_all_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), 1_000, false);
+    // Ranks compare their models at the end: with a key each they would differ.
+    let found = on_ranks(
+        2,
+        &training(folder.path(), &["--epochs", "2", "--threads", "1", "--secure"]),
+    );
+    assert_eq!(found["privacy"]["claim"], "release");
+}
+
+/// The process of rank `rank` under `launcher`.
+fn process_of(launcher: u32, rank: usize) -> Option<u32> {
+    let wanted = format!("OMPI_COMM_WORLD_RANK={rank}");
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let process: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let parent = status
+            .lines()
+            .find_map(|line| line.strip_prefix("PPid:"))?
+            .trim()
+            .parse::<u32>()
+            .ok()?;
+        let environment = std::fs::read(entry.path().join("environ")).ok()?;
+        let is_rank = environment
+            .split(|&byte| byte == 0)
+            .any(|word| word == wanted.as_bytes());
+        (parent == launcher && is_rank).then_some(process)
+    })
+}
+
+#[test]
+fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), 2_000, false);
+    let long = ["--epochs", "2000", "--threads", "1"];
+    let checkpoint = folder.path().join("run.checkpoint");
+    let saving = [
+        &long[..],
+        &["--checkpoint", checkpoint.to_str().unwrap(), "--checkpoint-every", "50"],
+    ]
+    .concat();
+    let running = mpirun()
+        .args(["-n", "3", ROUNDS])
+        .args(training(folder.path(), &saving))
+        .args(["--engine", "mpi"])
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while !checkpoint.exists() {
+        assert!(started.elapsed() < MOST, "no checkpoint was written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let victim = process_of(running.id(), 1).expect("rank 1 is running");
+    assert!(
+        Command::new("kill")
+            .args(["-9", &victim.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let killed = Instant::now();
+    let output = wait(running, Duration::from_secs(20));
+    assert!(killed.elapsed() < Duration::from_secs(20) && !output.status.success());
+    let said = text(&output.stderr);
+    assert!(said.contains("rank 1 "), "{said}");
+    assert!(output.stdout.is_empty());
+
+    let undisturbed = alone(&training(folder.path(), &long));
+    let kept = std::fs::read(&checkpoint).unwrap();
+    for ranks in [0, 2, 4] {
+        std::fs::write(&checkpoint, &kept).unwrap();
+        let resuming = [&long[..], &["--resume", checkpoint.to_str().unwrap()]].concat();
+        let arguments = training(folder.path(), &resuming);
+        let resumed = if ranks == 0 {
+            alone(&arguments)
+        } else {
+            on_ranks(ranks, &arguments)
+        };
+        for key in ["model_sha256", "rounds", "gradient_queries"] {
+            assert_eq!(resumed[key], undisturbed[key], "{key} on {ranks} ranks");
+        }
+        assert!(!checkpoint.exists(), "a finished run removes its checkpoint");
+    }
+}
+
+/// Two ranks with commands of their own.
+fn two_ranks(first: (&str, Vec<String>), second: (&str, Vec<String>)) -> Output {
+    finish(
+        mpirun()
+            .args(["-n", "1", first.0])
+            .args(first.1)
+            .args(["--engine", "mpi", ":", "-n", "1", second.0])
+            .args(second.1)
+            .args(["--engine", "mpi"]),
+    )
+}
+
+#[test]
+fn a_file_that_one_rank_cannot_read_ends_all_with_one_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    std::fs::create_dir(&there).unwrap();
+    write_data(&there, 500, false);
+    let missing = folder.path().join("missing");
+    // The data's name is part of the command line that ranks compare; where it lies is not.
+    let arguments = |folder: &Path| {
+        let mut arguments = training(Path::new("mnist"), &["--threads", "1", "--data-dir"]);
+        arguments.push(folder.to_str().unwrap().to_owned());
+        arguments
+    };
+    let output = two_ranks((ROUNDS, arguments(&there)), (ROUNDS, arguments(&missing)));
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(1), "{lines:?}");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("rounds: rank 1 of 2: ") && lines[0].contains("missing"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn ranks_that_see_different_data_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folders = ["one", "other"].map(|name| folder.path().join(name));
+    for (folder, flipped) in folders.iter().zip([false, true]) {
+        std::fs::create_dir(folder).unwrap();
+        write_data(folder, 500, flipped);
+    }
+    let arguments = |folder: &Path| {
+        let mut arguments = training(Path::new("mnist"), &["--threads", "1", "--data-dir"]);
+        arguments.push(folder.to_str().unwrap().to_owned());
+        arguments
+    };
+    let output = two_ranks((ROUNDS, arguments(&folders[0])), (ROUNDS, arguments(&folders[1])));
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(2), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].contains("ranks see different data"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn ranks_of_different_builds_and_command_lines_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), 500, false);
+    let other = folder.path().join("other-build");
+    let mut executable = std::fs::read(ROUNDS).unwrap();
+    executable.push(0);
+    std::fs::write(&other, executable).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&other).status().unwrap().success());
+    let arguments = || training(folder.path(), &["--threads", "1"]);
+    let output = two_ranks((ROUNDS, arguments()), (other.to_str().unwrap(), arguments()));
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(2), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].contains("rank 1") && lines[0].contains("build"),
+        "{lines:?}"
+    );
+
+    let seeded = training(folder.path(), &["--threads", "1", "--seed", "2"]);
+    let output = two_ranks((ROUNDS, arguments()), (ROUNDS, seeded));
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(2), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("command line"), "{lines:?}");
+}
+
+#[test]
+fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("few.csv");
+    std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n5,1,0\n").unwrap();
+    let arguments = training(&file, &["--threads", "1"]);
+    let output = finish(
+        mpirun()
+            .args(["-n", "4", ROUNDS])
+            .args(&arguments)
+            .args(["--engine", "mpi"]),
+    );
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(2), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("3 rows"), "{lines:?}");
+
+    let output = Command::new(ROUNDS)
+        .args(&arguments)
+        .args(["--engine", "mpi"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("mpirun -n"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = folder.path().join("small.toml");
+    let definition = "name = \"small\"\nabout = \"two cells\"\nseed = 1\nrepeats = 2\nbatch-sizes = [500]\n\
+                      [rounds]\nexamples = 5000\nat-least = 4\nat-most = 10\n[[problem]]\ndataset = \"synthetic-logistic\"\n\
+                      [[algorithm]]\nid = \"dp-sgd\"\nparameters = { noise-multiplier = 1.0 }\n";
+    std::fs::write(&suite, definition).unwrap();
+    let cells = |command: &mut Command, out: &str, engine: &str| -> Vec<serde_json::Value> {
+        let output = finish(
+            command
+                .args(["run", suite.to_str().unwrap(), "--threads", "1", "--json", "--out"])
+                .arg(folder.path().join(out))
+                .args(["--engine", engine]),
+        );
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let mut one = Command::new(ROUNDS);
+    one.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let expected = cells(&mut one, "alone", "threads");
+    let found = cells(mpirun().args(["-n", "2", ROUNDS]), "ranks", "mpi");
+    assert_eq!((found.len(), expected.len()), (2, 2));
+    for cell in &found {
+        assert_eq!(cell["model_sha256"], expected[0]["model_sha256"]);
+        assert!(cell["ranks"] == 2 && cell["communication_ns"].as_u64().unwrap() > 0);
+    }
+}
