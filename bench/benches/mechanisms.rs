@@ -9,7 +9,7 @@ use criterion::{
     BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use rounds_algorithms::factorization::WorkloadSpecification;
-use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise};
+use rounds_algorithms::noise::{NoiseLevels, NoiseMechanism, NoisePlan, PlannedNoise, ScheduledNoise, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::Engine;
 use rounds_kernels::gemm::{Shape, multiply_add_f32};

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::FactorizationSource;
+use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
 use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use rayon::prelude::*;

@@ -65,6 +65,8 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         "paper/correlated-noise-figure-3",
         "paper 001, Figure 3: DP-MF, DP-MF+ and DP-SGD on MNIST, accuracy against epsilon (minutes)",
+    ),
+    (
         "paper/accelerated-misspecified",
         "the methods of paper 003 with a wrong L or μ, without and with noise (not private)",
     ),
