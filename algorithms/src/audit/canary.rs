@@ -22,9 +22,9 @@ use crate::problem::{Dataset, Features, Labels, Problem};
 
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
-/// A clip norm that clips nothing, in units of the claimed one: not more, since accountants of subsampled noise take long
+/// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take long
 /// for multipliers that are very small.
-const NO_CLIP: f64 = 12.0;
+const NO_CLIP: f64 = 1.2;
 /// Coordinates: the canary's, and those that show the noise alone.
 pub(super) const COLUMNS: usize = 8;
 /// μ of the claims of Gaussian mechanisms: far from 0, and within reach of counts of a few thousand.
@@ -83,6 +83,8 @@ pub(super) struct Scene {
     scaled: Vec<(&'static str, f64)>,
     /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
     epsilon: Option<f64>,
+    /// Norm of the canary's gradient before clipping.
+    raw: f64,
     /// Where the example stands again when a participation is ignored.
     second: usize,
     /// Rows there are then.
@@ -102,6 +104,7 @@ impl Scene {
             parameters: Vec::new(),
             scaled: Vec::new(),
             epsilon: None,
+            raw: RAW_GRADIENT,
             // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
             second: 8,
             rows_with_second: 16,
@@ -142,6 +145,8 @@ impl Scene {
                 sampling: None,
                 parameters: vec![("radius", "10"), ("inner", "1")],
                 scaled: vec![("accuracy", 20.0)],
+                // Margins are shifted by up to a few radii: the residual must not change its sign.
+                raw: 10.0 * RAW_GRADIENT,
                 second: 1,
                 rows_with_second: 64,
                 ..fixed
@@ -216,7 +221,7 @@ impl Scene {
         let (share, clip) = match sabotage {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
             // The same noise: multiplier times clip norm.
-            Some(Sabotage::SkippedClip) => (1.0 / NO_CLIP, NO_CLIP),
+            Some(Sabotage::SkippedClip) => (1.0 / (NO_CLIP * self.raw), NO_CLIP * self.raw),
             None | Some(Sabotage::IgnoredParticipation) => (1.0, 1.0),
         };
         let budget = match noise_multiplier {
@@ -240,10 +245,10 @@ impl Scene {
         let places: &[usize] = if twice { &[0, self.second] } else { &[0] };
         // Replaced: another example with the opposite gradient. Zeroed, added or removed: a row without a gradient.
         let absent = match adjacency {
-            Adjacency::ReplaceOne => Some(RAW_GRADIENT as f32),
+            Adjacency::ReplaceOne => Some(self.raw as f32),
             Adjacency::ZeroOut | Adjacency::AddRemove => None,
         };
-        [absent, Some(-RAW_GRADIENT as f32)].map(|target| {
+        [absent, Some(-self.raw as f32)].map(|target| {
             let (mut values, mut labels) = (vec![0.0; rows * COLUMNS], vec![0.0; rows]);
             if let Some(target) = target {
                 for &row in places {
