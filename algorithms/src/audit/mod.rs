@@ -389,7 +389,6 @@ impl Runs<'_> {
 
     /// Runs `work` on tasks that depend on `runs` alone, so that results do not depend on the engine.
     fn spread<T: Send + Default>(
-        &self,
         runs: u64,
         engine: &Engine,
         work: &(impl Fn(u64, u64) -> Result<T, AuditError> + Sync),
@@ -407,7 +406,7 @@ impl Runs<'_> {
 
     /// The noise's moments, and the canary's transcripts without and with it under the same keys.
     fn learn(&self, runs: u64, engine: &Engine) -> Result<(Moments, [Vec<f64>; 2]), AuditError> {
-        let parts = self.spread(runs, engine, &|first, last| {
+        let parts = Self::spread(runs, engine, &|first, last| {
             let mut moments = Moments::new(self.rounds);
             let mut transcripts = [Vec::new(), Vec::new()];
             let mut oracles = [0, 1].map(|index| Oracle::new(&self.problems[index], Engine::Sequential));
@@ -420,7 +419,7 @@ impl Runs<'_> {
                     // The canary does not reach the other coordinates: with it, they would say the same again.
                     if index == 0 {
                         for column in 1..COLUMNS {
-                            moments.add(coordinate(column));
+                            moments.add(&coordinate(column));
                         }
                     }
                 }
@@ -448,7 +447,7 @@ impl Runs<'_> {
         engine: &Engine,
     ) -> Result<u64, AuditError> {
         let part = if present { Part::Misses } else { Part::FalseAlarms };
-        let alarms = self.spread(runs, engine, &|first, last| {
+        let alarms = Self::spread(runs, engine, &|first, last| {
             let mut oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
             let (mut iterates, mut canary) = (Vec::new(), Vec::new());
             let mut alarms = 0;

@@ -220,13 +220,11 @@ impl Oracle<'_> {
         drop(reader);
         let leaves = &self.leaves[..own.len()];
         let Some(ranked) = ranked else {
-            return match failed {
-                Some((_, error)) => Err(error),
-                None => {
-                    add_leaves(&self.engine, leaves, 0, &self.additions, sum);
-                    Ok(())
-                }
-            };
+            if let Some((_, error)) = failed {
+                return Err(error);
+            }
+            add_leaves(&self.engine, leaves, 0, &self.additions, sum);
+            return Ok(());
         };
         let first_row = |leaf: usize| match batch {
             Selection::Range(range) => range.start + partition::leaf_range(rows, parts, leaf).start,

@@ -262,7 +262,7 @@ pub struct Study {
 
 /// What runs are evaluated on.
 enum Judge {
-    Test(Problem),
+    Test(Box<Problem>),
     Planted(PlantedLogistic),
 }
 
@@ -604,7 +604,7 @@ impl Bench<'_> {
             Loaded {
                 digest: hexadecimal(&data.train.digest()),
                 train: Problem::new(Arc::new(data.train), Loss::Softmax, true, 0.0)?,
-                judge: Judge::Test(Problem::new(Arc::new(test), Loss::Softmax, true, 0.0)?),
+                judge: Judge::Test(Box::new(Problem::new(Arc::new(test), Loss::Softmax, true, 0.0)?)),
             }
         };
         let loaded = Arc::new(loaded);
