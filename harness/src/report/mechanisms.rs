@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, NARROW, Point, Scale, Series, VARIABLES, WIDE};
+use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, Point, Scale, Series, VARIABLES};
 use super::format::{escape, three_digits};
+use super::study::figure;
 use crate::machine::Environment;
 use crate::studies::noise_mechanisms::{Study, accuracies};
 
@@ -20,7 +21,8 @@ pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
          body{{font:16px/1.5 system-ui,sans-serif;max-width:900px;margin:0 auto;padding:16px;background:var(--paper);\
          color:var(--ink)}}.scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
          td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}}\
-         td:first-child,th:first-child{{text-align:left}}figure{{margin:16px 0}}\
+         td:first-child,th:first-child{{text-align:left}}figure{{margin:24px 0}}\
+         .legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}.legend svg{{width:28px;height:12px}}\
          .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
          {CHART_STYLE}</style></head><body><h1>Noise mechanisms</h1>\
          <p>Errors are those of prefix sums per unit of noise at sensitivity 1, one participation. Times are medians of whole \
@@ -67,12 +69,7 @@ pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
                 .map(|cell| (&*cell.mechanism, cell.rounds, cell.resident_vectors as f64)),
         ),
     ] {
-        let _ = write!(
-            page,
-            "<figure><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
-            chart.inline_svg(WIDE),
-            chart.inline_svg(NARROW)
-        );
+        figure(&chart, &mut page);
     }
     let gap = |gap: Option<f64>| gap.map_or_else(|| "–".to_owned(), |gap| format!("{gap:.1e}"));
     table(

@@ -117,7 +117,7 @@ fn families(study: &Study) -> Vec<(&'static str, usize, Vec<(&'static str, Chart
 }
 
 /// A figure with its title, its legend and both sizes.
-fn figure(chart: &Chart, page: &mut String) {
+pub(super) fn figure(chart: &Chart, page: &mut String) {
     let _ = write!(
         page,
         "<figure><figcaption><strong>{}</strong><br>{}<div class=\"legend\">",

@@ -149,7 +149,9 @@ pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) ->
         evaluation.rows += 1;
         evaluation.correct += usize::from(match (model.loss, target) {
             (Loss::Softmax, Target::Class(class)) => {
-                let best = (0..u.len()).rev().max_by(|&i, &j| u[i].total_cmp(&u[j]));
+                // −0 and 0 tie, and the first of the greatest wins.
+                let value = |output: usize| u[output] + 0.0;
+                let best = (0..u.len()).rev().max_by(|&i, &j| value(i).total_cmp(&value(j)));
                 best == Some(class)
             }
             (Loss::Logistic | Loss::Hinge, Target::Value(y)) => (u[0] >= 0.0) == (y >= 0.0),
