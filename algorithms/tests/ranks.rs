@@ -162,6 +162,8 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
     let data = [
         dataset("u8", 1_501, 60, 10),
         dataset("f32", 1_500, 90, 0),
+        // Few features: a kernel of its own.
+        dataset("f32", 1_500, 40, 0),
         dataset("sparse", 1_499, 80, 3),
     ];
     for (dataset, sampling) in data.iter().flat_map(|data| samplings.map(|sampling| (data, sampling))) {

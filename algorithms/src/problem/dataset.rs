@@ -404,21 +404,23 @@ impl Dataset {
             (Norm::L2, Norm::L1) => round_up(bound * columns.sqrt()),
             _ => bound,
         });
-        let implied = match &self.features {
-            Features::U8 { scale, .. } => Some(round_up(
-                255.0
-                    * f64::from(*scale)
-                    * match norm {
-                        Norm::L1 => columns,
-                        Norm::L2 => columns.sqrt(),
-                    },
-            )),
-            Features::F32 { .. } | Features::Sparse { .. } => None,
-        };
-        match (enforced, implied) {
+        match (enforced, self.implied_bound(norm)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// What the format implies of every norm, whatever the values are: for bytes only.
+    fn implied_bound(&self, norm: Norm) -> Option<f64> {
+        let columns = self.columns() as f64;
+        let Features::U8 { scale, .. } = &self.features else {
+            return None;
+        };
+        let of_one = 255.0 * f64::from(*scale);
+        Some(round_up(match norm {
+            Norm::L1 => of_one * columns,
+            Norm::L2 => of_one * columns.sqrt(),
+        }))
     }
 
     /// `SHA-256(format ‖ n ‖ d ‖ scale ‖ values ‖ labels)`, all numbers little-endian, sizes as u64: equal for equal data in
@@ -641,19 +643,16 @@ impl Dataset {
     ///
     /// # Guarantee
     /// The exact norm of every resulting row is at most `bound`, rounding included: norms are rounded up, factors down,
-    /// and products towards zero. Rows that stay below the bound by more than (d + 4)·2⁻⁵² of it keep their bits. Bytes
-    /// stay bytes if no row is clipped, and become f32 rows otherwise.
+    /// and products towards zero. Rows that stay below the bound by more than (d + 4)·2⁻⁵² of it keep their values. Bytes
+    /// become f32 rows, unless no row of bytes could exceed the bound: the format, on which the public constants and the
+    /// rounding of *all* rows depend, must not depend on whether some row does.
     ///
     /// # Errors
     /// `NotPositive` for a bound that is not positive and finite.
     pub fn clip_features(mut self, norm: Norm, bound: f64) -> Result<Self, DatasetError> {
         check_positive(&self.name, "feature bound", bound)?;
-        if let Features::U8 { values, columns, scale } = &self.features {
-            let exceeds =
-                |row: &[u8]| norm_rounded_up(norm, row.iter().map(|&byte| f64::from(*scale * f32::from(byte)))) > bound;
-            if values.chunks_exact(*columns).any(exceeds) {
-                self = self.to_f32()?;
-            }
+        if self.implied_bound(norm).is_some_and(|implied| bound < implied) {
+            self = self.to_f32()?;
         }
         match &mut self.features {
             Features::F32 { values, columns } => {
@@ -1116,7 +1115,28 @@ mod tests {
     }
 
     #[test]
-    fn bytes_stay_bytes_unless_a_row_is_clipped_and_their_bound_follows_from_the_format() {
+    fn no_single_row_decides_on_the_format_or_a_public_bound_of_clipped_features() {
+        let clipped = |last: u8, norm: Norm, bound: f64| {
+            let bytes = Features::U8 {
+                values: vec![0, 10, 20, 0, last, last],
+                columns: 2,
+                scale: 1.0 / 255.0,
+            };
+            let data = Dataset::new("d", bytes, classes(&[0, 1, 0], 2)).unwrap();
+            data.clip_features(norm, bound).unwrap()
+        };
+        for (norm, bound) in [(Norm::L1, 0.5), (Norm::L1, 1.9), (Norm::L2, 1.0), (Norm::L2, 2.0)] {
+            let (without, with) = (clipped(0, norm, bound), clipped(255, norm, bound));
+            let is_bytes = |data: &Dataset| matches!(data.features(), Features::U8 { .. });
+            assert_eq!(is_bytes(&without), is_bytes(&with));
+            for asked in [Norm::L1, Norm::L2] {
+                assert_eq!(without.public_bound(asked), with.public_bound(asked));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_stay_bytes_where_none_can_exceed_the_bound_which_follows_from_the_format() {
         let bytes = Features::U8 {
             values: vec![0, 255, 255, 255],
             columns: 2,

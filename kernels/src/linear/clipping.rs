@@ -26,7 +26,9 @@ const FAST_LIMIT: f32 = 1_125_899_906_842_624.0;
 /// by at most C: together at most `C + m(m+1)(1+mu)·u·C ≤ C·(1 + 2m²u)`. What is left, about `m²u·C`, covers underflow
 /// (at most 2⁻¹⁵⁰ an operation, far below u·[`MINIMUM_CLIP_NORM`]) and the f64 additions across blocks (2⁻⁵³ each).
 ///
-/// It covers one block because zeroing a row leaves all other blocks bit for bit as they were. Where adding or removing
+/// It covers one block because zeroing a row leaves all other blocks bit for bit as they were. (With one output and 16 to 64
+/// features this asks for lengths and norms below 2⁵⁰: a longer row hands what follows it to kernels that round otherwise.)
+/// Where adding or removing
 /// a row moves other rows to other blocks, use [`computed_sensitivity_of_shifted_blocks`].
 pub fn computed_sensitivity(clip_norm: f64, block_rows: usize) -> f64 {
     computed_sensitivity_of_shifted_blocks(clip_norm, block_rows, 1)

@@ -1,6 +1,5 @@
-//! Gradients of models of one output and 16 to 64 features on rows that follow each other in memory: the shape in which
-//! what surrounds the two matrix products (gathering facts of rows, clip factors, sums across lanes) costs more than they
-//! do.
+//! Gradients of models of one output and 16 to 64 features: the shape in which what surrounds the two matrix products
+//! (gathering facts of rows, clip factors, sums across lanes) costs more than they do.
 //!
 //! Sixteen rows go together: their margins end in one register, where the residual and the clip factor are taken. The
 //! gradient of up to 128 rows then stays in registers while the rows, now in first-level cache, stream past again.
@@ -44,35 +43,69 @@ pub(super) fn accumulate_front(
     weights: &PackedWeights,
     sum: &mut [f64],
 ) -> Tally {
-    let (Rows::F32(dense), Selection::Range(range), Targets::Values(targets)) =
-        (&batch.rows, &batch.selection, batch.targets)
-    else {
+    let (Rows::F32(dense), Targets::Values(targets)) = (&batch.rows, batch.targets) else {
         return Tally::default();
     };
-    if model.outputs != 1 || model.features < LANES || layout.vectors > MOST_VECTORS || range.len() < LANES {
+    let features = model.features;
+    if model.outputs != 1 || features < LANES || layout.vectors > MOST_VECTORS || batch.selection.len() < LANES {
         return Tally::default();
     }
-    let run = Run {
-        values: &dense.values[range.start * model.features..range.end * model.features],
-        targets: &targets[range.clone()],
-        norms: norms.map(|norms| &norms[range.clone()]),
-    };
     let rule = match clip {
         Clip::Unbounded => None,
         Clip::Bounded { norm, clip_norm } => Some(ClipRule::new(norm, clip_norm, 1)),
     };
+    match &batch.selection {
+        Selection::Range(range) => {
+            let run = Run {
+                values: &dense.values[range.start * features..range.end * features],
+                targets: &targets[range.clone()],
+                norms: norms.map(|norms| &norms[range.clone()]),
+            };
+            by_loss(model, &run, rule.as_ref(), layout, weights, sum)
+        }
+        // Blocks of rows from anywhere, copied together: the sum has the same bits as on rows that follow each other.
+        Selection::Indices(indices) => {
+            let mut values = [0.0_f32; BLOCK_ROWS * MOST_VECTORS * LANES];
+            let (mut own_targets, mut own_norms) = ([0.0_f32; BLOCK_ROWS], [0.0_f32; BLOCK_ROWS]);
+            let mut tally = Tally::default();
+            for block in indices.chunks(BLOCK_ROWS) {
+                for (place, &row) in block.iter().enumerate() {
+                    let row = row as usize;
+                    values[place * features..][..features].copy_from_slice(&dense.values[row * features..][..features]);
+                    own_targets[place] = targets[row];
+                    if let Some(norms) = norms {
+                        own_norms[place] = norms[row];
+                    }
+                }
+                let run = Run {
+                    values: &values[..block.len() * features],
+                    targets: &own_targets[..block.len()],
+                    norms: norms.map(|_| &own_norms[..block.len()]),
+                };
+                let of_block = by_loss(model, &run, rule.as_ref(), layout, weights, sum);
+                tally.rows += of_block.rows;
+                tally.clipped += of_block.clipped;
+                if of_block.rows < block.len() {
+                    break;
+                }
+            }
+            tally
+        }
+    }
+}
+
+fn by_loss(
+    model: &LinearModel,
+    run: &Run<'_>,
+    rule: Option<&ClipRule>,
+    layout: Layout,
+    weights: &PackedWeights,
+    sum: &mut [f64],
+) -> Tally {
     match model.loss {
-        Loss::Logistic => by_vectors(Logistic, model, &run, rule.as_ref(), layout, weights, sum),
-        Loss::Squared => by_vectors(Squared, model, &run, rule.as_ref(), layout, weights, sum),
-        Loss::Huber(h) => by_vectors(
-            Huber(f32x16::splat(h)),
-            model,
-            &run,
-            rule.as_ref(),
-            layout,
-            weights,
-            sum,
-        ),
+        Loss::Logistic => by_vectors(Logistic, model, run, rule, layout, weights, sum),
+        Loss::Squared => by_vectors(Squared, model, run, rule, layout, weights, sum),
+        Loss::Huber(h) => by_vectors(Huber(f32x16::splat(h)), model, run, rule, layout, weights, sum),
         Loss::Softmax | Loss::Hinge | Loss::Absolute => Tally::default(),
     }
 }
@@ -125,7 +158,8 @@ fn accumulate<L: LaneLoss, const V: usize>(
                 unsafe { margins::<V>(run.values.as_ptr().add(start * features), features, &starts, &packed) };
             let margins = margins + bias;
             let lanes = |values: &[f32]| f32x16::new(*values[start..].first_chunk().expect("sixteen rows"));
-            let residual = loss.residual(margins, lanes(run.targets));
+            let targets = lanes(run.targets);
+            let residual = loss.residual(margins, targets);
             let mut coefficient = residual
                 .abs()
                 .simd_lt(f32x16::splat(DUST))
@@ -141,8 +175,8 @@ fn accumulate<L: LaneLoss, const V: usize>(
                     coefficient *= factors;
                 }
             }
-            // NaN and infinite margins and coefficients: the general kernels name the row.
-            let poison = coefficient.mul_add(f32x16::ZERO, margins * f32x16::ZERO);
+            // NaN and infinite margins, targets and coefficients: the general kernels name the row.
+            let poison = coefficient.mul_add(f32x16::ZERO, (margins + targets) * f32x16::ZERO);
             if !poison.simd_eq(f32x16::ZERO).all() {
                 return tally;
             }
