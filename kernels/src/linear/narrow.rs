@@ -65,6 +65,7 @@ pub(super) fn accumulate_front(
         }
         // Blocks of rows from anywhere, copied together: the sum has the same bits as on rows that follow each other.
         Selection::Indices(indices) => {
+            #[expect(clippy::large_stack_arrays, reason = "a block of 32 KiB: kernels allocate nothing")]
             let mut values = [0.0_f32; BLOCK_ROWS * MOST_VECTORS * LANES];
             let (mut own_targets, mut own_norms) = ([0.0_f32; BLOCK_ROWS], [0.0_f32; BLOCK_ROWS]);
             let mut tally = Tally::default();
