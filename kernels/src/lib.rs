@@ -11,4 +11,6 @@ pub mod linear;
 pub mod loss;
 pub mod materialized;
 pub mod random;
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+mod tiles;
 pub mod vector;

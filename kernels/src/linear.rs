@@ -6,6 +6,11 @@
 
 mod clipping;
 mod dense;
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+mod integer;
+#[cfg(not(all(target_arch = "x86_64", target_feature = "avx512bw")))]
+#[path = "linear/without_tiles.rs"]
+mod integer;
 mod narrow;
 mod packing;
 pub mod recorded;
@@ -148,6 +153,7 @@ pub struct Workspace {
     partial: Vec<f32x16>,
     facts: Box<RowFacts>,
     blocks: BlockSizes,
+    integer: Option<Box<integer::Scratch>>,
 }
 
 /// How many rows go through a kernel together.
@@ -203,7 +209,34 @@ impl Workspace {
             partial: vec![f32x16::ZERO; vectors],
             facts: Box::new(RowFacts::new()),
             blocks,
+            integer: integer::Scratch::new(model),
         }
+    }
+
+    /// The same scratch without integer tiles: rows of bytes are widened and multiplied in f32, as on processors that have
+    /// none.
+    #[must_use]
+    pub fn without_integer_tiles(mut self) -> Self {
+        self.integer = None;
+        self
+    }
+}
+
+/// Whether rows of bytes go through integer tiles (AMX) here for a model that suits them: several outputs, 64 features or
+/// more.
+pub fn has_integer_tiles_for(model: &LinearModel) -> bool {
+    model.outputs > 1 && model.features >= 64 && has_integer_tiles()
+}
+
+/// Whether this processor has integer tiles and lets this process use them: this decides on the bits of sums.
+pub fn has_integer_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    {
+        crate::tiles::available()
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512bw")))]
+    {
+        false
     }
 }
 
@@ -615,7 +648,24 @@ fn accumulate(
         partial,
         facts,
         blocks,
+        integer,
     } = workspace;
+    if let (Some(integer), Rows::U8(bytes)) = (integer, batch.rows)
+        && (blocks.block == 1 || batch.selection.len() >= integer::LEAST_ROWS)
+        && integer.prepare(model, query.current.parameters)
+        && let Some(outcome) = integer::accumulate(
+            model,
+            batch,
+            bytes,
+            query,
+            norms,
+            sum,
+            integer,
+            (&mut residuals[..], &mut others[..], &mut **facts),
+        )
+    {
+        return outcome;
+    }
     let sparse = match batch.rows {
         Rows::Sparse(sparse) => Some(sparse),
         _ => None,
@@ -675,45 +725,7 @@ fn accumulate(
                     source.margins(ids, scratch, sides, scattered && start == 0, &mut ahead)
                 }
             };
-            let side = |out: &mut [f32]| {
-                if let Some(perturbation) = &query.perturbation {
-                    let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
-                    for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
-                        for (output, shift) in shifts.iter().enumerate() {
-                            out[output * BLOCK_ROWS + row] += shift;
-                        }
-                    }
-                }
-                residuals::residuals(model.loss, outputs, count, facts, out)
-            };
-            side(residuals)?;
-            if let Some(point) = &query.previous {
-                side(others)?;
-                residuals::combine(
-                    query.current.coefficient,
-                    residuals,
-                    point.coefficient,
-                    others,
-                    outputs,
-                    count,
-                );
-            } else {
-                residuals::scale(query.current.coefficient, residuals, outputs, count);
-            }
-            if let Some(perturbation) = &query.perturbation {
-                facts.weights[..count].copy_from_slice(&perturbation.weights[start..start + count]);
-                facts.weights[count..].fill(0.0);
-            }
-            residuals::clip(
-                query.clip,
-                outputs,
-                count,
-                facts,
-                query.perturbation.is_some(),
-                residuals,
-                &mut tally,
-            )?;
-            residuals::clear_beyond(residuals, outputs, count);
+            coefficients(model, query, start, count, facts, residuals, others, &mut tally)?;
             if model.bias {
                 for output in 0..outputs {
                     let total = residuals::total(&residuals[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
@@ -750,6 +762,53 @@ fn accumulate(
         });
     }
     Ok(tally)
+}
+
+/// From margins to coefficients: the rows at positions `start` and on of the batch, `count` of them, whose facts were
+/// gathered. `margins[k·128 + i]` are those of the current point and become `w_i · clip factor · (a·r_ki − b·r′_ki)`, zeros
+/// behind them up to a whole vector; `others` are those of the previous point, if there is one.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+#[expect(clippy::too_many_arguments, reason = "one phase of one loop, shared by two kernels")]
+fn coefficients(
+    model: &LinearModel,
+    query: &Query<'_>,
+    start: usize,
+    count: usize,
+    facts: &mut RowFacts,
+    margins: &mut [f32],
+    others: &mut [f32],
+    tally: &mut Tally,
+) -> Result<(), NonFiniteGradient> {
+    let outputs = model.outputs;
+    let side = |out: &mut [f32], facts: &RowFacts| {
+        if let Some(perturbation) = &query.perturbation {
+            let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
+            for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
+                for (output, shift) in shifts.iter().enumerate() {
+                    out[output * BLOCK_ROWS + row] += shift;
+                }
+            }
+        }
+        residuals::residuals(model.loss, outputs, count, facts, out)
+    };
+    side(margins, facts)?;
+    if let Some(point) = &query.previous {
+        side(others, facts)?;
+        let (a, b) = (query.current.coefficient, point.coefficient);
+        residuals::combine(a, margins, b, others, outputs, count);
+    } else {
+        residuals::scale(query.current.coefficient, margins, outputs, count);
+    }
+    if let Some(perturbation) = &query.perturbation {
+        facts.weights[..count].copy_from_slice(&perturbation.weights[start..start + count]);
+        facts.weights[count..].fill(0.0);
+    }
+    let weighted = query.perturbation.is_some();
+    residuals::clip(query.clip, outputs, count, facts, weighted, margins, tally)?;
+    residuals::clear_beyond(margins, outputs, count);
+    Ok(())
 }
 
 /// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
@@ -801,12 +860,18 @@ pub fn evaluate(
         rows: scratch,
         facts,
         blocks,
+        integer,
         ..
     } = workspace;
     let total = batch.selection.len();
     let scattered = source.is_scattered(&batch.selection);
     let part = source.part(*blocks);
     let steps = dense::steps(model.outputs, source.layout, part, 1) / 2;
+    let mut integer = match (integer, batch.rows) {
+        (Some(integer), Rows::U8(bytes)) if total >= integer::LEAST_ROWS => Some((integer, bytes)),
+        _ => None,
+    };
+    integer = integer.and_then(|(integer, bytes)| integer.prepare(model, parameters).then_some((integer, bytes)));
     if source.is_dense() {
         current.pack(model, source.layout, parameters);
     }
@@ -820,7 +885,9 @@ pub fn evaluate(
             *id = row_at(&batch.selection, start + offset);
         }
         facts.gather(count, batch.targets, None, model.outputs);
-        if let Rows::Sparse(sparse) = batch.rows {
+        if let Some((integer, bytes)) = &mut integer {
+            integer.margins(*bytes, &batch.selection, start..start + count, margins);
+        } else if let Rows::Sparse(sparse) = batch.rows {
             sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
         } else {
             let mut starts = [std::ptr::null(); BLOCK_ROWS];

@@ -82,7 +82,7 @@ impl<'a> Oracle<'a> {
     /// An oracle for `problem` on `engine`, with all memory that its rounds need.
     pub fn new(problem: &'a Problem, engine: Engine) -> Self {
         let parameters = problem.parameters();
-        let leaves = partition::leaves(problem.rows(), problem.row_cycles());
+        let leaves = problem.leaves(problem.rows());
         // A rank never runs more leaves than its share, and always sums into them.
         let (own, needed) = match engine.ranked() {
             Some(ranked) => (leaves.div_ceil(ranked.ranks().count()), true),
@@ -258,7 +258,7 @@ impl<'a> Oracle<'a> {
         self.ledger.gradient_queries += queries * rows as u64;
         self.ledger.flops += (problem.flops_per_row() * flops as f64 / 4.0 * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
-        let count = partition::leaves(rows, problem.row_cycles()).min(self.most_leaves);
+        let count = problem.leaves(rows).min(self.most_leaves);
         let tally = if let Some(ranked) = self.engine.ranked().cloned() {
             self.shared_round(&ranked, batch, norm, count, sum, kernel)?
         } else if count == 1 {
@@ -324,7 +324,7 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
 /// # Errors
 /// A row whose margins are not finite.
 pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
-    let count = partition::leaves(problem.rows(), problem.row_cycles());
+    let count = problem.leaves(problem.rows());
     if let Some(ranked) = engine.ranked() {
         return shared::evaluate(problem, ranked, count, parameters);
     }

@@ -2,8 +2,9 @@
 //! threads.
 //!
 //! A leaf costs its kernel plus one reading and writing of its f64 partial sum, about one cycle a parameter against
-//! `rows/16` for the kernel whatever the model's shape. Leaves of `√(32·B)` rows keep that below a tenth at B = 500 and
-//! two in a hundred at 60,000, and still give 4 leaves at 500 and 32 at 60,000.
+//! `rows/16` for the f32 kernel whatever the model's shape. Leaves of `√(32·B)` rows keep that below a tenth at B = 500 and
+//! two in a hundred at 60,000, and still give 4 leaves at 500 and 32 at 60,000. On integer tiles a row costs half to a third
+//! of that and a leaf more, for weights in digits: leaves of `√(128·B)` rows, 2 at 500 and 16 at 60,000.
 
 /// Most leaves of a batch; bounds the memory of partial sums.
 pub const MOST_LEAVES: usize = 64;
@@ -16,10 +17,16 @@ pub fn row_cycles(flops: f64, bytes: f64) -> f64 {
     flops / 64.0 + bytes / 16.0
 }
 
-/// Number of leaves of a batch of `rows` rows: the power of two just around √(rows/32) (rounded down from 5/4 of it), fewer where the work is too small to
-/// share; at least 1.
-pub fn leaves(rows: usize, row_cycles: f64) -> usize {
-    let by_rows = (rows as f64 / 32.0).sqrt();
+/// What a leaf costs beside its rows, in rows of the f32 kernels, and a half more.
+pub const LEAF_ROWS: f64 = 32.0;
+
+/// The same in rows of the kernels on integer tiles.
+pub const LEAF_ROWS_ON_TILES: f64 = 128.0;
+
+/// Number of leaves of a batch of `rows` rows, a leaf costing as much as `leaf_rows` of them: the power of two just around
+/// `√(rows/leaf_rows)` (rounded down from 5/4 of it), fewer where the work is too small to share; at least 1.
+pub fn leaves(rows: usize, row_cycles: f64, leaf_rows: f64) -> usize {
+    let by_rows = (rows as f64 / leaf_rows).sqrt();
     let by_work = rows as f64 * row_cycles / LEAST_LEAF_CYCLES;
     let wanted = by_rows.min(by_work).clamp(1.0, MOST_LEAVES as f64);
     1 << (wanted * 1.25).log2().floor() as u32
@@ -37,16 +44,16 @@ mod tests {
     #[test]
     fn leaves_follow_the_size_of_the_batch() {
         let mnist = row_cycles(4.0 * 785.0 * 10.0, 3136.0);
-        let counts: Vec<_> = [0, 1, 64, 500, 2_000, 8_000, 60_000, 10_000_000]
-            .map(|rows| leaves(rows, mnist))
-            .into();
-        assert_eq!(counts, [1, 1, 1, 4, 8, 16, 32, 64]);
+        let sizes = [0, 1, 64, 500, 2_000, 8_000, 60_000, 10_000_000];
+        let counts = |leaf_rows| sizes.map(|rows| leaves(rows, mnist, leaf_rows));
+        assert_eq!(counts(LEAF_ROWS), [1, 1, 1, 4, 8, 16, 32, 64]);
+        assert_eq!(counts(LEAF_ROWS_ON_TILES), [1, 1, 1, 2, 4, 8, 16, 64]);
     }
 
     #[test]
     fn little_work_is_not_shared() {
-        assert_eq!(leaves(2_000, row_cycles(80.0, 80.0)), 1);
-        assert!(leaves(100_000, row_cycles(80.0, 80.0)) >= 8);
+        assert_eq!(leaves(2_000, row_cycles(80.0, 80.0), LEAF_ROWS), 1);
+        assert!(leaves(100_000, row_cycles(80.0, 80.0), LEAF_ROWS) >= 8);
     }
 
     #[test]

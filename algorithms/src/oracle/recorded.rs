@@ -59,7 +59,7 @@ impl Oracle<'_> {
         self.ledger.flops += (problem.flops_per_row() / 2.0 * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
-        let parts = partition::leaves(rows, problem.row_cycles() / 2.0);
+        let parts = partition::leaves(rows, problem.row_cycles() / 2.0, partition::LEAF_ROWS);
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
@@ -157,7 +157,7 @@ impl Oracle<'_> {
         self.ledger.flops += (problem.flops_per_row() * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
-        let parts = partition::leaves(rows, problem.row_cycles()).min(self.most_leaves);
+        let parts = partition::leaves(rows, problem.row_cycles(), partition::LEAF_ROWS).min(self.most_leaves);
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));

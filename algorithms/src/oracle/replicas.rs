@@ -206,7 +206,7 @@ impl<'a> ReplicatedOracle<'a> {
         let padded = ReplicaWorkspace::padded_runs(points.len());
         if padded != self.padded {
             // The partition depends on rows and runs alone.
-            let leaves = partition::leaves(rows, problem.row_cycles() * padded as f64);
+            let leaves = partition::leaves(rows, problem.row_cycles() * padded as f64, partition::LEAF_ROWS);
             self.leaves = (0..leaves)
                 .map(|leaf| Leaf {
                     range: partition::leaf_range(rows, leaves, leaf),

@@ -7,7 +7,7 @@ use rounds_kernels::linear::{self, Batch, LinearModel, NonFiniteGradient, RowNor
 use rounds_kernels::loss::Loss;
 
 use super::shard::Shard;
-use super::{Dataset, Labels};
+use super::{Dataset, Features, Labels};
 use crate::oracle::partition;
 use crate::oracle::ranks::Ranks;
 
@@ -23,6 +23,8 @@ pub struct Problem {
     l1_norms: OnceLock<RowNorms>,
     /// What this rank knows of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
+    /// Whether the kernels sum these rows on integer tiles.
+    on_tiles: bool,
 }
 
 /// A data set and a loss that do not fit together.
@@ -87,6 +89,7 @@ impl Problem {
             loss,
         };
         let l2_norms = linear::row_norms(dataset.rows(), bias, Norm::L2)?;
+        let on_tiles = matches!(dataset.features(), Features::U8 { .. }) && linear::has_integer_tiles_for(&model);
         Ok(Self {
             dataset,
             model,
@@ -94,6 +97,7 @@ impl Problem {
             l2_norms,
             l1_norms: OnceLock::new(),
             shard: None,
+            on_tiles,
         })
     }
 
@@ -192,6 +196,16 @@ impl Problem {
     /// What a row costs, for the partition of batches.
     pub fn row_cycles(&self) -> f64 {
         partition::row_cycles(self.flops_per_row(), self.bytes_per_row())
+    }
+
+    /// Leaves of a batch of `rows` rows.
+    pub fn leaves(&self, rows: usize) -> usize {
+        let leaf_rows = if self.on_tiles {
+            partition::LEAF_ROWS_ON_TILES
+        } else {
+            partition::LEAF_ROWS
+        };
+        partition::leaves(rows, self.row_cycles(), leaf_rows)
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.

@@ -262,7 +262,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         }
         let (count, dimension) = (samples.len(), self.dimension());
         // Regenerating and two dot products: about two cycles a coordinate.
-        let parts = partition::leaves(count, 2.0 * dimension as f64);
+        let parts = partition::leaves(count, 2.0 * dimension as f64, partition::LEAF_ROWS);
         let mut leaves = std::mem::take(&mut self.leaves);
         while leaves.len() < parts {
             leaves.push(Leaf {

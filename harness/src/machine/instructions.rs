@@ -10,6 +10,7 @@
 
 use std::fs;
 
+use rounds_kernels::linear;
 use thiserror::Error;
 
 /// The processor lacks what the binary was built for.
@@ -68,9 +69,12 @@ pub fn instruction_set() -> Vec<&'static str> {
         .collect()
 }
 
-/// The vector extension that the kernels use, in a word: `avx512`, `avx2`, `avx`, `sse4.2`, `neon` or `scalar`.
-pub const fn vector_extension() -> &'static str {
-    if cfg!(target_feature = "avx512f") {
+/// What the kernels use, in a word: `avx512` (with `+amx` where they also use this processor's integer tiles), `avx2`,
+/// `avx`, `sse4.2`, `neon` or `scalar`. The same word, the same bits.
+pub fn vector_extension() -> &'static str {
+    if linear::has_integer_tiles() {
+        "avx512+amx"
+    } else if cfg!(target_feature = "avx512f") {
         "avx512"
     } else if cfg!(all(target_feature = "avx2", target_feature = "fma")) {
         "avx2"
@@ -185,6 +189,6 @@ mod tests {
     #[test]
     fn the_vector_extension_agrees_with_the_feature_list() {
         let features = instruction_set();
-        assert_eq!(vector_extension() == "avx512", features.contains(&"avx512f"));
+        assert_eq!(vector_extension().starts_with("avx512"), features.contains(&"avx512f"));
     }
 }

@@ -1,0 +1,1246 @@
+//! Rows of bytes on integer tiles: margins and gradients of [`super::accumulate`] whose sums are exact.
+//!
+//! A weight is written as `step_k · w` with an integer w of three signed digits of 8 bits, a coefficient as `step · q`
+//! with an integer q of four. Bytes are integers already. All that is then summed are products of a byte and a digit, in
+//! 32-bit integers, which never overflow here and never round; the digits' sums meet again in f64, exactly. So
+//!
+//! - a margin is off by at most `2⁻²⁴ · 2·max_j|W_kj| · Σ_j|a_ij|`, as if each weight had been rounded once to f32 beside the
+//!   greatest one of its output; a few roundings of f32 follow, none of which grows with the number of features;
+//! - a gradient's sum is exact but for one f64 rounding in 512 rows, after the coefficients were cut to multiples of `step`
+//!   towards zero: ‖q ⊗ a‖ can only shrink.
+//!
+//! **Privacy.** With a clip norm, or with a loss of bounded slope, `step` follows from public numbers alone
+//! ([`resolution`]). The contribution of a row to the integer sums is then a function of this row and the parameters,
+//! whatever the other rows are and wherever it stands: sums of integers do not depend on their order. Its norm is at most
+//! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
+//! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
+//! [`super::computed_sensitivity`] adds to C covers the f64 additions with room to spare, for blocks of one row as well.
+
+use super::packing::split;
+use super::residuals::RowFacts;
+use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally, coefficients, row_at};
+use crate::features::{Selection, U8Rows};
+use crate::loss::Loss;
+use crate::tiles::{self, ByteRows, Cache, Configured, Shapes, TILE_BYTES};
+use crate::vector::lanes::{LANES, prefetch};
+use core::arch::x86_64 as arch;
+use std::ops::Range;
+
+/// Rows whose coefficients are summed in 32-bit integers. Of the first digit, at most 32, the sum is below 2³¹ also when
+/// it is multiplied by 2⁸ and the sum of the second one, of at most 128, is added: `512·255·(32·256 + 128) < 2³¹`.
+const SUMMED_ROWS: usize = 512;
+
+/// Rows that go through the tiles together for their margins.
+const TOGETHER: usize = 32;
+
+/// Features of a step: the width of a tile.
+const GROUP: usize = 64;
+
+/// Digits of a weight.
+const WEIGHT_DIGITS: usize = 3;
+
+/// Digits of a coefficient.
+const COEFFICIENT_DIGITS: usize = 4;
+
+/// Outputs whose margins come out of two tiles: three columns each.
+const MARGIN_OUTPUTS: usize = 10;
+
+/// Outputs whose gradients come out of three tiles: four rows each.
+const GRADIENT_OUTPUTS: usize = 12;
+
+/// The greatest integer that three signed digits hold.
+const GREATEST_WEIGHT: f32 = 8_355_711.0;
+
+/// Coefficients are at most 2²⁹ steps long.
+const COEFFICIENT_BITS: i32 = 29;
+
+/// Fewer rows than this cost less without packing digits.
+pub(super) const LEAST_ROWS: usize = 32;
+
+/// 64 bytes, a cache line and a row of a tile.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+const EMPTY: Line = Line([0; 64]);
+
+/// Weights in digits, as [`tiles::row_products`] reads them: for each run of at most ten outputs, for each group of 64
+/// features, one or two tiles.
+#[derive(Debug)]
+struct Digits {
+    lines: Vec<Line>,
+    /// What one unit of each output's last digit is worth.
+    steps: Vec<f32>,
+    biases: Vec<f32>,
+}
+
+/// Tiles of margins that a run of `outputs` outputs takes.
+fn margin_tiles(outputs: usize) -> usize {
+    (WEIGHT_DIGITS * outputs).div_ceil(LANES)
+}
+
+impl Digits {
+    fn new(model: &LinearModel) -> Self {
+        let groups = model.features.div_ceil(GROUP);
+        let tiles: usize = split(model.outputs, MARGIN_OUTPUTS)
+            .map(|(_, outputs)| margin_tiles(outputs))
+            .sum();
+        Digits {
+            lines: vec![EMPTY; tiles * groups * LANES],
+            steps: vec![0.0; model.outputs],
+            biases: vec![0.0; model.outputs],
+        }
+    }
+
+    /// Packs row-major `[outputs, features + bias]` parameters. Whether their size lets them be written in digits.
+    fn pack(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let groups = features.div_ceil(GROUP);
+        let weights_of = |output: usize| &parameters[output * width..][..features];
+        for output in 0..model.outputs {
+            let Some(step) = step_of(weights_of(output)) else {
+                return false;
+            };
+            self.steps[output] = step;
+            self.biases[output] = if model.bias {
+                parameters[output * width + features]
+            } else {
+                0.0
+            };
+        }
+        let mut lines = &mut self.lines[..];
+        for (first, outputs) in split(model.outputs, MARGIN_OUTPUTS) {
+            let tiles = margin_tiles(outputs);
+            for group in 0..groups {
+                let tail = group + 1 == groups;
+                let start = if tail { features - GROUP } else { group * GROUP };
+                let stale = if tail { groups * GROUP - features } else { 0 };
+                let mut columns = [EMPTY; 2 * LANES];
+                for output in 0..outputs {
+                    let weights: &[f32; GROUP] = weights_of(first + output)[start..].first_chunk().expect("a group");
+                    let inverse = 1.0 / self.steps[first + output];
+                    let mut fresh = [0.0; GROUP];
+                    let weights = if stale > 0 {
+                        // The last group begins inside the one before: what was there already counts once.
+                        fresh[stale..].copy_from_slice(&weights[stale..]);
+                        &fresh
+                    } else {
+                        weights
+                    };
+                    for (digit, line) in weight_digits(weights, inverse).into_iter().enumerate() {
+                        columns[(WEIGHT_DIGITS - 1 - digit) * outputs + output] = line;
+                    }
+                }
+                for tile in 0..tiles {
+                    let (packed, rest) = std::mem::take(&mut lines).split_at_mut(LANES);
+                    transpose_words(
+                        columns[tile * LANES..].first_chunk().expect("two tiles of columns"),
+                        packed.first_chunk_mut().expect("split there"),
+                    );
+                    lines = rest;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The power of two of which the weights become multiples, at most [`GREATEST_WEIGHT`] times; `None` for weights that are not
+/// finite or so large that f32 might not hold what follows.
+fn step_of(weights: &[f32]) -> Option<f32> {
+    const GREATEST_EXPONENT: i32 = 60;
+    const LEAST_EXPONENT: i32 = -60;
+    let mut greatest = [0_u32; LANES];
+    let (whole, rest) = weights.as_chunks::<LANES>();
+    let magnitude = |weight: f32| weight.to_bits() & 0x7fff_ffff;
+    for weights in whole {
+        for (greatest, &weight) in greatest.iter_mut().zip(weights) {
+            *greatest = magnitude(weight).max(*greatest);
+        }
+    }
+    let greatest = greatest
+        .into_iter()
+        .chain(rest.iter().map(|&weight| magnitude(weight)))
+        .max()?;
+    let exponent = (greatest >> 23) as i32 - 127;
+    if exponent > GREATEST_EXPONENT {
+        return None;
+    }
+    let step = power_of_two(exponent.max(LEAST_EXPONENT) - 22);
+    Some(if f32::from_bits(greatest) / step > GREATEST_WEIGHT {
+        2.0 * step
+    } else {
+        step
+    })
+}
+
+/// `2^exponent`, for normal numbers.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
+/// The three digits of 64 weights, the last digit first. The word at place 4l + m of a line holds weights
+/// 16m + 4l … + 3 ([`WORD_ORDER`]).
+#[inline(always)]
+fn weight_digits(weights: &[f32; GROUP], inverse_step: f32) -> [Line; WEIGHT_DIGITS] {
+    // SAFETY: the build has AVX-512; 64 weights are there, and a line takes 64 bytes, aligned.
+    unsafe {
+        let inverse_step = arch::_mm512_set1_ps(inverse_step);
+        let (halves, byte) = (arch::_mm512_set1_epi32(0x0080_8080), arch::_mm512_set1_epi32(0xff));
+        let [a, b, c, d] = std::array::from_fn(|part| {
+            let lanes = arch::_mm512_loadu_ps(weights.as_ptr().add(part * LANES));
+            let integers = arch::_mm512_cvtps_epi32(arch::_mm512_mul_ps(lanes, inverse_step));
+            arch::_mm512_xor_si512(arch::_mm512_add_epi32(integers, halves), halves)
+        });
+        let pack = |[a, b, c, d]: [arch::__m512i; 4]| {
+            let [a, b, c, d] = [a, b, c, d].map(|lanes| arch::_mm512_and_si512(lanes, byte));
+            let mut line = EMPTY;
+            let bytes = arch::_mm512_packus_epi16(arch::_mm512_packus_epi32(a, b), arch::_mm512_packus_epi32(c, d));
+            arch::_mm512_store_si512(line.0.as_mut_ptr().cast(), bytes);
+            line
+        };
+        let all = [a, b, c, d];
+        [
+            pack(all),
+            pack(all.map(|lanes| arch::_mm512_srli_epi32::<8>(lanes))),
+            pack(all.map(|lanes| arch::_mm512_srli_epi32::<16>(lanes))),
+        ]
+    }
+}
+
+/// Where the words of a line of digits belong among a tile's rows of four features.
+const WORD_ORDER: [usize; LANES] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+
+/// Integers in signed digits of 8 bits, the last digit first: `n = Σ_j 256^j · digit_j`. Adding 128 to each digit carries
+/// as it must, and flipping the upper bit takes the 128 off again.
+#[inline(always)]
+fn signed_digits(integers: arch::__m512i, halves: u32) -> [arch::__m128i; COEFFICIENT_DIGITS] {
+    // SAFETY: the build has AVX-512; registers only.
+    unsafe {
+        let halves = arch::_mm512_set1_epi32(halves as i32);
+        let shifted = arch::_mm512_xor_si512(arch::_mm512_add_epi32(integers, halves), halves);
+        [
+            arch::_mm512_cvtepi32_epi8(shifted),
+            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<8>(shifted)),
+            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<16>(shifted)),
+            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<24>(shifted)),
+        ]
+    }
+}
+
+/// The 16 × 16 words of 32 bits of `rows`, transposed and in their order: from one column of weights a line to a tile.
+fn transpose_words(rows: &[Line; LANES], out: &mut [Line; LANES]) {
+    // SAFETY: the build has AVX-512; lines are 64 bytes, aligned.
+    unsafe {
+        let columns = transposed(std::array::from_fn(|row| {
+            arch::_mm512_load_si512(rows[row].0.as_ptr().cast())
+        }));
+        for (place, column) in WORD_ORDER.into_iter().zip(columns) {
+            arch::_mm512_store_si512(out[place].0.as_mut_ptr().cast(), column);
+        }
+    }
+}
+
+/// Sixteen vectors of sixteen words, transposed.
+#[inline(always)]
+fn transposed(rows: [arch::__m512i; LANES]) -> [arch::__m512i; LANES] {
+    // SAFETY: the build has AVX-512; registers only.
+    unsafe {
+        // Within each quarter of a register: word w of rows 4r … 4r + 3, for the quarter's four columns.
+        let mut fours = rows;
+        for four in 0..4 {
+            let [a, b, c, d] = std::array::from_fn(|row| rows[4 * four + row]);
+            let (ab, ab_high) = (arch::_mm512_unpacklo_epi32(a, b), arch::_mm512_unpackhi_epi32(a, b));
+            let (cd, cd_high) = (arch::_mm512_unpacklo_epi32(c, d), arch::_mm512_unpackhi_epi32(c, d));
+            fours[4 * four] = arch::_mm512_unpacklo_epi64(ab, cd);
+            fours[4 * four + 1] = arch::_mm512_unpackhi_epi64(ab, cd);
+            fours[4 * four + 2] = arch::_mm512_unpacklo_epi64(ab_high, cd_high);
+            fours[4 * four + 3] = arch::_mm512_unpackhi_epi64(ab_high, cd_high);
+        }
+        let mut columns = rows;
+        for column in 0..4 {
+            let quarters = transposed_quarters(std::array::from_fn(|four| fours[4 * four + column]));
+            for (quarter, lanes) in quarters.into_iter().enumerate() {
+                columns[4 * quarter + column] = lanes;
+            }
+        }
+        columns
+    }
+}
+
+/// Four vectors of four quarters, transposed.
+#[inline(always)]
+fn transposed_quarters([a, b, c, d]: [arch::__m512i; 4]) -> [arch::__m512i; 4] {
+    // SAFETY: the build has AVX-512; registers only.
+    unsafe {
+        let (ab_low, ab_high) = (
+            arch::_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b),
+            arch::_mm512_shuffle_i32x4::<0b11_10_11_10>(a, b),
+        );
+        let (cd_low, cd_high) = (
+            arch::_mm512_shuffle_i32x4::<0b01_00_01_00>(c, d),
+            arch::_mm512_shuffle_i32x4::<0b11_10_11_10>(c, d),
+        );
+        [
+            arch::_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_low, cd_low),
+            arch::_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_low, cd_low),
+            arch::_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_high, cd_high),
+            arch::_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_high, cd_high),
+        ]
+    }
+}
+
+/// Scratch memory: part of a [`super::Workspace`].
+#[derive(Debug)]
+pub(super) struct Scratch {
+    current: Digits,
+    previous: Digits,
+    /// Rows that do not follow each other in memory, copied: `[32][row lines]`.
+    rows: Vec<Line>,
+    /// Lines of a row of `rows`.
+    row_lines: usize,
+    /// What the tiles summed: margins `[32][32]`, gradients twice `[4][48][16]`; and room to load beyond their ends.
+    sums: Vec<i32>,
+    /// Coefficients in digits: `[4·output + digit][512]`.
+    coefficients: Vec<Line>,
+    /// A group of features of all rows, four rows interleaved: twice `[steps of 64 rows][4][16 lines]`.
+    quads: Vec<Line>,
+    /// Σ q of each output in steps, for the bias.
+    totals: Vec<i64>,
+    row_shapes: Shapes,
+}
+
+/// Sums of 64 features of a run of outputs: four tiles of 48 rows.
+const GRADIENT_SUMS: usize = 4 * 48 * LANES;
+
+/// Lines of 64 features of all rows.
+const QUAD_LINES: usize = SUMMED_ROWS;
+
+/// Lines of a row of coefficients' digits.
+const DIGIT_LINES: usize = SUMMED_ROWS / GROUP;
+
+impl Scratch {
+    /// For `model`, if this processor has the tiles and the model the shape for which they pay.
+    pub(super) fn new(model: &LinearModel) -> Option<Box<Self>> {
+        super::has_integer_tiles_for(model).then(|| {
+            let row_lines = model.features.div_ceil(GROUP);
+            Box::new(Scratch {
+                current: Digits::new(model),
+                previous: Digits::new(model),
+                rows: vec![EMPTY; TOGETHER * row_lines],
+                row_lines,
+                sums: vec![0; 2 * GRADIENT_SUMS],
+                coefficients: vec![EMPTY; COEFFICIENT_DIGITS * model.outputs * DIGIT_LINES],
+                quads: vec![EMPTY; 2 * QUAD_LINES],
+                totals: vec![0; model.outputs],
+                row_shapes: tiles::row_shapes(),
+            })
+        })
+    }
+
+    /// Packs the weights at which margins are asked for. Whether the kernels of this module take them.
+    pub(super) fn prepare(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        self.current.pack(model, parameters)
+    }
+
+    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
+    pub(super) fn margins(
+        &mut self,
+        rows: U8Rows<'_>,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        out: &mut [f32],
+    ) {
+        let _configured = self.row_shapes.configure();
+        self.margins_of_sides(rows, selection, positions, true, [out, &mut []]);
+    }
+
+    /// [`Self::margins`] at one or two points, an empty slice for none.
+    fn margins_of_sides(
+        &mut self,
+        rows: U8Rows<'_>,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        cold: bool,
+        mut out: [&mut [f32]; 2],
+    ) {
+        let Scratch {
+            current,
+            previous,
+            rows: copies,
+            row_lines,
+            sums,
+            ..
+        } = self;
+        let row_lines = *row_lines;
+        let mut ask = [std::ptr::null(); TOGETHER];
+        let asked_end = selection.len().min(SUMMED_ROWS);
+        for first in positions.clone().step_by(TOGETHER) {
+            let count = (positions.end - first).min(TOGETHER);
+            let operand = match selection {
+                Selection::Range(range) if count == TOGETHER => {
+                    let of_rows = &rows.values[(range.start + first) * rows.columns..][..TOGETHER * rows.columns];
+                    // Rows lie across cache lines: what a step reads is asked for two steps before.
+                    for (row, ask) in ask.iter_mut().enumerate() {
+                        *ask = of_rows.as_ptr().wrapping_add(row * rows.columns + 2 * GROUP);
+                    }
+                    ByteRows {
+                        start: of_rows.as_ptr(),
+                        stride: rows.columns,
+                        groups: row_lines,
+                        tail: rows.columns - GROUP,
+                        ask: &ask,
+                        cache: Cache::First,
+                    }
+                }
+                _ => {
+                    for (offset, copy) in copies.chunks_exact_mut(row_lines).enumerate().take(count) {
+                        let row = row_at(selection, first + offset);
+                        copy_row(&rows.values[row * rows.columns..][..rows.columns], copy);
+                    }
+                    // Rows of the first block were asked for by nobody: now those that are copied next are.
+                    let next = first + count..if cold {
+                        (first + count + TOGETHER).min(asked_end)
+                    } else {
+                        0
+                    };
+                    ask.fill(copies.as_ptr().cast());
+                    for (ask, position) in ask.iter_mut().zip(next) {
+                        *ask = rows
+                            .values
+                            .as_ptr()
+                            .wrapping_add(row_at(selection, position) * rows.columns);
+                    }
+                    ByteRows {
+                        start: copies.as_ptr().cast(),
+                        stride: row_lines * GROUP,
+                        groups: row_lines,
+                        tail: rows.columns - GROUP,
+                        ask: &ask,
+                        cache: Cache::Second,
+                    }
+                }
+            };
+            for (digits, out) in [&*current, &*previous].into_iter().zip(&mut out) {
+                if !out.is_empty() {
+                    products(operand, digits, rows.scale, sums, out, first - positions.start);
+                }
+            }
+        }
+    }
+}
+
+/// A row to its place among the copies.
+#[inline(always)]
+fn copy_row(row: &[u8], copy: &mut [Line]) {
+    let (whole, rest) = row.as_chunks::<GROUP>();
+    for (to, from) in copy.iter_mut().zip(whole) {
+        to.0 = *from;
+    }
+    if !rest.is_empty() {
+        copy[whole.len()].0[..rest.len()].copy_from_slice(rest);
+    }
+}
+
+/// Margins of 32 rows: `out[k·128 + row + i]`.
+fn products(operand: ByteRows<'_>, digits: &Digits, scale: f32, sums: &mut [i32], out: &mut [f32], row: usize) {
+    let mut weights = digits.lines.as_ptr().cast::<u8>();
+    let outputs = digits.steps.len();
+    for (first, outputs) in split(outputs, MARGIN_OUTPUTS) {
+        let tiles = margin_tiles(outputs);
+        assert!(sums.len() >= TOGETHER * tiles * LANES + LANES);
+        // SAFETY: the callers configured the tiles and made the operand of 32 whole rows; weights were packed for as many
+        // groups; the assert covers the sums.
+        unsafe { tiles::row_products(operand, weights, tiles, sums.as_mut_ptr()) };
+        weights = weights.wrapping_add(operand.groups * tiles * TILE_BYTES);
+        let mut steps = [0.0; LANES];
+        let mut biases = [0.0; LANES];
+        for (lane, (step, bias)) in digits.steps[first..]
+            .iter()
+            .zip(&digits.biases[first..])
+            .enumerate()
+            .take(outputs)
+        {
+            (steps[lane], biases[lane]) = (step * scale, *bias);
+        }
+        for half in (0..TOGETHER).step_by(LANES) {
+            // SAFETY: the build has AVX-512. The last load of a row ends 2·outputs + 16 ≤ 16·tiles + 16 words after its
+            // begin, which the assert covers.
+            unsafe {
+                let biases = arch::_mm512_loadu_ps(biases.as_ptr());
+                let last = arch::_mm512_loadu_ps(steps.as_ptr());
+                let middle = arch::_mm512_mul_ps(last, arch::_mm512_set1_ps(256.0));
+                let greatest = arch::_mm512_mul_ps(last, arch::_mm512_set1_ps(65_536.0));
+                let rows: [arch::__m512i; LANES] = std::array::from_fn(|row| {
+                    let sums = sums.as_ptr().add((half + row) * tiles * LANES);
+                    let load =
+                        |place: usize| arch::_mm512_cvtepi32_ps(arch::_mm512_loadu_si512(sums.add(place).cast()));
+                    let margin = arch::_mm512_fmadd_ps(load(2 * outputs), last, biases);
+                    let margin = arch::_mm512_fmadd_ps(load(outputs), middle, margin);
+                    arch::_mm512_castps_si512(arch::_mm512_fmadd_ps(load(0), greatest, margin))
+                });
+                for (output, margins) in transposed(rows).into_iter().enumerate().take(outputs) {
+                    let out = &mut out[(first + output) * BLOCK_ROWS + row + half..][..LANES];
+                    arch::_mm512_storeu_ps(out.as_mut_ptr(), arch::_mm512_castsi512_ps(margins));
+                }
+            }
+        }
+    }
+}
+
+/// How finely coefficients are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Resolution {
+    /// In steps of 2^n, n from public numbers.
+    Public(i32),
+    /// In 2⁻²⁹ of the power of two above the greatest coefficient of each block: nothing bounds them beforehand, and nothing
+    /// is promised about neighbours.
+    OfBlock,
+}
+
+/// The least power of two that is not below `value`: its exponent.
+fn exponent_above(value: f32) -> i32 {
+    let bits = value.to_bits();
+    (bits >> 23) as i32 - 127 + i32::from(bits & 0x007f_ffff != 0)
+}
+
+/// The exponent of a step that lets every coefficient of the query be written: from a bound Q of `|q_ik|`, which is the
+/// lesser of `(|a| + |b|)·max|φ′|` and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else that of a
+/// single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds are
+/// public; with weights w (ReSQue) they grow by max|w|, which depends on the random points and not on the rows.
+///
+/// Weights of other rows then decide on the step, and `resolution` of neighbours may differ: that moves each row's
+/// contribution by at most √K·step·‖a‖, 2⁻²⁹ of what [`super::computed_sensitivity`] allows a block of 128 rows for 2⁻²⁴.
+fn resolution(model: &LinearModel, query: &Query<'_>, scale: f32) -> Option<Resolution> {
+    let slope = match model.loss {
+        Loss::Softmax | Loss::Logistic | Loss::Hinge | Loss::Absolute => 1.0,
+        Loss::Huber(threshold) => threshold,
+        Loss::Squared => f32::INFINITY,
+    };
+    let points = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
+    let by_loss = if points == 0.0 { 0.0 } else { points * slope };
+    let by_clip = match query.clip {
+        Clip::Unbounded => f32::INFINITY,
+        Clip::Bounded { clip_norm, .. } => clip_norm / if model.bias { 1.0 } else { scale.abs() },
+    };
+    let bound = by_loss.min(by_clip);
+    let weight = query.perturbation.map_or(1.0, |perturbation| {
+        perturbation.weights.iter().fold(0.0_f32, |greatest, weight| {
+            if weight.is_nan() {
+                f32::NAN
+            } else {
+                greatest.max(weight.abs())
+            }
+        })
+    });
+    if weight.is_nan() {
+        return None;
+    }
+    if bound == f32::INFINITY && query.clip == Clip::Unbounded {
+        return Some(Resolution::OfBlock);
+    }
+    let bound = bound * weight;
+    let exponent = exponent_above(bound.max(f32::MIN_POSITIVE)).max(LEAST_COEFFICIENT_EXPONENT);
+    (exponent <= GREATEST_COEFFICIENT_EXPONENT).then_some(Resolution::Public(exponent - COEFFICIENT_BITS))
+}
+
+/// Coefficients below 2⁻⁶⁰ need no finer steps, and above 2⁹⁰ another kernel.
+const LEAST_COEFFICIENT_EXPONENT: i32 = -60;
+const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
+
+/// [`super::accumulate`] on rows of bytes; `None` where it does not apply, and nothing was added then.
+pub(super) fn accumulate(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    rows: U8Rows<'_>,
+    query: &Query<'_>,
+    norms: Option<&[f32]>,
+    sum: &mut [f64],
+    scratch: &mut Scratch,
+    (margins, others, facts): (&mut [f32], &mut [f32], &mut RowFacts),
+) -> Option<Result<Tally, NonFiniteGradient>> {
+    let resolution = resolution(model, query, rows.scale)?;
+    if let Some(point) = &query.previous
+        && !scratch.previous.pack(model, point.parameters)
+    {
+        return None;
+    }
+    let mut configured = scratch.row_shapes.configure();
+    let mut tally = Tally::default();
+    let total = batch.selection.len();
+    let block_rows = if resolution == Resolution::OfBlock {
+        BLOCK_ROWS
+    } else {
+        SUMMED_ROWS
+    };
+    let mut pointers = [std::ptr::null(); SUMMED_ROWS];
+    for block in (0..total).step_by(block_rows) {
+        let block_end = (block + block_rows).min(total);
+        let mut step = match resolution {
+            Resolution::Public(step) => step,
+            Resolution::OfBlock => 0,
+        };
+        scratch.totals.fill(0);
+        for start in (block..block_end).step_by(BLOCK_ROWS) {
+            let count = (block_end - start).min(BLOCK_ROWS);
+            for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
+                *id = row_at(&batch.selection, start + offset);
+                pointers[start - block + offset] = rows.values[*id * rows.columns..][..rows.columns].as_ptr();
+            }
+            facts.gather(count, batch.targets, norms, model.outputs);
+            let previous = if query.previous.is_some() {
+                &mut others[..]
+            } else {
+                &mut []
+            };
+            let (sides, at) = ([&mut margins[..], previous], start..start + count);
+            scratch.margins_of_sides(rows, &batch.selection, at, block == 0, sides);
+            if let Err(error) = coefficients(model, query, start, count, facts, margins, others, &mut tally) {
+                return Some(Err(error));
+            }
+            if resolution == Resolution::OfBlock {
+                step = exponent_of(margins, model.outputs, count) - COEFFICIENT_BITS;
+            }
+            scratch.write_digits(margins, count, start - block, step);
+        }
+        let count = block_end - block;
+        let next = block_end..(block_end + block_rows).min(total);
+        let last = pointers[count - 1];
+        pointers[count..count.next_multiple_of(GROUP)].fill(last);
+        let worth = f64::from(power_of_two(step));
+        let mut ahead = AheadOf::new(rows, &batch.selection, next);
+        let worth_of_byte = worth * f64::from(rows.scale);
+        scratch.add_gradient(
+            model,
+            &pointers[..count.next_multiple_of(GROUP)],
+            worth_of_byte,
+            sum,
+            &mut configured,
+            &mut ahead,
+        );
+        if model.bias {
+            for (output, &total) in scratch.totals.iter().enumerate() {
+                sum[output * (model.features + 1) + model.features] += total as f64 * worth;
+            }
+        }
+        if block_end < total {
+            configured.reshape(&scratch.row_shapes);
+        }
+    }
+    Some(Ok(tally))
+}
+
+/// The exponent of the power of two above all coefficients of a block.
+fn exponent_of(coefficients: &[f32], outputs: usize, rows: usize) -> i32 {
+    let greatest = coefficients
+        .chunks_exact(BLOCK_ROWS)
+        .take(outputs)
+        .flat_map(|output| &output[..rows])
+        .fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
+    exponent_above(greatest.max(f32::MIN_POSITIVE)).clamp(LEAST_COEFFICIENT_EXPONENT, GREATEST_COEFFICIENT_EXPONENT)
+}
+
+impl Scratch {
+    /// Writes `coefficients[k·128 + i]` of `count` rows in steps of 2^step, cut towards zero, as the digits of rows `first`
+    /// and on; zeros behind them up to a whole tile.
+    fn write_digits(&mut self, coefficients: &[f32], count: usize, first: usize, step: i32) {
+        const GREATEST: f32 = (1_u32 << COEFFICIENT_BITS) as f32;
+        let digits: &mut [u8] = bytes_of(&mut self.coefficients);
+        for (output, total) in self.totals.iter_mut().enumerate() {
+            for start in (0..count).step_by(LANES) {
+                let lanes = &coefficients[output * BLOCK_ROWS + start..][..LANES];
+                // SAFETY: the build has AVX-512; sixteen coefficients are there.
+                let (integers, sum) = unsafe {
+                    let scaled = arch::_mm512_mul_ps(
+                        arch::_mm512_loadu_ps(lanes.as_ptr()),
+                        arch::_mm512_set1_ps(power_of_two(-step)),
+                    );
+                    let scaled = arch::_mm512_min_ps(scaled, arch::_mm512_set1_ps(GREATEST));
+                    let scaled = arch::_mm512_max_ps(scaled, arch::_mm512_set1_ps(-GREATEST));
+                    let integers = arch::_mm512_cvttps_epi32(scaled);
+                    let low = arch::_mm512_cvtepi32_epi64(arch::_mm512_castsi512_si256(integers));
+                    let high = arch::_mm512_cvtepi32_epi64(arch::_mm512_extracti64x4_epi64::<1>(integers));
+                    (
+                        integers,
+                        arch::_mm512_reduce_add_epi64(arch::_mm512_add_epi64(low, high)),
+                    )
+                };
+                *total += sum;
+                for (digit, bytes) in signed_digits(integers, 0x8080_8080).into_iter().enumerate() {
+                    let place = (COEFFICIENT_DIGITS * output + digit) * SUMMED_ROWS + first + start;
+                    let digits: &mut [u8; LANES] = digits[place..].first_chunk_mut().expect("a vector of digits");
+                    // SAFETY: sixteen bytes.
+                    unsafe { arch::_mm_storeu_si128(digits.as_mut_ptr().cast(), bytes) };
+                }
+            }
+            let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
+            for digit in 0..COEFFICIENT_DIGITS {
+                let place = (COEFFICIENT_DIGITS * output + digit) * SUMMED_ROWS + first;
+                digits[place + written..place + whole].fill(0);
+            }
+        }
+    }
+
+    /// `sum += worth · Σ_i q_i ⊗ bytes_i` over the rows at `pointers`, a multiple of 64 of them: what is repeated has digits 0.
+    fn add_gradient(
+        &mut self,
+        model: &LinearModel,
+        pointers: &[*const u8],
+        worth: f64,
+        sum: &mut [f64],
+        configured: &mut Configured,
+        ahead: &mut AheadOf<'_>,
+    ) {
+        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let (steps, groups) = (pointers.len() / GROUP, self.row_lines);
+        let start_of = |group: usize| {
+            if group + 1 == groups {
+                features - GROUP
+            } else {
+                group * GROUP
+            }
+        };
+        let Scratch {
+            sums,
+            coefficients,
+            quads,
+            ..
+        } = self;
+        let (mut sums, mut other_sums) = sums.split_at_mut(GRADIENT_SUMS);
+        let (mut quads, mut next_quads) = quads.split_at_mut(QUAD_LINES);
+        let all = pointers.len() / 4;
+        // SAFETY: each pointer is one of a whole row, of which 64 bytes from the group's start on are read.
+        unsafe { interleave(pointers, start_of(0), quads, 0..all, ahead) };
+        let several = model.outputs > GRADIENT_OUTPUTS;
+        if !several {
+            configured.reshape(&tiles::column_shapes(COEFFICIENT_DIGITS * model.outputs));
+        }
+        // The tiles multiply while the vector units interleave the next features and add up what the tiles summed before.
+        let mut before: Option<Summed> = None;
+        for group in 0..groups {
+            let summed = |first: usize, outputs: usize| Summed {
+                first,
+                outputs,
+                start: start_of(group),
+                stale: if group + 1 == groups {
+                    groups * GROUP - features
+                } else {
+                    0
+                },
+            };
+            for (first, outputs) in split(model.outputs, GRADIENT_OUTPUTS) {
+                if several {
+                    configured.reshape(&tiles::column_shapes(COEFFICIENT_DIGITS * outputs));
+                }
+                let digits = coefficients[COEFFICIENT_DIGITS * first * DIGIT_LINES..].as_ptr();
+                let last = first + outputs == model.outputs;
+                for quarter in 0..4 {
+                    let quads = quads[quarter * LANES..].as_ptr();
+                    let sums = sums[quarter * 48 * LANES..][..48 * LANES].as_mut_ptr();
+                    // SAFETY: the tiles have these shapes; digits and quads are there for `steps` steps, and 48 rows of
+                    // sums.
+                    unsafe {
+                        tiles::column_products(
+                            (digits.cast(), SUMMED_ROWS),
+                            COEFFICIENT_DIGITS * outputs,
+                            (quads.cast(), 4 * TILE_BYTES),
+                            steps,
+                            sums,
+                        );
+                    }
+                    if last && group + 1 < groups {
+                        let part = all * quarter / 4..all * (quarter + 1) / 4;
+                        // SAFETY: as above.
+                        unsafe { interleave(pointers, start_of(group + 1), next_quads, part, ahead) };
+                    }
+                    if let Some(before) = &before {
+                        before.add(quarter, other_sums, worth, sum, width);
+                    }
+                }
+                before = Some(summed(first, outputs));
+                std::mem::swap(&mut sums, &mut other_sums);
+            }
+            std::mem::swap(&mut quads, &mut next_quads);
+        }
+        if let Some(before) = before {
+            for quarter in 0..4 {
+                before.add(quarter, other_sums, worth, sum, width);
+            }
+        }
+    }
+}
+
+/// What the tiles summed: gradients of `outputs` outputs from `first` on, for the 64 features from `start` on without the
+/// first `stale` of them.
+#[derive(Clone, Copy, Debug)]
+struct Summed {
+    first: usize,
+    outputs: usize,
+    start: usize,
+    stale: usize,
+}
+
+impl Summed {
+    /// Adds a quarter of the outputs to `sum`, of `width` parameters an output.
+    fn add(&self, quarter: usize, sums: &[i32], worth: f64, sum: &mut [f64], width: usize) {
+        for output in self.outputs * quarter / 4..self.outputs * (quarter + 1) / 4 {
+            let sums = &sums[COEFFICIENT_DIGITS * LANES * output..][..(3 * 48 + COEFFICIENT_DIGITS) * LANES];
+            let sum = &mut sum[(self.first + output) * width + self.start..][..GROUP];
+            // SAFETY: four quarters of four lines of sums, 48 lines apart.
+            unsafe { add_digits(sums.as_ptr(), worth, self.stale, sum) };
+        }
+    }
+}
+
+/// The rows of the next block, asked for row after row while those of this one are summed: four cache lines at each step,
+/// of which a block takes as many as its rows have lines.
+#[derive(Debug)]
+struct AheadOf<'a> {
+    rows: U8Rows<'a>,
+    selection: &'a Selection<'a>,
+    positions: Range<usize>,
+    /// The lines of the row at hand that are still to be asked for.
+    line: *const u8,
+    lines: usize,
+}
+
+impl<'a> AheadOf<'a> {
+    fn new(rows: U8Rows<'a>, selection: &'a Selection<'a>, positions: Range<usize>) -> Self {
+        AheadOf {
+            rows,
+            selection,
+            positions,
+            line: std::ptr::null(),
+            lines: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn ask(&mut self) {
+        if self.lines == 0 {
+            let Some(position) = self.positions.next() else {
+                return;
+            };
+            let row = row_at(self.selection, position);
+            self.line = self.rows.values.as_ptr().wrapping_add(row * self.rows.columns);
+            self.lines = self.rows.columns.div_ceil(GROUP);
+        }
+        for line in 0..self.lines.min(4) {
+            prefetch(self.line.wrapping_add(line * GROUP));
+        }
+        self.line = self.line.wrapping_add(4 * GROUP);
+        self.lines = self.lines.saturating_sub(4);
+    }
+}
+
+/// Lines as bytes.
+fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
+    // SAFETY: a line is 64 bytes and nothing else.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
+}
+
+/// 64 bytes of each row from `start` on, four rows interleaved, for the fours in `part`: `quads[s][v][q]` holds, for rows 64s + 4q … + 3, the features
+/// 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
+///
+/// # Safety
+/// 64 bytes are readable `start` bytes after each pointer.
+unsafe fn interleave(
+    pointers: &[*const u8],
+    start: usize,
+    quads: &mut [Line],
+    part: Range<usize>,
+    ahead: &mut AheadOf<'_>,
+) {
+    assert!(quads.len() >= pointers.len() && part.end * 4 <= pointers.len());
+    for quad in part {
+        ahead.ask();
+        let pointers: [*const u8; 4] = std::array::from_fn(|row| pointers[4 * quad + row]);
+        let out = &mut quads[quad / LANES * GROUP + quad % LANES..];
+        // SAFETY: the build has AVX-512; the caller vouches for the loads, and a line is 64 bytes, aligned.
+        unsafe {
+            let [a, b, c, d] = pointers.map(|pointer| arch::_mm512_loadu_si512(pointer.add(start).cast()));
+            let (ab_low, ab_high) = (arch::_mm512_unpacklo_epi8(a, b), arch::_mm512_unpackhi_epi8(a, b));
+            let (cd_low, cd_high) = (arch::_mm512_unpacklo_epi8(c, d), arch::_mm512_unpackhi_epi8(c, d));
+            let quarters = [
+                arch::_mm512_unpacklo_epi16(ab_low, cd_low),
+                arch::_mm512_unpackhi_epi16(ab_low, cd_low),
+                arch::_mm512_unpacklo_epi16(ab_high, cd_high),
+                arch::_mm512_unpackhi_epi16(ab_high, cd_high),
+            ];
+            for (line, lanes) in out.iter_mut().step_by(LANES).zip(quarters) {
+                arch::_mm512_store_si512(line.0.as_mut_ptr().cast(), lanes);
+            }
+        }
+    }
+}
+
+/// `sum_j += worth · Σ_digit 256^digit · sums_digit,j` for 64 features, of which the first `stale` are left out.
+///
+/// # Safety
+/// Four lines of sixteen sums at `sums`, and at 48, 96 and 144 lines after it.
+#[inline(always)]
+unsafe fn add_digits(sums: *const i32, worth: f64, stale: usize, sum: &mut [f64]) {
+    let mut added = [0.0; GROUP];
+    let out = if stale == 0 {
+        sum.as_mut_ptr()
+    } else {
+        added.as_mut_ptr()
+    };
+    assert!(sum.len() == GROUP);
+    // SAFETY: the build has AVX-512; the caller vouches for the sums, the assert for 64 results.
+    unsafe {
+        let mut lows = [arch::_mm512_setzero_si512(); 4];
+        let (mut middles, mut highs) = (lows, lows);
+        for quarter in 0..4 {
+            let [last, third, second, first]: [arch::__m512i; 4] =
+                std::array::from_fn(|digit| arch::_mm512_loadu_si512(sums.add((quarter * 48 + digit) * LANES).cast()));
+            (lows[quarter], middles[quarter]) = (last, third);
+            highs[quarter] = arch::_mm512_add_epi32(arch::_mm512_slli_epi32::<8>(first), second);
+        }
+        let (lows, middles, highs) = (
+            transposed_quarters(lows),
+            transposed_quarters(middles),
+            transposed_quarters(highs),
+        );
+        let (byte, word, worth) = (
+            arch::_mm512_set1_pd(256.0),
+            arch::_mm512_set1_pd(65_536.0),
+            arch::_mm512_set1_pd(worth),
+        );
+        let add = |place: usize, low: arch::__m256i, middle: arch::__m256i, high: arch::__m256i| {
+            let whole = arch::_mm512_fmadd_pd(arch::_mm512_cvtepi32_pd(middle), byte, arch::_mm512_cvtepi32_pd(low));
+            let whole = arch::_mm512_fmadd_pd(arch::_mm512_cvtepi32_pd(high), word, whole);
+            let place = out.add(place);
+            arch::_mm512_storeu_pd(place, arch::_mm512_fmadd_pd(whole, worth, arch::_mm512_loadu_pd(place)));
+        };
+        let front = |lanes| arch::_mm512_castsi512_si256(lanes);
+        let back = |lanes| arch::_mm512_extracti64x4_epi64::<1>(lanes);
+        for quarter in 0..4 {
+            let (low, middle, high) = (lows[quarter], middles[quarter], highs[quarter]);
+            add(quarter * LANES, front(low), front(middle), front(high));
+            add(quarter * LANES + LANES / 2, back(low), back(middle), back(high));
+        }
+    }
+    if stale > 0 {
+        for (sum, added) in sum[stale..].iter_mut().zip(&added[stale..]) {
+            *sum += added;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{Norm, Rows, Targets};
+    use crate::linear::{Perturbation, Point, RowNorms, Workspace, accumulate as accumulate_any, reference, row_norms};
+
+    /// Bytes, classes and parameters of a problem, from one seed.
+    struct Example {
+        model: LinearModel,
+        bytes: Vec<u8>,
+        classes: Vec<u32>,
+        parameters: Vec<f32>,
+        previous: Vec<f32>,
+        norms: RowNorms,
+    }
+
+    const SCALE: f32 = 1.0 / 255.0;
+
+    impl Example {
+        fn new(rows: usize, features: usize, outputs: usize, bias: bool) -> Self {
+            let mut state = (rows * 31 + features * 7 + outputs) as u32;
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state >> 16
+            };
+            let model = LinearModel {
+                features,
+                outputs,
+                bias,
+                loss: Loss::Softmax,
+            };
+            let bytes: Vec<u8> = (0..rows * features)
+                .map(|_| if next() % 3 == 0 { (next() % 256) as u8 } else { 0 })
+                .collect();
+            let mut weights = || -> Vec<f32> {
+                let weight = |_| (next() as f32 / 32_768.0 - 1.0) * 0.2;
+                (0..model.parameters()).map(weight).collect()
+            };
+            let (parameters, previous) = (weights(), weights());
+            let rows_of_bytes = Rows::U8(U8Rows {
+                values: &bytes,
+                columns: features,
+                scale: SCALE,
+            });
+            let norms = row_norms(rows_of_bytes, bias, Norm::L2).expect("bytes are finite");
+            Example {
+                model,
+                classes: (0..rows).map(|row| (row * 7 % outputs) as u32).collect(),
+                parameters,
+                previous,
+                norms,
+                bytes,
+            }
+        }
+
+        fn batch<'a>(&'a self, selection: Selection<'a>) -> Batch<'a> {
+            Batch {
+                rows: Rows::U8(U8Rows {
+                    values: &self.bytes,
+                    columns: self.model.features,
+                    scale: SCALE,
+                }),
+                targets: Targets::Classes(&self.classes),
+                norms: Some(&self.norms),
+                selection,
+            }
+        }
+
+        fn sum(&self, batch: &Batch<'_>, query: &Query<'_>) -> Vec<f64> {
+            let mut sum = vec![0.0; self.model.parameters()];
+            let mut workspace = Workspace::summing_rows(&self.model, 1);
+            assert!(workspace.integer.is_some());
+            accumulate_any(&self.model, batch, query, &mut sum, &mut workspace).expect("finite");
+            sum
+        }
+
+        fn gradient(&self, clip_norm: f32) -> Query<'_> {
+            Query {
+                current: Point {
+                    coefficient: 1.0,
+                    parameters: &self.parameters,
+                },
+                previous: None,
+                perturbation: None,
+                clip: Clip::Bounded {
+                    norm: Norm::L2,
+                    clip_norm,
+                },
+            }
+        }
+    }
+
+    /// Whether there is something to test; says so if not.
+    fn tiles_here() -> bool {
+        let here = tiles::available();
+        if !here {
+            eprintln!("skipped: no byte tiles here");
+        }
+        here
+    }
+
+    fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
+        let scale = expected
+            .iter()
+            .fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
+        for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
+            assert!(
+                (found - expected).abs() <= tolerance * scale,
+                "{place}: {found}, expected {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn gradients_are_those_of_the_reference_for_all_shapes() {
+        if !tiles_here() {
+            return;
+        }
+        for (rows, features, outputs, bias) in [
+            (40, 64, 2, false),
+            (65, 65, 3, true),
+            (130, 100, 5, true),
+            (513, 128, 6, false),
+            (200, 784, 10, true),
+            (1_100, 200, 11, true),
+            (70, 131, 13, true),
+            (90, 300, 31, false),
+        ] {
+            let example = Example::new(rows, features, outputs, bias);
+            let indices: Vec<u32> = (0..rows as u32 - 1).map(|place| place * 7 % rows as u32).collect();
+            for selection in [Selection::Range(1..rows), Selection::Indices(&indices)] {
+                let batch = example.batch(selection);
+                let clipped = example.gradient(1.5);
+                let unbounded = Query {
+                    clip: Clip::Unbounded,
+                    ..example.gradient(1.0)
+                };
+                let difference = Query {
+                    previous: Some(Point {
+                        coefficient: 0.75,
+                        parameters: &example.previous,
+                    }),
+                    ..example.gradient(0.5)
+                };
+                for query in [clipped, unbounded, difference] {
+                    let expected = reference::sum_of_differences(
+                        &example.model,
+                        &batch,
+                        query.current,
+                        query.previous,
+                        query.clip,
+                    );
+                    assert_close(&example.sum(&batch, &query), &expected, 1e-5);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn perturbed_gradients_and_unbounded_slopes_are_those_of_the_reference() {
+        if !tiles_here() {
+            return;
+        }
+        let example = Example::new(300, 96, 4, true);
+        let batch = example.batch(Selection::Range(0..300));
+        let shifts: Vec<f32> = (0..1_200).map(|place| (place as f32 * 1.7).sin()).collect();
+        let weights: Vec<f32> = (0..300).map(|place| (place as f32 * 0.3).cos() * 3.0).collect();
+        let perturbation = Perturbation {
+            shifts: &shifts,
+            weights: &weights,
+        };
+        let query = Query {
+            perturbation: Some(perturbation),
+            ..example.gradient(0.8)
+        };
+        let expected = reference::sum_of_perturbed_gradients(
+            &example.model,
+            &batch,
+            &example.parameters,
+            perturbation,
+            query.clip,
+        );
+        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
+    }
+
+    #[test]
+    fn the_order_of_the_rows_does_not_change_a_bit() {
+        if !tiles_here() {
+            return;
+        }
+        let example = Example::new(SUMMED_ROWS, 784, 10, true);
+        let query = example.gradient(1.0);
+        let forward = example.sum(&example.batch(Selection::Range(0..SUMMED_ROWS)), &query);
+        let backward: Vec<u32> = (0..SUMMED_ROWS as u32).rev().collect();
+        assert_eq!(
+            forward,
+            example.sum(&example.batch(Selection::Indices(&backward)), &query)
+        );
+    }
+
+    /// Neighbours differ by the contribution of one row, bit for bit, and it is not longer than the clip norm: the
+    /// promise of a release, of which f32 sums need 128² roundings more.
+    #[test]
+    fn a_row_contributes_the_same_whatever_the_others_are_and_at_most_the_clip_norm() {
+        if !tiles_here() {
+            return;
+        }
+        for (bias, clip_norm) in [(true, 1.0_f32), (false, 0.3), (true, 0.001)] {
+            let example = Example::new(200, 160, 7, bias);
+            let query = example.gradient(clip_norm);
+            let mut contributions = Vec::new();
+            for others in [0..60_u32, 60..190, 5..191] {
+                let without: Vec<u32> = others.clone().collect();
+                let with: Vec<u32> = std::iter::once(199).chain(others).collect();
+                let sum = |rows: &[u32]| example.sum(&example.batch(Selection::Indices(rows)), &query);
+                let (with, without) = (sum(&with), sum(&without));
+                contributions.push(with.iter().zip(&without).map(|(a, b)| a - b).collect::<Vec<f64>>());
+            }
+            let length = contributions[0].iter().map(|value| value * value).sum::<f64>().sqrt();
+            assert!(
+                length <= f64::from(clip_norm) * (1.0 + 1e-12),
+                "{length} of {clip_norm}"
+            );
+            assert!(
+                length > 0.9 * f64::from(clip_norm),
+                "the row is clipped: {length} of {clip_norm}"
+            );
+            for other in &contributions[1..] {
+                // The sums are rounded once to f64, at a magnitude of at most 190 clip norms.
+                let moved = other
+                    .iter()
+                    .zip(&contributions[0])
+                    .map(|(a, b)| (a - b).abs())
+                    .fold(0.0, f64::max);
+                assert!(moved <= 190.0 * f64::from(clip_norm) * f64::EPSILON, "{moved}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_too_large_for_digits_and_not_finite_ones_take_the_other_kernels() {
+        if !tiles_here() {
+            return;
+        }
+        let mut example = Example::new(64, 80, 3, true);
+        example.parameters[100] = 1e30;
+        let batch = example.batch(Selection::Range(0..64));
+        let query = example.gradient(1.0);
+        let expected = reference::sum_of_differences(&example.model, &batch, query.current, None, query.clip);
+        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
+        let mut broken = example.parameters.clone();
+        broken[100] = f32::NAN;
+        let current = Point {
+            coefficient: 1.0,
+            parameters: &broken,
+        };
+        let mut sum = vec![0.0; example.model.parameters()];
+        let mut workspace = Workspace::new(&example.model);
+        let outcome = accumulate_any(
+            &example.model,
+            &batch,
+            &Query { current, ..query },
+            &mut sum,
+            &mut workspace,
+        );
+        assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn digits_hold_every_integer_that_they_are_asked_to() {
+        for value in [
+            0,
+            1,
+            -1,
+            127,
+            128,
+            -128,
+            -129,
+            255,
+            256,
+            32_767,
+            32_896,
+            -8_355_711,
+            8_355_711,
+            536_870_912,
+            -536_870_912,
+        ] {
+            // SAFETY: the build has AVX-512.
+            let digits = unsafe { signed_digits(arch::_mm512_set1_epi32(value), 0x8080_8080) };
+            let back = digits.into_iter().enumerate().map(|(digit, bytes)| {
+                // SAFETY: registers of sixteen bytes.
+                let bytes: [i8; LANES] = unsafe { std::mem::transmute(bytes) };
+                assert!(bytes.iter().all(|&byte| byte == bytes[0]));
+                i64::from(bytes[0]) << (8 * digit)
+            });
+            assert_eq!(back.sum::<i64>(), i64::from(value));
+        }
+    }
+
+    #[test]
+    fn steps_are_powers_of_two_that_hold_the_greatest_weight() {
+        for greatest in [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1] {
+            let step = step_of(&[0.0, -greatest, greatest / 3.0]).expect("moderate");
+            assert_eq!(step.to_bits() & 0x007f_ffff, 0, "{step} is a power of two");
+            let integer = (greatest / step).round();
+            assert!(integer <= GREATEST_WEIGHT, "{greatest}: {integer}");
+            assert!(
+                integer >= GREATEST_WEIGHT / 2.1 || greatest < 1e-17,
+                "{greatest}: {integer}"
+            );
+        }
+        assert_eq!(step_of(&[1.0, f32::INFINITY]), None);
+        assert_eq!(step_of(&[f32::NAN, 1.0]), None);
+        assert!(step_of(&[0.0; 20]).is_some());
+    }
+}

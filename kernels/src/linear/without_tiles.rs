@@ -1,0 +1,38 @@
+//! What stands in for [`super::integer`] where the build has no integer tiles: nothing can be made of it.
+
+use super::residuals::RowFacts;
+use super::{Batch, LinearModel, NonFiniteGradient, Query, Tally};
+use crate::features::{Selection, U8Rows};
+use std::ops::Range;
+
+pub(super) const LEAST_ROWS: usize = usize::MAX;
+
+#[derive(Debug)]
+pub(super) enum Scratch {}
+
+impl Scratch {
+    pub(super) fn new(_: &LinearModel) -> Option<Box<Self>> {
+        None
+    }
+
+    pub(super) fn prepare(&mut self, _: &LinearModel, _: &[f32]) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn margins(&mut self, _: U8Rows<'_>, _: &Selection<'_>, _: Range<usize>, _: &mut [f32]) {
+        match *self {}
+    }
+}
+
+pub(super) fn accumulate(
+    _: &LinearModel,
+    _: &Batch<'_>,
+    _: U8Rows<'_>,
+    _: &Query<'_>,
+    _: Option<&[f32]>,
+    _: &mut [f64],
+    scratch: &mut Scratch,
+    _: (&mut [f32], &mut [f32], &mut RowFacts),
+) -> Option<Result<Tally, NonFiniteGradient>> {
+    match *scratch {}
+}

@@ -1,0 +1,452 @@
+//! Products of bytes on the matrix unit of recent x86 processors (AMX): 16 × 16 sums of 64 products of 8 bits each an
+//! instruction, in 32-bit integers, so without any rounding.
+//!
+//! Each function is one block of assembly: what lies in tile registers lives from its first line to its last. Shapes
+//! ([`Shapes`]) are state of the thread from [`Shapes::configure`] until it is dropped.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// Bytes of a tile: sixteen rows of 64.
+pub(crate) const TILE_BYTES: usize = 1024;
+
+/// Whether this processor has byte tiles and the operating system lets this process use them.
+pub(crate) fn available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| has_byte_tiles() && permitted())
+}
+
+/// CPUID leaf 7: AMX-TILE is bit 24 and AMX-INT8 bit 25 of EDX.
+fn has_byte_tiles() -> bool {
+    const BITS: u32 = 0b11 << 24;
+    __get_cpuid_max(0).0 >= 7 && __cpuid_count(7, 0).edx & BITS == BITS
+}
+
+/// Linux hands out the tiles' 8 KiB of state a thread on request (5.16 and later), once for the whole process.
+#[cfg(target_os = "linux")]
+fn permitted() -> bool {
+    const ARCH_PRCTL: i64 = 158;
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const XFEATURE_XTILEDATA: u64 = 18;
+    let outcome: i64;
+    // SAFETY: the call reads and writes no memory of this process.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") ARCH_PRCTL => outcome,
+            in("rdi") ARCH_REQ_XCOMP_PERM,
+            in("rsi") XFEATURE_XTILEDATA,
+            out("rcx") _,
+            out("r11") _,
+            options(nostack),
+        );
+    }
+    outcome == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn permitted() -> bool {
+    false
+}
+
+/// Rows of the eight tiles, each 64 bytes wide: the operand that `ldtilecfg` reads.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Shapes([u8; 64]);
+
+impl Shapes {
+    /// Tiles of the given numbers of rows, at most 16.
+    pub(crate) fn new(rows: [u8; 8]) -> Self {
+        assert!(rows.iter().all(|&rows| rows <= 16), "tiles have at most 16 rows");
+        let mut operand = [0; 64];
+        operand[0] = 1;
+        for (tile, rows) in rows.into_iter().enumerate() {
+            operand[16 + 2 * tile] = if rows == 0 { 0 } else { 64 };
+            operand[48 + tile] = rows;
+        }
+        Shapes(operand)
+    }
+
+    /// Gives this thread's tiles these shapes until the value that is returned is dropped, or others are asked for.
+    ///
+    /// # Panics
+    /// Where there are no tiles.
+    pub(crate) fn configure(&self) -> Configured {
+        assert!(available(), "this processor has no byte tiles");
+        // SAFETY: the unit exists and is permitted; the operand is 64 bytes that name palette 1 and at most 16 rows.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) self.0.as_ptr(), options(nostack, readonly)) };
+        Configured(PhantomData)
+    }
+}
+
+/// This thread's tiles have shapes. Dropping it gives the unit back, so that switching threads stays cheap.
+#[derive(Debug)]
+pub(crate) struct Configured(PhantomData<*const ()>);
+
+impl Configured {
+    /// Other shapes from now on.
+    pub(crate) fn reshape(&mut self, shapes: &Shapes) {
+        // SAFETY: as in `configure`, which made this value.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) shapes.0.as_ptr(), options(nostack, readonly)) };
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        // SAFETY: the unit exists.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
+
+/// Rows of bytes that [`row_products`] multiplies, and what it asks memory for meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteRows<'a> {
+    /// The first row.
+    pub(crate) start: *const u8,
+    /// Bytes from a row to the next.
+    pub(crate) stride: usize,
+    /// Steps of 64 bytes a row; the last one begins at `tail`.
+    pub(crate) groups: usize,
+    /// Where the last 64 bytes of a row begin.
+    pub(crate) tail: usize,
+    /// Each step asks for 64 bytes at each of these addresses, moved on by 64 bytes a step.
+    pub(crate) ask: &'a [*const u8; 32],
+    /// For which cache.
+    pub(crate) cache: Cache,
+}
+
+/// Where memory that is asked for shall go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// The first level: what the next steps read.
+    First,
+    /// The second level: what later calls read.
+    Second,
+}
+
+macro_rules! row_products {
+    (
+        $(#[$doc:meta])* $name:ident, $hint:literal:
+        [$($zero:literal)+] [$($load:literal)+] [$($front:literal)+] [$($back:literal)+] step $step:literal
+        [$($store:literal)+] out $out:literal
+        ask [$($near:literal)+] [$($far:literal)+]
+    ) => {
+        $(#[$doc])*
+        unsafe fn $name(rows: ByteRows<'_>, weights: *const u8, sums: *mut i32) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(
+                    $($zero,)+
+                    "test {groups}, {groups}",
+                    "jz 3f",
+                    "2:",
+                    $($load,)+
+                    $($front,)+
+                    $(concat!("mov {line}, [{ask} + ", $near, "]"), concat!($hint, " [{line} + {offset}]"),)+
+                    $($back,)+
+                    $(concat!("mov {line}, [{ask} + ", $far, "]"), concat!($hint, " [{line} + {offset}]"),)+
+                    "mov {line:e}, 64",
+                    "add {first}, 64",
+                    "add {second}, 64",
+                    "add {offset}, 64",
+                    concat!("add {weights}, ", $step),
+                    "dec {groups}",
+                    "jnz 2b",
+                    "3:",
+                    "add {first}, {to_tail}",
+                    "add {second}, {to_tail}",
+                    $($load,)+
+                    $($front,)+
+                    $($back,)+
+                    concat!("mov {line:e}, ", $out),
+                    $($store,)+
+                    first = inout(reg) rows.start => _,
+                    second = inout(reg) rows.start.wrapping_add(16 * rows.stride) => _,
+                    stride = in(reg) rows.stride,
+                    groups = inout(reg) rows.groups - 1 => _,
+                    to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
+                    weights = inout(reg) weights => _,
+                    line = inout(reg) 64usize => _,
+                    ask = in(reg) rows.ask.as_ptr(),
+                    offset = inout(reg) 0usize => _,
+                    sums = in(reg) sums,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+    (32 columns: $(#[$doc:meta])* $name:ident, $hint:literal) => {
+        row_products! {
+            $(#[$doc])* $name, $hint:
+            ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+            [
+                "tileloadd tmm4, [{first} + {stride}*1]"
+                "tileloadd tmm6, [{weights} + {line}*1]"
+                "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
+                "tileloadd tmm5, [{second} + {stride}*1]"
+            ]
+            ["tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7"]
+            ["tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"]
+            step 2048
+            [
+                "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
+                "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
+            ]
+            out 128
+            ask [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
+                [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
+        }
+    };
+    (16 columns: $(#[$doc:meta])* $name:ident, $hint:literal) => {
+        row_products! {
+            $(#[$doc])* $name, $hint:
+            ["tilezero tmm0" "tilezero tmm2"]
+            [
+                "tileloadd tmm4, [{first} + {stride}*1]"
+                "tileloadd tmm6, [{weights} + {line}*1]"
+                "tileloadd tmm5, [{second} + {stride}*1]"
+            ]
+            ["tdpbusd tmm0, tmm4, tmm6"]
+            ["tdpbusd tmm2, tmm5, tmm6"]
+            step 1024
+            ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
+            out 64
+            ask [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
+                [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
+        }
+    };
+}
+
+row_products! { 32 columns: /** 32 columns, asking for the first-level cache. */ products_of_32_near, "prefetcht0" }
+row_products! { 32 columns: /** 32 columns, asking for the second-level cache. */ products_of_32_far, "prefetcht1" }
+row_products! { 16 columns: /** 16 columns, asking for the first-level cache. */ products_of_16_near, "prefetcht0" }
+row_products! { 16 columns: /** 16 columns, asking for the second-level cache. */ products_of_16_far, "prefetcht1" }
+
+/// Shapes of [`row_products`].
+pub(crate) fn row_shapes() -> Shapes {
+    Shapes::new([16; 8])
+}
+
+/// `sums[i·16·N + c] = Σ_j rows_ij · weights_jc` for 32 rows of unsigned bytes and 16·N columns of signed ones, N in
+/// {1, 2} tiles. `weights` has, for each step of 64 features, N tiles; a tile's row q holds the four weights of features
+/// 4q … 4q + 3 for each of its columns in turn.
+///
+/// # Safety
+/// This thread's tiles have [`row_shapes`]; `rows.groups` ≥ 1; 32 rows of `tail` + 64 bytes at `rows.start`;
+/// N KiB at `weights` for each group; 32·16·N sums at `sums`.
+pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: *const u8, tiles: usize, sums: *mut i32) {
+    debug_assert!(rows.groups > 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (tiles, rows.cache) {
+            (1, Cache::First) => products_of_16_near(rows, weights, sums),
+            (1, Cache::Second) => products_of_16_far(rows, weights, sums),
+            (_, Cache::First) => products_of_32_near(rows, weights, sums),
+            (_, Cache::Second) => products_of_32_far(rows, weights, sums),
+        }
+    }
+}
+
+/// Shapes of [`column_products`] over `rows` rows of digits, a multiple of four of at most 48.
+pub(crate) fn column_shapes(rows: usize) -> Shapes {
+    let tile = |index: usize| rows.saturating_sub(16 * index).min(16) as u8;
+    Shapes::new([tile(0), tile(1), tile(2), tile(0), tile(1), tile(2), 16, 16])
+}
+
+macro_rules! column_products {
+    ($(#[$doc:meta])* $name:ident: [$($zero:literal)+] [$($body:literal)+] [$($store:literal)+]) => {
+        $(#[$doc])*
+        unsafe fn $name(digits: *const u8, stride: usize, quads: *const u8, quads_stride: usize, steps: usize, sums: *mut i32) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                asm!(
+                    $($zero,)+
+                    "2:",
+                    $($body,)+
+                    "add {first}, 64",
+                    "add {second}, 64",
+                    "add {third}, 64",
+                    "add {quads}, {quads_stride}",
+                    "dec {steps}",
+                    "jnz 2b",
+                    $($store,)+
+                    first = inout(reg) digits => _,
+                    second = inout(reg) digits.wrapping_add(16 * stride) => _,
+                    third = inout(reg) digits.wrapping_add(32 * stride) => _,
+                    stride = in(reg) stride,
+                    quads = inout(reg) quads => _,
+                    quads_stride = in(reg) quads_stride,
+                    line = in(reg) 64usize,
+                    steps = inout(reg) steps => _,
+                    sums = in(reg) sums,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+column_products! {
+    /// Up to 16 rows of digits.
+    columns_of_one:
+    ["tilezero tmm0"]
+    ["tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"]
+    ["tilestored [{sums} + {line}*1], tmm0"]
+}
+
+column_products! {
+    /// Up to 32 rows of digits.
+    columns_of_two:
+    ["tilezero tmm0" "tilezero tmm1"]
+    [
+        "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
+        "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
+    ]
+    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1"]
+}
+
+column_products! {
+    /// Up to 48 rows of digits.
+    columns_of_three:
+    ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2"]
+    [
+        "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
+        "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
+        "tileloadd tmm5, [{third} + {stride}*1]" "tdpbsud tmm2, tmm5, tmm6"
+    ]
+    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1" "tilestored [{sums} + {line}*1 + 2048], tmm2"]
+}
+
+/// `sums[r·16 + c] = Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits and sixteen columns of unsigned bytes;
+/// i runs over `steps` times 64 samples. Digit i of row r lies at `digits + r·stride + i`. `quads` has a tile for each
+/// step, `quads_stride` bytes apart, whose row q holds samples 4q … 4q + 3 of each column in turn.
+///
+/// # Safety
+/// This thread's tiles have [`column_shapes`] of `rows`; `steps` ≥ 1; all operands are readable, `16·⌈rows/16⌉` rows
+/// of sums writable.
+pub(crate) unsafe fn column_products(
+    digits: (*const u8, usize),
+    rows: usize,
+    quads: (*const u8, usize),
+    steps: usize,
+    sums: *mut i32,
+) {
+    debug_assert!(steps > 0 && rows <= 48);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match rows.div_ceil(16) {
+            1 => columns_of_one(digits.0, digits.1, quads.0, quads.1, steps, sums),
+            2 => columns_of_two(digits.0, digits.1, quads.0, quads.1, steps, sums),
+            _ => columns_of_three(digits.0, digits.1, quads.0, quads.1, steps, sums),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(count: usize, seed: u32) -> Vec<u8> {
+        let mut state = seed;
+        (0..count)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            })
+            .collect()
+    }
+
+    #[test]
+    fn products_of_rows_are_those_of_the_definition() {
+        if !available() {
+            eprintln!("skipped: no byte tiles here");
+            return;
+        }
+        for (tiles, features) in [(1, 64), (2, 64), (2, 200), (1, 784), (2, 784)] {
+            let groups = features_in_groups(features);
+            let rows = bytes(32 * features, 7);
+            let weights = bytes(groups * tiles * TILE_BYTES, 11);
+            let mut sums = vec![0; 32 * 16 * tiles];
+            let configured = row_shapes().configure();
+            let operand = ByteRows {
+                start: rows.as_ptr(),
+                stride: features,
+                groups,
+                tail: features - 64,
+                ask: &[rows.as_ptr(); 32],
+                cache: if tiles == 1 { Cache::First } else { Cache::Second },
+            };
+            // SAFETY: shapes are set, sizes fit.
+            unsafe { row_products(operand, weights.as_ptr(), tiles, sums.as_mut_ptr()) };
+            drop(configured);
+            for row in 0..32 {
+                for column in 0..16 * tiles {
+                    let mut expected = 0;
+                    for group in 0..groups {
+                        let offset = if group + 1 == groups { features - 64 } else { 64 * group };
+                        for feature in 0..64 {
+                            let place = (group * tiles + column / 16) * TILE_BYTES
+                                + feature / 4 * 64
+                                + column % 16 * 4
+                                + feature % 4;
+                            let weight = i32::from(weights[place] as i8);
+                            expected += i32::from(rows[row * features + offset + feature]) * weight;
+                        }
+                    }
+                    assert_eq!(sums[row * 16 * tiles + column], expected);
+                }
+            }
+        }
+    }
+
+    fn features_in_groups(features: usize) -> usize {
+        features.div_ceil(64)
+    }
+
+    #[test]
+    fn products_of_columns_are_those_of_the_definition() {
+        if !available() {
+            eprintln!("skipped: no byte tiles here");
+            return;
+        }
+        for (rows, steps) in [(4, 1), (16, 2), (20, 3), (40, 4), (48, 2)] {
+            let stride = 64 * steps + 64;
+            let digits = bytes(48 * stride, 3);
+            let quads = bytes(steps * TILE_BYTES, 5);
+            let mut sums = vec![0; 48 * 16];
+            let configured = column_shapes(rows).configure();
+            // SAFETY: shapes are set, sizes fit.
+            unsafe {
+                column_products(
+                    (digits.as_ptr(), stride),
+                    rows,
+                    (quads.as_ptr(), TILE_BYTES),
+                    steps,
+                    sums.as_mut_ptr(),
+                );
+            }
+            drop(configured);
+            for row in 0..rows {
+                for column in 0..16 {
+                    let expected: i32 = (0..64 * steps)
+                        .map(|sample| {
+                            let place = sample / 64 * TILE_BYTES + sample % 64 / 4 * 64 + column * 4 + sample % 4;
+                            i32::from(digits[row * stride + sample] as i8) * i32::from(quads[place])
+                        })
+                        .sum();
+                    assert_eq!(
+                        sums[row * 16 + column],
+                        expected,
+                        "{rows} rows, {steps} steps: {row}, {column}"
+                    );
+                }
+            }
+        }
+    }
+}
