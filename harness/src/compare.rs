@@ -208,6 +208,7 @@ fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
         ("machines".to_string(), &first.machine, &second.machine),
         ("instruction sets".to_string(), &first.isa, &second.isa),
         ("builds".to_string(), &first.build, &second.build),
+        ("pinnings of threads".to_string(), &first.pinning, &second.pinning),
     ];
     for (name, digest) in &first.data {
         if let Some(other) = second.data.get(name) {
