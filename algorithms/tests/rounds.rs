@@ -122,7 +122,9 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
             .collect();
         let features = Features::Sparse {
             offsets,
-            indices: (0..2_000).flat_map(|row| kept(row).map(|column| column as u32)).collect(),
+            indices: (0..2_000)
+                .flat_map(|row| kept(row).map(|column| column as u32))
+                .collect(),
             values: (0..2_000)
                 .flat_map(|row| kept(row).map(move |column| (row, column)))
                 .map(|(row, column)| values[row * columns + column])

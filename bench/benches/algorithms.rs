@@ -137,7 +137,14 @@ fn rounds(criterion: &mut Criterion) {
 /// be prepared. A filter that is more than letters, digits and a few signs may choose anything.
 fn may_run(group: &str, name: &str) -> bool {
     const SWITCHES: [&str; 8] = [
-        "--bench", "--list", "--test", "--quick", "--noplot", "--quiet", "--verbose", "--exact",
+        "--bench",
+        "--list",
+        "--test",
+        "--quick",
+        "--noplot",
+        "--quiet",
+        "--verbose",
+        "--exact",
     ];
     let arguments: Vec<String> = std::env::args().collect();
     let filters = arguments.windows(2).filter_map(|pair| {

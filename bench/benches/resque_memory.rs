@@ -26,7 +26,8 @@ fn main() {
         return;
     }
     let filters: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    if has("--test") || !(filters.is_empty() || filters.iter().any(|filter| "resque_memory".contains(filter.as_str()))) {
+    if has("--test") || !(filters.is_empty() || filters.iter().any(|filter| "resque_memory".contains(filter.as_str())))
+    {
         return;
     }
     let (dimension, queries) = (1_024, 10_000_000);

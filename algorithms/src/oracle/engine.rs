@@ -401,7 +401,10 @@ mod tests {
                 });
             });
             assert!(workers[..4].iter().all(|&worker| worker == 0), "{workers:?}");
-            assert!(workers[4..].iter().all(|&worker| worker == 1 || worker == 2), "{workers:?}");
+            assert!(
+                workers[4..].iter().all(|&worker| worker == 1 || worker == 2),
+                "{workers:?}"
+            );
         }
     }
 

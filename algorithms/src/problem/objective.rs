@@ -8,8 +8,8 @@ use rounds_kernels::loss::Loss;
 
 use super::shard::Shard;
 use super::{Dataset, Labels};
-use crate::oracle::{Engine, partition};
 use crate::oracle::ranks::Ranks;
+use crate::oracle::{Engine, partition};
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs.
 ///

@@ -71,7 +71,8 @@ pub enum Disturbance {
     },
     /// The host worked for others meanwhile.
     #[error(
-        "the host took {processors:.2} processors' worth of time away from this virtual machine during the measurement;          run again when it is quiet, or on processors of its own"
+        "the host took {processors:.2} processors' worth of time away from this virtual machine during the measurement; \
+         run again when it is quiet, or on processors of its own"
     )]
     Stolen {
         /// Stolen time over wall-clock time.
@@ -79,7 +80,9 @@ pub enum Disturbance {
     },
     /// Arithmetic does not scale, though nothing but registers is used.
     #[error(
-        "the measured peak of {threads} threads is {ratio:.2} times that of one: processors share cores, which a virtual          machine may hide, or slow down together, or others ran; bind with --pin core, ask for whole cores, and compare          speed-ups with this one"
+        "the measured peak of {threads} threads is {ratio:.2} times that of one: processors share cores, which a virtual \
+         machine may hide, or slow down together, or others ran; bind with --pin core, ask for whole cores, and compare \
+         speed-ups with this one"
     )]
     SharedCores {
         /// How many.
@@ -211,7 +214,10 @@ mod tests {
             stolen: 0.2,
         };
         let found = measured_disturbances(&environment, Some(busy));
-        for (disturbance, remedy) in found.iter().zip(["--pin core", "stop them", "of its own", "whole cores"]) {
+        for (disturbance, remedy) in found
+            .iter()
+            .zip(["--pin core", "stop them", "of its own", "whole cores"])
+        {
             assert!(disturbance.to_string().contains(remedy), "{disturbance}");
         }
         assert_eq!(found.len(), 4);

@@ -118,12 +118,8 @@ fn measure_bandwidth_over(threads: usize, pinning: &Pinning, bytes: usize) -> f6
         }
         black_box(sums);
     };
-    let seconds = together(threads, pinning, make, |part| read(part)).min(together(
-        threads,
-        pinning,
-        make,
-        |part| read_four(part),
-    ));
+    let seconds = together(threads, pinning, make, |part| read(part))
+        .min(together(threads, pinning, make, |part| read_four(part)));
     (vectors * size_of::<f32x16>() * threads) as f64 / seconds / 1e9
 }
 
@@ -187,7 +183,10 @@ pub fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> 
     let mut threads: Vec<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
     threads.sort_unstable();
     threads.dedup();
-    threads.into_iter().map(|threads| measure_roofline(threads, pinning)).collect()
+    threads
+        .into_iter()
+        .map(|threads| measure_roofline(threads, pinning))
+        .collect()
 }
 
 #[cfg(test)]

@@ -103,7 +103,10 @@ mod tests {
         // In ten seconds: 12 seconds busy, of which 8 are this process's; 3 stolen.
         write("1000 0 250 1999 0 50 50 310", "640 210");
         let found = watch.between(counters(folder.path()).unwrap(), 10.0);
-        assert!((found.others - 0.4).abs() < 1e-9 && (found.stolen - 0.3).abs() < 1e-9, "{found:?}");
+        assert!(
+            (found.others - 0.4).abs() < 1e-9 && (found.stolen - 0.3).abs() < 1e-9,
+            "{found:?}"
+        );
         assert!(Watch::start_below(Path::new("/nonexistent")).is_none());
     }
 }

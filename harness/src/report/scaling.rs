@@ -100,9 +100,7 @@ fn point(threads: usize, name: &str, estimate: Estimate) -> Point {
     }
 }
 
-fn series(
-    curves: impl Iterator<Item = (usize, String, Vec<Point>)>,
-) -> Vec<Series> {
+fn series(curves: impl Iterator<Item = (usize, String, Vec<Point>)>) -> Vec<Series> {
     curves
         .map(|(place, name, points)| Series {
             name,
@@ -203,9 +201,12 @@ fn table(study: &Study, page: &mut String) {
             let median = cells
                 .find(|cell| (&cell.method, cell.kind, cell.size, cell.threads) == key)
                 .map_or(f64::NAN, |cell| cell.round_ns.value);
-            let fraction = curve.serial_fraction.filter(|_| point.threads > 1).map_or_else(String::new, |fraction| {
-                format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
-            });
+            let fraction = curve
+                .serial_fraction
+                .filter(|_| point.threads > 1)
+                .map_or_else(String::new, |fraction| {
+                    format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
+                });
             let _ = write!(
                 page,
                 "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{fraction}</td></tr>",

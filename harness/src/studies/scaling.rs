@@ -32,9 +32,7 @@ use serde_json::Value;
 
 use crate::definitions::RoundBudget;
 use crate::machine::{Disturbance, Environment, Pinning, Watch, disturbances, measured_disturbances};
-use crate::statistics::{
-    Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval,
-};
+use crate::statistics::{Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval};
 use crate::{data, measure, settings};
 
 /// The study's definition.
@@ -176,7 +174,10 @@ pub struct Cell {
 
 impl Cell {
     fn repeat_medians(&self) -> Vec<f64> {
-        self.samples.iter().map(|samples| median(&as_numbers(samples))).collect()
+        self.samples
+            .iter()
+            .map(|samples| median(&as_numbers(samples)))
+            .collect()
     }
 }
 
@@ -259,7 +260,8 @@ pub struct Options<'a> {
 
 /// Thread counts that show a curve: all up to 4, then three for each doubling, and all cores.
 pub fn thread_counts(cores: usize) -> Vec<usize> {
-    let steps = (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
+    let steps =
+        (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
     let mut counts: Vec<usize> = (1..4).chain(steps.take_while(|&count| count < cores)).collect();
     counts.retain(|&count| count <= cores && (count < 8 || count % 2 == 0));
     counts.push(cores.max(1));
@@ -284,11 +286,7 @@ type Key = (String, Kind, usize, usize);
 /// # Errors
 /// Data that cannot be loaded, algorithms that cannot be prepared, threads that cannot be bound, and models that differ
 /// between thread counts.
-pub fn run(
-    definition: &Definition,
-    options: &Options<'_>,
-    progress: &mut dyn FnMut(&str),
-) -> anyhow::Result<Study> {
+pub fn run(definition: &Definition, options: &Options<'_>, progress: &mut dyn FnMut(&str)) -> anyhow::Result<Study> {
     let started = Instant::now();
     let cores = crate::machine::Topology::detect().cores;
     let mut threads = if options.threads.is_empty() {
@@ -348,10 +346,18 @@ pub fn run(
         ));
     }
     let interference = watch.and_then(|watch| watch.end());
-    let cells: Vec<Cell> = samples.into_iter().map(|(key, samples)| summary(key, samples)).collect();
+    let cells: Vec<Cell> = samples
+        .into_iter()
+        .map(|(key, samples)| summary(key, samples))
+        .collect();
     let curves = curves(&methods, &cells, &threads, definition.seed);
     let most = threads.last().copied().unwrap_or(1);
-    let mut found = disturbances(&environment.machine, &environment.state, &environment.build.profile, most);
+    let mut found = disturbances(
+        &environment.machine,
+        &environment.state,
+        &environment.build.profile,
+        most,
+    );
     found.extend(measured_disturbances(&environment, interference));
     if let Some(kinds) = doubtful(&cells) {
         found.push(kinds);
@@ -598,8 +604,8 @@ fn scaled(kind: Kind, size: usize, medians: &[(usize, Vec<f64>)], seed: u64) -> 
             }
         })
         .collect();
-    let fraction = serial_fraction(kind, &medians)
-        .map(|value| Estimate::new(value, percentile_interval(&mut fractions, LEVEL)));
+    let fraction =
+        serial_fraction(kind, &medians).map(|value| Estimate::new(value, percentile_interval(&mut fractions, LEVEL)));
     (points, fraction)
 }
 
@@ -642,7 +648,11 @@ pub fn table(study: &Study) -> String {
             for point in &curve.points {
                 let key = (&curve.method, kind, curve.size, point.threads);
                 let own = |cell: &&Cell| (&cell.method, cell.kind, cell.size, cell.threads) == key;
-                let time = study.cells.iter().find(own).map_or(f64::NAN, |cell| cell.round_ns.value);
+                let time = study
+                    .cells
+                    .iter()
+                    .find(own)
+                    .map_or(f64::NAN, |cell| cell.round_ns.value);
                 let last = point.threads == *study.threads.last().unwrap_or(&1);
                 let fraction = curve.serial_fraction.filter(|_| last && point.threads > 1);
                 table.add_row([
@@ -711,7 +721,8 @@ mod tests {
             assert!(catalog::find(&method.algorithm).is_ok());
             assert!(settings::from_parameters(&method.parameters, StreamKey::Simulation(1)).is_ok());
         }
-        let algorithms: std::collections::BTreeSet<_> = definition.methods.iter().map(|method| &method.algorithm).collect();
+        let algorithms: std::collections::BTreeSet<_> =
+            definition.methods.iter().map(|method| &method.algorithm).collect();
         assert!(algorithms.len() >= 3);
     }
 
@@ -809,8 +820,16 @@ mod tests {
             pinning: Pinning::none(),
         };
         let study = run(&definition, &options, &mut |_| ()).unwrap();
-        assert_eq!((study.threads.as_slice(), study.cells.len(), study.curves.len()), (&[1, 2][..], 6, 3));
-        assert!(study.cells.iter().all(|cell| cell.samples.len() == 2 && cell.samples[0].len() == 2));
+        assert_eq!(
+            (study.threads.as_slice(), study.cells.len(), study.curves.len()),
+            (&[1, 2][..], 6, 3)
+        );
+        assert!(
+            study
+                .cells
+                .iter()
+                .all(|cell| cell.samples.len() == 2 && cell.samples[0].len() == 2)
+        );
         assert!(table(&study).contains("fixed rows a thread"));
         let text = serde_json::to_string(&study).unwrap();
         assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
