@@ -272,13 +272,13 @@ mod tests {
 
     #[test]
     fn planted_changes_are_found_where_the_machine_is_quiet_enough() {
-        let rates = calibrate(NOISES[0], 5, 12, RULES(), 12);
+        let rates = calibrate(NOISES[0], 10, 12, RULES(), 12);
         assert!(
             rates.power[0] > 0.5 && rates.power[1] > 0.95 && rates.power[2] > 0.95,
             "{rates:?}"
         );
         assert!(rates.false_beside < 0.05, "{rates:?}");
-        let rates = calibrate(NOISES[3], 10, 12, RULES(), 13);
+        let rates = calibrate(NOISES[1], 5, 12, RULES(), 13);
         assert!(rates.power[2] > 0.5, "{rates:?}");
     }
 

@@ -10,8 +10,8 @@
 //! G. Smyth, Linear models and empirical Bayes methods, 2004, section 6), and drawn anew in each resample for what is
 //! still unknown about it.
 //!
-//! A change is significant if the interval at level 1 − 0.05/m (m configurations: all of them together are wrong in at
-//! most 5 % of comparisons without change) excludes 1, and the ratio is off by more than a threshold.
+//! A change is significant if the interval at level 1 − 0.04/m (m configurations: all of them together are wrong in at
+//! most 4 % of comparisons without change, and what they share in at most 1 %) excludes 1, and the ratio is off by more than a threshold.
 //!
 //! Repeats cannot show that the machine was slower all through one of the two runs: its temperature, its neighbours, the
 //! memory that it gave. That meets all configurations alike, so their common change u = median_c of the log-ratios is
@@ -29,16 +29,16 @@ use thiserror::Error;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{Choices, Interval, SampleWarning, median, percentile_interval, sorted_quantile};
 
-/// Chance that a comparison without change reports any.
-const FAMILY_ERROR: f64 = 0.05;
+/// Chance that a comparison without change reports one of a configuration; what all share has the rest of 5 %.
+const FAMILY_ERROR: f64 = 0.04;
 /// Draws of the bootstrap: the outermost 1/2000 still holds twenty.
 const RESAMPLES: usize = 40_000;
 /// Relative difference of measured peaks that is told of.
 const OTHER_PEAK: f64 = 0.05;
 /// Configurations from which on they have a common change.
 const COMMON_FROM: usize = 6;
-/// The two-sided normal quantile of 95 %.
-const NORMAL_95: f64 = 1.959_964;
+/// The two-sided normal quantile of 99 %: what all configurations share is one verdict.
+const NORMAL_99: f64 = 2.575_829;
 /// Blocks into which a single repeat is cut where there is no other.
 const BLOCKS: usize = 4;
 
@@ -101,7 +101,7 @@ pub struct Change {
 pub struct CommonChange {
     /// exp of the median of all log-ratios.
     pub ratio: f64,
-    /// Ratios within it are no change: the machine may do as much between two runs (95 %).
+    /// Ratios within it are no change: the machine may do as much between two runs (99 %).
     pub tolerance: Interval,
     /// Whether it is a change.
     pub verdict: Verdict,
@@ -371,8 +371,9 @@ pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Inter
 
 /// The change that all configurations share, if they are enough to have one.
 ///
-/// Its standard deviation is √(2·s²/R + 2·σ²): s² is the variance over passes of what all configurations share in a pass,
-/// R the passes of a run, σ the machine's noise between runs.
+/// Its standard deviation is √(s₁² + s₂² + 2·σ²): s² is the variance over the passes of a run of what all configurations share
+/// in a pass, not divided by their number, because passes that follow each other drift together; σ is the machine's noise
+/// between runs.
 pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<CommonChange> {
     if pairs.len() < COMMON_FROM {
         return None;
@@ -384,7 +385,7 @@ pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<Com
     let shared = median(&changes);
     let of_passes: f64 = (0..2).map(|side| pass_variance(pairs, side)).sum();
     let deviation = (of_passes + 2.0 * rules.machine_noise.powi(2)).sqrt();
-    let limit = (NORMAL_95 * deviation).max(rules.threshold.ln_1p());
+    let limit = (NORMAL_99 * deviation).max(rules.threshold.ln_1p());
     let verdict = if shared > limit {
         Verdict::Slower
     } else if shared < -limit {
@@ -402,7 +403,7 @@ pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<Com
     })
 }
 
-/// Variance of the mean over passes of what all configurations share in a pass of one run.
+/// Variance over passes of what all configurations share in a pass of one run.
 fn pass_variance(pairs: &[[Vec<f64>; 2]], side: usize) -> f64 {
     let passes = pairs.iter().map(|pair| pair[side].len()).min().unwrap_or(0);
     if passes < 2 {
@@ -421,7 +422,7 @@ fn pass_variance(pairs: &[[Vec<f64>; 2]], side: usize) -> f64 {
         .collect();
     let mean = effects.iter().sum::<f64>() / passes as f64;
     let squares: f64 = effects.iter().map(|effect| (effect - mean).powi(2)).sum();
-    squares / (passes - 1) as f64 / passes as f64
+    squares / (passes - 1) as f64
 }
 
 /// The scatter of a configuration's repeats around the mean of their run.

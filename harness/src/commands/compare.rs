@@ -12,6 +12,7 @@ use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
 use crate::commands::UsageError;
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
 use crate::results::read_run;
+use crate::statistics::SampleWarning;
 
 /// Compares the times of run B with those of run A: ratio B/A, its interval, and which changes are significant.
 #[derive(Debug, Clone, Args)]
@@ -212,7 +213,10 @@ fn row(change: &Change) -> Vec<Cell> {
     let verdict = if change.warnings.is_empty() {
         word.to_string()
     } else {
-        format!("{word} (doubtful samples)")
+        let mut kinds: Vec<&str> = change.warnings.iter().map(SampleWarning::name).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        format!("{word} (doubtful samples: {})", kinds.join(", "))
     };
     let verdict = Cell::new(verdict.trim());
     let verdict = if let Some(colour) = colour {

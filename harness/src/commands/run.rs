@@ -1,6 +1,6 @@
 //! `rounds run`: measures the cells of suites, keeps every finished one, and shows what a round costs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use super::{UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
-use crate::machine::{Environment, PinPolicy, Pinning, Topology, hexadecimal};
+use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, hexadecimal};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
 use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
@@ -224,6 +224,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
         print_table(store.cells());
+        print_doubts(store.cells(), store.environment(), most_threads);
     }
     let resume = format!(
         "rounds run {} --out {} --resume",
@@ -792,6 +793,22 @@ fn print_table(cells: &[Cell]) {
         }
     }
     println!("{table}");
+}
+
+/// What disturbed the run, and what makes samples doubtful, each kind once with its remedy.
+fn print_doubts(cells: &[Cell], environment: &Environment, threads: usize) {
+    let profile = &environment.build.profile;
+    for disturbance in disturbances(&environment.machine, &environment.state, profile, threads) {
+        eprintln!("warning: {disturbance}");
+    }
+    let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    for warning in cells.iter().flat_map(|cell| &cell.warnings) {
+        let (count, _) = kinds.entry(warning.name()).or_insert_with(|| (0, warning.to_string()));
+        *count += 1;
+    }
+    for (count, example) in kinds.into_values() {
+        eprintln!("warning: in {count} of {} cells, for one: {example}", cells.len());
+    }
 }
 
 /// Nanoseconds in the unit that suits them.
