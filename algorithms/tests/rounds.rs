@@ -78,7 +78,16 @@ fn train(
     settings: &Settings,
     threads: usize,
 ) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
-    let engine = Engine::with_threads(threads).expect("threads");
+    train_on(&Engine::with_threads(threads).expect("threads"), problem, id, settings)
+}
+
+/// [`train`] on an engine.
+fn train_on(
+    engine: &Engine,
+    problem: &Problem,
+    id: &str,
+    settings: &Settings,
+) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
     let mut prepared = catalog::find(id)
         .expect("in the catalogue")
         .prepare(problem, settings)
@@ -90,6 +99,57 @@ fn train(
         }
     });
     (prepared.optimizer.solution().to_vec(), oracle.ledger())
+}
+
+#[test]
+fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
+    let settings = Settings {
+        batch_size: Some(700),
+        epochs: Some(2.0),
+        ..settings(1.0)
+    };
+    let sparse = || {
+        let dense = dataset(2_000, 50, 10, 3);
+        let (Features::F32 { values, columns }, labels) = dense.into_parts() else {
+            unreachable!("dense rows")
+        };
+        let kept = |row: usize| (0..columns).filter(move |column| (row + column) % 3 == 0);
+        let offsets = std::iter::once(0)
+            .chain((0..2_000).scan(0, |end, row| {
+                *end += kept(row).count();
+                Some(*end)
+            }))
+            .collect();
+        let features = Features::Sparse {
+            offsets,
+            indices: (0..2_000)
+                .flat_map(|row| kept(row).map(|column| column as u32))
+                .collect(),
+            values: (0..2_000)
+                .flat_map(|row| kept(row).map(move |column| (row, column)))
+                .map(|(row, column)| values[row * columns + column])
+                .collect(),
+            columns,
+        };
+        Problem::new(
+            Arc::new(Dataset::new("sparse", features, labels).expect("sparse rows")),
+            Loss::Softmax,
+            true,
+            0.0,
+        )
+        .expect("classes for softmax")
+    };
+    let makers: [&dyn Fn() -> Problem; 2] = [&|| problem(3_000, 50, 10), &sparse];
+    for make in makers {
+        let one = train(&make(), "dp-sgd", &settings, 1).0;
+        for nodes in [&[1][..], &[1, 1], &[2, 1]] {
+            let engine = Engine::with_start(nodes, |_| ()).expect("threads");
+            let original = make();
+            let placed = make().placed_for(&engine);
+            assert!(placed.dataset().features() == original.dataset().features());
+            assert!(train_on(&engine, &placed, "dp-sgd", &settings).0 == one, "{nodes:?}");
+        }
+    }
 }
 
 #[test]

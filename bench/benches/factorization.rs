@@ -20,8 +20,8 @@ fn optimal(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("factorization/optimal");
     group
         .sample_size(10)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(5));
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(1_000));
     for (name, momentum, epochs, gap, sizes) in [
         ("prefix", 0.0, 1, 1e-6, &[120, 512, 1024, 2048][..]),
         ("momentum 0.9", 0.9, 1, 1e-6, &[120, 512, 1024, 2048][..]),
@@ -53,8 +53,8 @@ fn structured(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("factorization/structured");
     group
         .sample_size(10)
-        .warm_up_time(Duration::from_millis(500))
-        .measurement_time(Duration::from_secs(5));
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(1_000));
     for method in ["toeplitz", "blt=3", "banded=16", "tree", "honaker-online"] {
         let method: Method = method.parse().expect("a method of the catalogue");
         for rounds in [256, 1024] {

@@ -2,11 +2,15 @@
 //! the same run, and in bytes where memory is the limit.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, Targets, U8Rows};
+use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use rounds_kernels::linear::recorded::{RecordedWorkspace, accumulate_outer, margins};
+use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients, row_norms,
+    Batch, Clip, LinearModel, Perturbation, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients,
+    accumulate_perturbed_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use wide::f32x16;
@@ -138,6 +142,7 @@ fn differences(criterion: &mut Criterion) {
     let norms = row_norms(data.rows(false), true, Norm::L2).expect("finite rows");
     let batch = data.batch(false, 10, &norms);
     let mut group = criterion.benchmark_group("difference against gradient/2,000 rows of f32");
+    group.throughput(Throughput::Elements(2_000));
     group.bench_function("gradient", |bencher| {
         bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
     });
@@ -171,5 +176,219 @@ fn few_features(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, peak, gradients, differences, few_features);
+/// Rows of a batch in any order, as samplers give them.
+fn scattered(criterion: &mut Criterion) {
+    let data = Data::new(60_000, 784);
+    let model = model(784, 10);
+    let parameters = vec![0.01; model.parameters()];
+    let mut sum = vec![0.0; model.parameters()];
+    let mut workspace = Workspace::new(&model);
+    let mut group = criterion.benchmark_group("gradient of scattered rows/10 outputs, 784 features");
+    for rows in [64_u32, 500, 8_000] {
+        // A step that is no divisor of 60,000 meets rows far apart.
+        let indices: Vec<u32> = (0..rows).map(|place| place * 7_919 % 60_000).collect();
+        group.throughput(Throughput::Elements(u64::from(rows) * 4 * model.parameters() as u64));
+        for bytes in [false, true] {
+            let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
+            let batch = Batch {
+                selection: Selection::Indices(&indices),
+                ..data.batch(bytes, 10, &norms)
+            };
+            let name = format!("{rows} rows of {}, flops", if bytes { "u8" } else { "f32" });
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Compressed rows, one feature in ten stored: throughput in stored values.
+fn sparse(criterion: &mut Criterion) {
+    let (rows, columns, stored) = (4_000_usize, 784_usize, 78_usize);
+    let offsets: Vec<usize> = (0..=rows).map(|row| row * stored).collect();
+    let indices: Vec<u32> = (0..rows)
+        .flat_map(|row| (0..stored).map(move |place| (10 * place + row % 10) as u32))
+        .collect();
+    let values: Vec<f32> = (0..rows * stored).map(|place| (place % 251) as f32 / 251.0).collect();
+    let data = Data::new(rows, 1);
+    let matrix = Rows::Sparse(SparseRows {
+        offsets: &offsets,
+        indices: &indices,
+        values: &values,
+        columns,
+    });
+    let norms = row_norms(matrix, true, Norm::L2).expect("finite rows");
+    let mut group = criterion.benchmark_group("gradient of sparse rows/78 of 784 features stored");
+    group.throughput(Throughput::Elements((rows * stored) as u64));
+    for outputs in [1, 10] {
+        let model = model(columns, outputs);
+        let parameters = vec![0.01; model.parameters()];
+        let mut sum = vec![0.0; model.parameters()];
+        let mut workspace = Workspace::new(&model);
+        let batch = Batch {
+            rows: matrix,
+            ..data.batch(false, outputs, &norms)
+        };
+        group.bench_function(format!("{outputs} outputs, stored values"), |bencher| {
+            bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace));
+        });
+    }
+    group.finish();
+}
+
+/// Gradients at perturbed points, as ReSQue asks for them.
+fn perturbed(criterion: &mut Criterion) {
+    let rows = 2_000;
+    let data = Data::new(rows, 784);
+    let model = model(784, 10);
+    let parameters = vec![0.01; model.parameters()];
+    let mut sum = vec![0.0; model.parameters()];
+    let mut workspace = Workspace::new(&model);
+    let shifts = vec![0.1; rows * 10];
+    let weights = vec![1.0; rows];
+    let mut group = criterion.benchmark_group("perturbed gradient/2,000 rows, 10 outputs, 784 features");
+    group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
+    for bytes in [false, true] {
+        let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
+        let batch = data.batch(bytes, 10, &norms);
+        group.bench_function(if bytes { "u8, flops" } else { "f32, flops" }, |bencher| {
+            bencher.iter(|| {
+                let perturbation = Perturbation {
+                    shifts: &shifts,
+                    weights: &weights,
+                };
+                accumulate_perturbed_gradients(
+                    &model,
+                    &batch,
+                    &parameters,
+                    perturbation,
+                    CLIP,
+                    &mut sum,
+                    &mut workspace,
+                )
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Many runs on the same rows at once.
+fn replicas(criterion: &mut Criterion) {
+    let (rows, columns, runs) = (20_000, 20, 96);
+    let data = Data::new(rows, columns);
+    let model = LinearModel {
+        bias: false,
+        ..model(columns, 1)
+    };
+    let padded = ReplicaWorkspace::padded_runs(runs);
+    let parameters = vec![0.01; columns * padded];
+    let mut sums = vec![0.0; columns * padded];
+    let mut losses = vec![0.0; padded];
+    let mut workspace = ReplicaWorkspace::new(&model, runs);
+    let norms = row_norms(data.rows(false), false, Norm::L2).expect("finite rows");
+    let batch = data.batch(false, 1, &norms);
+    let mut group = criterion.benchmark_group("replicas/96 runs, 20,000 rows of 20 features");
+    group.throughput(Throughput::Elements((rows * runs) as u64));
+    group.bench_function("gradients, queries", |bencher| {
+        bencher.iter(|| accumulate_replica_gradients(&model, &batch, &parameters, &mut sums, &mut workspace));
+    });
+    group.bench_function("losses, queries", |bencher| {
+        bencher.iter(|| accumulate_replica_losses(&model, &batch, &parameters, &mut losses, &mut workspace));
+    });
+    group.finish();
+}
+
+/// Margins that are kept, and sums of rows by coefficients.
+fn recorded(criterion: &mut Criterion) {
+    let rows = 2_000;
+    let data = Data::new(rows, 784);
+    let model = model(784, 10);
+    let parameters = vec![0.01; model.parameters()];
+    let mut kept = vec![0.0; rows * 10];
+    let coefficients = vec![0.1; rows * 10];
+    let mut sum = vec![0.0; model.parameters()];
+    let mut workspace = RecordedWorkspace::new(&model);
+    let norms = row_norms(data.rows(true), true, Norm::L2).expect("finite rows");
+    let batch = data.batch(true, 10, &norms);
+    let mut group = criterion.benchmark_group("recorded/2,000 rows of u8, 10 outputs, 784 features");
+    group.throughput(Throughput::Elements((2 * rows * model.parameters()) as u64));
+    group.bench_function("margins, flops", |bencher| {
+        bencher.iter(|| margins(&model, &batch, &parameters, &mut kept, &mut workspace));
+    });
+    group.bench_function("outer products, flops", |bencher| {
+        bencher.iter(|| accumulate_outer(&model, &batch, &coefficients, &mut sum, &mut workspace));
+    });
+    group.finish();
+}
+
+/// Every loss and norm of clipping, and other numbers of classes.
+fn losses(criterion: &mut Criterion) {
+    let rows = 2_000;
+    let data = Data::new(rows, 128);
+    let norms = [Norm::L1, Norm::L2].map(|norm| row_norms(data.rows(false), true, norm).expect("finite rows"));
+    let mut group = criterion.benchmark_group("gradient by loss/2,000 rows of f32, 128 features");
+    let ones = [
+        ("logistic", Loss::Logistic),
+        ("squared", Loss::Squared),
+        ("Huber", Loss::Huber(1.0)),
+        ("hinge", Loss::Hinge),
+        ("absolute", Loss::Absolute),
+    ]
+    .map(|(name, loss)| (name.to_owned(), LinearModel { loss, ..model(128, 1) }));
+    let many = [2, 10, 26, 100].map(|classes| (format!("softmax of {classes}"), model(128, classes)));
+    for (name, model) in ones.into_iter().chain(many) {
+        let parameters = vec![0.01; model.parameters()];
+        let mut sum = vec![0.0; model.parameters()];
+        let mut workspace = Workspace::new(&model);
+        let classes: Vec<u32> = (0..rows).map(|row| (row % model.outputs) as u32).collect();
+        group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
+        for (norm, norms) in [Norm::L1, Norm::L2].into_iter().zip(&norms) {
+            let clip = Clip::Bounded { norm, clip_norm: 1.0 };
+            let mut batch = data.batch(false, model.outputs, norms);
+            if model.outputs > 1 {
+                batch.targets = Targets::Classes(&classes);
+            }
+            group.bench_function(format!("{name}, clipped in {norm:?}, flops"), |bencher| {
+                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut workspace));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// What stands around the gradients: row norms, loss and accuracy.
+fn other(criterion: &mut Criterion) {
+    let rows = 4_000;
+    let data = Data::new(rows, 784);
+    let model = model(784, 10);
+    let parameters = vec![0.01; model.parameters()];
+    let mut workspace = Workspace::new(&model);
+    let mut group = criterion.benchmark_group("around gradients/4,000 rows, 784 features");
+    for bytes in [false, true] {
+        let kind = if bytes { "u8" } else { "f32" };
+        let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
+        let batch = data.batch(bytes, 10, &norms);
+        group.throughput(Throughput::Elements((2 * rows * model.parameters()) as u64));
+        group.bench_function(format!("loss and accuracy, {kind}, flops"), |bencher| {
+            bencher.iter(|| evaluate(&model, &batch, &parameters, &mut workspace));
+        });
+        group.throughput(Throughput::Elements((rows * 784) as u64));
+        for norm in [Norm::L1, Norm::L2] {
+            group.bench_function(format!("{norm:?} norms of rows, {kind}, features"), |bencher| {
+                bencher.iter(|| row_norms(data.rows(bytes), true, black_box(norm)));
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(12)
+        .warm_up_time(Duration::from_millis(150))
+        .measurement_time(Duration::from_millis(600));
+    targets = peak, gradients, differences, few_features, scattered, sparse, perturbed, replicas, recorded, losses, other
+}
 criterion_main!(benches);

@@ -53,8 +53,8 @@ fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, sum: &mut [f64]) {
 fn settings(group: &mut BenchmarkGroup<'_, WallTime>) {
     group
         .sample_size(10)
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_secs(1));
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500));
 }
 
 fn against_dimension(criterion: &mut Criterion) {

@@ -5,10 +5,13 @@ use rand::SeedableRng;
 use rand::distr::Distribution;
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rounds_algorithms::privacy::Sampling;
+use rounds_algorithms::sampling::Sampler;
 use rounds_kernels::random::{
     Purpose, StreamKey, UniformStream, add_gaussian, add_gaussian_f32, add_laplace, fill_gaussian,
 };
 use std::hint::black_box;
+use std::time::Duration;
 
 /// 10 classes × (784 features + bias): a round's noise for multinomial MNIST.
 const ROUND: usize = 7_850;
@@ -74,8 +77,71 @@ fn laplace(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn uniform(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("uniform");
+    for (name, key) in [
+        ("simulation", StreamKey::Simulation(1)),
+        ("release", StreamKey::Release([7; 32])),
+    ] {
+        let mut stream = UniformStream::new(&key, PURPOSE, 0, 0);
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(format!("next_f64/{name}"), |bencher| bencher.iter(|| stream.next_f64()));
+        group.bench_function(format!("below 60000/{name}"), |bencher| {
+            bencher.iter(|| stream.below(60_000))
+        });
+        let mut items: Vec<u32> = (0..60_000).collect();
+        group.throughput(Throughput::Elements(60_000));
+        group.bench_function(format!("shuffle of 60000/{name}"), |bencher| {
+            bencher.iter(|| stream.shuffle(black_box(&mut items)));
+        });
+    }
+    group.finish();
+}
+
+/// Every way of choosing batches of 500 out of 60,000 rows, as an optimiser asks for it: throughput in rows chosen.
+fn samplers(criterion: &mut Criterion) {
+    let (rows, batch) = (60_000, 500);
+    let mut group = criterion.benchmark_group("sampler/500 of 60000");
+    group.throughput(Throughput::Elements(batch as u64));
+    for (name, sampling) in [
+        ("fixed order", Sampling::FixedOrder),
+        ("shuffled once", Sampling::ShuffledOnce),
+        ("reshuffled each epoch", Sampling::ReshuffledEachEpoch),
+        (
+            "without replacement",
+            Sampling::WithoutReplacement {
+                batch,
+                population: rows,
+            },
+        ),
+        (
+            "poisson",
+            Sampling::Poisson {
+                rate: batch as f64 / rows as f64,
+            },
+        ),
+        ("poisson, rate 1/10", Sampling::Poisson { rate: 0.1 }),
+    ] {
+        for (source, key) in [
+            ("simulation", StreamKey::Simulation(1)),
+            ("release", StreamKey::Release([7; 32])),
+        ] {
+            let mut sampler = Sampler::new(sampling, rows, batch, key).expect("a batch of the data");
+            let mut round = 0;
+            group.bench_function(format!("{name}/{source}"), |bencher| {
+                bencher.iter(|| {
+                    round += 1;
+                    black_box(sampler.draw(round).len())
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
 fn sampling(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("poisson/60000");
+    group.throughput(Throughput::Elements(60_000));
     for (name, key) in [
         ("simulation", StreamKey::Simulation(1)),
         ("release", StreamKey::Release([7; 32])),
@@ -96,5 +162,12 @@ fn sampling(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, gaussian, laplace, sampling);
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(15)
+        .warm_up_time(Duration::from_millis(150))
+        .measurement_time(Duration::from_millis(500));
+    targets = gaussian, laplace, uniform, sampling, samplers
+}
 criterion_main!(benches);

@@ -25,7 +25,10 @@ fn projected(criterion: &mut Criterion) {
     let (data, _) = synthetic_mnist(1);
     let problem = Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes for softmax");
     let mut group = criterion.benchmark_group("projected");
-    group.sample_size(20).measurement_time(Duration::from_secs(4));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
     for queries in [2_000usize, 8_000] {
         group.throughput(Throughput::Elements(queries as u64));
         let mut oracle = Oracle::new(&problem, Engine::default());
@@ -73,7 +76,10 @@ fn materialised(criterion: &mut Criterion) {
     let planted = PlantedRegression::new(dimension, 500, 2.0, 0.1, 1);
     let function = planted.function();
     let mut group = criterion.benchmark_group("materialised");
-    group.sample_size(20).measurement_time(Duration::from_secs(4));
+    group
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1));
     group.throughput(Throughput::Elements((2 * dimension * queries) as u64));
     let mut coordinates = vec![0f32; 4_096];
     group.bench_function("sampler", |bencher| {

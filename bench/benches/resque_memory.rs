@@ -18,6 +18,18 @@ fn peak() -> Option<f64> {
 }
 
 fn main() {
+    // `cargo bench` gives every benchmark the same arguments: run where none chooses others, and list and test as asked.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    if has("--list") {
+        println!("resque_memory: benchmark");
+        return;
+    }
+    let filters: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    if has("--test") || !(filters.is_empty() || filters.iter().any(|filter| "resque_memory".contains(filter.as_str())))
+    {
+        return;
+    }
     let (dimension, queries) = (1_024, 10_000_000);
     let engine = Engine::with_threads(2).expect("threads");
     let function = MaxOfLinear::new(dimension, dimension, 1.0, 1.0).expect("a dimension");

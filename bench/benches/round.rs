@@ -26,7 +26,10 @@ fn full_batch(criterion: &mut Criterion) {
     let parameters = vec![0.1; problem.parameters()];
     let mut sum = vec![0.0; problem.parameters()];
     let mut group = criterion.benchmark_group("full batch of 100,000 x 20");
-    group.sample_size(30).measurement_time(Duration::from_secs(2));
+    group
+        .sample_size(15)
+        .warm_up_time(Duration::from_millis(150))
+        .measurement_time(Duration::from_millis(600));
     group.throughput(Throughput::Bytes((4 * values.len()) as u64));
     for threads in [1, 2] {
         let engine = Engine::with_threads(threads).expect("threads");

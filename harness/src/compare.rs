@@ -10,9 +10,16 @@
 //! G. Smyth, Linear models and empirical Bayes methods, 2004, section 6), and drawn anew in each resample for what is
 //! still unknown about it.
 //!
-//! A change is significant if the interval at level 1 − 0.05/m (m configurations: all of them together are wrong in at
-//! most 5 % of comparisons without change) excludes 1, and the ratio is off by more than a threshold. What no
-//! statistics can see: a machine that was slower all through one of the two runs.
+//! A change is significant if the interval at level 1 − 0.04/m (m configurations: all of them together are wrong in at
+//! most 4 % of comparisons without change, and what they share in at most 1 %) excludes 1, and the ratio is off by more than a threshold.
+//!
+//! Repeats cannot show that the machine was slower all through one of the two runs: its temperature, its neighbours, the
+//! memory that it gave. That meets all configurations alike, so their common change u = median_c of the log-ratios is
+//! judged by itself: it counts as a change where it exceeds what the machine may do between two runs (a standard deviation
+//! a run that is assumed, `Rules::machine_noise`, beside what the passes of the runs show of it). As long as it does not,
+//! a configuration has changed only if it has so both in all and against u; once it does, all are judged by their whole
+//! change. Fewer than six configurations have no common change that their own could be told from. `calibration` holds the
+//! promised rates against simulated machines.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +29,16 @@ use thiserror::Error;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{Choices, Interval, SampleWarning, median, percentile_interval, sorted_quantile};
 
-/// Chance that a comparison without change reports any.
-const FAMILY_ERROR: f64 = 0.05;
+/// Chance that a comparison without change reports one of a configuration; what all share has the rest of 5 %.
+const FAMILY_ERROR: f64 = 0.04;
 /// Draws of the bootstrap: the outermost 1/2000 still holds twenty.
 const RESAMPLES: usize = 40_000;
+/// Relative difference of measured peaks that is told of.
+const OTHER_PEAK: f64 = 0.05;
+/// Configurations from which on they have a common change.
+const COMMON_FROM: usize = 6;
+/// The two-sided normal quantile of 99 %: what all configurations share is one verdict.
+const NORMAL_99: f64 = 2.575_829;
 /// Blocks into which a single repeat is cut where there is no other.
 const BLOCKS: usize = 4;
 
@@ -83,6 +96,17 @@ pub struct Change {
     pub warnings: Vec<SampleWarning>,
 }
 
+/// What the configurations have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CommonChange {
+    /// exp of the median of all log-ratios.
+    pub ratio: f64,
+    /// Ratios within it are no change: the machine may do as much between two runs (99 %).
+    pub tolerance: Interval,
+    /// Whether it is a change.
+    pub verdict: Verdict,
+}
+
 /// Two runs compared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -90,6 +114,8 @@ pub struct Comparison {
     pub changes: Vec<Change>,
     /// Geometric mean of all ratios.
     pub mean_ratio: f64,
+    /// What all configurations share, where there are enough of them.
+    pub common: Option<CommonChange>,
     /// Configurations of the first run alone.
     pub only_before: Vec<String>,
     /// Configurations of the second run alone.
@@ -99,9 +125,10 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether any configuration changed.
+    /// Whether any configuration changed, or all together.
     pub fn has_changes(&self) -> bool {
-        self.changes.iter().any(|change| change.verdict != Verdict::Unchanged)
+        let changed = |verdict| verdict != Verdict::Unchanged;
+        self.changes.iter().any(|change| changed(change.verdict)) || self.common.is_some_and(|all| changed(all.verdict))
     }
 }
 
@@ -110,18 +137,24 @@ impl Comparison {
 pub struct Rules {
     /// Least relative change that is called one.
     pub threshold: f64,
+    /// Standard deviation of a run's state of the machine, as a share of all of its times.
+    pub machine_noise: f64,
     /// Compare runs of different machines, instruction sets, builds or data.
     pub force: bool,
     /// Seed of the bootstrap.
     pub seed: u64,
+    /// Draws of the bootstrap.
+    pub resamples: usize,
 }
 
 impl Default for Rules {
     fn default() -> Self {
         Self {
             threshold: 0.01,
+            machine_noise: 0.01,
             force: false,
             seed: 1,
+            resamples: RESAMPLES,
         }
     }
 }
@@ -170,7 +203,17 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         .iter()
         .map(|(first, second)| [evidence(first), evidence(second)])
         .collect();
-    let changes: Vec<Change> = verdicts(&samples, rules, RESAMPLES)
+    let common = common_change(&samples, rules);
+    if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged) {
+        remarks.push(format!(
+            "all configurations together changed by {:+.1} %, more than the machine is taken to do by itself between two \
+             runs: if nothing was changed that all of them share, the machine was in another state; measure both runs again, \
+             in turn",
+            100.0 * (all.ratio - 1.0)
+        ));
+    }
+    remarks.extend(other_peaks(before, after));
+    let changes: Vec<Change> = verdicts(&samples, rules)
         .into_iter()
         .zip(&pairs)
         .zip(&samples)
@@ -195,6 +238,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     Ok(Comparison {
         changes,
         mean_ratio,
+        common,
         only_before: missing_in(&first_keys, &second_keys),
         only_after: missing_in(&second_keys, &first_keys),
         remarks,
@@ -208,6 +252,7 @@ fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
         ("machines".to_string(), &first.machine, &second.machine),
         ("instruction sets".to_string(), &first.isa, &second.isa),
         ("builds".to_string(), &first.build, &second.build),
+        ("pinnings of threads".to_string(), &first.pinning, &second.pinning),
     ];
     for (name, digest) in &first.data {
         if let Some(other) = second.data.get(name) {
@@ -220,6 +265,26 @@ fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
             what,
             before: before.clone(),
             after: after.clone(),
+        })
+        .collect()
+}
+
+/// Thread counts whose measured peak differs between the runs: the machine was in another state.
+fn other_peaks(before: &Run, after: &Run) -> Vec<String> {
+    let (first, second) = (&before.environment, &after.environment);
+    let rooflines = first.rooflines.iter();
+    rooflines
+        .filter_map(|roofline| {
+            let change = second.roofline(roofline.threads)?.peak_gflops / roofline.peak_gflops - 1.0;
+            (change.abs() > OTHER_PEAK).then(|| {
+                format!(
+                    "the machine's measured peak on {} thread{} was {:+.0} % off in the second run: it was in another state \
+                     (frequency, neighbours); measure both runs again, in turn",
+                    roofline.threads,
+                    if roofline.threads == 1 { "" } else { "s" },
+                    100.0 * change
+                )
+            })
         })
         .collect()
 }
@@ -243,7 +308,11 @@ fn evidence(cell: &Pooled) -> Vec<f64> {
 }
 
 /// Ratio, 95 % interval and verdict of each pair of log-times.
-fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules, resamples: usize) -> Vec<(f64, Interval, Verdict)> {
+pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Interval, Verdict)> {
+    // Against what a configuration must have changed as well.
+    let shared = common_change(pairs, rules)
+        .filter(|common| common.verdict == Verdict::Unchanged)
+        .map_or(0.0, |common| common.ratio.ln());
     let spreads: Vec<Spread> = pairs.iter().map(Spread::of).collect();
     let (common, prior_degrees) = common_spread(&spreads);
     let shrunk: Vec<(f64, f64)> = spreads
@@ -265,7 +334,7 @@ fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules, resamples: usize) -> Vec<(f64
         .zip(&shrunk)
         .map(|([before, after], &(variance, degrees))| {
             let difference = median(after) - median(before);
-            let mut draws: Vec<f64> = (0..resamples)
+            let mut draws: Vec<f64> = (0..rules.resamples)
                 .map(|_| {
                     let scale = (variance * degrees / chi_squared(degrees, &mut choices)).sqrt();
                     let mut side = |count: usize| {
@@ -283,7 +352,7 @@ fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules, resamples: usize) -> Vec<(f64
             let (low, high) = (sorted_quantile(&draws, tail), sorted_quantile(&draws, 1.0 - tail));
             let ratio = difference.exp();
             let large = (ratio - 1.0).abs() > rules.threshold;
-            let verdict = match (large, low > 0.0, high < 0.0) {
+            let verdict = match (large, low > shared.max(0.0), high < shared.min(0.0)) {
                 (true, true, _) => Verdict::Slower,
                 (true, _, true) => Verdict::Faster,
                 _ => Verdict::Unchanged,
@@ -298,6 +367,62 @@ fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules, resamples: usize) -> Vec<(f64
             )
         })
         .collect()
+}
+
+/// The change that all configurations share, if they are enough to have one.
+///
+/// Its standard deviation is √(s₁² + s₂² + 2·σ²): s² is the variance over the passes of a run of what all configurations share
+/// in a pass, not divided by their number, because passes that follow each other drift together; σ is the machine's noise
+/// between runs.
+pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<CommonChange> {
+    if pairs.len() < COMMON_FROM {
+        return None;
+    }
+    let changes: Vec<f64> = pairs
+        .iter()
+        .map(|[before, after]| median(after) - median(before))
+        .collect();
+    let shared = median(&changes);
+    let of_passes: f64 = (0..2).map(|side| pass_variance(pairs, side)).sum();
+    let deviation = (of_passes + 2.0 * rules.machine_noise.powi(2)).sqrt();
+    let limit = (NORMAL_99 * deviation).max(rules.threshold.ln_1p());
+    let verdict = if shared > limit {
+        Verdict::Slower
+    } else if shared < -limit {
+        Verdict::Faster
+    } else {
+        Verdict::Unchanged
+    };
+    Some(CommonChange {
+        ratio: shared.exp(),
+        tolerance: Interval {
+            low: (-limit).exp(),
+            high: limit.exp(),
+        },
+        verdict,
+    })
+}
+
+/// Variance over passes of what all configurations share in a pass of one run.
+fn pass_variance(pairs: &[[Vec<f64>; 2]], side: usize) -> f64 {
+    let passes = pairs.iter().map(|pair| pair[side].len()).min().unwrap_or(0);
+    if passes < 2 {
+        return 0.0;
+    }
+    let centred: Vec<Vec<f64>> = pairs
+        .iter()
+        .map(|pair| {
+            let own = &pair[side][..passes];
+            let mean = own.iter().sum::<f64>() / passes as f64;
+            own.iter().map(|value| value - mean).collect()
+        })
+        .collect();
+    let effects: Vec<f64> = (0..passes)
+        .map(|pass| median(&centred.iter().map(|own| own[pass]).collect::<Vec<_>>()))
+        .collect();
+    let mean = effects.iter().sum::<f64>() / passes as f64;
+    let squares: f64 = effects.iter().map(|effect| (effect - mean).powi(2)).sum();
+    squares / (passes - 1) as f64
 }
 
 /// The scatter of a configuration's repeats around the mean of their run.
@@ -476,9 +601,9 @@ mod tests {
                     &pairs,
                     Rules {
                         seed: trial,
+                        resamples: 10_000,
                         ..Rules::default()
                     },
-                    10_000,
                 );
                 quiet += u32::from(verdicts.iter().all(|(.., verdict)| *verdict == Verdict::Unchanged));
                 let right = if self.change > 0.0 {
@@ -574,7 +699,11 @@ mod tests {
         };
         let (mut covered, mut all) = (0, 0);
         for trial in 0..40 {
-            for (_, interval, _) in verdicts(&world.measure(&mut Choices::new(trial)), Rules::default(), 10_000) {
+            let rules = Rules {
+                resamples: 10_000,
+                ..Rules::default()
+            };
+            for (_, interval, _) in verdicts(&world.measure(&mut Choices::new(trial)), rules) {
                 covered += u32::from(interval.contains(1.03));
                 all += 1;
             }

@@ -2,6 +2,7 @@
 //!
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
+pub mod calibration;
 pub mod checkpoint;
 pub mod cluster;
 pub mod commands;

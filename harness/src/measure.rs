@@ -53,32 +53,14 @@ impl PhaseObserver for PhaseLog {
 pub fn measure(
     problem: &Problem,
     engine: &Engine,
-    mut prepared: Prepared,
+    prepared: Prepared,
     again: &dyn Fn() -> anyhow::Result<Prepared>,
     warm_up: u64,
 ) -> anyhow::Result<Measurement> {
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
-    let mut samples = Samples {
-        round: Vec::with_capacity(planned as usize),
-        ..Samples::default()
-    };
-    let mut oracle = Oracle::new(problem, engine.clone());
-    engine.install(|| {
-        for round in 0..planned {
-            let started = Instant::now();
-            prepared.optimizer.advance(&mut oracle)?;
-            let elapsed = started.elapsed().as_nanos() as u64;
-            if round >= warm_up {
-                samples.round.push(elapsed);
-            }
-        }
-        Ok::<_, RoundError>(())
-    })?;
-    let ledger = oracle.ledger();
-    let parameters = prepared.optimizer.solution().to_vec();
-
-    samples.phases = phase_times(
+    let (round, ledger, parameters) = time_rounds(problem, engine, prepared, warm_up)?;
+    let phases = phase_times(
         problem,
         engine,
         &mut again()?,
@@ -87,11 +69,40 @@ pub fn measure(
     )?;
     let model_sha256 = digest(&parameters);
     Ok(Measurement {
-        samples,
+        samples: Samples { round, phases },
         ledger,
         parameters,
         model_sha256,
     })
+}
+
+/// Runs every planned round of `prepared`: nanoseconds of all but the first `warm_up` (of at least one), what they asked of
+/// the data, and the parameters at the end.
+///
+/// # Errors
+/// The first round that fails.
+pub fn time_rounds(
+    problem: &Problem,
+    engine: &Engine,
+    mut prepared: Prepared,
+    warm_up: u64,
+) -> Result<(Vec<u64>, Ledger, Vec<f32>), RoundError> {
+    let planned = prepared.optimizer.planned_rounds();
+    let warm_up = warm_up.min(planned.saturating_sub(1));
+    let mut samples = Vec::with_capacity(planned as usize);
+    let mut oracle = Oracle::new(problem, engine.clone());
+    engine.install(|| {
+        for round in 0..planned {
+            let started = Instant::now();
+            prepared.optimizer.advance(&mut oracle)?;
+            let elapsed = started.elapsed().as_nanos() as u64;
+            if round >= warm_up {
+                samples.push(elapsed);
+            }
+        }
+        Ok::<_, RoundError>(())
+    })?;
+    Ok((samples, oracle.ledger(), prepared.optimizer.solution().to_vec()))
 }
 
 /// Rounds whose phases are timed.

@@ -1,8 +1,12 @@
-//! Who executes the independent tasks of a round: the calling thread, an explicit rayon pool, or the ranks of a cluster,
-//! each with threads of its own.
+//! Who executes the independent tasks of a round: the calling thread, an explicit rayon pool, one pool for each memory node,
+//! or the ranks of a cluster, each with threads of its own.
 //!
 //! Parallelism is an argument, never a global. An engine runs tasks; it never decides how work is split (that depends
 //! on the size of a batch alone, see [`super::partition`]), so results do not depend on it.
+//!
+//! Over several memory nodes each node's threads take a contiguous share of the tasks, in proportion to their number, and
+//! steal from each other alone: the leaves of a batch, and so the rows of one that is read in order, are then always read
+//! from the same node ([`crate::problem::Problem::placed_for`] puts them there).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +21,61 @@ pub enum Engine {
     Sequential,
     /// A rayon pool. Fastest when the whole loop of rounds runs inside [`Engine::install`].
     Pool(Arc<rayon::ThreadPool>),
+    /// A rayon pool for each memory node.
+    Nodes(Arc<NodePools>),
     /// Ranks that share the rows and the leaves of a batch; see [`super::ranks`].
     Ranks(Arc<RankedEngine>),
+}
+
+/// The pools of several memory nodes.
+pub struct NodePools {
+    pools: Vec<rayon::ThreadPool>,
+    /// Workers before those of each pool, and all of them at the end.
+    first_workers: Vec<usize>,
+}
+
+impl NodePools {
+    fn threads(&self) -> usize {
+        self.first_workers[self.pools.len()]
+    }
+
+    /// The calling thread among all workers, if it is one.
+    fn worker(&self) -> Option<usize> {
+        let place = |(pool, first): (&rayon::ThreadPool, &usize)| Some(first + pool.current_thread_index()?);
+        self.pools.iter().zip(&self.first_workers).find_map(place)
+    }
+
+    /// Runs `task(first worker of the node, offset, part)` on each node, on its share of `values`: whole units of `unit`
+    /// values, as many as its threads are of all threads.
+    fn spread<T: Send>(&self, values: &mut [T], unit: usize, task: &(impl Fn(usize, usize, &mut [T]) + Sync)) {
+        self.spread_from(0, values, 0, &share_end(values.len(), unit, &self.first_workers), task);
+    }
+
+    fn spread_from<T: Send>(
+        &self,
+        node: usize,
+        values: &mut [T],
+        offset: usize,
+        end: &impl Fn(usize) -> usize,
+        task: &(impl Fn(usize, usize, &mut [T]) + Sync),
+    ) {
+        let Some(pool) = self.pools.get(node) else { return };
+        let (own, others) = values.split_at_mut(end(node) - offset);
+        pool.in_place_scope(|scope| {
+            if !own.is_empty() {
+                let first = self.first_workers[node];
+                scope.spawn(move |_| task(first, offset, own));
+            }
+            self.spread_from(node + 1, others, end(node), end, task);
+        });
+    }
+}
+
+/// Where the share of a node ends.
+fn share_end(length: usize, unit: usize, first_workers: &[usize]) -> impl Fn(usize) -> usize {
+    let units = length.div_ceil(unit);
+    let threads = first_workers[first_workers.len() - 1];
+    move |node| (units * first_workers[node + 1] / threads * unit).min(length)
 }
 
 /// This rank's end of an engine over ranks.
@@ -77,12 +134,29 @@ impl Engine {
         match threads {
             0 => Err(EngineError::NoThreads),
             1 => Ok(Self::Sequential),
-            _ => rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|index| format!("rounds-{index}"))
-                .build()
-                .map(|pool| Self::Pool(Arc::new(pool)))
-                .map_err(|source| EngineError::Pool { threads, source }),
+            _ => Ok(Self::Pool(Arc::new(pool(threads, 0, Arc::new(|_| ()))?))),
+        }
+    }
+
+    /// The engine whose threads run `start(worker)` first, each its own: to be bound to a core, say. `nodes` has the number
+    /// of threads near each memory node, and workers are counted node after node. Even a single thread is one of a pool,
+    /// so that the caller's is left as it is.
+    ///
+    /// # Errors
+    /// No threads, or a pool that the operating system refuses.
+    pub fn with_start(nodes: &[usize], start: impl Fn(usize) + Send + Sync + 'static) -> Result<Self, EngineError> {
+        let start: Arc<dyn Fn(usize) + Send + Sync> = Arc::new(start);
+        let mut first_workers = vec![0];
+        let mut pools = Vec::new();
+        for &threads in nodes.iter().filter(|&&threads| threads > 0) {
+            let first = first_workers[pools.len()];
+            pools.push(pool(threads, first, Arc::clone(&start))?);
+            first_workers.push(first + threads);
+        }
+        match pools.len() {
+            0 => Err(EngineError::NoThreads),
+            1 => Ok(Self::Pool(Arc::new(pools.swap_remove(0)))),
+            _ => Ok(Self::Nodes(Arc::new(NodePools { pools, first_workers }))),
         }
     }
 
@@ -120,6 +194,15 @@ impl Engine {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => 1,
             Self::Pool(pool) => pool.current_num_threads(),
+            Self::Nodes(nodes) => nodes.threads(),
+        }
+    }
+
+    /// Threads near each memory node, where tasks are shared out by node; else all threads.
+    pub fn threads_by_node(&self) -> Vec<usize> {
+        match self.local() {
+            Self::Nodes(nodes) => nodes.pools.iter().map(rayon::ThreadPool::current_num_threads).collect(),
+            other => vec![other.threads()],
         }
     }
 
@@ -128,6 +211,7 @@ impl Engine {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => work(),
             Self::Pool(pool) => pool.install(work),
+            Self::Nodes(nodes) => nodes.pools[0].install(work),
         }
     }
 
@@ -137,10 +221,13 @@ impl Engine {
         match self.local() {
             Self::Pool(pool) if items.len() > 1 => {
                 if pool.current_thread_index().is_some() {
-                    halve(items, task);
+                    halve(items, 0, task);
                 } else {
-                    pool.install(|| halve(items, task));
+                    pool.install(|| halve(items, 0, task));
                 }
+            }
+            Self::Nodes(nodes) if items.len() > 1 => {
+                nodes.spread(items, 1, &|first, _, own| halve(own, first, task));
             }
             _ => {
                 let worker = self.worker();
@@ -166,10 +253,15 @@ impl Engine {
         match self.local() {
             Self::Pool(pool) if values.len() > chunk => {
                 if pool.current_thread_index().is_some() {
-                    halve_chunks(values, 0, chunk, task);
+                    halve_chunks(values, 0, chunk, 0, task);
                 } else {
-                    pool.install(|| halve_chunks(values, 0, chunk, task));
+                    pool.install(|| halve_chunks(values, 0, chunk, 0, task));
                 }
+            }
+            Self::Nodes(nodes) if values.len() > chunk => {
+                nodes.spread(values, chunk, &|first, offset, own| {
+                    halve_chunks(own, offset, chunk, first, task);
+                });
             }
             _ => {
                 let worker = self.worker();
@@ -185,18 +277,34 @@ impl Engine {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => 0,
             Self::Pool(pool) => pool.current_thread_index().unwrap_or(0),
+            Self::Nodes(nodes) => nodes.worker().unwrap_or(0),
         }
     }
 }
 
-/// Divides the items between two branches that rayon may run at the same time, down to single items.
-fn halve<T: Send>(items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
+/// A pool whose threads run `start(first + own number)` first.
+fn pool(
+    threads: usize,
+    first: usize,
+    start: Arc<dyn Fn(usize) + Send + Sync>,
+) -> Result<rayon::ThreadPool, EngineError> {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(move |index| format!("rounds-{}", first + index))
+        .start_handler(move |index| start(first + index))
+        .build()
+        .map_err(|source| EngineError::Pool { threads, source })
+}
+
+/// Divides the items between two branches that rayon may run at the same time, down to single items. The pool's threads
+/// are the workers from `first` on.
+fn halve<T: Send>(items: &mut [T], first: usize, task: &(impl Fn(&mut T, usize) + Sync)) {
     match items {
         [] => {}
-        [item] => task(item, rayon::current_thread_index().unwrap_or(0)),
+        [item] => task(item, first + rayon::current_thread_index().unwrap_or(0)),
         _ => {
             let (left, right) = items.split_at_mut(items.len() / 2);
-            rayon::join(|| halve(left, task), || halve(right, task));
+            rayon::join(|| halve(left, first, task), || halve(right, first, task));
         }
     }
 }
@@ -206,20 +314,21 @@ fn halve_chunks<T: Send>(
     values: &mut [T],
     offset: usize,
     chunk: usize,
+    first: usize,
     task: &(impl Fn(usize, &mut [T], usize) + Sync),
 ) {
     let chunks = values.len().div_ceil(chunk);
     if chunks <= 1 {
         if !values.is_empty() {
-            task(offset, values, rayon::current_thread_index().unwrap_or(0));
+            task(offset, values, first + rayon::current_thread_index().unwrap_or(0));
         }
         return;
     }
     let middle = chunks / 2 * chunk;
     let (left, right) = values.split_at_mut(middle);
     rayon::join(
-        || halve_chunks(left, offset, chunk, task),
-        || halve_chunks(right, offset + middle, chunk, task),
+        || halve_chunks(left, offset, chunk, first, task),
+        || halve_chunks(right, offset + middle, chunk, first, task),
     );
 }
 
@@ -227,10 +336,18 @@ fn halve_chunks<T: Send>(
 mod tests {
     use super::*;
 
+    /// Engines with 1 to 5 threads, on one to three memory nodes.
+    fn engines() -> Vec<Engine> {
+        let plain = [1, 2, 3].map(|threads| Engine::with_threads(threads).unwrap());
+        let on_nodes = [&[1][..], &[2, 0], &[1, 1], &[2, 1], &[1, 0, 3, 1]]
+            .map(|nodes| Engine::with_start(nodes, |_| ()).unwrap());
+        plain.into_iter().chain(on_nodes).collect()
+    }
+
     #[test]
     fn every_item_runs_once_on_any_number_of_threads() {
-        for threads in [1, 2, 3] {
-            let engine = Engine::with_threads(threads).unwrap();
+        for engine in engines() {
+            let threads = engine.threads();
             for count in [0, 1, 2, 7, 64] {
                 let mut items = vec![0_u32; count];
                 engine.for_each(&mut items, &|item, worker| {
@@ -246,8 +363,7 @@ mod tests {
 
     #[test]
     fn chunks_cover_a_slice_once_at_their_offsets() {
-        for threads in [1, 2] {
-            let engine = Engine::with_threads(threads).unwrap();
+        for engine in engines() {
             for length in [0, 1, 7, 8, 9, 100] {
                 let mut values = vec![0; length];
                 engine.for_each_chunk(&mut values, 8, &|offset, part| {
@@ -262,7 +378,39 @@ mod tests {
     }
 
     #[test]
+    fn every_thread_starts_once_with_its_number() {
+        let (sender, started) = std::sync::mpsc::channel();
+        let engine = Engine::with_start(&[2, 0, 3], move |worker| sender.send(worker).unwrap()).unwrap();
+        let mut workers: Vec<_> = (0..5).map(|_| started.recv().unwrap()).collect();
+        workers.sort_unstable();
+        assert_eq!(workers, [0, 1, 2, 3, 4]);
+        assert_eq!((engine.threads(), engine.threads_by_node()), (5, vec![2, 3]));
+    }
+
+    #[test]
+    fn each_node_has_its_own_contiguous_share_in_every_round() {
+        // Two nodes with one and two threads: a third of the items is the first node's.
+        let engine = Engine::with_start(&[1, 2], |_| ()).unwrap();
+        for _ in 0..50 {
+            let mut workers = vec![usize::MAX; 12];
+            engine.install(|| {
+                engine.for_each(&mut workers, &|item, worker| {
+                    *item = worker;
+                    // Long enough for others to steal what they may.
+                    std::thread::yield_now();
+                });
+            });
+            assert!(workers[..4].iter().all(|&worker| worker == 0), "{workers:?}");
+            assert!(
+                workers[4..].iter().all(|&worker| worker == 1 || worker == 2),
+                "{workers:?}"
+            );
+        }
+    }
+
+    #[test]
     fn zero_threads_are_refused() {
+        assert!(matches!(Engine::with_start(&[0], |_| ()), Err(EngineError::NoThreads)));
         assert!(matches!(Engine::with_threads(0), Err(EngineError::NoThreads)));
     }
 }

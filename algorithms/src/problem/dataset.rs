@@ -9,6 +9,7 @@ use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
 use crate::oracle::ranks::{Ranks, gather_messages};
+use crate::oracle::{Engine, partition};
 
 /// A design matrix of n rows and d columns, in the format in which it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -727,10 +728,58 @@ impl Dataset {
         std::mem::replace(&mut self.features, empty)
     }
 
+    /// The same features in memory that the threads of `engine` touched first: of the `leaves` equal parts of the rows each
+    /// is copied by a thread of the node that reads it when all rows are a batch of as many leaves. The system gives a page
+    /// to the node that first writes to it.
+    pub(crate) fn touched_by(&mut self, engine: &Engine, leaves: usize) {
+        let rows = self.len();
+        let part = |leaf: usize| partition::leaf_range(rows, leaves, leaf);
+        match &mut self.features {
+            Features::F32 { values, columns } => {
+                *values = copied_by(engine, values, (0..leaves).map(|leaf| part(leaf).end * *columns));
+            }
+            Features::U8 { values, columns, .. } => {
+                *values = copied_by(engine, values, (0..leaves).map(|leaf| part(leaf).end * *columns));
+            }
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                ..
+            } => {
+                let ends = || (0..leaves).map(|leaf| offsets[part(leaf).end]);
+                *indices = copied_by(engine, indices, ends());
+                *values = copied_by(engine, values, ends());
+            }
+        }
+    }
+
     /// The features and labels, to build another data set from.
     pub fn into_parts(self) -> (Features, Labels) {
         (self.features, self.labels)
     }
+}
+
+/// A copy whose parts, which end at `ends`, are written by the threads that `engine` gives them to. Memory for zeros comes
+/// from the system untouched.
+fn copied_by<T: Copy + Default + Send + Sync>(
+    engine: &Engine,
+    values: &[T],
+    ends: impl Iterator<Item = usize>,
+) -> Vec<T> {
+    let mut copy = vec![T::default(); values.len()];
+    let mut rest = (copy.as_mut_slice(), values);
+    let mut parts: Vec<(&mut [T], &[T])> = Vec::new();
+    let mut start = 0;
+    for end in ends {
+        let (to, to_rest) = rest.0.split_at_mut(end - start);
+        let (from, from_rest) = rest.1.split_at(end - start);
+        parts.push((to, from));
+        rest = (to_rest, from_rest);
+        start = end;
+    }
+    engine.for_each(&mut parts, &|(to, from), _| to.copy_from_slice(from));
+    copy
 }
 
 /// Keeps the values in `range`, and no memory for others.

@@ -8,8 +8,8 @@ use rounds_kernels::loss::Loss;
 
 use super::shard::Shard;
 use super::{Dataset, Features, Labels};
-use crate::oracle::partition;
 use crate::oracle::ranks::Ranks;
+use crate::oracle::{Engine, partition};
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs.
 ///
@@ -125,6 +125,18 @@ impl Problem {
         problem.shard = Some(Shard::new(&mut dataset, &problem.l2_norms, bias, ranks));
         problem.dataset = Arc::new(dataset);
         Ok(problem)
+    }
+
+    /// The same problem with its rows in the memory of the nodes that read them: where tasks of `engine` are shared out by
+    /// memory node, each part of the rows is copied by the threads that answer for it in a batch of all rows, by the same
+    /// split ([`partition::leaves`]). Else nothing is copied.
+    #[must_use]
+    pub fn placed_for(mut self, engine: &Engine) -> Self {
+        if engine.threads_by_node().len() > 1 && !self.is_sharded() {
+            let leaves = partition::leaves(self.rows(), self.row_cycles());
+            Arc::make_mut(&mut self.dataset).touched_by(engine, leaves);
+        }
+        self
     }
 
     /// What this rank knows of all rows, where they are shared out.

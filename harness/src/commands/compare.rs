@@ -6,26 +6,39 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Cell, CellAlignment, Color, Table};
+use rayon::prelude::*;
 
+use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
 use crate::commands::UsageError;
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
 use crate::results::read_run;
+use crate::statistics::SampleWarning;
 
 /// Compares the times of run B with those of run A: ratio B/A, its interval, and which changes are significant.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
     /// The first run: a folder that `rounds run` wrote.
-    #[arg(value_name = "A")]
-    pub before: PathBuf,
+    #[arg(value_name = "A", required_unless_present = "calibrate")]
+    pub before: Option<PathBuf>,
     /// The second run.
-    #[arg(value_name = "B")]
-    pub after: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "calibrate")]
+    pub after: Option<PathBuf>,
+    /// Compare simulated runs instead, whose changes are known: how often verdicts are right.
+    #[arg(long, conflicts_with_all = ["before", "after"])]
+    pub calibrate: bool,
+    /// Comparisons of each kind and machine that --calibrate simulates.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub comparisons: u32,
     /// Compare runs of different machines, instruction sets, builds or data.
     #[arg(long)]
     pub force: bool,
     /// Least relative change that counts, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub threshold: f64,
+    /// What the machine may do to all times of a run by itself, as a standard deviation in percent: smaller changes that all
+    /// configurations share are not told from it.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    pub machine_noise: f64,
     /// Show unchanged configurations too.
     #[arg(long)]
     pub all: bool,
@@ -36,25 +49,91 @@ pub struct CompareArguments {
 /// # Errors
 /// Folders without runs, damaged files, runs that cannot be compared, a threshold that is no percentage.
 pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
-    if !(0.0..1000.0).contains(&arguments.threshold) {
-        return Err(UsageError::new(format!(
-            "--threshold {}: expected a percentage from 0 up",
-            arguments.threshold
-        ))
-        .into());
+    for (name, percentage) in [
+        ("--threshold", arguments.threshold),
+        ("--machine-noise", arguments.machine_noise),
+    ] {
+        if !(0.0..1000.0).contains(&percentage) {
+            return Err(UsageError::new(format!("{name} {percentage}: expected a percentage from 0 up")).into());
+        }
     }
-    let (before, after) = (read_run(&arguments.before)?, read_run(&arguments.after)?);
     let rules = Rules {
         threshold: arguments.threshold / 100.0,
+        machine_noise: arguments.machine_noise / 100.0,
         force: arguments.force,
         ..Rules::default()
     };
+    let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
+        return calibrated(rules, arguments.comparisons as usize, json);
+    };
+    let (before, after) = (read_run(before)?, read_run(after)?);
     let comparison = compare(&before, &after, rules)?;
     if json {
         println!("{}", serde_json::to_string(&comparison)?);
     } else {
         print_for_people(&comparison, arguments.all);
     }
+    Ok(())
+}
+
+/// Repeats that are calibrated for.
+const REPEATS: [usize; 3] = [3, 5, 10];
+
+/// Rates of right and wrong verdicts on every simulated machine.
+fn calibrated(rules: Rules, comparisons: usize, json: bool) -> Result<()> {
+    let rules = Rules {
+        resamples: 10_000,
+        ..rules
+    };
+    let worlds: Vec<(Noise, usize)> = NOISES
+        .into_iter()
+        .flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)))
+        .collect();
+    let rates: Vec<Rates> = worlds
+        .into_par_iter()
+        .map(|(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131))
+        .collect();
+    if json {
+        println!("{}", serde_json::to_string(&rates)?);
+        return Ok(());
+    }
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    let header = [
+        "machine",
+        "repeats",
+        "spread of repeats",
+        "no change said of equal code",
+        "false verdicts",
+    ];
+    let of_changes = CHANGES.map(|change| format!("{} found", percent(change).replace(".0", "")));
+    table.set_header(
+        header
+            .into_iter()
+            .map(String::from)
+            .chain(of_changes)
+            .chain(["false verdicts beside".to_owned()]),
+    );
+    for own in &rates {
+        let mut row = vec![
+            own.noise.to_owned(),
+            own.repeats.to_string(),
+            percent(own.spread),
+            percent(own.quiet),
+            format!("{:.2} %", 100.0 * own.false_verdicts),
+        ];
+        row.extend(own.power.map(percent));
+        row.push(format!("{:.2} %", 100.0 * own.false_beside));
+        table.add_row(row);
+    }
+    for column in 1..9 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    println!("{table}");
+    println!("{comparisons} comparisons of each kind and row, 24 configurations each");
     Ok(())
 }
 
@@ -103,6 +182,17 @@ fn print_for_people(comparison: &Comparison, all: bool) {
         count(Verdict::Unchanged),
         comparison.mean_ratio
     );
+    if let Some(common) = &comparison.common {
+        let word = match common.verdict {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Unchanged => "no change: the machine may do as much by itself",
+        };
+        println!(
+            "all together: ratio {:.3}, {word} (within {:.3} – {:.3})",
+            common.ratio, common.tolerance.low, common.tolerance.high
+        );
+    }
     for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
         if !keys.is_empty() {
             println!(
@@ -123,7 +213,10 @@ fn row(change: &Change) -> Vec<Cell> {
     let verdict = if change.warnings.is_empty() {
         word.to_string()
     } else {
-        format!("{word} (doubtful samples)")
+        let mut kinds: Vec<&str> = change.warnings.iter().map(SampleWarning::name).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        format!("{word} (doubtful samples: {})", kinds.join(", "))
     };
     let verdict = Cell::new(verdict.trim());
     let verdict = if let Some(colour) = colour {

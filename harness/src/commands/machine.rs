@@ -6,7 +6,8 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde_json::{Value, json};
 
-use crate::machine::{Cache, Environment, Known, Topology, disturbances};
+use super::UsageError;
+use crate::machine::{Cache, Environment, Known, PinPolicy, Pinning, Place, Topology, disturbances};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count.
 #[derive(Debug, Clone, Args)]
@@ -14,6 +15,9 @@ pub struct MachineArguments {
     /// Thread counts to measure; by default 1 and the number of cores.
     #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Vec<u16>,
+    /// How the measuring threads are bound to cores; where each policy puts them is shown in any case.
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
+    pub pin: PinPolicy,
     /// Do not measure peak and bandwidth.
     #[arg(long)]
     pub no_measure: bool,
@@ -31,17 +35,58 @@ pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
     } else {
         arguments.threads.iter().map(|&threads| usize::from(threads)).collect()
     };
-    let environment = Environment::capture(&threads);
+    let pinning = Pinning::new(arguments.pin).map_err(|error| UsageError::new(error.to_string()))?;
+    let environment = Environment::capture_pinned(&threads, &pinning);
+    let most_threads = threads.into_iter().max().unwrap_or(environment.machine.topology.cores);
+    let places = places(most_threads);
     if json {
-        println!("{}", document(&environment));
+        println!("{}", document(&environment, &places));
     } else {
-        print_for_people(&environment, threads.into_iter().max().unwrap_or(1));
+        print_for_people(&environment, &places, most_threads);
     }
     Ok(())
 }
 
+/// Where each policy binds the threads of a pool, for those that hwloc can place.
+fn places(threads: usize) -> Vec<(PinPolicy, Vec<Place>)> {
+    [PinPolicy::Compact, PinPolicy::Scatter, PinPolicy::Core]
+        .into_iter()
+        .filter_map(|policy| Some((policy, Pinning::new(policy).ok()?.places(threads))))
+        .collect()
+}
+
+/// Processors of each thread in order, memory nodes in brackets where there are several: `0 2 4+5 [1: 8 10]`.
+fn places_in_words(places: &[Place]) -> String {
+    let several = places.iter().any(|place| place.node != places[0].node);
+    let of_node = |places: &[Place]| -> String {
+        let words: Vec<String> = places
+            .iter()
+            .map(|place| {
+                let processors: Vec<_> = place.processors.iter().map(ToString::to_string).collect();
+                processors.join("+")
+            })
+            .collect();
+        words.join(" ")
+    };
+    places
+        .chunk_by(|left, right| left.node == right.node)
+        .map(|near| {
+            if several {
+                format!("[node {}: {}]", near[0].node, of_node(near))
+            } else {
+                of_node(near)
+            }
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// The JSON document: a flat view of the environment.
-fn document(environment: &Environment) -> Value {
+fn document(environment: &Environment, places: &[(PinPolicy, Vec<Place>)]) -> Value {
+    let places: serde_json::Map<String, Value> = places
+        .iter()
+        .map(|(policy, places)| (policy.to_string(), json!(places)))
+        .collect();
     let topology = &environment.machine.topology;
     let by_threads = |value: fn(&crate::machine::Roofline) -> f64| -> Value {
         environment
@@ -63,6 +108,8 @@ fn document(environment: &Environment) -> Value {
         "caches": topology.caches,
         "peak_gflops": by_threads(|roofline| roofline.peak_gflops),
         "bandwidth_gbytes_per_s": by_threads(|roofline| roofline.bandwidth_gbytes_per_s),
+        "pinning": environment.pinning,
+        "places": places,
         "state": environment.state,
         "build": environment.build,
         "command": environment.command,
@@ -70,7 +117,7 @@ fn document(environment: &Environment) -> Value {
     })
 }
 
-fn print_for_people(environment: &Environment, threads: usize) {
+fn print_for_people(environment: &Environment, places: &[(PinPolicy, Vec<Place>)], threads: usize) {
     let (topology, state, build) = (&environment.machine.topology, &environment.state, &environment.build);
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -134,6 +181,15 @@ fn print_for_people(environment: &Environment, threads: usize) {
         "revision",
         format!("{} ({}, {})", build.short_revision(), build.rustc, build.profile),
     );
+    for (policy, places) in places {
+        row(
+            &format!("--pin {policy}"),
+            format!("threads on processors {}", places_in_words(places)),
+        );
+    }
+    if !environment.rooflines.is_empty() {
+        row("bound now", environment.pinning_policy().to_owned());
+    }
     for roofline in &environment.rooflines {
         row(
             &format!(
@@ -178,12 +234,26 @@ mod tests {
 
     #[test]
     fn the_document_holds_the_promised_keys() {
-        let document = document(&Environment::capture(&[]));
+        let document = document(&Environment::capture(&[]), &places(2));
         for key in ["cores", "isa", "caches", "peak_gflops", "bandwidth_gbytes_per_s"] {
             assert!(document.get(key).is_some(), "{key}");
         }
         assert!(document["cores"].as_u64().unwrap() >= 1);
         assert!(document["peak_gflops"].is_object());
+    }
+
+    #[test]
+    fn places_name_processors_and_nodes() {
+        let place = |processors: &[usize], node| Place {
+            processors: processors.to_vec(),
+            node,
+        };
+        assert_eq!(places_in_words(&[place(&[0, 1], 0), place(&[2], 0)]), "0+1 2");
+        assert_eq!(
+            places_in_words(&[place(&[0], 0), place(&[8], 1)]),
+            "[node 0: 0] [node 1: 8]"
+        );
+        assert_eq!(places_in_words(&[]), "");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod report;
 pub mod run;
 pub mod simulate;
 mod simulate_ranks;
+mod threads;
 pub mod train;
 mod usage;
 

@@ -1,6 +1,6 @@
 //! `rounds run`: measures the cells of suites, keeps every finished one, and shows what a round costs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,24 +10,24 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle;
+use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::problem::Problem;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use super::UsageError;
+use super::{UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
-use crate::machine::{Environment, Topology, hexadecimal};
+use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, hexadecimal};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
-use crate::report::{mechanisms_html, model_errors, study_html, study_pictures};
+use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
 use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
-use crate::studies::{depth_against_work, noise_mechanisms};
+use crate::studies::{depth_against_work, noise_mechanisms, scaling};
 
 /// What `rounds run` takes.
 #[derive(clap::Args)]
@@ -53,6 +53,10 @@ pub struct RunArguments {
     /// Where data sets lie that are named.
     #[arg(long, env = "ROUNDS_DATA")]
     data_dir: Option<PathBuf>,
+    /// How threads are bound to cores: side by side, far apart, one a core, or not; default: not, but one a core for the study
+    /// `scaling`.
+    #[arg(long, value_enum, value_name = "POLICY")]
+    pin: Option<PinPolicy>,
     /// Who executes: the threads of this process, or the ranks that mpirun or srun started (each with --threads threads).
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: EngineKind,
@@ -121,9 +125,17 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
             .for_each(|study| println!("{study}: a study, run as a whole"));
         return if first { list(&cells, json) } else { Ok(()) };
     }
-    let environment = Environment::capture(&[]);
+    let pinning = cluster.agree(threads::pinning(arguments.pin.unwrap_or_default(), cluster))?;
     let most_threads = threads.iter().copied().max().unwrap_or(1);
+    let environment = Environment::capture_pinned(&[], &pinning).with_places(&pinning, most_threads);
     for study in &studies {
+        if study == scaling::NAME {
+            run_scaling(arguments, json)?;
+            continue;
+        }
+        if arguments.pin.is_some_and(|policy| policy != PinPolicy::None) {
+            eprintln!("rounds: --pin binds the threads of cells and of the study scaling; '{study}' runs unbound");
+        }
         if study == depth_against_work::NAME {
             run_depth_against_work(arguments, json)?;
         } else if study == noise_mechanisms::NAME {
@@ -154,6 +166,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     let stopped = stop_on_interrupt()?;
     let mut bench = Bench {
         cluster,
+        pinning: pinning.clone(),
         data_dir: arguments.data_dir.clone(),
         problems: HashMap::new(),
         strategies: StrategyMemory::default(),
@@ -169,7 +182,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         .collect();
     // Peaks are those of a machine at rest: ranks that wait for each other are none.
     if !missing.is_empty() && cluster.count().is_none() {
-        store.measure_rooflines(&threads)?;
+        store.measure_rooflines(&threads, &pinning)?;
     }
     let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;
@@ -211,6 +224,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
         print_table(store.cells());
+        print_doubts(store.cells(), store.environment(), most_threads);
     }
     let resume = format!(
         "rounds run {} --out {} --resume",
@@ -333,6 +347,52 @@ fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<
     Ok(())
 }
 
+/// The study of thread scaling.
+fn run_scaling(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
+    let definition = scaling::definition()?;
+    let pinning = match arguments.pin {
+        Some(policy) => threads::pinning(policy, &Cluster::alone())?,
+        None => Pinning::new(PinPolicy::Core).unwrap_or_else(|_| Pinning::none()),
+    };
+    let options = scaling::Options {
+        data_dir: arguments.data_dir.as_deref(),
+        threads: arguments.threads.iter().map(|&count| usize::from(count)).collect(),
+        repeats: arguments.repeats.map(usize::from),
+        algorithms: arguments.algorithms.clone(),
+        pinning,
+    };
+    let study = scaling::run(&definition, &options, &mut |line| {
+        if !json {
+            eprintln!("{line}");
+        }
+    })?;
+    let default = || {
+        let day = Path::new("results").join(study.environment.day());
+        day.join(&study.environment.machine.id)
+    };
+    let folder = arguments.out.clone().unwrap_or_else(default).join(scaling::NAME);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let write = |name: &str, text: String| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    };
+    write("study.json", serde_json::to_string(&study)?)?;
+    write("scaling.html", scaling_html(&study))?;
+    for (name, svg) in scaling_svgs(&study) {
+        write(&format!("{name}.svg"), svg)?;
+    }
+    if json {
+        println!("{}", serde_json::to_string(&study)?);
+    } else {
+        println!("{}", scaling::table(&study));
+        println!("results: {}", folder.display());
+    }
+    for warning in &study.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(())
+}
+
 /// Runs a paper's figure into the results' folder and says where its files are.
 fn run_figure(
     arguments: &RunArguments,
@@ -441,7 +501,10 @@ struct Loaded {
 struct Bench<'c> {
     cluster: &'c Cluster,
     data_dir: Option<PathBuf>,
-    problems: HashMap<(String, String), Arc<Loaded>>,
+    /// How threads are bound.
+    pinning: Pinning,
+    /// By data set, format and memory nodes.
+    problems: HashMap<(String, String, Vec<usize>), Arc<Loaded>>,
     /// Strategies of noise, made once.
     strategies: StrategyMemory,
     /// Noise multipliers that were calibrated, by configuration without threads.
@@ -456,7 +519,8 @@ impl Bench<'_> {
             configuration: configuration.clone(),
             reason,
         };
-        let problem = self.problem(configuration)?;
+        let engine = threads::engine(self.cluster, &self.pinning, configuration.threads)?;
+        let problem = self.problem(configuration, &engine)?;
         store.bind_data(&configuration.dataset, &problem.digest)?;
         if configuration.batch_size > problem.train.rows() {
             return Ok(skipped(format!("the data set has {} rows", problem.train.rows())));
@@ -476,7 +540,6 @@ impl Bench<'_> {
                 .insert(calibration_key(configuration), noise_multiplier);
             self.reuse_calibration(configuration, &mut settings);
         }
-        let engine = self.cluster.engine(configuration.threads)?;
         let link_ns = self.cluster.link(problem.train.parameters());
         let waited = self.cluster.communication();
         let privacy = prepared.privacy.clone();
@@ -528,6 +591,7 @@ impl Bench<'_> {
             classes: problem.train.dataset().classes().unwrap_or(1),
             rounds: measurement.ledger.rounds,
             gradient_queries: measurement.ledger.gradient_queries,
+            pinning: self.pinning.policy(),
             phases_ns: Phases {
                 sample: median(&sample),
                 gradient: median(&gradient),
@@ -553,9 +617,15 @@ impl Bench<'_> {
         })))
     }
 
-    /// The problem of a configuration, loaded once.
-    fn problem(&mut self, configuration: &Configuration) -> anyhow::Result<Arc<Loaded>> {
-        let key = (configuration.dataset.clone(), configuration.features.clone());
+    /// The problem of a configuration, loaded once, and where rows lie by memory node, once for each way of the engines to
+    /// share them out.
+    fn problem(&mut self, configuration: &Configuration, engine: &Engine) -> anyhow::Result<Arc<Loaded>> {
+        let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
+        let key = (
+            configuration.dataset.clone(),
+            configuration.features.clone(),
+            nodes.unwrap_or_default(),
+        );
         if let Some(loaded) = self.problems.get(&key) {
             return Ok(Arc::clone(loaded));
         }
@@ -579,7 +649,7 @@ impl Bench<'_> {
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         });
         let test = self.cluster.agree(test.transpose())?;
-        let train = self.cluster.problem(train, train_loss, 0.0)?;
+        let train = self.cluster.problem(train, train_loss, 0.0)?.placed_for(engine);
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
         let optimal_loss = data::optimum(&configuration.dataset)
@@ -723,6 +793,22 @@ fn print_table(cells: &[Cell]) {
         }
     }
     println!("{table}");
+}
+
+/// What disturbed the run, and what makes samples doubtful, each kind once with its remedy.
+fn print_doubts(cells: &[Cell], environment: &Environment, threads: usize) {
+    let profile = &environment.build.profile;
+    for disturbance in disturbances(&environment.machine, &environment.state, profile, threads) {
+        eprintln!("warning: {disturbance}");
+    }
+    let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
+    for warning in cells.iter().flat_map(|cell| &cell.warnings) {
+        let (count, _) = kinds.entry(warning.name()).or_insert_with(|| (0, warning.to_string()));
+        *count += 1;
+    }
+    for (count, example) in kinds.into_values() {
+        eprintln!("warning: in {count} of {} cells, for one: {example}", cells.len());
+    }
 }
 
 /// Nanoseconds in the unit that suits them.

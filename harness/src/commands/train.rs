@@ -22,12 +22,12 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::UsageError;
+use super::{UsageError, threads};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cluster::{Cluster, EngineKind};
 use crate::factorization_cache;
 use crate::factorization_file::FactorizationFile;
-use crate::machine::{Build, vector_extension};
+use crate::machine::{Build, PinPolicy, vector_extension};
 
 /// What `rounds train` takes.
 #[derive(clap::Args)]
@@ -100,6 +100,9 @@ pub struct TrainArguments {
     /// Threads; default: all that there are.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// How threads are bound to cores: side by side, far apart, one a core, or not.
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
+    pin: PinPolicy,
     /// Who executes: the threads of this process, or the ranks that mpirun or srun started (each with --threads threads).
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: EngineKind,
@@ -158,6 +161,8 @@ struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     ranks: Option<usize>,
     threads: usize,
+    #[serde(skip_serializing_if = "PinPolicy::is_none")]
+    pinning: PinPolicy,
     rounds: u64,
     gradient_queries: u64,
     seconds: f64,
@@ -204,7 +209,9 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let train = cluster.in_one_format(treated.train)?;
     let keeps = arguments.checkpoint.is_some() || arguments.resume.is_some();
     let digest = keeps.then(|| cluster.digest(&train));
-    let problem = cluster.problem(train, treated.loss, arguments.regularization)?;
+    let problem = cluster
+        .problem(train, treated.loss, arguments.regularization)?
+        .placed_for(&engine);
     let test = treated
         .test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
@@ -319,6 +326,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         classes: problem.dataset().classes().unwrap_or(1),
         ranks: cluster.count(),
         threads,
+        pinning: arguments.pin,
         rounds: ledger.rounds,
         gradient_queries: ledger.gradient_queries,
         seconds: seconds.as_secs_f64(),
@@ -364,7 +372,8 @@ fn prepared_engine(
 ) -> anyhow::Result<(&'static catalog::Algorithm, usize, Engine)> {
     let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
     let threads = arguments.threads.map_or_else(available_threads, Ok)?;
-    let engine = cluster.engine(threads)?;
+    let pinning = threads::pinning(arguments.pin, cluster)?;
+    let engine = threads::engine(cluster, &pinning, threads)?;
     if let Some(path) = model {
         check_writable(path)?;
     }

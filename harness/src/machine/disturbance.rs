@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Machine, ProcessorState};
+use super::{Environment, Interference, Machine, ProcessorState};
 
 /// A reason to distrust times, with its remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -26,13 +26,18 @@ pub enum Disturbance {
         /// Load average over a minute.
         load: f64,
     },
-    /// More threads than cores.
-    #[error("{threads} threads on {cores} cores share them; ask for at most --threads {cores}")]
+    /// Fewer cores than asked.
+    #[error(
+        "{threads} threads on {cores} cores share them; ask for at most --threads {cores}{}",
+        if *hidden { ", or let the process use all of the machine's processors (taskset, cpuset)" } else { "" }
+    )]
     TooManyThreads {
         /// Asked for.
         threads: usize,
         /// At hand.
         cores: usize,
+        /// Whether the machine has more than the process may use.
+        hidden: bool,
     },
     /// The control group takes time away.
     #[error(
@@ -52,6 +57,48 @@ pub enum Disturbance {
     VirtualMachine {
         /// As detected.
         kind: String,
+    },
+    /// Threads move.
+    #[error("threads are not bound, so that the system may move them between cores; bind them with --pin core")]
+    Unbound,
+    /// Other programs worked meanwhile.
+    #[error(
+        "other programs took {processors:.2} processors' worth of time during the measurement; stop them and run again"
+    )]
+    OtherWork {
+        /// Busy time of others over wall-clock time.
+        processors: f64,
+    },
+    /// The host worked for others meanwhile.
+    #[error(
+        "the host took {processors:.2} processors' worth of time away from this virtual machine during the measurement; \
+         run again when it is quiet, or on processors of its own"
+    )]
+    Stolen {
+        /// Stolen time over wall-clock time.
+        processors: f64,
+    },
+    /// Arithmetic does not scale, though nothing but registers is used.
+    #[error(
+        "the measured peak of {threads} threads is {ratio:.2} times that of one: processors share cores, which a virtual \
+         machine may hide, or slow down together, or others ran; bind with --pin core, ask for whole cores, and compare \
+         speed-ups with this one"
+    )]
+    SharedCores {
+        /// How many.
+        threads: usize,
+        /// Their peak over one thread's.
+        ratio: f64,
+    },
+    /// Samples that statistics distrust.
+    #[error("{cells} of {of} cells have doubtful samples ({kinds}); see their remedies in the results, and run again")]
+    DoubtfulSamples {
+        /// How many.
+        cells: usize,
+        /// Of how many.
+        of: usize,
+        /// Kinds of warnings.
+        kinds: String,
     },
     /// The binary is not optimised.
     #[error("this is a {profile} build; measure with cargo build --release")]
@@ -90,6 +137,11 @@ pub fn disturbances(machine: &Machine, state: &ProcessorState, profile: &str, th
         found.push(Disturbance::TooManyThreads {
             threads,
             cores: machine.topology.cores,
+            hidden: machine
+                .topology
+                .hardware_threads_present
+                .0
+                .is_some_and(|present| present > machine.topology.hardware_threads),
         });
     }
     if let Some(quota) = state.processor_quota.0.filter(|quota| *quota < threads as f64) {
@@ -101,9 +153,75 @@ pub fn disturbances(machine: &Machine, state: &ProcessorState, profile: &str, th
     found
 }
 
+/// Least processors' worth of time of others that is told of: less is the system's own housekeeping.
+const NOTABLE: f64 = 0.05;
+/// Least peak of p threads over p times one thread's that passes for cores of their own.
+const FULL_CORES: f64 = 0.85;
+
+/// What a measurement itself tells: threads that were free to move, peaks that do not add up, work of others meanwhile.
+pub fn measured_disturbances(environment: &Environment, interference: Option<Interference>) -> Vec<Disturbance> {
+    let mut found = Vec::new();
+    if environment.pinning_policy() == "none" {
+        found.push(Disturbance::Unbound);
+    }
+    if let Some(Interference { others, stolen }) = interference {
+        if others > NOTABLE {
+            found.push(Disturbance::OtherWork { processors: others });
+        }
+        if stolen > NOTABLE {
+            found.push(Disturbance::Stolen { processors: stolen });
+        }
+    }
+    if let (Some(one), Some(most)) = (environment.roofline(1), environment.rooflines.last()) {
+        let ratio = most.peak_gflops / one.peak_gflops;
+        let cores = most.threads.min(environment.machine.topology.cores);
+        if ratio < FULL_CORES * cores as f64 {
+            found.push(Disturbance::SharedCores {
+                threads: most.threads,
+                ratio,
+            });
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Roofline;
+
+    #[test]
+    fn what_a_measurement_shows_is_told_with_its_remedy() {
+        let mut environment = Environment::capture(&[]);
+        environment.machine.topology.cores = 4;
+        environment.pinning = Some("core".to_string()).into();
+        let roofline = |threads, peak_gflops| Roofline {
+            threads,
+            peak_gflops,
+            bandwidth_gbytes_per_s: 1.0,
+        };
+        environment.rooflines = vec![roofline(1, 100.0), roofline(4, 390.0)];
+        let quiet = Interference {
+            others: 0.01,
+            stolen: 0.0,
+        };
+        assert_eq!(measured_disturbances(&environment, Some(quiet)), []);
+        assert_eq!(measured_disturbances(&environment, None), []);
+        environment.pinning = Some("none".to_string()).into();
+        environment.rooflines[1].peak_gflops = 210.0;
+        let busy = Interference {
+            others: 0.5,
+            stolen: 0.2,
+        };
+        let found = measured_disturbances(&environment, Some(busy));
+        for (disturbance, remedy) in found
+            .iter()
+            .zip(["--pin core", "stop them", "of its own", "whole cores"])
+        {
+            assert!(disturbance.to_string().contains(remedy), "{disturbance}");
+        }
+        assert_eq!(found.len(), 4);
+    }
 
     fn quiet() -> (Machine, ProcessorState) {
         let mut machine = Machine::detect();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::build::hexadecimal;
-use super::{Build, Known, ProcessorState, Roofline, Topology};
+use super::{Build, Known, Pinning, Place, ProcessorState, Roofline, Topology};
 
 /// The machine's lasting part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,9 @@ pub struct Environment {
     pub build: Build,
     /// How threads were bound to cores: `none`, `compact`, `scatter` or `core`.
     pub pinning: Known<String>,
+    /// Where the threads of the largest pool were bound, by worker; empty where they were not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
     /// Measured limits, one for each thread count.
     pub rooflines: Vec<Roofline>,
 }
@@ -87,6 +90,11 @@ pub struct Environment {
 impl Environment {
     /// Detects everything and measures the roofline for each of `threads` (about 0.3 s each).
     pub fn capture(threads: &[usize]) -> Self {
+        Self::capture_pinned(threads, &Pinning::none())
+    }
+
+    /// [`Self::capture`] with threads bound as in every measurement that follows.
+    pub fn capture_pinned(threads: &[usize], pinning: &Pinning) -> Self {
         // The state first: the measurement itself is load.
         let state = ProcessorState::read();
         Self {
@@ -95,9 +103,22 @@ impl Environment {
             machine: Machine::detect(),
             state,
             build: Build::current().clone(),
-            pinning: Some("none".to_string()).into(),
-            rooflines: super::measure_rooflines(threads),
+            pinning: Some(pinning.policy().to_string()).into(),
+            places: pinning.places(threads.iter().copied().max().unwrap_or(0)),
+            rooflines: super::measure_rooflines(threads, pinning),
         }
+    }
+
+    /// The same sheet with the places of the largest pool.
+    #[must_use]
+    pub fn with_places(mut self, pinning: &Pinning, threads: usize) -> Self {
+        self.places = pinning.places(threads);
+        self
+    }
+
+    /// The policy, `none` where an older sheet does not tell.
+    pub fn pinning_policy(&self) -> &str {
+        self.pinning.0.as_deref().unwrap_or("none")
     }
 
     /// The measured limits for a thread count.

@@ -1,7 +1,8 @@
 //! The roofline of this machine, measured on the spot: how many flops and bytes a second it can do at all.
 //!
 //! peak = 2 · lanes · (fused multiply-adds a second), from registers alone; bandwidth = bytes read a second from
-//! memory. The time of any computation is at least max(flops / peak, bytes / bandwidth).
+//! memory. The time of any computation is at least max(flops / peak, bytes / bandwidth). Threads are bound as in the
+//! measurements that are held against it.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use wide::f32x16;
 
-use super::Topology;
+use super::{Pinning, Topology};
 use crate::statistics::median;
 
 /// Independent chains of multiply-adds: enough to hide the latency (4 cycles, 2 units), few enough for the registers.
@@ -50,9 +51,10 @@ impl Roofline {
 ///
 /// # Panics
 /// If `threads` is zero.
-pub fn measure_peak(threads: usize) -> f64 {
+pub fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
     let seconds = together(
         threads,
+        pinning,
         |_| (),
         |()| {
             let mut chains: [f32x16; CHAINS] = black_box([f32x16::splat(1.0); CHAINS]);
@@ -76,8 +78,8 @@ pub fn measure_peak(threads: usize) -> f64 {
 ///
 /// # Panics
 /// If `threads` is zero.
-pub fn measure_bandwidth(threads: usize) -> f64 {
-    measure_bandwidth_over(threads, bandwidth_buffer_bytes(&Topology::detect()))
+pub fn measure_bandwidth(threads: usize, pinning: &Pinning) -> f64 {
+    measure_bandwidth_over(threads, pinning, bandwidth_buffer_bytes(&Topology::detect()))
 }
 
 fn bandwidth_buffer_bytes(topology: &Topology) -> usize {
@@ -87,7 +89,7 @@ fn bandwidth_buffer_bytes(topology: &Topology) -> usize {
 }
 
 /// The faster of one and of four sequential streams a thread: one stream may not keep enough lines in flight.
-fn measure_bandwidth_over(threads: usize, bytes: usize) -> f64 {
+fn measure_bandwidth_over(threads: usize, pinning: &Pinning, bytes: usize) -> f64 {
     // Four streams of pairs: a multiple of eight vectors.
     let vectors = (bytes / threads / size_of::<f32x16>()).next_multiple_of(8);
     let make = |_| vec![f32x16::splat(1.0); vectors];
@@ -116,13 +118,19 @@ fn measure_bandwidth_over(threads: usize, bytes: usize) -> f64 {
         }
         black_box(sums);
     };
-    let seconds = together(threads, make, |part| read(part)).min(together(threads, make, |part| read_four(part)));
+    let seconds = together(threads, pinning, make, |part| read(part))
+        .min(together(threads, pinning, make, |part| read_four(part)));
     (vectors * size_of::<f32x16>() * threads) as f64 / seconds / 1e9
 }
 
 /// Runs `work` on all threads at once, a few times, each on what its own thread `prepare`d; the median time, in
 /// seconds, from the first start to the last end.
-fn together<T>(threads: usize, prepare: impl Fn(usize) -> T + Sync, work: impl Fn(&T) + Sync) -> f64 {
+fn together<T>(
+    threads: usize,
+    pinning: &Pinning,
+    prepare: impl Fn(usize) -> T + Sync,
+    work: impl Fn(&T) + Sync,
+) -> f64 {
     assert!(threads > 0, "at least one thread");
     let barrier = Barrier::new(threads);
     let spans: Vec<Vec<(Instant, Instant)>> = thread::scope(|scope| {
@@ -130,6 +138,7 @@ fn together<T>(threads: usize, prepare: impl Fn(usize) -> T + Sync, work: impl F
             .map(|index| {
                 let (barrier, prepare, work) = (&barrier, &prepare, &work);
                 scope.spawn(move || {
+                    pinning.bind(index, threads);
                     let prepared = prepare(index);
                     let mut spans = Vec::with_capacity(REPEATS);
                     // The first one warms up.
@@ -161,20 +170,23 @@ fn together<T>(threads: usize, prepare: impl Fn(usize) -> T + Sync, work: impl F
 }
 
 /// Peak and bandwidth for one thread count.
-pub fn measure_roofline(threads: usize) -> Roofline {
+pub fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
     Roofline {
         threads,
-        peak_gflops: measure_peak(threads),
-        bandwidth_gbytes_per_s: measure_bandwidth(threads),
+        peak_gflops: measure_peak(threads, pinning),
+        bandwidth_gbytes_per_s: measure_bandwidth(threads, pinning),
     }
 }
 
 /// Peak and bandwidth for each thread count, each count once, ascending.
-pub fn measure_rooflines(threads: &[usize]) -> Vec<Roofline> {
+pub fn measure_rooflines(threads: &[usize], pinning: &Pinning) -> Vec<Roofline> {
     let mut threads: Vec<usize> = threads.iter().copied().filter(|&threads| threads > 0).collect();
     threads.sort_unstable();
     threads.dedup();
-    threads.into_iter().map(measure_roofline).collect()
+    threads
+        .into_iter()
+        .map(|threads| measure_roofline(threads, pinning))
+        .collect()
 }
 
 #[cfg(test)]
@@ -195,9 +207,9 @@ mod tests {
 
     #[test]
     fn measured_rates_are_positive_and_counts_are_sorted_and_unique() {
-        assert!(measure_bandwidth_over(1, 1 << 20) > 0.0);
-        assert!(measure_peak(1) > 0.0);
-        assert_eq!(measure_rooflines(&[0]), []);
+        assert!(measure_bandwidth_over(1, &Pinning::none(), 1 << 20) > 0.0);
+        assert!(measure_peak(1, &Pinning::none()) > 0.0);
+        assert_eq!(measure_rooflines(&[0], &Pinning::none()), []);
     }
 
     #[test]

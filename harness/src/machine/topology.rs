@@ -6,6 +6,7 @@ use hwlocality::object::types::{CacheType, ObjectType};
 use serde::{Deserialize, Serialize};
 
 use super::Known;
+use super::pinning::usable_processors;
 
 /// The processor's shape. Counts are of what this process may use; `hardware_threads_present` is what is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,11 +78,15 @@ impl Topology {
     }
 
     fn from_hwloc(hwloc: &Hwloc) -> Self {
-        let allowed = hwloc.allowed_cpuset();
+        let allowed = if hwloc.is_this_system() {
+            usable_processors(hwloc)
+        } else {
+            hwloc.allowed_cpuset().clone_target()
+        };
         let usable = |kind| {
             hwloc
                 .objects_with_type(kind)
-                .filter(|object| object.cpuset().is_some_and(|set| set.intersects(allowed)))
+                .filter(|object| object.cpuset().is_some_and(|set| set.intersects(&allowed)))
                 .count()
         };
         let package = hwloc.objects_with_type(ObjectType::Package).next();

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::machine::PinPolicy;
 use crate::statistics::{SampleWarning, sorted_quantile};
 
 /// The version of the lines of `measurements.jsonl` and of `environment.json`.
@@ -121,6 +122,9 @@ pub struct Cell {
     pub rounds: u64,
     /// Gradient queries of these rounds.
     pub gradient_queries: u64,
+    /// How its threads were bound.
+    #[serde(default, skip_serializing_if = "PinPolicy::is_none")]
+    pub pinning: PinPolicy,
     /// Times of rounds.
     pub round_ns: RoundTimes,
     /// Median time of each phase.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::cell::repeat_key;
 use super::{Cell, Configuration, Record, SCHEMA, write_csv};
-use crate::machine::{Environment, measure_rooflines};
+use crate::machine::{Environment, Pinning, measure_rooflines};
 
 const MEASUREMENTS: &str = "measurements.jsonl";
 const ENVIRONMENT: &str = "environment.json";
@@ -59,7 +59,7 @@ pub enum ResultsError {
     Mismatch {
         /// The folder.
         folder: PathBuf,
-        /// What differs: machine, build, instruction set, suite or data.
+        /// What differs: machine, build, instruction set, pinning, suite or data.
         what: String,
         /// As recorded.
         recorded: String,
@@ -123,12 +123,20 @@ pub struct Binding {
     pub build: String,
     /// The vector extension built for.
     pub isa: String,
+    /// How threads are bound.
+    #[serde(default = "unbound")]
+    pub pinning: String,
     /// Digest of each suite, by name.
     #[serde(default)]
     pub suites: BTreeMap<String, String>,
     /// Digest of each data set, by name, as they were loaded.
     #[serde(default)]
     pub data: BTreeMap<String, String>,
+}
+
+/// What runs did before threads could be bound.
+fn unbound() -> String {
+    "none".to_owned()
 }
 
 impl Binding {
@@ -138,6 +146,7 @@ impl Binding {
             machine: environment.machine.id.clone(),
             build: environment.build.identity(),
             isa: environment.build.isa.clone(),
+            pinning: environment.pinning_policy().to_owned(),
             suites: suites.into_iter().collect(),
             data: BTreeMap::new(),
         }
@@ -150,6 +159,7 @@ impl Binding {
             ("machine", &self.machine, &now.machine),
             ("instruction set", &self.isa, &now.isa),
             ("build", &self.build, &now.build),
+            ("pinning", &self.pinning, &now.pinning),
         ];
         let single = pairs
             .into_iter()
@@ -344,7 +354,7 @@ impl Store {
     ///
     /// # Errors
     /// When the sheet cannot be written.
-    pub fn measure_rooflines(&mut self, threads: &[usize]) -> Result<(), ResultsError> {
+    pub fn measure_rooflines(&mut self, threads: &[usize], pinning: &Pinning) -> Result<(), ResultsError> {
         let environment = &mut self.sheet.environment;
         let missing: Vec<usize> = threads
             .iter()
@@ -354,7 +364,7 @@ impl Store {
         if missing.is_empty() {
             return Ok(());
         }
-        environment.rooflines.extend(measure_rooflines(&missing));
+        environment.rooflines.extend(measure_rooflines(&missing, pinning));
         environment.rooflines.sort_by_key(|roofline| roofline.threads);
         self.write_sheet()
     }
@@ -706,6 +716,7 @@ pub(crate) mod tests {
             dimension: 784,
             classes: 10,
             rounds: 21,
+            pinning: crate::machine::PinPolicy::None,
             gradient_queries: 21 * batch_size as u64,
             round_ns: RoundTimes::new(samples),
             phases_ns: Phases {
@@ -786,12 +797,12 @@ pub(crate) mod tests {
     fn rooflines_are_measured_once_and_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = open(folder.path(), Mode::New).unwrap();
-        store.measure_rooflines(&[1]).unwrap();
+        store.measure_rooflines(&[1], &Pinning::none()).unwrap();
         let measured = store.environment().rooflines.clone();
         assert_eq!(measured.len(), 1);
         drop(store);
         let mut store = open(folder.path(), Mode::Resume).unwrap();
-        store.measure_rooflines(&[1]).unwrap();
+        store.measure_rooflines(&[1], &Pinning::none()).unwrap();
         assert_eq!(store.environment().rooflines, measured);
         assert_eq!(read_run(folder.path()).unwrap().environment.rooflines, measured);
     }

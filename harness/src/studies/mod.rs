@@ -10,6 +10,7 @@ pub mod exponents;
 pub mod intervals;
 pub mod noise_mechanisms;
 pub mod private_training;
+pub mod scaling;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,10 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         depth_against_work::NAME,
         "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
+    ),
+    (
+        scaling::NAME,
+        "speed-up, efficiency and serial fraction against threads, one to every core, strong and weak (minutes)",
     ),
     (
         noise_mechanisms::NAME,

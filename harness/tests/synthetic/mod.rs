@@ -79,6 +79,7 @@ pub(crate) fn cell(
         dimension: 784,
         classes: 10,
         rounds: 60,
+        pinning: rounds::machine::PinPolicy::None,
         gradient_queries: 60 * batch_size as u64,
         phases_ns: Phases {
             sample: (0.02 * median) as u64,

@@ -1,0 +1,309 @@
+//! Whether `rounds compare` keeps its promises: comparisons of simulated runs, whose noise is that of machines and whose
+//! changes are known.
+//!
+//! A simulated run measures m configurations in passes, as `rounds run` does. A round takes
+//! `t_c · mode · pass · run · body · tail`: body is log-normal; the tail hits some rounds by a factor 1 + Pareto, and some
+//! repeats as a whole; a pass shares what the machine does over time (an AR(1) sequence and a drift from begin to end);
+//! the run shares the machine's state; a repeat may be in a second, slower mode; and each configuration has the memory that
+//! its run got. Everything comes from seeds. Nothing is timed here.
+
+use serde::Serialize;
+
+use crate::compare::{Rules, Verdict, common_change, verdicts};
+use crate::statistics::{Choices, median};
+
+/// What a simulated machine does to times; all numbers are relative, standard deviations where they are random.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Noise {
+    /// Its name.
+    pub name: &'static str,
+    /// Of a round.
+    pub body: f64,
+    /// Of a configuration between repeats.
+    pub repeat: f64,
+    /// Share of rounds in the tail.
+    pub tail: f64,
+    /// Share of repeats that another program slows by a fifth on average.
+    pub disturbed: f64,
+    /// Of a pass, correlated with the one before by 0.7.
+    pub pass: f64,
+    /// Greatest drift from begin to end of a run, uniform between it and its negative.
+    pub drift: f64,
+    /// Share of repeats in the second mode, and how much slower it is.
+    pub modes: (f64, f64),
+    /// Of a whole run.
+    pub run: f64,
+    /// Of a configuration between runs, as memory lies.
+    pub memory: f64,
+}
+
+/// A machine on which nothing else runs.
+const QUIET: Noise = Noise {
+    name: "quiet",
+    body: 0.02,
+    repeat: 0.004,
+    tail: 0.01,
+    disturbed: 0.0,
+    pass: 0.002,
+    drift: 0.0,
+    modes: (0.0, 0.0),
+    run: 0.003,
+    memory: 0.001,
+};
+
+/// The simulated machines.
+pub const NOISES: [Noise; 5] = [
+    QUIET,
+    Noise {
+        name: "heavy tail",
+        body: 0.04,
+        repeat: 0.01,
+        tail: 0.08,
+        disturbed: 0.05,
+        ..QUIET
+    },
+    Noise {
+        name: "drift",
+        repeat: 0.008,
+        pass: 0.01,
+        drift: 0.04,
+        run: 0.01,
+        ..QUIET
+    },
+    Noise {
+        name: "two modes",
+        repeat: 0.006,
+        modes: (0.2, 0.08),
+        ..QUIET
+    },
+    Noise {
+        name: "all of these",
+        body: 0.05,
+        repeat: 0.02,
+        tail: 0.08,
+        disturbed: 0.08,
+        pass: 0.01,
+        drift: 0.04,
+        modes: (0.1, 0.08),
+        run: 0.01,
+        ..QUIET
+    },
+];
+
+/// Planted changes.
+pub const CHANGES: [f64; 3] = [0.02, 0.05, 0.10];
+/// Configurations of a simulated run.
+const CONFIGURATIONS: usize = 24;
+/// Configurations that get each planted change; as many others get its inverse.
+const CHANGED: usize = 2;
+/// Timed rounds of a repeat.
+const ROUNDS: usize = 25;
+
+/// What a number of comparisons came to on one machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rates {
+    /// The machine.
+    pub noise: &'static str,
+    /// Repeats of each configuration in both runs.
+    pub repeats: usize,
+    /// Comparisons of each kind.
+    pub comparisons: usize,
+    /// Standard deviation of a repeat's median, as a share, as the simulated runs had it (the middle configuration's).
+    pub spread: f64,
+    /// Share of comparisons of equal code without any verdict of change.
+    pub quiet: f64,
+    /// Share of single verdicts that were wrong, in comparisons of equal code.
+    pub false_verdicts: f64,
+    /// Share of planted changes that were found, by `CHANGES`.
+    pub power: [f64; 3],
+    /// Share of single verdicts of change among what was not changed, beside planted changes.
+    pub false_beside: f64,
+}
+
+/// Log-times of the repeats of every configuration in one run; `change` is what each is multiplied by.
+fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mut Choices) -> Vec<Vec<f64>> {
+    let passes = passes(noise, repeats, choices);
+    let state = noise.run * normal(choices);
+    (0..CONFIGURATIONS)
+        .map(|configuration| {
+            // Small batches scatter more than large ones.
+            let scale = 0.7 + 0.6 * (configuration % 4) as f64 / 3.0;
+            let base = 10.0 + change(configuration).ln() + state + noise.memory * normal(choices);
+            let repeat = |pass: &f64| {
+                let slow_mode = choices.uniform() < noise.modes.0;
+                let disturbed = choices.uniform() < noise.disturbed;
+                let mut level = base + pass + scale * noise.repeat * normal(choices);
+                level += if slow_mode { noise.modes.1 } else { 0.0 };
+                level -= if disturbed {
+                    0.2 * (1.0 - choices.uniform()).ln()
+                } else {
+                    0.0
+                };
+                let rounds: Vec<f64> = (0..ROUNDS)
+                    .map(|_| {
+                        // A Pareto variable with index 1.5: its variance is infinite.
+                        let hit = choices.uniform() < noise.tail;
+                        let tail = if hit {
+                            (1.0 - choices.uniform()).powf(-1.0 / 1.5)
+                        } else {
+                            1.0
+                        };
+                        level + scale * noise.body * normal(choices) + tail.ln()
+                    })
+                    .collect();
+                median(&rounds)
+            };
+            passes.iter().map(repeat).collect()
+        })
+        .collect()
+}
+
+/// What all configurations share in each pass.
+fn passes(noise: Noise, repeats: usize, choices: &mut Choices) -> Vec<f64> {
+    const MEMORY: f64 = 0.7;
+    let slope = noise.drift * (2.0 * choices.uniform() - 1.0);
+    let mut state = normal(choices);
+    (0..repeats)
+        .map(|pass| {
+            if pass > 0 {
+                state = MEMORY * state + f64::sqrt(1.0 - MEMORY * MEMORY) * normal(choices);
+            }
+            noise.pass * state + slope * pass as f64 / (repeats - 1).max(1) as f64
+        })
+        .collect()
+}
+
+fn normal(choices: &mut Choices) -> f64 {
+    let radius = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * choices.uniform()).cos()
+}
+
+/// The planted change of a configuration.
+fn planted(configuration: usize) -> f64 {
+    let group = configuration / CHANGED;
+    match CHANGES.get(group / 2) {
+        Some(change) if group % 2 == 0 => 1.0 + change,
+        Some(change) => 1.0 / (1.0 + change),
+        None => 1.0,
+    }
+}
+
+/// Compares `comparisons` pairs of simulated runs of equal code, and as many with planted changes of 2, 5 and 10 %.
+pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules, seed: u64) -> Rates {
+    let mut choices = Choices::new(seed);
+    let (mut quiet, mut wrong, mut wrong_beside) = (0, 0, 0);
+    let mut found = [0; 3];
+    let mut spreads = Vec::new();
+    let verdicts_of = |pairs: &[[Vec<f64>; 2]], trial: usize| -> (Vec<Verdict>, bool) {
+        let rules = Rules {
+            seed: trial as u64,
+            ..rules
+        };
+        let common = common_change(pairs, rules).is_some_and(|common| common.verdict != Verdict::Unchanged);
+        let own = verdicts(pairs, rules).into_iter().map(|(_, _, verdict)| verdict);
+        (own.collect(), common)
+    };
+    for trial in 0..comparisons {
+        let mut pairs_with = |change: &dyn Fn(usize) -> f64| -> Vec<[Vec<f64>; 2]> {
+            let before = run(noise, repeats, &|_| 1.0, &mut choices);
+            let after = run(noise, repeats, change, &mut choices);
+            before
+                .into_iter()
+                .zip(after)
+                .map(|(before, after)| [before, after])
+                .collect()
+        };
+        let equal = pairs_with(&|_| 1.0);
+        let changed = pairs_with(&planted);
+        spreads.extend(equal.iter().map(|[before, _]| deviation(before)));
+        let (own, common) = verdicts_of(&equal, trial);
+        let false_ones = own.iter().filter(|verdict| **verdict != Verdict::Unchanged).count();
+        wrong += false_ones;
+        quiet += usize::from(false_ones == 0 && !common);
+        let (own, _) = verdicts_of(&changed, trial);
+        for (configuration, verdict) in own.into_iter().enumerate() {
+            let change = planted(configuration);
+            let right = if change > 1.0 { Verdict::Slower } else { Verdict::Faster };
+            match (configuration / CHANGED / 2).min(CHANGES.len()) {
+                3 => wrong_beside += usize::from(verdict != Verdict::Unchanged),
+                size => found[size] += usize::from(verdict == right),
+            }
+        }
+    }
+    let share = |count: usize, of: usize| count as f64 / (of * comparisons).max(1) as f64;
+    Rates {
+        noise: noise.name,
+        repeats,
+        comparisons,
+        spread: median(&spreads),
+        quiet: share(quiet, 1),
+        false_verdicts: share(wrong, CONFIGURATIONS),
+        power: found.map(|count| share(count, 2 * CHANGED)),
+        false_beside: share(wrong_beside, CONFIGURATIONS - 2 * CHANGED * CHANGES.len()),
+    }
+}
+
+/// Standard deviation of a configuration's repeats.
+fn deviation(values: &[f64]) -> f64 {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (values.len() - 1).max(1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: fn() -> Rules = || Rules {
+        resamples: 4_000,
+        ..Rules::default()
+    };
+
+    #[test]
+    fn equal_code_shows_no_change_on_any_machine() {
+        // Of 40 comparisons, 95 % are quiet in fewer than 29 with probability 1e-6: below that a promise is broken. The full
+        // rates are measured by `rounds compare --calibrate`.
+        for noise in NOISES {
+            let rates = calibrate(noise, 3, 40, RULES(), 11);
+            assert!(rates.quiet >= 0.72, "{rates:?}");
+            assert!(rates.false_verdicts < 0.02, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn planted_changes_are_found_where_the_machine_is_quiet_enough() {
+        let rates = calibrate(NOISES[0], 10, 12, RULES(), 12);
+        assert!(
+            rates.power[0] > 0.5 && rates.power[1] > 0.95 && rates.power[2] > 0.95,
+            "{rates:?}"
+        );
+        assert!(rates.false_beside < 0.05, "{rates:?}");
+        let rates = calibrate(NOISES[1], 5, 12, RULES(), 13);
+        assert!(rates.power[2] > 0.3, "{rates:?}");
+    }
+
+    #[test]
+    fn a_verdict_that_ignored_the_number_of_configurations_would_be_caught() {
+        // At a threshold of nothing and with intervals of 95 % for each of 24 configurations, most comparisons show a change:
+        // the calibration sees it.
+        let mut choices = Choices::new(3);
+        let mut quiet = 0;
+        for trial in 0..20 {
+            let before = run(NOISES[0], 3, &|_| 1.0, &mut choices);
+            let after = run(NOISES[0], 3, &|_| 1.0, &mut choices);
+            let pairs: Vec<_> = before
+                .into_iter()
+                .zip(after)
+                .map(|(before, after)| [before, after])
+                .collect();
+            let rules = Rules {
+                seed: trial,
+                threshold: 0.0,
+                ..RULES()
+            };
+            let single = verdicts(&pairs, rules);
+            quiet += usize::from(single.iter().all(|(_, interval, _)| interval.contains(1.0)));
+        }
+        assert!(quiet < 15, "{quiet} of 20");
+    }
+}

@@ -1,0 +1,32 @@
+//! `--pin`: the engine whose threads are bound as a person asks.
+
+use rounds_algorithms::oracle::Engine;
+
+use super::UsageError;
+use crate::cluster::Cluster;
+use crate::machine::{PinPolicy, Pinning};
+
+/// The policy on this machine.
+///
+/// # Errors
+/// Ranks, which their launcher binds; a machine that hwloc does not know.
+pub(super) fn pinning(policy: PinPolicy, cluster: &Cluster) -> anyhow::Result<Pinning> {
+    if policy != PinPolicy::None && cluster.count().is_some() {
+        return Err(UsageError::new(format!(
+            "--pin {policy}: ranks are bound by their launcher (mpirun --bind-to core, srun --cpu-bind=cores); leave --pin out"
+        ))
+        .into());
+    }
+    Pinning::new(policy).map_err(|error| UsageError::new(error.to_string()).into())
+}
+
+/// An engine of `threads` threads: of the ranks, or of this process and bound.
+///
+/// # Errors
+/// No threads; threads that the system does not start or bind.
+pub(super) fn engine(cluster: &Cluster, pinning: &Pinning, threads: usize) -> anyhow::Result<Engine> {
+    if cluster.count().is_some() || pinning.policy() == PinPolicy::None {
+        return cluster.engine(threads);
+    }
+    Ok(pinning.engine(threads)?)
+}

@@ -1,0 +1,371 @@
+//! Binding of threads to processors through hwloc: which places a policy chooses, and the engine whose threads are bound
+//! there at their start.
+//!
+//! Worker i of a pool has the i-th place of the policy's order, so that a pool of fewer threads has the first of them. The
+//! calling thread is never bound: what it starts would inherit it. Over several memory nodes workers are counted node by
+//! node, and the engine shares tasks out by node.
+
+use std::fmt::{self, Display, Formatter};
+use std::sync::{Arc, mpsc};
+
+use hwlocality::Topology as Hwloc;
+use hwlocality::bitmap::BitmapIndex;
+use hwlocality::cpu::binding::CpuBindingFlags;
+use hwlocality::cpu::cpuset::CpuSet;
+use hwlocality::object::TopologyObject;
+use hwlocality::object::types::ObjectType;
+use rounds_algorithms::oracle::{Engine, EngineError};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// How threads are bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PinPolicy {
+    /// Not at all: the system moves them as it likes.
+    #[default]
+    None,
+    /// Side by side: neighbouring hardware threads first, then the next core, cache and socket.
+    Compact,
+    /// Far apart: over sockets, memory nodes and caches in turn, and cores before their second hardware threads.
+    Scatter,
+    /// One thread a core, free between the core's hardware threads; cores side by side.
+    Core,
+}
+
+impl PinPolicy {
+    /// Whether threads stay free.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+impl Display for PinPolicy {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::None => "none",
+            Self::Compact => "compact",
+            Self::Scatter => "scatter",
+            Self::Core => "core",
+        })
+    }
+}
+
+/// Why threads are not bound.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PinningError {
+    /// hwloc does not know the machine.
+    #[error("--pin {policy}: the machine's topology is out of reach ({reason}); run with --pin none")]
+    Topology {
+        /// As asked.
+        policy: PinPolicy,
+        /// What hwloc said.
+        reason: String,
+    },
+    /// The system refused, or did otherwise.
+    #[error("--pin: thread {worker} could not be bound to processors {processors:?}: {reason}; run with --pin none")]
+    Binding {
+        /// Which thread.
+        worker: usize,
+        /// Where it was to go, by the system's numbers.
+        processors: Vec<usize>,
+        /// What was wrong.
+        reason: String,
+    },
+    /// No pool.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Where a thread is bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Hardware threads, by the system's numbers.
+    pub processors: Vec<usize>,
+    /// Memory node that is near, by hwloc's count.
+    pub node: usize,
+}
+
+impl Place {
+    /// The set for hwloc.
+    fn set(&self) -> CpuSet {
+        let numbers = self.processors.iter().copied();
+        numbers
+            .filter_map(|number| BitmapIndex::try_from(number).ok())
+            .collect()
+    }
+}
+
+/// A policy on this machine.
+#[derive(Clone, Debug)]
+pub struct Pinning {
+    policy: PinPolicy,
+    /// The policy's order of places; none where threads are not bound.
+    places: Vec<Place>,
+    hwloc: Option<Arc<Hwloc>>,
+}
+
+impl Pinning {
+    /// Threads that are not bound.
+    pub fn none() -> Self {
+        Self {
+            policy: PinPolicy::None,
+            places: Vec::new(),
+            hwloc: None,
+        }
+    }
+
+    /// The policy's places among the processors that this process may use.
+    ///
+    /// # Errors
+    /// A machine that hwloc does not know.
+    pub fn new(policy: PinPolicy) -> Result<Self, PinningError> {
+        if policy == PinPolicy::None {
+            return Ok(Self::none());
+        }
+        let refused = |reason: String| PinningError::Topology { policy, reason };
+        let hwloc = Hwloc::new().map_err(|error| refused(error.to_string()))?;
+        let places = places(&hwloc, policy, &usable_processors(&hwloc));
+        if places.is_empty() {
+            return Err(refused("no processor is listed".to_owned()));
+        }
+        Ok(Self {
+            policy,
+            places,
+            hwloc: Some(Arc::new(hwloc)),
+        })
+    }
+
+    /// As asked.
+    pub fn policy(&self) -> PinPolicy {
+        self.policy
+    }
+
+    /// Where each of `threads` threads is bound, by worker; more threads than places share them in turn. Empty where threads
+    /// are not bound.
+    pub fn places(&self, threads: usize) -> Vec<Place> {
+        let mut places: Vec<Place> = self.places.iter().cycle().take(threads).cloned().collect();
+        places.sort_by_key(|place| place.node);
+        places
+    }
+
+    /// Number of threads near each memory node that has any.
+    fn threads_by_node(places: &[Place]) -> Vec<usize> {
+        places
+            .chunk_by(|left, right| left.node == right.node)
+            .map(<[Place]>::len)
+            .collect()
+    }
+
+    /// An engine of `threads` threads, each bound before its first task.
+    ///
+    /// # Errors
+    /// No threads; a thread that the system does not bind.
+    pub fn engine(&self, threads: usize) -> Result<Engine, PinningError> {
+        let places = self.places(threads);
+        let Some(hwloc) = self.hwloc.clone().filter(|_| threads > 0) else {
+            return Ok(Engine::with_threads(threads)?);
+        };
+        let nodes = Self::threads_by_node(&places);
+        let (sender, outcomes) = mpsc::channel();
+        let engine = Engine::with_start(&nodes, move |worker| {
+            // Nobody listens any more once a thread has failed.
+            let _ = sender.send((worker, bind(&hwloc, &places[worker])));
+        })?;
+        // Each thread of the pools tells once.
+        for (worker, outcome) in outcomes.into_iter().take(threads) {
+            outcome.map_err(|reason| PinningError::Binding {
+                worker,
+                processors: self.places(threads)[worker].processors.clone(),
+                reason,
+            })?;
+        }
+        Ok(engine)
+    }
+
+    /// Binds the calling thread as worker `worker` of `threads`; where the system refuses, it stays free.
+    pub fn bind(&self, worker: usize, threads: usize) {
+        if let (Some(hwloc), Some(place)) = (&self.hwloc, self.places(threads).get(worker)) {
+            let _ = bind(hwloc, place);
+        }
+    }
+}
+
+/// Binds the calling thread and looks whether it is bound.
+fn bind(hwloc: &Hwloc, place: &Place) -> Result<(), String> {
+    let set = place.set();
+    hwloc
+        .bind_cpu(&set, CpuBindingFlags::THREAD)
+        .map_err(|error| error.to_string())?;
+    let found = hwloc
+        .cpu_binding(CpuBindingFlags::THREAD)
+        .map_err(|error| error.to_string())?;
+    if found == set {
+        Ok(())
+    } else {
+        Err(format!("it is bound to {found} instead"))
+    }
+}
+
+/// What the machine allows and the process was started with.
+pub(super) fn usable_processors(hwloc: &Hwloc) -> CpuSet {
+    let allowed = hwloc.allowed_cpuset().clone_target();
+    let own = hwloc
+        .cpu_binding(CpuBindingFlags::PROCESS)
+        .map(|own| &own & &allowed)
+        .ok()
+        .filter(|own| !own.is_empty());
+    own.unwrap_or(allowed)
+}
+
+/// The places of a policy, in its order.
+fn places(hwloc: &Hwloc, policy: PinPolicy, usable: &CpuSet) -> Vec<Place> {
+    let usable_in = |object: &TopologyObject| -> Vec<usize> {
+        let own = object.cpuset().map(|set| &set.clone_target() & usable);
+        own.map_or_else(Vec::new, |own| own.iter_set().map(usize::from).collect())
+    };
+    let units: Vec<&TopologyObject> = match policy {
+        PinPolicy::None => Vec::new(),
+        PinPolicy::Compact => hwloc.objects_with_type(ObjectType::PU).collect(),
+        PinPolicy::Scatter => apart(hwloc.root_object()),
+        PinPolicy::Core => {
+            let cores: Vec<_> = hwloc.objects_with_type(ObjectType::Core).collect();
+            if cores.is_empty() {
+                hwloc.objects_with_type(ObjectType::PU).collect()
+            } else {
+                cores
+            }
+        }
+    };
+    units
+        .into_iter()
+        .map(|unit| Place {
+            processors: usable_in(unit),
+            node: unit
+                .nodeset()
+                .and_then(|nodes| nodes.first_set())
+                .map_or(0, usize::from),
+        })
+        .filter(|place| !place.processors.is_empty())
+        .collect()
+}
+
+/// The hardware threads below an object, one of each child in turn.
+fn apart(object: &TopologyObject) -> Vec<&TopologyObject> {
+    if object.object_type() == ObjectType::PU {
+        return vec![object];
+    }
+    let children: Vec<Vec<&TopologyObject>> = object.normal_children().map(apart).collect();
+    let longest = children.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest)
+        .flat_map(|turn| children.iter().filter_map(move |child| child.get(turn).copied()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processors of the first places on a machine of hwloc's making.
+    fn order(description: &str, policy: PinPolicy, count: usize) -> Vec<Vec<usize>> {
+        let hwloc = Hwloc::builder().from_synthetic(description).unwrap().build().unwrap();
+        let all = hwloc.cpuset().clone_target();
+        let places = places(&hwloc, policy, &all);
+        places.into_iter().take(count).map(|place| place.processors).collect()
+    }
+
+    /// Two sockets, each a memory node with two third-level caches, two cores below each, two hardware threads a core:
+    /// processors 0 and 1 are the first core, 0 to 7 the first socket.
+    const SERVER: &str = "Package:2 NUMANode:1(memory=8GB) L3Cache:2(size=32MiB) Core:2 PU:2";
+
+    #[test]
+    fn compact_fills_cores_caches_and_sockets_one_after_another() {
+        let expected: Vec<Vec<usize>> = (0..16).map(|processor| vec![processor]).collect();
+        assert_eq!(order(SERVER, PinPolicy::Compact, 99), expected);
+    }
+
+    #[test]
+    fn scatter_takes_sockets_then_caches_then_cores_and_second_hardware_threads_last() {
+        let order = order(SERVER, PinPolicy::Scatter, 99).concat();
+        assert_eq!(order, [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15]);
+    }
+
+    #[test]
+    fn core_gives_each_thread_a_whole_core() {
+        assert_eq!(order(SERVER, PinPolicy::Core, 3), [vec![0, 1], vec![2, 3], vec![4, 5]]);
+        assert_eq!(order(SERVER, PinPolicy::Core, 99).len(), 8);
+        assert_eq!(order(SERVER, PinPolicy::None, 99).len(), 0);
+    }
+
+    #[test]
+    fn processors_that_the_process_may_not_use_are_no_places() {
+        let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
+        let usable = Place {
+            processors: vec![1, 2, 3, 8],
+            node: 0,
+        }
+        .set();
+        let of = |policy| -> Vec<Vec<usize>> {
+            let places = places(&hwloc, policy, &usable);
+            places.into_iter().map(|place| place.processors).collect()
+        };
+        assert_eq!(of(PinPolicy::Core), [vec![1], vec![2, 3], vec![8]]);
+        assert_eq!(of(PinPolicy::Scatter).concat(), [8, 2, 1, 3]);
+    }
+
+    #[test]
+    fn workers_are_counted_node_by_node_and_share_places_where_there_are_too_few() {
+        let hwloc = Hwloc::builder().from_synthetic(SERVER).unwrap().build().unwrap();
+        let all = hwloc.cpuset().clone_target();
+        let pinning = Pinning {
+            policy: PinPolicy::Scatter,
+            places: places(&hwloc, PinPolicy::Scatter, &all),
+            hwloc: None,
+        };
+        let of = |threads| -> Vec<usize> {
+            let places = pinning.places(threads);
+            places.iter().flat_map(|place| place.processors.clone()).collect()
+        };
+        assert_eq!(of(1), [0]);
+        assert_eq!(of(3), [0, 4, 8]);
+        assert_eq!(Pinning::threads_by_node(&pinning.places(3)), [2, 1]);
+        assert_eq!(Pinning::threads_by_node(&pinning.places(2)), [1, 1]);
+        assert_eq!(of(17).len(), 17);
+        assert!(Pinning::none().places(4).is_empty());
+    }
+
+    #[test]
+    fn the_threads_of_an_engine_are_where_the_policy_put_them() {
+        for policy in [PinPolicy::Compact, PinPolicy::Scatter, PinPolicy::Core] {
+            let Ok(pinning) = Pinning::new(policy) else {
+                println!("hwloc does not know this machine: nothing to bind");
+                return;
+            };
+            for threads in [1, 2] {
+                let engine = pinning.engine(threads).unwrap();
+                assert_eq!(engine.threads(), threads);
+                let hwloc = pinning.hwloc.as_deref().unwrap();
+                let mut seen = vec![None; 64];
+                engine.for_each(&mut seen, &|seen, worker| {
+                    *seen = Some((worker, hwloc.cpu_binding(CpuBindingFlags::THREAD).unwrap()));
+                });
+                for (worker, set) in seen.into_iter().flatten() {
+                    assert_eq!(set, pinning.places(threads)[worker].set(), "{policy} {worker}");
+                }
+            }
+        }
+        // The thread that made the engines is free.
+        let hwloc = Hwloc::new().unwrap();
+        assert_eq!(
+            hwloc.cpu_binding(CpuBindingFlags::THREAD).unwrap(),
+            hwloc.cpu_binding(CpuBindingFlags::PROCESS).unwrap()
+        );
+    }
+
+    #[test]
+    fn no_threads_are_refused() {
+        assert!(matches!(Pinning::none().engine(0), Err(PinningError::Engine(_))));
+    }
+}

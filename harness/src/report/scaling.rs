@@ -1,0 +1,223 @@
+//! The page and pictures of thread scaling: speed-up and efficiency against threads, and the table.
+
+use std::fmt::Write as _;
+
+use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, Point, Scale, Series, VARIABLES, WIDE};
+use super::format::{escape, three_digits, time};
+use super::study::figure;
+use crate::studies::scaling::{Curve, Estimate, Kind, Study, limits};
+
+/// The page.
+pub fn scaling_html(study: &Study) -> String {
+    let environment = &study.environment;
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <title>rounds: thread scaling</title><style>:root{{{VARIABLES}}}\
+         @media (prefers-color-scheme:dark){{:root{{{DARK_VARIABLES}}}}}\
+         body{{font:16px/1.5 system-ui,sans-serif;max-width:900px;margin:0 auto;padding:16px;background:var(--paper);\
+         color:var(--ink)}}.scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
+         td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}}\
+         td:first-child,th:first-child{{text-align:left}}figure{{margin:24px 0}}\
+         .legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}.legend svg{{width:28px;height:12px}}\
+         .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
+         {CHART_STYLE}</style></head><body><h1>Thread scaling</h1>\
+         <p>Medians over {repeats} repeats, each of which measured all thread counts of a curve side by side; 95 % bootstrap \
+         intervals over the repeats. Threads bound: {pinning}. Dotted: one per thread, and what the machine itself reaches \
+         from registers and from memory. Machine {machine}, {day}. <code>{command}</code></p>",
+        repeats = study.repeats,
+        pinning = escape(environment.pinning_policy()),
+        machine = escape(&environment.machine.id),
+        day = environment.day(),
+        command = escape(&environment.command),
+    );
+    if !study.warnings.is_empty() {
+        page.push_str("<h2>What disturbed it</h2><ul>");
+        for warning in &study.warnings {
+            let _ = write!(page, "<li>{}</li>", escape(warning));
+        }
+        page.push_str("</ul>");
+    }
+    for (_, chart) in charts(study) {
+        figure(&chart, &mut page);
+    }
+    table(study, &mut page);
+    page.push_str("</body></html>");
+    page
+}
+
+/// Pictures that stand alone: file name without extension, SVG.
+pub fn scaling_svgs(study: &Study) -> Vec<(&'static str, String)> {
+    charts(study)
+        .into_iter()
+        .map(|(name, chart)| (name, chart.standalone_svg(WIDE)))
+        .collect()
+}
+
+fn charts(study: &Study) -> Vec<(&'static str, Chart)> {
+    let mut charts = Vec::new();
+    for (kind, name, title, subtitle) in [
+        (
+            Kind::Strong,
+            "strong-speedup",
+            "Strong scaling: speed-up of a round",
+            "the batch stays, threads are added",
+        ),
+        (
+            Kind::Weak,
+            "weak-speedup",
+            "Weak scaling: scaled speed-up of a round",
+            "the rows a thread stay, batch and threads grow together",
+        ),
+    ] {
+        if study.curves.iter().any(|curve| curve.kind == kind) {
+            charts.push((name, speedups(study, kind, title, subtitle)));
+        }
+    }
+    charts.push(("efficiency", efficiencies(study)));
+    charts
+}
+
+fn threads_axis(study: &Study) -> Axis {
+    Axis {
+        label: "threads".to_owned(),
+        scale: Scale::Linear,
+        format: three_digits,
+        ticks: study.threads.iter().map(|&threads| threads as f64).collect(),
+        include: Vec::new(),
+    }
+}
+
+fn point(threads: usize, name: &str, estimate: Estimate) -> Point {
+    Point {
+        x: threads as f64,
+        y: estimate.value,
+        whisker: Some((estimate.low, estimate.high)),
+        note: format!("{name}, {threads} threads: {estimate}"),
+    }
+}
+
+fn series(curves: impl Iterator<Item = (usize, String, Vec<Point>)>) -> Vec<Series> {
+    curves
+        .map(|(place, name, points)| Series {
+            name,
+            drawing: Drawing::Line,
+            colour: place,
+            variant: 0,
+            points,
+        })
+        .collect()
+}
+
+fn reference(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Series {
+    Series {
+        name: name.to_owned(),
+        drawing: Drawing::Reference,
+        colour: 0,
+        variant: 0,
+        points: points
+            .map(|(x, y)| Point {
+                x,
+                y,
+                whisker: None,
+                note: format!("{name}, {x} threads: {}", three_digits(y)),
+            })
+            .collect(),
+    }
+}
+
+fn speedups(study: &Study, kind: Kind, title: &str, subtitle: &str) -> Chart {
+    let of_kind = |curve: &&Curve| curve.kind == kind;
+    let mut all = series(study.curves.iter().filter(of_kind).enumerate().map(|(place, curve)| {
+        let name = match curve.serial_fraction {
+            Some(fraction) => format!("{}: serial {:.3}", curve.label(), fraction.value),
+            None => curve.label(),
+        };
+        let points = curve.points.iter();
+        (
+            place,
+            name.clone(),
+            points.map(|own| point(own.threads, &name, own.speedup)).collect(),
+        )
+    }));
+    let counts = || study.threads.iter().map(|&threads| threads as f64);
+    all.push(reference("one per thread", counts().map(|count| (count, count))));
+    for (name, limit) in limits(study) {
+        let points = limit.into_iter().map(|(threads, speedup)| (threads as f64, speedup));
+        all.push(reference(name, points));
+    }
+    Chart {
+        title: title.to_owned(),
+        subtitle: subtitle.to_owned(),
+        x: threads_axis(study),
+        y: Axis {
+            label: "speed-up".to_owned(),
+            scale: Scale::Linear,
+            format: three_digits,
+            ticks: Vec::new(),
+            include: vec![1.0],
+        },
+        series: all,
+    }
+}
+
+fn efficiencies(study: &Study) -> Chart {
+    let all = series(study.curves.iter().enumerate().map(|(place, curve)| {
+        let name = curve.label();
+        let points = curve.points.iter();
+        (
+            place,
+            name.clone(),
+            points.map(|own| point(own.threads, &name, own.efficiency)).collect(),
+        )
+    }));
+    Chart {
+        title: "Efficiency of threads".to_owned(),
+        subtitle: "speed-up over the number of threads, strong and weak".to_owned(),
+        x: threads_axis(study),
+        y: Axis {
+            label: "efficiency".to_owned(),
+            scale: Scale::Linear,
+            format: three_digits,
+            ticks: Vec::new(),
+            include: vec![0.5, 1.0],
+        },
+        series: all,
+    }
+}
+
+fn table(study: &Study, page: &mut String) {
+    page.push_str(
+        "<h2>All curves</h2><div class=\"scroll\"><table><thead><tr><th>curve</th><th>threads</th><th>batch</th>\
+         <th>round</th><th>speed-up</th><th>efficiency</th><th>serial fraction</th></tr></thead><tbody>",
+    );
+    for curve in &study.curves {
+        for point in &curve.points {
+            let key = (&curve.method, curve.kind, curve.size, point.threads);
+            let mut cells = study.cells.iter();
+            let median = cells
+                .find(|cell| (&cell.method, cell.kind, cell.size, cell.threads) == key)
+                .map_or(f64::NAN, |cell| cell.round_ns.value);
+            let fraction = curve
+                .serial_fraction
+                .filter(|_| point.threads > 1)
+                .map_or_else(String::new, |fraction| {
+                    format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
+                });
+            let _ = write!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{fraction}</td></tr>",
+                escape(&curve.label()),
+                point.threads,
+                point.batch_size,
+                time(median),
+                point.speedup,
+                point.efficiency,
+            );
+        }
+    }
+    page.push_str("</tbody></table></div>");
+}
