@@ -35,7 +35,10 @@ pub fn run(arguments: &ReportArguments, json: bool) -> Result<()> {
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     let messages: Vec<&String> = run.messages.iter().chain(&beside.messages).collect();
     if json {
-        println!("{}", json!({"report": path, "cells": run.cells.len(), "messages": messages}));
+        println!(
+            "{}",
+            json!({"report": path, "cells": run.cells.len(), "messages": messages})
+        );
     } else {
         for message in messages {
             eprintln!("warning: {message}");

@@ -1,6 +1,6 @@
 //! `rounds run`: measures the cells of suites, keeps every finished one, and shows what a round costs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,6 +173,15 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     }
     let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;
+    let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
+    for configuration in suites.iter().flat_map(|suite| suite.without_files(&selection)) {
+        let reason = "it needs data files: give --data-dir or set ROUNDS_DATA";
+        *left_out
+            .entry(format!("{}: {reason}", configuration.dataset))
+            .or_default() += 1;
+        let reason = reason.to_owned();
+        store.append(Record::Skipped { configuration, reason })?;
+    }
     for cell in &missing {
         if cluster.of_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
             break;
@@ -195,7 +204,9 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         }
         | Record::Skipped { configuration, reason } = &record
         {
-            progress.println(format!("not kept: {}: {reason}", configuration.key()));
+            *left_out
+                .entry(format!("{}: {reason}", configuration.algorithm))
+                .or_default() += 1;
         }
         store.append(record)?;
         done += 1;
@@ -204,6 +215,9 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     progress.finish_and_clear();
     if !first {
         return Ok(());
+    }
+    for (reason, cells) in &left_out {
+        eprintln!("rounds: {cells} not measured, {reason}");
     }
     store.write_table()?;
     let picture = folder.join("time-per-round.svg");
@@ -385,6 +399,16 @@ fn planned(names: &[String], selection: &Selection) -> anyhow::Result<(Vec<Suite
         cells.extend(suite.cells(selection).map_err(usage)?);
         suites.push(suite);
     }
+    // A value that does not fit its flag is found before anything is measured.
+    let mut seen = HashSet::new();
+    for cell in &cells {
+        let parameters = &cell.configuration.parameters;
+        if seen.insert(serde_json::to_string(parameters)?) {
+            settings::from_parameters(parameters, StreamKey::Simulation(cell.seed))
+                .and_then(|_| settings::regularization(parameters))
+                .map_err(|error| UsageError::new(format!("{}: {error}", cell.configuration.key())))?;
+        }
+    }
     Ok((suites, cells))
 }
 
@@ -441,7 +465,7 @@ struct Loaded {
 struct Bench<'c> {
     cluster: &'c Cluster,
     data_dir: Option<PathBuf>,
-    problems: HashMap<(String, String), Arc<Loaded>>,
+    problems: HashMap<(String, String, u64), Arc<Loaded>>,
     /// Strategies of noise, made once.
     strategies: StrategyMemory,
     /// Noise multipliers that were calibrated, by configuration without threads.
@@ -456,13 +480,28 @@ impl Bench<'_> {
             configuration: configuration.clone(),
             reason,
         };
-        let problem = self.problem(configuration)?;
+        let problem = match self.problem(configuration) {
+            Ok(problem) => problem,
+            // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
+            Err(error) if self.cluster.count().is_none() => return Ok(skipped(format!("{error:#}"))),
+            Err(error) => return Err(error),
+        };
         store.bind_data(&configuration.dataset, &problem.digest)?;
         if configuration.batch_size > problem.train.rows() {
             return Ok(skipped(format!("the data set has {} rows", problem.train.rows())));
         }
         let algorithm = catalog::find(&configuration.algorithm)?;
         let mut settings = settings::from_parameters(&configuration.parameters, StreamKey::Simulation(cell.seed))?;
+        match algorithm.unread(&settings) {
+            Ok(unread) if unread.is_empty() => {}
+            Ok(unread) => {
+                let flags = unread.join(", ");
+                return Ok(skipped(format!(
+                    "the algorithm does not read {flags}: leave it out of the suite"
+                )));
+            }
+            Err(error) => return Ok(skipped(error.to_string())),
+        }
         settings.batch_size = Some(configuration.batch_size);
         settings.rounds = Some(cell.warm_up_rounds + cell.timed_rounds);
         settings.strategies = self.strategies.clone();
@@ -555,7 +594,12 @@ impl Bench<'_> {
 
     /// The problem of a configuration, loaded once.
     fn problem(&mut self, configuration: &Configuration) -> anyhow::Result<Arc<Loaded>> {
-        let key = (configuration.dataset.clone(), configuration.features.clone());
+        let regularization = settings::regularization(&configuration.parameters)?;
+        let key = (
+            configuration.dataset.clone(),
+            configuration.features.clone(),
+            regularization.to_bits(),
+        );
         if let Some(loaded) = self.problems.get(&key) {
             return Ok(Arc::clone(loaded));
         }
@@ -579,10 +623,12 @@ impl Bench<'_> {
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         });
         let test = self.cluster.agree(test.transpose())?;
-        let train = self.cluster.problem(train, train_loss, 0.0)?;
+        let train = self.cluster.problem(train, train_loss, regularization)?;
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
+        // Of the loss alone: a regularised problem has another optimum.
         let optimal_loss = data::optimum(&configuration.dataset)
+            .filter(|_| regularization == 0.0)
             .zip(whole)
             .map(|(optimum, problem)| oracle::evaluate(problem, &oracle::Engine::Sequential, &optimum))
             .transpose()?

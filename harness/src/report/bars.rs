@@ -78,7 +78,10 @@ impl Bars {
                 if !beside {
                     let (x, base) = (left - 8.0, y + 14.0);
                     let label = escape(&row.label);
-                    let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{label}</text>");
+                    let _ = write!(
+                        svg,
+                        "<text x=\"{x:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{label}</text>"
+                    );
                 }
                 self.draw(&group.name, row, y, left, right, &mut svg);
                 y += ROW;

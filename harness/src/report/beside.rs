@@ -99,7 +99,9 @@ impl Beside {
                 }
                 "latency.json" | "rows.json" => {
                     let rows = self.parsed(path);
-                    other.rows.extend(rows.map(|rows| (file.trim_end_matches(".json").to_owned(), rows)));
+                    other
+                        .rows
+                        .extend(rows.map(|rows| (file.trim_end_matches(".json").to_owned(), rows)));
                 }
                 _ => {}
             }
@@ -159,9 +161,14 @@ impl Beside {
         if let Some(study) = &self.mechanisms {
             let command = format!("rounds run {}", noise_mechanisms::NAME);
             let id = noise_mechanisms::NAME.to_owned();
-            sections.push((id, "Noise mechanisms".to_owned(), mechanisms::mechanisms_section(study, &command)));
+            sections.push((
+                id,
+                "Noise mechanisms".to_owned(),
+                mechanisms::mechanisms_section(study, &command),
+            ));
         }
-        let (papers, own): (Vec<&Other>, Vec<&Other>) = self.others.iter().partition(|other| other.name.starts_with("paper"));
+        let (papers, own): (Vec<&Other>, Vec<&Other>) =
+            self.others.iter().partition(|other| other.name.starts_with("paper"));
         for (id, link, others) in [("papers", "Papers", papers), ("studies", "More studies", own)] {
             if !others.is_empty() {
                 let mut html = format!("<h2>{link}</h2>");
@@ -176,9 +183,10 @@ impl Beside {
 
     fn training_section(&self) -> (String, String, String) {
         let studies: Vec<&Training> = self.trainings.iter().map(|(_, study)| study).collect();
-        let mut html = "<h2>Private training</h2><p class=\"lead\">What private training buys: means over runs with their \
+        let mut html =
+            "<h2>Private training</h2><p class=\"lead\">What private training buys: means over runs with their \
                         intervals; grids show their best setting.</p>"
-            .to_owned();
+                .to_owned();
         for (number, (name, study)) in self.trainings.iter().enumerate() {
             let charts: Vec<(String, Chart)> = training_charts(study);
             let command = format!("rounds run {name}");
@@ -205,7 +213,10 @@ impl Beside {
 
 impl Other {
     fn html(&self, html: &mut String) {
-        let command = self.command.clone().unwrap_or_else(|| format!("rounds run {}", self.name));
+        let command = self
+            .command
+            .clone()
+            .unwrap_or_else(|| format!("rounds run {}", self.name));
         let id: String = self
             .name
             .chars()
@@ -282,7 +293,10 @@ mod tests {
         };
         write("time-per-round.svg", "<svg/>");
         write("paper/figure/figure.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
-        write("paper/figure/environment.json", "{\"command\": \"rounds run paper/figure --threads 2\"}");
+        write(
+            "paper/figure/environment.json",
+            "{\"command\": \"rounds run paper/figure --threads 2\"}",
+        );
         write("private-sco/table.md", "| a |\n|---|\n| 1 |\n");
         write("latency/latency.json", "[{\"algorithm\": \"sgd\", \"seconds\": 1.5}]");
         write("broken/study.json", "{\"title\": \"half");
@@ -292,8 +306,18 @@ mod tests {
         let found = Beside::read(folder.path());
         let names: Vec<&str> = found.others.iter().map(|other| other.name.as_str()).collect();
         assert_eq!(names, ["latency", "paper/figure", "private-sco"]);
-        assert!(found.messages.iter().any(|message| message.contains("broken/study.json is left out")));
-        assert!(found.messages.iter().any(|message| message.contains("noise-mechanisms.json")));
+        assert!(
+            found
+                .messages
+                .iter()
+                .any(|message| message.contains("broken/study.json is left out"))
+        );
+        assert!(
+            found
+                .messages
+                .iter()
+                .any(|message| message.contains("noise-mechanisms.json"))
+        );
         let sections = found.sections();
         let ids: Vec<&str> = sections.iter().map(|(id, ..)| id.as_str()).collect();
         assert_eq!(ids, ["papers", "studies"]);

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use rounds_algorithms::catalog::{ALGORITHMS, Algorithm};
 use serde_json::Value;
 
-use super::format::{count, escape, percent, three_digits, time};
+use super::format::{count, escape, percent, some, three_digits, time};
 use super::labels::parameters;
 use super::tables::{Entry, Table, spread};
 use crate::results::{Phases, Pooled};
@@ -43,7 +43,10 @@ pub(super) fn cards(cells: &[Pooled]) -> String {
             .filter(|cell| cell.configuration().algorithm == id)
             .collect()
     };
-    let measured = ALGORITHMS.iter().filter(|algorithm| !of(algorithm.id).is_empty()).count();
+    let measured = ALGORITHMS
+        .iter()
+        .filter(|algorithm| !of(algorithm.id).is_empty())
+        .count();
     let mut html = format!(
         "<h2>Algorithms</h2><p class=\"lead\">Every algorithm of the catalogue: its source, its promise, what the measured \
          runs guarantee, and what a round cost. {measured} of {} are measured here.</p><div class=\"cards\">",
@@ -83,7 +86,17 @@ fn card(algorithm: &Algorithm, cells: &[&Pooled], html: &mut String) {
         escape(algorithm.promise)
     );
     let mut row = |name: &str, value: &str| {
-        let _ = write!(html, "<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value));
+        let long = if value.chars().count() > LONG {
+            " class=\"long\""
+        } else {
+            ""
+        };
+        let _ = write!(
+            html,
+            "<div{long}><dt>{}</dt><dd>{}</dd></div>",
+            escape(name),
+            escape(value)
+        );
     };
     row("source", algorithm.source);
     if cells.is_empty() {
@@ -103,12 +116,20 @@ fn card(algorithm: &Algorithm, cells: &[&Pooled], html: &mut String) {
     if !algorithm.parameters.is_empty() {
         html.push_str("<details><summary>Its own parameters</summary><dl>");
         for (key, about) in algorithm.parameters {
-            let _ = write!(html, "<div><dt>--set {}=</dt><dd>{}</dd></div>", escape(key), escape(about));
+            let _ = write!(
+                html,
+                "<div><dt>--set {}=</dt><dd>{}</dd></div>",
+                escape(key),
+                escape(about)
+            );
         }
         html.push_str("</dl></details>");
     }
     html.push_str("</article>");
 }
+
+/// Longer values have a row for themselves.
+const LONG: usize = 44;
 
 /// The privacy statement of all these runs: a value that they share as it is, numbers that differ as a range, words that
 /// differ side by side.
@@ -126,8 +147,11 @@ fn statement(cells: &[&Pooled]) -> Vec<(&'static str, String)> {
         let value = if let Some(numbers) = values.iter().map(|value| value.as_f64()).collect::<Option<Vec<_>>>() {
             let (low, high) = numbers
                 .iter()
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &number| (low.min(number), high.max(number)));
-            if low == high { number(low) } else { format!("{} to {}", number(low), number(high)) }
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &number| {
+                    (low.min(number), high.max(number))
+                });
+            let (low, high) = (number(low), number(high));
+            if low == high { low } else { format!("{low} to {high}") }
         } else {
             let mut words: Vec<String> = Vec::new();
             for text in values.iter().flat_map(|value| texts(value)) {
@@ -138,7 +162,11 @@ fn statement(cells: &[&Pooled]) -> Vec<(&'static str, String)> {
             }
             let more = words.len().saturating_sub(SIDE_BY_SIDE);
             words.truncate(SIDE_BY_SIDE);
-            let more = if more > 0 { format!("; and {more} like it") } else { String::new() };
+            let more = if more > 0 {
+                format!("; and {more} like it")
+            } else {
+                String::new()
+            };
             format!("{}{more}", words.join("; "))
         };
         rows.push((*name, value));
@@ -152,8 +180,20 @@ const SIDE_BY_SIDE: usize = 2;
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(list) => list.iter().flat_map(texts).collect(),
-        Value::String(text) => vec![text.clone()],
+        Value::String(text) => vec![text.split(' ').map(rounded).collect::<Vec<_>>().join(" ")],
         other => vec![other.to_string()],
+    }
+}
+
+/// A word of a statement; numbers with many decimals are cut to three digits, as everywhere on the page.
+fn rounded(word: &str) -> String {
+    let number = word.trim_end_matches([',', ';', ')', '.']);
+    match number.split_once('.') {
+        Some((_, decimals)) if decimals.len() > 4 => match number.parse::<f64>() {
+            Ok(value) => format!("{}{}", three_digits(value), &word[number.len()..]),
+            Err(_) => word.to_owned(),
+        },
+        _ => word.to_owned(),
     }
 }
 
@@ -211,11 +251,15 @@ fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
             (data.len() > 1).then(|| Entry::text(&super::figures::dataset_name(pooled))),
             (sets.len() > 1).then(|| Entry::text(&parameters(configuration))),
             Some(Entry::number(Some(configuration.batch_size as f64), count)),
-            Some(Entry::text(&super::figures::place_name(configuration).replace(" threads", "").replace(" thread", ""))),
+            Some(Entry::text(
+                &super::figures::place_name(configuration)
+                    .replace(" threads", "")
+                    .replace(" thread", ""),
+            )),
             Some(Entry::number(Some(pooled.median()), time)),
             Some(spread(pooled.interval.low, pooled.interval.high)),
             Some(phases(&cell.phases_ns)),
-            Some(Entry::number(Some(queries), three_digits)),
+            Some(Entry::number(Some(queries), some)),
             Some(Entry::number(
                 Some(cell.n as f64 / configuration.batch_size.max(1) as f64),
                 three_digits,
@@ -224,7 +268,11 @@ fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
         ];
         table.row(entries.into_iter().flatten().collect());
     }
-    html.push_str(&table.html(Some(&format!("cost-{id}")), &format!("What a round of {id} cost"), false));
+    html.push_str(&table.html(
+        Some(&format!("cost-{id}")),
+        &format!("What a round of {id} cost"),
+        false,
+    ));
 }
 
 /// The phases of a round as a small bar and, for those who point at it or cannot see it, in words.
@@ -245,10 +293,17 @@ fn phases(phases: &Phases) -> Entry {
         .map(|(name, value)| format!("{name} {} ({})", percent(share(*value)), time(*value as f64)))
         .collect();
     let words = words.join(", ");
-    let bars = values.iter().enumerate().fold(String::new(), |mut html, (part, (_, value))| {
-        let _ = write!(html, "<i class=\"s{part}\" style=\"width:{:.1}%\"></i>", 100.0 * share(*value));
-        html
-    });
+    let bars = values
+        .iter()
+        .enumerate()
+        .fold(String::new(), |mut html, (part, (_, value))| {
+            let _ = write!(
+                html,
+                "<i class=\"s{part}\" style=\"width:{:.1}%\"></i>",
+                100.0 * share(*value)
+            );
+            html
+        });
     Entry::html(
         format!("<span class=\"phases\" role=\"img\" aria-label=\"{words}\" title=\"{words}\">{bars}</span>"),
         Some(share(phases.gradient)),
@@ -262,15 +317,30 @@ mod tests {
 
     #[test]
     fn every_algorithm_of_the_catalogue_has_one_card_and_measured_ones_their_cost() {
-        let html = cards(&pool(&[cell("dp-sgd", 64, 1, 0), cell("dp-sgd", 500, 2, 0), cell("sgd", 64, 1, 0)]));
+        let html = cards(&pool(&[
+            cell("dp-sgd", 64, 1, 0),
+            cell("dp-sgd", 500, 2, 0),
+            cell("sgd", 64, 1, 0),
+        ]));
         for algorithm in ALGORITHMS {
             let id = format!("id=\"{}\"", anchor(algorithm.id));
             assert_eq!(html.matches(&id).count(), 1, "{id}");
         }
         assert!(html.contains("id=\"cost-dp-sgd\"") && !html.contains("id=\"cost-dp-ftrl\""));
         assert!(html.contains("rounds run --algorithms dp-ftrl"));
-        let card = html.split("<article").find(|card| card.contains("algorithm-dp-sgd\"")).unwrap();
-        for text in ["claim", "simulation", "adjacency", "95 % interval", "queries per round", "of roofline", "gradient 9"] {
+        let card = html
+            .split("<article")
+            .find(|card| card.contains("algorithm-dp-sgd\""))
+            .unwrap();
+        for text in [
+            "claim",
+            "simulation",
+            "adjacency",
+            "95 % interval",
+            "queries per round",
+            "of roofline",
+            "gradient 9",
+        ] {
             assert!(card.contains(text), "{text} in {card}");
         }
     }
@@ -284,6 +354,7 @@ mod tests {
         let rows: BTreeMap<_, _> = statement(&pooled.iter().collect::<Vec<_>>()).into_iter().collect();
         assert_eq!(rows["noise multiplier"], "0.5 to 2");
         assert_eq!(rows["mechanism"], "a; b");
+        assert_eq!(rounded("2.34567890;"), "2.35;");
         assert_eq!(rows["δ"], "1e-5");
         assert!(!rows.contains_key("notes"));
     }

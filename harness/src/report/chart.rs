@@ -286,14 +286,22 @@ impl Chart {
     fn plot(&self, size: Size, legend: &Legend) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x = Range::of(points().map(|point| point.x), &self.x);
+        // On a linear axis a whisker may not make the marks small: it reaches as far as they span, and is cut there.
+        let (least, most) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), point| {
+            (least.min(point.y), most.max(point.y))
+        });
+        let reach = match self.y.scale {
+            Scale::Linear => (most - least).max(0.05 * most.abs()),
+            Scale::Logarithmic => f64::INFINITY,
+        };
         let y_values = points().flat_map(|point| {
             let (low, high) = point.whisker.unwrap_or((point.y, point.y));
-            [point.y, low, high]
+            [point.y, low.max(least - reach), high.min(most + reach)]
         });
         let y = Range::of(y_values, &self.y);
         let (right, bottom) = (size.width - RIGHT, size.height - BOTTOM);
         let across = |value: f64| LEFT + x.place(value) * (right - LEFT);
-        let up = |value: f64| bottom - y.place(value) * (bottom - TOP);
+        let up = |value: f64| bottom - y.place(value).max(0.0).min(1.0) * (bottom - TOP);
         let mut svg = String::new();
 
         for tick in ticks(&self.y, &y, (size.height / 55.0) as usize) {
@@ -340,7 +348,11 @@ impl Chart {
                 .filter(move |(_, series)| (series.drawing == Drawing::Reference) == reference)
         };
         for (number, series) in references_first(true).chain(references_first(false)) {
-            let keys = legend.keys[number].iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let keys = legend.keys[number]
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ");
             let mut classes = series.classes();
             if series.drawing == Drawing::Reference && legend.is_tinted(self, number) {
                 classes.push_str(" tinted");
@@ -361,7 +373,12 @@ fn legend_rows(legend: &Legend, width: f64) -> (String, usize) {
     let (mut svg, mut row, mut x) = (String::new(), 0_u32, RIGHT);
     let mut group = 0;
     let needed = |entry: usize| legend.keys.iter().any(|keys| keys.contains(&entry));
-    let mut entries: Vec<_> = legend.entries.iter().enumerate().filter(|(key, entry)| entry.shown && needed(*key)).collect();
+    let mut entries: Vec<_> = legend
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(key, entry)| entry.shown && needed(*key))
+        .collect();
     entries.sort_by_key(|(_, entry)| entry.group);
     for (_, entry) in &entries {
         let needed = 38.0 + text_width(&entry.name) + 18.0;
@@ -575,6 +592,48 @@ mod tests {
         assert!(empty.low < empty.high);
         let single = Range::of([5.0].into_iter(), &axis(Scale::Linear));
         assert!(single.low < 5.0 && single.high > 5.0 && single.place(5.0).is_finite());
+    }
+
+    #[test]
+    fn one_wide_interval_does_not_flatten_a_linear_chart() {
+        let point = |y: f64, whisker| Point {
+            x: y,
+            y,
+            whisker,
+            note: String::new(),
+        };
+        let chart = Chart {
+            title: String::new(),
+            subtitle: String::new(),
+            x: axis(Scale::Linear),
+            y: axis(Scale::Linear),
+            series: vec![Series {
+                name: "a".into(),
+                drawing: Drawing::Line,
+                colour: 0,
+                variant: 0,
+                points: vec![point(60.0, Some((-90.0, 210.0))), point(90.0, None)],
+            }],
+        };
+        let svg = chart.inline_svg(WIDE, &Legend::of_series(&chart));
+        let places: Vec<f64> = svg
+            .split("cy=\"")
+            .skip(1)
+            .map(|circle| circle.split('"').next().unwrap().parse().unwrap())
+            .collect();
+        let plot = WIDE.height - BOTTOM - TOP;
+        assert!((places[0] - places[1]).abs() > 0.25 * plot, "{places:?}");
+        let whisker = svg
+            .split("class=\"whisker\" d=\"M")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        for end in whisker.split(['V', ' ']).skip(1) {
+            let end: f64 = end.parse().unwrap();
+            assert!((TOP..=WIDE.height - BOTTOM).contains(&end), "{whisker}");
+        }
     }
 
     #[test]

@@ -27,7 +27,10 @@ pub(super) fn doubts(cells: &[Pooled]) -> Option<String> {
         let configuration = cell.configuration();
         for warning in &cell.warnings {
             table.row(vec![
-                Entry::link(&labels.name(configuration), &super::cards::anchor(&configuration.algorithm)),
+                Entry::link(
+                    &labels.name(configuration),
+                    &super::cards::anchor(&configuration.algorithm),
+                ),
                 Entry::text(&super::figures::dataset_name(cell)),
                 Entry::number(Some(configuration.batch_size as f64), count),
                 Entry::number(Some(configuration.threads as f64), count),
@@ -66,7 +69,11 @@ fn trace(samples: &[u64]) -> String {
     let mut path = String::new();
     for (place, value) in values.iter().enumerate() {
         let x = width * place as f64 / (values.len().max(2) - 1) as f64;
-        let share = if high > low { ((value - low) / (high - low)).min(1.0) } else { 0.5 };
+        let share = if high > low {
+            ((value - low) / (high - low)).min(1.0)
+        } else {
+            0.5
+        };
         let command = if place == 0 { 'M' } else { 'L' };
         let _ = write!(path, "{command}{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0));
     }

@@ -38,11 +38,23 @@ pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let (mut chart, legend) = time_per_round(&pooled.iter().collect::<Vec<_>>(), environment);
     let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
     let algorithms = of_group(0).filter(|entry| !entry.name.starts_with(ROOFLINE));
-    let (shown, all) = algorithms.fold((0, 0), |(shown, all), entry| (shown + usize::from(entry.shown), all + 1));
+    let (shown, all) = algorithms.fold((0, 0), |(shown, all), entry| {
+        (shown + usize::from(entry.shown), all + 1)
+    });
     if shown < all {
-        let places: Vec<&str> = of_group(1).filter(|entry| entry.shown).map(|entry| entry.name.as_str()).collect();
-        let places = if places.is_empty() { String::new() } else { format!(" on {}", places.join(", ")) };
-        chart.subtitle = format!("{shown} of {all} algorithms{places} (all: rounds report); {}", chart.subtitle);
+        let places: Vec<&str> = of_group(1)
+            .filter(|entry| entry.shown)
+            .map(|entry| entry.name.as_str())
+            .collect();
+        let places = if places.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", places.join(", "))
+        };
+        chart.subtitle = format!(
+            "{shown} of {all} algorithms{places} (all: rounds report); {}",
+            chart.subtitle
+        );
     }
     chart.standalone_svg_with(WIDE, &legend)
 }
@@ -79,13 +91,27 @@ impl<'a> Grouping<'a> {
             .enumerate()
             .map(|(variant, &place)| (place, variant))
             .collect();
+        let name = |cell: &Pooled| {
+            let name = labels.name(cell.configuration());
+            if datasets.len() > 1 {
+                format!("{name}, {}", dataset_name(cell))
+            } else {
+                name
+            }
+        };
+        // Those that are shown first have the first colours, which differ most.
         let mut colours: Vec<String> = Vec::new();
+        for id in SHOWN_FIRST {
+            for cell in cells.iter().filter(|cell| cell.configuration().algorithm == *id) {
+                let name = name(cell);
+                if !colours.contains(&name) {
+                    colours.push(name);
+                }
+            }
+        }
         let mut groups: BTreeMap<(usize, usize), Group> = BTreeMap::new();
         for cell in cells {
-            let mut algorithm = labels.name(cell.configuration());
-            if datasets.len() > 1 {
-                algorithm = format!("{algorithm}, {}", dataset_name(cell));
-            }
+            let algorithm = name(cell);
             let colour = colours.iter().position(|known| *known == algorithm).unwrap_or_else(|| {
                 colours.push(algorithm.clone());
                 colours.len() - 1
@@ -139,7 +165,11 @@ impl<'a> Grouping<'a> {
             if algorithms.iter().any(|name| first(name)) {
                 legend.show_only(0, |name| !algorithms.contains(name) || first(name));
             }
-            let most = self.series.iter().find(|group| group.variant == 0).map(|group| group.place.clone());
+            let most = self
+                .series
+                .iter()
+                .find(|group| group.variant == 0)
+                .map(|group| group.place.clone());
             legend.show_only(1, |name| most.as_deref() == Some(name));
         }
         (chart, legend)
@@ -182,7 +212,11 @@ pub(super) fn circumstances(cells: &[&Pooled], environment: &Environment) -> Str
     let build = &environment.build;
     let processor = environment.machine.topology.processor.to_string();
     let shared = Labels::of(cells.iter().map(|cell| cell.configuration())).shared();
-    let shared = if shared.is_empty() { shared } else { format!("; {shared}") };
+    let shared = if shared.is_empty() {
+        shared
+    } else {
+        format!("; {shared}")
+    };
     format!(
         "{}{shared}; {processor}, {} cores, {}, governor {}; revision {}",
         datasets.into_iter().collect::<Vec<_>>().join("; "),
@@ -471,7 +505,12 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<D
 pub(super) fn ceilings(limits: &[&Roofline], intensities: &[f64]) -> Vec<(Series, String, String)> {
     let most = limits.iter().map(|limit| limit.threads).max();
     let ridge = |limit: &Roofline| limit.peak_gflops / limit.bandwidth_gbytes_per_s;
-    let reach = || intensities.iter().copied().chain(limits.iter().map(|limit| ridge(limit)));
+    let reach = || {
+        intensities
+            .iter()
+            .copied()
+            .chain(limits.iter().map(|limit| ridge(limit)))
+    };
     let low = reach().fold(f64::INFINITY, f64::min) / 3.0;
     let high = reach().fold(0.0, f64::max) * 3.0;
     limits
@@ -529,7 +568,13 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<D
         format!("{} at ε = {epsilon}", percent(value))
     };
     let epsilons: Vec<f64> = cells.iter().filter_map(|cell| Some(place(cell)?.0)).collect();
-    if epsilons.is_empty() {
+    // With one ε for all it would be a column of points; the table has their accuracies.
+    let (least, most) = epsilons
+        .iter()
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), &epsilon| {
+            (least.min(epsilon), most.max(epsilon))
+        });
+    if most <= 1.001 * least {
         return None;
     }
     let best = cells
@@ -594,7 +639,9 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
     if one_each {
         for group in &mut series {
             // A typical minibatch.
-            group.cells.sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
+            group
+                .cells
+                .sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
             group.cells.truncate(1);
         }
     }

@@ -34,7 +34,10 @@ impl Labels {
             for name in names {
                 let of_name: BTreeSet<Option<&String>> = sets.iter().map(|set| set.get(name)).collect();
                 if of_name.len() > 1 {
-                    apart.entry((*algorithm).to_owned()).or_default().insert(name.to_owned());
+                    apart
+                        .entry((*algorithm).to_owned())
+                        .or_default()
+                        .insert(name.to_owned());
                 }
                 let (algorithms, known) = values.entry(name).or_default();
                 algorithms.insert(algorithm);

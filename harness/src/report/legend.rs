@@ -139,10 +139,20 @@ impl Legend {
     /// The buttons of a page.
     pub(super) fn html(&self) -> String {
         let mut html = String::new();
-        let groups = self.entries.iter().map(|entry| entry.group).max().map_or(0, |last| last + 1);
+        let groups = self
+            .entries
+            .iter()
+            .map(|entry| entry.group)
+            .max()
+            .map_or(0, |last| last + 1);
         for group in 0..groups {
             html.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Switch series\">");
-            let of_group = || self.entries.iter().enumerate().filter(|(_, entry)| entry.group == group);
+            let of_group = || {
+                self.entries
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, entry)| entry.group == group)
+            };
             for (key, entry) in of_group() {
                 let _ = write!(
                     html,
@@ -207,7 +217,10 @@ mod tests {
         let names: Vec<&str> = legend.entries.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a", "1", "2", "b"]);
         legend.show_only(1, |name| name == "2");
-        assert_eq!([0, 1, 2, 3].map(|series| legend.shows(series)), [false, true, false, true]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|series| legend.shows(series)),
+            [false, true, false, true]
+        );
         assert_eq!(legend.html().matches("aria-pressed=\"false\"").count(), 1);
     }
 

@@ -81,7 +81,11 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
         plural(algorithms.len(), "algorithm"),
         plural(datasets.len(), "data set"),
         plural(run.cells.len(), "measurement"),
-        if shared.is_empty() { shared } else { format!("; {}", escape(&shared)) },
+        if shared.is_empty() {
+            shared
+        } else {
+            format!("; {}", escape(&shared))
+        },
     );
     if cells.is_empty() {
         page.push_str("<p class=\"notes\">No cell is finished yet.</p>");
@@ -348,9 +352,10 @@ fn machine(environment: &Environment) -> String {
         );
         (threads_name(limit.threads), value)
     }));
-    let mut page = "<h2>The machine</h2><p class=\"lead\">Peak and bandwidth are measured on the spot: f32 multiply-adds from \
+    let mut page =
+        "<h2>The machine</h2><p class=\"lead\">Peak and bandwidth are measured on the spot: f32 multiply-adds from \
                     registers, and reads from memory.</p><dl class=\"sheet\">"
-        .to_owned();
+            .to_owned();
     for (name, value) in rows {
         let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value));
     }

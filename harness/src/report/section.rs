@@ -58,7 +58,11 @@ impl Section {
     /// Id, link and HTML.
     pub(super) fn rendered(&self) -> (String, String, String) {
         let title = self.panels.first().map_or("", |(_, picture)| picture.title());
-        let mut html = format!("<h2>{}</h2><p class=\"lead\">{}</p>", escape(title), escape(&self.about));
+        let mut html = format!(
+            "<h2>{}</h2><p class=\"lead\">{}</p>",
+            escape(title),
+            escape(&self.about)
+        );
         self.figure(title, &mut html);
         (self.id.clone(), self.link.clone(), html)
     }
@@ -94,7 +98,11 @@ impl Section {
         let _ = write!(page, "<div class=\"panel\" data-title=\"{}\">", escape(picture.title()));
         let (body, table, subtitle) = match picture {
             Picture::Chart(chart, legend) => (
-                drawn(legend, &chart.inline_svg(WIDE, legend), &chart.inline_svg(NARROW, legend)),
+                drawn(
+                    legend,
+                    &chart.inline_svg(WIDE, legend),
+                    &chart.inline_svg(NARROW, legend),
+                ),
                 Some(tables::of_chart(chart)),
                 chart.subtitle.as_str(),
             ),
@@ -131,7 +139,11 @@ impl Section {
             let _ = write!(
                 page,
                 "<details><summary>Data of this figure{}</summary>{}</details>",
-                if name.is_empty() { String::new() } else { format!(": {}", escape(name)) },
+                if name.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", escape(name))
+                },
                 table.html(None, "Data of this figure", true)
             );
         }
@@ -141,10 +153,14 @@ impl Section {
 
 /// Legend and both sizes of a picture. The pictures take the keyboard: arrows go from mark to mark.
 fn drawn(legend: &Legend, wide: &str, narrow: &str) -> String {
-    let with_class = |svg: &str, class: &str| {
-        svg.replacen("class=\"chart\"", &format!("class=\"chart {class}\" tabindex=\"0\""), 1)
-    };
-    format!("{}{}{}", legend.html(), with_class(wide, "wide"), with_class(narrow, "narrow"))
+    let with_class =
+        |svg: &str, class: &str| svg.replacen("class=\"chart\"", &format!("class=\"chart {class}\" tabindex=\"0\""), 1);
+    format!(
+        "{}{}{}",
+        legend.html(),
+        with_class(wide, "wide"),
+        with_class(narrow, "narrow")
+    )
 }
 
 /// An SVG document as an address that an image takes. As an image it can run nothing and load nothing.
@@ -154,7 +170,8 @@ fn data_address(svg: &str) -> String {
     for byte in svg.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => address.push(char::from(byte)),
-            b' ' | b'-' | b'_' | b'.' | b'=' | b'/' | b':' | b';' | b',' | b'(' | b')' | b'!' | b'*' | b'?' | b'+' | b'@' => {
+            b' ' | b'-' | b'_' | b'.' | b'=' | b'/' | b':' | b';' | b',' | b'(' | b')' | b'!' | b'*' | b'?' | b'+'
+            | b'@' => {
                 address.push(char::from(byte));
             }
             _ => {

@@ -51,7 +51,11 @@ impl Page {
         }
         let _ = write!(page, "<footer>{}</footer></main>", self.footer);
         if !self.measurements.is_empty() {
-            let _ = write!(page, "<pre id=\"measurements\" hidden>{}</pre>", escape(&self.measurements));
+            let _ = write!(
+                page,
+                "<pre id=\"measurements\" hidden>{}</pre>",
+                escape(&self.measurements)
+            );
         }
         let _ = write!(page, "<script>{SCRIPT}</script></body></html>");
         page

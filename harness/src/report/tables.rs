@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::bars::Bars;
 use super::chart::Chart;
-use super::format::{count, escape, percent, three_digits, time};
+use super::format::{count, escape, percent, some, three_digits, time};
 use super::labels::{self, Labels};
 use crate::results::Pooled;
 use crate::statistics::SampleWarning;
@@ -57,14 +57,22 @@ impl Entry {
     /// Words, as a number where they are one: for tables that somebody else wrote.
     pub(super) fn foreign(text: &str) -> Self {
         let plain = text.trim().replace(['`', '*'], "");
-        let first = plain.split([' ', '%', '\u{202f}']).next().unwrap_or_default().replace(',', "");
+        let first = plain
+            .split([' ', '%', '\u{202f}'])
+            .next()
+            .unwrap_or_default()
+            .replace(',', "");
         let missing = ["", "–", "—", "-", "∞", "not reached"].contains(&plain.trim());
         Self {
             html: escape(&plain),
             value: if missing {
                 Some(String::new())
             } else {
-                first.parse::<f64>().ok().filter(|value| value.is_finite()).map(|value| value.to_string())
+                first
+                    .parse::<f64>()
+                    .ok()
+                    .filter(|value| value.is_finite())
+                    .map(|value| value.to_string())
             },
         }
     }
@@ -96,7 +104,10 @@ impl Table {
     /// Columns by heading and whether they are numbers.
     pub(super) fn new<N: Into<String>>(columns: Vec<(N, bool)>) -> Self {
         Self {
-            columns: columns.into_iter().map(|(name, number)| (name.into(), number)).collect(),
+            columns: columns
+                .into_iter()
+                .map(|(name, number)| (name.into(), number))
+                .collect(),
             rows: Vec::new(),
         }
     }
@@ -157,7 +168,7 @@ impl Table {
 }
 
 /// A table of more rows can be filtered.
-const UNFILTERED: usize = 8;
+const UNFILTERED: usize = 12;
 
 /// The numbers of a chart, series by series.
 pub(super) fn of_chart(chart: &Chart) -> Table {
@@ -201,7 +212,10 @@ pub(super) fn of_bars(bars: &Bars) -> Table {
 /// The entry of a cell's algorithm: it leads to the algorithm's card.
 fn algorithm(labels: &Labels, cell: &Pooled) -> Entry {
     let configuration = cell.configuration();
-    Entry::link(&labels.name(configuration), &super::cards::anchor(&configuration.algorithm))
+    Entry::link(
+        &labels.name(configuration),
+        &super::cards::anchor(&configuration.algorithm),
+    )
 }
 
 /// The time between two ends.
@@ -311,10 +325,7 @@ pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
             spread(pooled.interval.low, pooled.interval.high),
             Entry::meter(cell.roofline_fraction),
             Entry::number(Some(pooled.epoch_seconds() * 1e9), time),
-            Entry::number(
-                Some(cell.gradient_queries as f64 / cell.rounds.max(1) as f64),
-                three_digits,
-            ),
+            Entry::number(Some(cell.gradient_queries as f64 / cell.rounds.max(1) as f64), some),
             Entry::number(cell.test_accuracy, percent),
             Entry::number(cell.privacy_number("epsilon"), three_digits),
             Entry::number(cell.privacy_number("delta"), |delta| format!("{delta:e}")),
@@ -338,7 +349,11 @@ pub(super) fn of_markdown(text: &str, name: &str) -> String {
     let mut number = 0;
     while let Some(line) = lines.next() {
         let line = line.trim();
-        if line.starts_with('|') && lines.peek().is_some_and(|next| next.trim().starts_with("|-") || next.trim().starts_with("| -")) {
+        if line.starts_with('|')
+            && lines
+                .peek()
+                .is_some_and(|next| next.trim().starts_with("|-") || next.trim().starts_with("| -"))
+        {
             lines.next();
             let header = cells(line);
             let mut rows = Vec::new();
@@ -346,10 +361,17 @@ pub(super) fn of_markdown(text: &str, name: &str) -> String {
                 rows.push(cells(row));
             }
             let numbers = |column: usize| {
-                let filled = || rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty());
+                let filled = || {
+                    rows.iter()
+                        .filter_map(|row| row.get(column))
+                        .filter(|cell| !cell.is_empty())
+                };
                 filled().count() > 0 && filled().all(|cell| Entry::foreign(cell).value.is_some())
             };
-            let columns = header.iter().enumerate().map(|(column, name)| (name.replace('`', ""), numbers(column)));
+            let columns = header
+                .iter()
+                .enumerate()
+                .map(|(column, name)| (name.replace('`', ""), numbers(column)));
             let mut table = Table::new(columns.collect());
             for mut row in rows {
                 row.resize(header.len(), String::new());
@@ -368,8 +390,13 @@ pub(super) fn of_markdown(text: &str, name: &str) -> String {
 
 /// An array of flat JSON objects as a table; what is neither number nor word is left out. `None` for anything else.
 pub(super) fn of_rows(rows: &serde_json::Value) -> Option<Table> {
-    let rows: Vec<_> = rows.as_array()?.iter().map(serde_json::Value::as_object).collect::<Option<_>>()?;
-    let scalar = |value: &serde_json::Value| value.is_number() || value.is_string() || value.is_boolean() || value.is_null();
+    let rows: Vec<_> = rows
+        .as_array()?
+        .iter()
+        .map(serde_json::Value::as_object)
+        .collect::<Option<_>>()?;
+    let scalar =
+        |value: &serde_json::Value| value.is_number() || value.is_string() || value.is_boolean() || value.is_null();
     let mut columns: Vec<(String, bool)> = Vec::new();
     for (name, value) in rows.iter().flat_map(|row| row.iter()) {
         if scalar(value) && !columns.iter().any(|(known, _)| known == name) {
@@ -379,7 +406,12 @@ pub(super) fn of_rows(rows: &serde_json::Value) -> Option<Table> {
     if columns.is_empty() {
         return None;
     }
-    let mut table = Table::new(columns.iter().map(|(name, number)| (name.replace('_', " "), *number)).collect());
+    let mut table = Table::new(
+        columns
+            .iter()
+            .map(|(name, number)| (name.replace('_', " "), *number))
+            .collect(),
+    );
     for row in rows {
         table.row(
             columns
@@ -425,7 +457,8 @@ mod tests {
 
     #[test]
     fn rows_of_json_become_columns_of_what_is_flat() {
-        let rows = serde_json::json!([{"algorithm": "sgd", "workers": 2, "list": [1]}, {"algorithm": "b", "more": 0.5}]);
+        let rows =
+            serde_json::json!([{"algorithm": "sgd", "workers": 2, "list": [1]}, {"algorithm": "b", "more": 0.5}]);
         let html = of_rows(&rows).unwrap().html(None, "t", false);
         assert!(html.contains(">algorithm<") && html.contains(">more<") && !html.contains(">list<"));
         assert!(of_rows(&serde_json::json!({"a": 1})).is_none() && of_rows(&serde_json::json!([])).is_none());
