@@ -1,6 +1,7 @@
 //! What the program does with input that cannot be: bad usage ends with exit code 2 and a way out, damaged results are
 //! named, and combinations that cannot be measured are skipped with their reason, never in silence.
 
+#[allow(dead_code, reason = "other tests need whole plans of cells")]
 mod synthetic;
 
 use std::fs;

@@ -6,7 +6,8 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde_json::{Value, json};
 
-use crate::machine::{Cache, Environment, Known, Topology, disturbances};
+use crate::kernel_rates;
+use crate::machine::{Cache, Environment, Known, Topology, disturbances, measure_roofline};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count.
 #[derive(Debug, Clone, Args)]
@@ -17,6 +18,9 @@ pub struct MachineArguments {
     /// Do not measure peak and bandwidth.
     #[arg(long)]
     pub no_measure: bool,
+    /// Measure the kernels too, and place them under the roofline of one thread (about three seconds).
+    #[arg(long, conflicts_with = "no_measure")]
+    pub kernels: bool,
 }
 
 /// Prints the machine.
@@ -32,10 +36,19 @@ pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
         arguments.threads.iter().map(|&threads| usize::from(threads)).collect()
     };
     let environment = Environment::capture(&threads);
+    let kernels = arguments.kernels.then(kernel_rates::measure);
     if json {
-        println!("{}", document(&environment));
+        let mut document = document(&environment);
+        if let Some(kernels) = kernels {
+            document["kernels"] = serde_json::to_value(kernels)?;
+        }
+        println!("{document}");
     } else {
         print_for_people(&environment, threads.into_iter().max().unwrap_or(1));
+        if let Some(kernels) = kernels {
+            let roofline = environment.roofline(1).unwrap_or_else(|| measure_roofline(1));
+            println!("{}", kernel_rates::table(&kernels, Some(roofline)));
+        }
     }
     Ok(())
 }

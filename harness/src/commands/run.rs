@@ -19,6 +19,7 @@ use super::UsageError;
 use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
+use crate::kernel_rates;
 use crate::machine::{Environment, Topology, hexadecimal};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
@@ -170,6 +171,11 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     // Peaks are those of a machine at rest: ranks that wait for each other are none.
     if !missing.is_empty() && cluster.count().is_none() {
         store.measure_rooflines(&threads)?;
+        let path = folder.join(kernel_rates::FILE);
+        if !path.exists() {
+            let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
+            std::fs::write(&path, rates).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
     }
     let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;

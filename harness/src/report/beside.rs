@@ -13,6 +13,7 @@ use super::section::{Picture, Section};
 use super::study;
 use super::tables;
 use super::training::{training_charts, training_html};
+use crate::kernel_rates::{self, KernelRate};
 use crate::studies::private_training::Study as Training;
 use crate::studies::{depth_against_work, noise_mechanisms};
 
@@ -26,6 +27,8 @@ pub struct Beside {
     pub trainings: Vec<(String, Training)>,
     /// Query depth against work.
     pub depth: Option<depth_against_work::Study>,
+    /// The kernels that were measured with the run.
+    pub kernels: Vec<KernelRate>,
     /// Noise mechanisms.
     pub mechanisms: Option<noise_mechanisms::Study>,
     /// Folders of which only pictures and tables are known.
@@ -82,6 +85,7 @@ impl Beside {
                     self.depth = self.parsed(path);
                     known |= self.depth.is_some();
                 }
+                kernel_rates::FILE if depth == 0 => self.kernels = self.parsed(path).unwrap_or_default(),
                 "noise-mechanisms.json" => {
                     self.mechanisms = self.parsed(path);
                     known |= self.mechanisms.is_some();

@@ -7,6 +7,7 @@ use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::{count, percent, three_digits, time};
 use super::labels::Labels;
 use super::legend::Legend;
+use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, Roofline};
 use crate::results::{Cell, Pooled, pool};
 
@@ -499,6 +500,66 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<D
     };
     let draw = |group: &Group| Some(group.series(points(&group.name, &group.cells, &place, &text), Drawing::Points));
     Some(Grouping::by_algorithm_and_threads(cells).chart(chart, draw, ceilings(&limits, &intensities)))
+}
+
+/// The kernels on one thread under the ceilings of one thread; a series for each kernel and kind of rows.
+pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option<Drawn> {
+    let limit = environment.roofline(1)?;
+    let rates: Vec<&KernelRate> = rates
+        .iter()
+        .filter(|rate| rate.flops > 0.0 && rate.bytes > 0.0 && rate.seconds > 0.0)
+        .collect();
+    let name = |rate: &KernelRate| match rate.shape.split_once(" rows of ") {
+        Some((_, rest)) => format!("{}, {} rows", rate.kernel, rest.split(',').next().unwrap_or_default()),
+        None => rate.kernel.clone(),
+    };
+    let mut series: Vec<Series> = Vec::new();
+    for rate in &rates {
+        let name = name(rate);
+        let point = Point {
+            x: rate.flops / rate.bytes,
+            y: rate.gflops(),
+            whisker: None,
+            note: format!(
+                "{}, {}: {} GFLOP/s, {} GB/s, {} of the roofline, {} a call",
+                rate.kernel,
+                rate.shape,
+                three_digits(rate.gflops()),
+                three_digits(rate.gbytes_per_s()),
+                percent(rate.fraction(&limit)),
+                time(rate.seconds * 1e9)
+            ),
+        };
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series {
+                name,
+                drawing: Drawing::Points,
+                colour: series.len(),
+                variant: 0,
+                points: vec![point],
+            }),
+        }
+    }
+    if series.is_empty() {
+        return None;
+    }
+    let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
+    series.extend(ceilings(&[&limit], &intensities).into_iter().map(|(series, ..)| series));
+    let chart = Chart {
+        title: "Kernels under the roofline".into(),
+        subtitle: format!(
+            "one thread, median calls; {}, {}, revision {}",
+            environment.machine.topology.processor,
+            environment.build.isa,
+            environment.build.short_revision()
+        ),
+        x: axis("flops per byte read and written", Scale::Logarithmic, three_digits),
+        y: axis("GFLOP/s", Scale::Logarithmic, three_digits),
+        series,
+    };
+    let legend = Legend::of_series(&chart);
+    Some((chart, legend))
 }
 
 /// The roofs over these intensities: for each thread count min(intensity · bandwidth, peak), labelled by what they are.

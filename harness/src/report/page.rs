@@ -12,6 +12,7 @@ use super::labels::Labels;
 use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{self, Entry, Table};
+use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, disturbances};
 use crate::results::{Pooled, Run, pool, write_csv};
 
@@ -28,7 +29,11 @@ pub fn report_html_with(run: &Run, beside: &Beside) -> String {
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
     let section = |id: &str, link: &str, html: String| (id.to_owned(), link.to_owned(), html);
     let mut sections = vec![section("overview", "Overview", overview(run, beside, &cells, &suites))];
-    sections.extend(figures_of(&cells, environment).iter().map(Section::rendered));
+    sections.extend(
+        figures_of(&cells, environment, &beside.kernels)
+            .iter()
+            .map(Section::rendered),
+    );
     sections.push(section("algorithms", "Algorithms", cards(&cells)));
     sections.extend(beside.sections());
     sections.extend(doubts(&cells).map(|html| section("doubtful", "Doubtful samples", html)));
@@ -364,7 +369,7 @@ fn machine(environment: &Environment) -> String {
 }
 
 /// The figures of the cells, each with a panel for each data set.
-fn figures_of(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
+fn figures_of(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
     let mut datasets: Vec<String> = Vec::new();
     for cell in cells {
         let name = dataset_name(cell);
@@ -390,7 +395,7 @@ fn figures_of(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
         command: environment.command.clone(),
     };
     let chart = |(chart, legend)| Picture::Chart(chart, legend);
-    let sections = [
+    let mut sections = [
         section(
             "time-per-round",
             "Time per round",
@@ -432,6 +437,9 @@ fn figures_of(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
             &|cells| figures::roofline(cells, environment).map(chart),
         ),
     ];
+    if let Some(drawn) = figures::kernels(kernels, environment) {
+        sections[5].panels.push(("kernels, 1 thread".to_owned(), chart(drawn)));
+    }
     sections
         .into_iter()
         .filter(|section| !section.panels.is_empty())
