@@ -44,7 +44,7 @@ impl Bars {
         let beside = size.width > 600.0 && self.groups.iter().all(|group| group.rows.len() == 1);
         let heading = if beside { 0.0 } else { GROUP };
         let height = AXIS + heading * self.groups.len() as f64 + ROW * rows as f64;
-        let (left, right) = (if beside { 190.0 } else { 76.0 }, size.width - 70.0);
+        let (left, right) = (if beside { 205.0 } else { 76.0 }, size.width - 70.0);
         let mut svg = format!(
             "<svg class=\"chart\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\" \
              xmlns=\"http://www.w3.org/2000/svg\">",

@@ -114,7 +114,8 @@ impl Beside {
         if !other.tables.is_empty() {
             other.rows.clear();
         }
-        if !known && !(other.pictures.is_empty() && other.tables.is_empty() && other.rows.is_empty()) {
+        let shows = !other.pictures.is_empty() || !other.tables.is_empty() || !other.rows.is_empty();
+        if shows && !known {
             self.others.push(other);
         }
         if depth < DEPTH {
@@ -217,17 +218,21 @@ impl Beside {
 
 impl Other {
     fn html(&self, html: &mut String) {
-        let command = self
-            .command
-            .clone()
-            .unwrap_or_else(|| format!("rounds run {}", self.name));
+        // Without a sheet the folder's name tells, where it is a study's.
+        let named = || {
+            let known = crate::studies::is_study(&self.name);
+            known.then(|| format!("rounds run {}", self.name))
+        };
+        let command = self.command.clone().or_else(named).unwrap_or_default();
         let id: String = self
             .name
             .chars()
             .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
             .collect();
         let _ = write!(html, "<h3 class=\"study\">{}</h3>", escape(&self.name));
-        if !self.pictures.is_empty() {
+        if self.pictures.is_empty() {
+            let _ = write!(html, "<div class=\"tools\"><code>{}</code></div>", escape(&command));
+        } else {
             let section = Section {
                 id: id.clone(),
                 link: String::new(),
@@ -247,8 +252,6 @@ impl Other {
                 command,
             };
             section.figure(&self.name, html);
-        } else {
-            let _ = write!(html, "<div class=\"tools\"><code>{}</code></div>", escape(&command));
         }
         for table in &self.tables {
             html.push_str(&tables::of_markdown(table, &id));
@@ -326,6 +329,10 @@ mod tests {
         let ids: Vec<&str> = sections.iter().map(|(id, ..)| id.as_str()).collect();
         assert_eq!(ids, ["papers", "studies"]);
         assert!(sections[0].2.contains("rounds run paper/figure --threads 2"));
-        assert!(sections[1].2.contains("rounds run private-sco") && sections[1].2.contains(">seconds<"));
+        assert!(
+            sections[1].2.contains("rounds run private-sco")
+                && !sections[1].2.contains("rounds run latency")
+                && sections[1].2.contains(">seconds<")
+        );
     }
 }

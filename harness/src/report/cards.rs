@@ -207,6 +207,10 @@ fn number(value: f64) -> String {
 
 /// What a round cost, by data, batch size and threads.
 fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
+    // A method that reads no batch size asks as many queries as it needs; the suite's number says nothing of it.
+    let chooses = ALGORITHMS
+        .iter()
+        .any(|algorithm| algorithm.id == id && !algorithm.reads("--batch-size"));
     let data: BTreeSet<String> = cells.iter().map(|cell| super::figures::dataset_name(cell)).collect();
     let sets: BTreeSet<String> = cells.iter().map(|cell| parameters(cell.configuration())).collect();
     let shown = |differ: bool, column: (&'static str, bool)| differ.then_some(column);
@@ -250,7 +254,11 @@ fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
         let entries = [
             (data.len() > 1).then(|| Entry::text(&super::figures::dataset_name(pooled))),
             (sets.len() > 1).then(|| Entry::text(&parameters(configuration))),
-            Some(Entry::number(Some(configuration.batch_size as f64), count)),
+            Some(if chooses {
+                Entry::text("its own")
+            } else {
+                Entry::number(Some(configuration.batch_size as f64), count)
+            }),
             Some(Entry::text(
                 &super::figures::place_name(configuration)
                     .replace(" threads", "")

@@ -17,7 +17,7 @@ pub(super) fn doubts(cells: &[Pooled]) -> Option<String> {
         ("data", false),
         ("batch", true),
         ("threads", true),
-        ("rounds in order", false),
+        ("rounds in order", true),
         ("kind", false),
         ("what, and what to do", false),
     ]);
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_drifting_cell_is_shown_with_its_samples_and_a_quiet_run_has_no_doubts() {
         let quiet = cell("sgd", 64, 1, 0);
-        assert!(doubts(&pool(&[quiet.clone()])).is_none());
+        assert!(doubts(&pool(std::slice::from_ref(&quiet))).is_none());
         let mut drifting = cell("dp-sgd", 64, 1, 0);
         drifting.round_ns = RoundTimes::new((0..90).map(|round| 100_000 + 300 * round).collect());
         let html = doubts(&pool(&[quiet, drifting])).unwrap();
