@@ -70,10 +70,6 @@ const UNREAD: &[(&[&str], &[&str])] = &[
         &["accelerated-dp-srg", "unaccelerated-dp-srg", "accelerated-independent"],
         &["--learning-rate", "--momentum"],
     ),
-    (
-        &["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"],
-        &["--momentum"],
-    ),
     (&["phased-sgd"], &["--epochs", "--momentum", "--sampling", "--noise"]),
     (
         &["resque-private-erm", "resque-private-sco"],

@@ -379,6 +379,9 @@ fn legend_rows(legend: &Legend, width: f64) -> (String, usize) {
         .enumerate()
         .filter(|(key, entry)| entry.shown && needed(*key))
         .collect();
+    // A thread count that stands alone tells nothing apart.
+    let alone = entries.iter().filter(|(_, entry)| entry.group == 1).count() == 1;
+    entries.retain(|(_, entry)| entry.group == 0 || !alone);
     entries.sort_by_key(|(_, entry)| entry.group);
     for (_, entry) in &entries {
         let needed = 38.0 + text_width(&entry.name) + 18.0;

@@ -32,11 +32,24 @@ const SHOWN_FIRST: &[&str] = &[
 /// Time per round against batch size on logarithmic axes, with the roofline of each thread count drawn in: a picture
 /// that stands alone, for light and dark pages.
 ///
-/// All data sets of the cells are drawn; where there are several, each series names its own. Of many algorithms one of
-/// each family is drawn, on the most threads; the subtitle says so.
+/// Of several data sets that with most cells is drawn. Of many algorithms one of each family is drawn, on the most
+/// threads; the subtitle says so.
 pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
-    let (mut chart, legend) = time_per_round(&pooled.iter().collect::<Vec<_>>(), environment);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for cell in &pooled {
+        *counts.entry(dataset_name(cell)).or_default() += 1;
+    }
+    let most = counts.values().copied().max();
+    let chosen = counts
+        .iter()
+        .find(|(_, count)| Some(**count) == most)
+        .map(|(name, _)| name.clone());
+    let drawn: Vec<&Pooled> = pooled
+        .iter()
+        .filter(|cell| Some(dataset_name(cell)) == chosen)
+        .collect();
+    let (mut chart, legend) = time_per_round(&drawn, environment);
     let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
     let algorithms = of_group(0).filter(|entry| !entry.name.starts_with(ROOFLINE));
     let (shown, all) = algorithms.fold((0, 0), |(shown, all), entry| {

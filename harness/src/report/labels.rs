@@ -10,7 +10,7 @@ use crate::results::Configuration;
 pub(super) struct Labels {
     /// Parameters that differ within an algorithm, by algorithm.
     apart: BTreeMap<String, BTreeSet<String>>,
-    /// Parameters with one value wherever they are given, by at least two algorithms or by all.
+    /// Parameters with one value wherever they are given, by more than half of the algorithms.
     shared: BTreeMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ impl Labels {
         }
         let shared = values
             .into_iter()
-            .filter(|(_, (algorithms, known))| known.len() == 1 && (algorithms.len() > 1 || sets.len() == 1))
+            .filter(|(_, (algorithms, known))| known.len() == 1 && 2 * algorithms.len() > sets.len())
             .filter_map(|(name, (_, known))| Some((name.to_owned(), (*known.first()?).to_owned())))
             .filter(|(name, _)| !apart.values().any(|names| names.contains(name)))
             .collect();

@@ -377,6 +377,8 @@ fn figures_of(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate
             datasets.push(name);
         }
     }
+    // What was measured most is seen first.
+    datasets.sort_by_key(|name| std::cmp::Reverse(cells.iter().filter(|cell| dataset_name(cell) == *name).count()));
     let panels = |draw: &dyn Fn(&[&Pooled]) -> Option<Picture>| -> Vec<(String, Picture)> {
         datasets
             .iter()
