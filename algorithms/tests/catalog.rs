@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rounds_algorithms::catalog::{self, Algorithm, Prepared};
-use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::optimizers::{Budget, NoiseKind, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::privacy::Claim;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
@@ -244,4 +244,106 @@ fn unknown_parameters_are_named() {
             .to_string();
         assert!(error.contains("no-such-key") && error.contains(algorithm.id), "{error}");
     }
+}
+
+/// Settings with one flag set to what nothing that reads it can take.
+fn absurd(flag: &str, settings: Settings) -> Settings {
+    match flag {
+        "--epochs" => Settings {
+            epochs: Some(-1.0),
+            ..settings
+        },
+        "--batch-size" => Settings {
+            batch_size: Some(usize::MAX),
+            ..settings
+        },
+        "--learning-rate" => Settings {
+            learning_rate: Some(-1.0),
+            ..settings
+        },
+        "--momentum" => Settings {
+            momentum: Some(7.0),
+            ..settings
+        },
+        "--clip-norm" => Settings {
+            clip_norm: Some(f64::NAN),
+            ..settings
+        },
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_flag_is_read_or_known_to_be_unread() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS {
+        for flag in ["--epochs", "--learning-rate", "--momentum", "--clip-norm"] {
+            let settings = absurd(flag, settings(algorithm));
+            let (reads, prepared) = (algorithm.reads(flag), algorithm.prepare(&problem, &settings));
+            assert_eq!(reads, prepared.is_err(), "{} {flag}", algorithm.id);
+            let named = match algorithm.unread(&settings) {
+                Ok(unread) => unread.contains(&flag),
+                Err(error) => error.to_string().contains(flag),
+            };
+            assert_eq!(named, !reads, "{} {flag}", algorithm.id);
+        }
+    }
+}
+
+#[test]
+fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let statements: Vec<Option<String>> = [NoiseKind::Tree, NoiseKind::Laplace, NoiseKind::AntiCorrelated]
+            .into_iter()
+            .map(|noise| {
+                let settings = Settings {
+                    noise: Some(noise),
+                    ..settings(algorithm)
+                };
+                let prepared = algorithm
+                    .unread(&settings)
+                    .ok()
+                    .and_then(|_| algorithm.prepare(&problem, &settings).ok());
+                prepared.and_then(|prepared| prepared.privacy.mechanism)
+            })
+            .collect();
+        let accepted: Vec<&String> = statements.iter().flatten().collect();
+        // What is accepted is in the statement: no two kinds of noise have the same one.
+        for (place, statement) in accepted.iter().enumerate() {
+            assert!(!accepted[..place].contains(statement), "{}: {statement}", algorithm.id);
+        }
+        let refused = algorithm.unread(&Settings {
+            noise: Some(NoiseKind::Tree),
+            ..settings(algorithm)
+        });
+        if algorithm.id == "dp-sgd" {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("--noise tree") && error.contains("dp-ftrl"), "{error}");
+        }
+        let independent = Settings {
+            noise: Some(NoiseKind::Independent),
+            ..settings(algorithm)
+        };
+        assert!(algorithm.unread(&independent).is_ok(), "{}", algorithm.id);
+    }
+}
+
+#[test]
+fn what_only_utility_rests_on_is_named_and_no_error() {
+    let settings = Settings {
+        learning_rate: Some(0.1),
+        clip_norm: Some(1.0),
+        ..Settings::new(Budget::NonPrivate, StreamKey::Simulation(1))
+    };
+    let unread = |id| {
+        catalog::find(id)
+            .ok()
+            .expect("it is there")
+            .unread(&settings)
+            .expect("no error")
+    };
+    assert_eq!(unread("sgd"), ["--clip-norm"]);
+    assert_eq!(unread("cutting-plane"), ["--learning-rate", "--clip-norm"]);
+    assert_eq!(unread("accelerated-dp-srg"), ["--learning-rate"]);
 }

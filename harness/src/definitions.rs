@@ -21,6 +21,7 @@ use crate::statistics::Choices;
 /// The definitions in the binary, by name. Adding one is one file and one line.
 const EMBEDDED: &[(&str, &str)] = &[
     ("quick", include_str!("../../bench/definitions/quick.toml")),
+    ("full", include_str!("../../bench/definitions/full.toml")),
     ("latency", include_str!("../../bench/definitions/latency.toml")),
     ("ranks", include_str!("../../bench/definitions/ranks.toml")),
 ];
@@ -172,6 +173,9 @@ pub struct ProblemDefinition {
     /// Only where data files are at hand.
     #[serde(default)]
     pub needs_files: bool,
+    /// Only for algorithms that name its data set.
+    #[serde(default)]
+    pub by_name: bool,
 }
 
 fn as_floats() -> String {
@@ -344,6 +348,21 @@ impl Suite {
         Ok(cells)
     }
 
+    /// The configurations that `selection` would measure if data files were at hand, and cannot.
+    pub fn without_files(&self, selection: &Selection) -> Vec<Configuration> {
+        if selection.files {
+            return Vec::new();
+        }
+        let everything = Selection {
+            files: true,
+            ..selection.clone()
+        };
+        let possible = self.configurations(selection);
+        let mut all = self.configurations(&everything);
+        all.retain(|configuration| !possible.contains(configuration));
+        all
+    }
+
     fn configurations(&self, selection: &Selection) -> Vec<Configuration> {
         let either = |first: &[usize], second: &[usize], third: &[usize]| -> BTreeSet<usize> {
             let chosen = [first, second, third]
@@ -361,7 +380,8 @@ impl Suite {
         {
             for algorithm in &self.algorithms {
                 let chosen = selection.algorithms.is_empty() || selection.algorithms.contains(&algorithm.id);
-                let fits = algorithm.datasets.is_empty() || algorithm.datasets.contains(&problem.dataset);
+                let named = algorithm.datasets.contains(&problem.dataset);
+                let fits = named || (algorithm.datasets.is_empty() && !problem.by_name);
                 if !chosen || !fits {
                     continue;
                 }
@@ -547,7 +567,7 @@ fn check_keys(name: &str, text: &str, table: &DeTable<'_>) -> Result<(), Definit
     const TABLES: &[(&str, &[&str])] = &[
         ("rounds", &["examples", "at-least", "at-most", "warm-up"]),
         ("verify", &["rounds", "queries", "finite", "model"]),
-        ("problem", &["dataset", "features", "needs-files"]),
+        ("problem", &["dataset", "features", "needs-files", "by-name"]),
         ("algorithm", &["id", "parameters", "sweep", "batch-sizes", "datasets"]),
     ];
     let check = |table: &DeTable<'_>, place: &str, known: &[&str]| {
@@ -636,40 +656,81 @@ sweep = { noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
     }
 
     #[test]
-    fn the_quick_suite_measures_every_first_order_method_over_batch_sizes() {
+    fn the_default_and_the_full_suite_measure_every_algorithm_of_the_catalogue() {
+        let catalogue: Vec<&str> = rounds_algorithms::catalog::ALGORITHMS
+            .iter()
+            .map(|algorithm| algorithm.id)
+            .collect();
+        for name in ["quick", "full"] {
+            let suite = find(name).unwrap();
+            let cells = suite
+                .cells(&Selection {
+                    threads: vec![1, 2],
+                    ..Selection::default()
+                })
+                .unwrap();
+            let measured: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration.algorithm.as_str()).collect();
+            let missing: Vec<&&str> = catalogue.iter().filter(|id| !measured.contains(**id)).collect();
+            assert!(missing.is_empty(), "{name} lacks {missing:?}");
+            suite
+                .check_names(
+                    &catalogue,
+                    &crate::data::NAMES.iter().map(|data| data.name).collect::<Vec<_>>(),
+                )
+                .unwrap();
+            // Methods of one pass read no row of MNIST's 60,000 twice.
+            for cell in &cells {
+                let rows = (cell.warm_up_rounds + cell.timed_rounds) as usize * cell.configuration.batch_size;
+                assert!(
+                    rows <= 60_000 || !cell.configuration.algorithm.contains("accelerated"),
+                    "{}",
+                    cell.configuration.key()
+                );
+            }
+            let parameters = cells.iter().map(|cell| &cell.configuration.parameters);
+            for parameters in parameters {
+                crate::settings::regularization(parameters).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_quick_suite_measures_dp_sgd_over_all_batch_sizes_with_and_without_files() {
         let suite = find("quick").unwrap();
         let selection = Selection {
             threads: vec![1, 2],
+            algorithms: vec!["dp-sgd".into()],
             files: true,
             ..Selection::default()
         };
         let cells = suite.cells(&selection).unwrap();
-        // Six sizes for sgd and dp-sgd, five for dp-srg-memf, three for nine others; two thread counts, two data sets.
-        assert_eq!(cells.len(), (6 + 6 + 5 + 9 * 3) * 2 * 2 * suite.repeats);
+        assert_eq!(cells.len(), 6 * 2 * 2 * suite.repeats);
         let without_files = Selection {
             files: false,
-            ..selection
+            ..selection.clone()
         };
         assert_eq!(suite.cells(&without_files).unwrap().len(), cells.len() / 2);
-        suite
-            .check_names(
-                &rounds_algorithms::catalog::ALGORITHMS
-                    .iter()
-                    .map(|algorithm| algorithm.id)
-                    .collect::<Vec<_>>(),
-                &["mnist", "synthetic-mnist"],
-            )
-            .unwrap();
-        // Methods of one pass read no row twice.
-        for cell in &cells {
-            let rows = (cell.warm_up_rounds + cell.timed_rounds) as usize * cell.configuration.batch_size;
-            assert!(rows <= 60_000 || !cell.configuration.algorithm.contains("accelerated"));
-        }
+        let left_out = suite.without_files(&without_files);
+        assert_eq!(left_out.len() * suite.repeats, cells.len() / 2);
+        assert!(left_out.iter().all(|configuration| configuration.dataset == "mnist"));
+        assert!(suite.without_files(&selection).is_empty());
         let largest = cells
             .iter()
             .find(|cell| cell.configuration.batch_size == 60_000)
             .unwrap();
         assert_eq!(largest.timed_rounds, 20);
+    }
+
+    #[test]
+    fn a_problem_by_name_is_measured_by_those_who_name_it() {
+        let text = SMALL.replace(
+            "dataset = \"synthetic-mnist\"\n[[problem]]",
+            "dataset = \"synthetic-mnist\"\nby-name = true\n[[problem]]",
+        );
+        assert_ne!(text, SMALL);
+        let cells = Suite::parse(&text).unwrap().cells(&Selection::default()).unwrap();
+        assert!(cells.iter().all(|cell| cell.configuration.algorithm == "dp-ftrl"));
+        assert!(!cells.is_empty());
     }
 
     #[test]

@@ -120,7 +120,13 @@ fn phase_times(
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
     let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
-    engine.install(|| (0..rounds).try_for_each(|_| prepared.optimizer.advance(&mut oracle)))?;
+    engine.install(|| {
+        (0..rounds).try_for_each(|_| {
+            // Methods that draw no batch of their own begin a round here; for all others nothing is between.
+            oracle.enter(Phase::Sample);
+            prepared.optimizer.advance(&mut oracle)
+        })
+    })?;
     oracle.enter(Phase::Sample);
     drop(oracle);
     let mut phases: [Vec<u64>; 4] = Default::default();
@@ -131,7 +137,7 @@ fn phase_times(
         if let Some(index) = PHASES.iter().position(|&candidate| candidate == phase) {
             totals[index] += end.duration_since(begin).as_nanos() as u64;
         }
-        if next == Phase::Sample {
+        if next == Phase::Sample && phase != Phase::Sample {
             if round >= warm_up {
                 for (samples, total) in phases.iter_mut().zip(totals) {
                     samples.push(total);

@@ -46,6 +46,10 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
                 };
             }
             "delta" => {}
+            // The problem's, see `regularization`.
+            "regularization" => {
+                number(name, value)?;
+            }
             "epochs" => settings.epochs = Some(number(name, value)?),
             "learning-rate" => settings.learning_rate = Some(number(name, value)?),
             "momentum" => settings.momentum = Some(number(name, value)?),
@@ -60,6 +64,26 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
         }
     }
     Ok(settings)
+}
+
+/// λ of the regulariser that `parameters` ask for; 0 without.
+///
+/// # Errors
+/// A value that is not a finite number of at least 0.
+pub fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, ParameterError> {
+    let Some(value) = parameters.get("regularization") else {
+        return Ok(0.0);
+    };
+    let lambda = number("regularization", value)?;
+    if lambda >= 0.0 && lambda.is_finite() {
+        Ok(lambda)
+    } else {
+        Err(error(
+            "regularization",
+            value,
+            "a finite number of at least 0 is needed",
+        ))
+    }
 }
 
 fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
@@ -116,11 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn the_regulariser_is_the_problems() {
+        let of = |value| regularization(&serde_json::from_value(value).expect("a map"));
+        assert_eq!(of(json!({})).expect("none is 0"), 0.0);
+        assert_eq!(of(json!({"regularization": 0.01})).expect("valid"), 0.01);
+        assert!(of(json!({"regularization": -1.0})).is_err());
+        assert!(
+            parsed(json!({"regularization": 0.01}))
+                .expect("valid")
+                .parameters
+                .is_empty()
+        );
+    }
+
+    #[test]
     fn values_that_do_not_fit_are_named() {
         for (value, named) in [
             (json!({"epochs": "many"}), "epochs"),
             (json!({"sampling": "poison"}), "sampling"),
             (json!({"epsilon": 1.0, "noise-multiplier": 1.0}), "noise-multiplier"),
+            (json!({"regularization": "much"}), "regularization"),
         ] {
             assert!(parsed(value).err().expect("refused").to_string().contains(named));
         }

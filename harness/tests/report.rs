@@ -75,8 +75,21 @@ fn page() -> (tempfile::TempDir, String) {
     (folder, page)
 }
 
+/// What a script found in a page: the JSON that it left in the title. `None` where there is no browser.
+fn facts(folder: &Path, page: &str, script: &str) -> Option<serde_json::Value> {
+    let path = folder.join("examined.html");
+    fs::write(&path, examined(page, script)).unwrap();
+    let dom = chromium(&path, &["--dump-dom", "--window-size=1200,900"])?;
+    let title = dom
+        .split("<title>")
+        .nth(1)
+        .and_then(|rest| rest.split("</title>").next())
+        .expect("a title");
+    Some(serde_json::from_str(&title.replace("&quot;", "\"").replace("&amp;", "&")).expect(title))
+}
+
 #[test]
-fn the_picture_of_times_names_every_series_and_the_roofline() {
+fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
     let cells = Plan {
         algorithms: &["sgd", "dp-sgd"],
         datasets: &["synthetic-mnist"],
@@ -85,18 +98,50 @@ fn the_picture_of_times_names_every_series_and_the_roofline() {
     .cells();
     let svg = time_per_round_svg(&cells, &environment());
     for text in [
-        "sgd, 1 thread<",
-        "dp-sgd, 2 threads<",
-        "roofline, 2 threads<",
+        ">sgd<",
+        ">dp-sgd<",
+        ">1 thread<",
+        ">2 threads<",
+        ">f32 roofline, 2 threads<",
         "batch size",
         "median time per round",
         "revision",
     ] {
-        assert!(svg.contains(text), "{text}");
+        // Names stand in the legend once; marks name them again, with their numbers.
+        let once = text.starts_with('>');
+        let count = svg.matches(text).count();
+        assert!(if once { count == 1 } else { count > 0 }, "{count} of {text}");
     }
     if let Some(folder) = std::env::var_os("ROUNDS_SCREENSHOTS") {
         fs::write(Path::new(&folder).join("time-per-round.svg"), svg).unwrap();
     }
+}
+
+#[test]
+fn of_many_algorithms_the_picture_draws_one_of_each_family_and_says_so() {
+    let cells = Plan {
+        algorithms: &[
+            "sgd",
+            "dp-sgd",
+            "dp-ftrl",
+            "dp-memf",
+            "dp-mf",
+            "dp-mf-plus",
+            "pgd",
+            "anti-pgd",
+            "dp-srg-memf",
+            "dp-nag",
+        ],
+        datasets: &["synthetic-mnist"],
+        ..plan()
+    }
+    .cells();
+    let svg = time_per_round_svg(&cells, &environment());
+    assert!(
+        svg.contains("5 of 10 algorithms on 2 threads"),
+        "the subtitle says what is left out"
+    );
+    assert!(svg.contains(">dp-nag<") && !svg.contains(">anti-pgd<") && !svg.contains(">1 thread<"));
 }
 
 #[test]
@@ -109,13 +154,19 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         facts.drawn = $('figure .panel:not([hidden]) svg.chart.wide').filter((s) => s.getBoundingClientRect().height > 100).length;
         facts.points = $('#figure-time-per-round .panel:not([hidden]) svg.wide .point').length;
         facts.rows = $('#all-cells tbody tr').length;
-        const legend = $('#figure-time-per-round .panel:not([hidden]) .legend button');
-        legend[0].click();
-        facts.switched = $('#figure-time-per-round .panel:not([hidden]) svg.wide .series.off').length;
-        facts.pressed = legend[0].getAttribute('aria-pressed');
-        const filter = document.getElementById('filter');
-        filter.value = 'dp-ftrl 2000';
-        filter.dispatchEvent(new Event('input'));
+        const off = () => $('#figure-time-per-round .panel:not([hidden]) svg.wide .series.off').length;
+        const button = (name) => $('#figure-time-per-round .panel:not([hidden]) .legend button').find((b) => b.textContent === name);
+        button('dp-sgd').click();
+        facts.switched = off();
+        facts.pressed = button('dp-sgd').getAttribute('aria-pressed');
+        button('1 thread').click();
+        facts.both = off();
+        button('dp-sgd').click();
+        button('1 thread').click();
+        facts.again = off();
+        const input = document.querySelector('#cells .filter input');
+        input.value = 'dp-ftrl 2000';
+        input.dispatchEvent(new Event('input'));
         facts.filtered = $('#all-cells tbody tr').filter((r) => !r.hidden).length;
         const head = $('#all-cells th button').find((b) => b.textContent === 'time per round');
         const column = head.closest('th').cellIndex;
@@ -125,23 +176,19 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         };
         head.click(); facts.ascending = ordered(1);
         head.click(); facts.descending = ordered(-1);
+        facts.sorted = head.closest('th').getAttribute('aria-sort');
         $('#figure-time-per-round .panels input')[1].click();
         facts.panel = $('#figure-time-per-round .panel').map((p) => p.hidden).join(' ');
+        facts.ids = $('[id]').length === new Set($('[id]').map((e) => e.id)).size;
+        facts.anchors = $('a[href^=\'#\']').every((a) => document.getElementById(a.hash.slice(1)));
+        facts.cards = $('article.card').length;
         facts.loads = performance.getEntriesByType('resource').length;
         facts.overflow = document.documentElement.scrollWidth <= innerWidth;
         document.title = JSON.stringify(facts);
     ";
-    let path = folder.path().join("report.html");
-    fs::write(&path, examined(&page, script)).unwrap();
-    let Some(dom) = chromium(&path, &["--dump-dom", "--window-size=1200,900"]) else {
+    let Some(facts) = facts(folder.path(), &page, script) else {
         return;
     };
-    let title = dom
-        .split("<title>")
-        .nth(1)
-        .and_then(|rest| rest.split("</title>").next())
-        .expect("a title");
-    let facts: serde_json::Value = serde_json::from_str(&title.replace("&quot;", "\"")).expect(title);
     assert_eq!(
         facts["figures"],
         "figure-time-per-round figure-phases figure-time-per-epoch figure-accuracy figure-speed-up figure-roofline"
@@ -149,16 +196,136 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
     assert_eq!(facts["drawn"], 6);
     assert_eq!(facts["points"], 4 * 2 * 6);
     assert_eq!(facts["rows"], 4 * 2 * 6 * 2);
-    assert_eq!((&facts["switched"], &facts["pressed"]), (&1.into(), &"false".into()));
+    // One algorithm on two thread counts; then all of one thread too, its roofline among them.
+    assert_eq!((&facts["switched"], &facts["pressed"]), (&2.into(), &"false".into()));
+    assert_eq!((&facts["both"], &facts["again"]), (&6.into(), &0.into()));
     // Two data sets, two thread counts.
     assert_eq!(facts["filtered"], 4);
     assert_eq!(
-        (&facts["ascending"], &facts["descending"]),
-        (&true.into(), &true.into())
+        (&facts["ascending"], &facts["descending"], &facts["sorted"]),
+        (&true.into(), &true.into(), &"descending".into())
     );
     assert_eq!(facts["panel"], "true false");
+    assert_eq!(facts["ids"], true, "an id names one thing");
+    assert_eq!(facts["anchors"], true, "every link leads somewhere");
+    assert_eq!(facts["cards"], rounds_algorithms::catalog::ALGORITHMS.len());
     assert_eq!(facts["loads"], 0, "nothing is loaded from anywhere");
     assert_eq!(facts["overflow"], true);
+}
+
+#[test]
+fn the_keyboard_reaches_legends_marks_and_tables() {
+    let (folder, page) = page();
+    let script = r"
+        const $ = (s) => [...document.querySelectorAll(s)];
+        const key = (target, name) => target.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true }));
+        const facts = {};
+        const legend = $('#figure-time-per-round .panel:not([hidden]) .legend button');
+        legend[0].focus();
+        key(legend[0], 'ArrowRight');
+        facts.next = document.activeElement === legend[1];
+        document.activeElement.click();
+        facts.switched = $('#figure-time-per-round .panel:not([hidden]) svg.wide .series.off').length > 0;
+        const chart = document.querySelector('#figure-time-per-round .panel:not([hidden]) svg.wide');
+        chart.focus();
+        facts.focus = document.activeElement === chart;
+        key(chart, 'ArrowRight');
+        const first = document.getElementById('tip').textContent;
+        key(chart, 'ArrowRight');
+        const second = document.getElementById('tip').textContent;
+        facts.told = first.includes('batch size 64') && second.includes('batch size 256');
+        key(chart, 'ArrowDown');
+        facts.other = document.getElementById('tip').textContent.split('\n')[0] !== second.split('\n')[0];
+        facts.status = document.getElementById('tip').getAttribute('role');
+        facts.unreachable = $('button, input, .scroll').filter((e) => e.tabIndex < 0).length;
+        facts.unnamed = $('button, input').filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).length;
+        document.title = JSON.stringify(facts);
+    ";
+    let Some(facts) = facts(folder.path(), &page, script) else {
+        return;
+    };
+    for fact in ["next", "switched", "focus", "told", "other"] {
+        assert_eq!(facts[fact], true, "{fact}: {facts}");
+    }
+    assert_eq!((&facts["unreachable"], &facts["unnamed"]), (&0.into(), &0.into()));
+    assert_eq!(facts["status"], "status");
+}
+
+#[test]
+fn every_figure_saves_its_numbers_as_csv_and_its_picture_as_svg_and_png() {
+    let (folder, page) = page();
+    // What would be saved is caught where the page makes a link to it.
+    let script = r"
+        const $ = (s) => [...document.querySelectorAll(s)];
+        const saved = [];
+        HTMLAnchorElement.prototype.click = function () { saved.push(this.download); };
+        const sizes = [];
+        const make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { sizes.push([blob.type, blob.size]); return make(blob); };
+        $('figure').forEach((figure) => $('.tools button[data-save]').filter((b) => figure.contains(b) && b.dataset.save !== 'table' && !b.closest('.panel').hidden)
+            .forEach((b) => b.click()));
+        setTimeout(() => { document.title = JSON.stringify({ saved: saved.sort(), sizes }); }, 1500);
+    ";
+    let Some(facts) = facts(folder.path(), &page, script) else {
+        return;
+    };
+    let saved: Vec<&str> = facts["saved"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|name| name.as_str())
+        .collect();
+    for figure in [
+        "time-per-round",
+        "phases",
+        "time-per-epoch",
+        "accuracy",
+        "speed-up",
+        "roofline",
+    ] {
+        for kind in ["csv", "svg", "png"] {
+            let file = format!("figure-{figure}.{kind}");
+            assert!(saved.contains(&file.as_str()), "{file} in {saved:?}");
+        }
+    }
+    let kind = |kind: &str| {
+        let sizes = facts["sizes"].as_array().unwrap();
+        sizes
+            .iter()
+            .filter(|size| size[0] == kind && size[1].as_u64() > Some(500))
+            .count()
+    };
+    assert_eq!((kind("text/csv"), kind("image/svg+xml"), kind("image/png")), (6, 6, 6));
+}
+
+#[test]
+fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cells = plan().cells();
+    for cell in &mut cells {
+        // Integer kernels: four times the peak of f32.
+        cell.gflops = cell.gflops.map(|gflops| 5.0 * gflops);
+        cell.roofline_fraction = cell.roofline_fraction.map(|share| 5.0 * share);
+    }
+    write_run(folder.path(), &cells);
+    let page = report_html(&read_run(folder.path()).unwrap());
+    assert!(page.contains("f32 FMA peak 260 GFLOP/s"));
+    let script = r"
+        const chart = document.querySelector('#figure-roofline .panel:not([hidden]) svg.wide');
+        const outer = chart.getBoundingClientRect();
+        const inside = [...chart.querySelectorAll('.mark')].every((mark) => {
+            const box = mark.getBoundingClientRect();
+            return box.top >= outer.top && box.bottom <= outer.bottom && box.left >= outer.left && box.right <= outer.right;
+        });
+        const level = Math.min(...[...chart.querySelectorAll('.reference .path')].map((p) => p.getBoundingClientRect().top));
+        const highest = Math.min(...[...chart.querySelectorAll('.mark')].map((m) => m.getBoundingClientRect().top));
+        const ticks = [...chart.querySelectorAll('text')].map((t) => t.textContent).some((t) => Number(t) >= 500);
+        document.title = JSON.stringify({ inside, above: highest < level, ticks });
+    ";
+    let Some(facts) = facts(folder.path(), &page, script) else {
+        return;
+    };
+    assert_eq!(facts, serde_json::json!({"inside": true, "above": true, "ticks": true}));
 }
 
 #[test]

@@ -106,6 +106,12 @@ fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareEr
         }));
     }
     let smoothness = curvature * squared + problem.regularization();
+    if loss == Loss::Softmax
+        && let Some(asked) = settings.clip_norm
+    {
+        let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
+        return Err(refused("--clip-norm", asked.to_string(), reason));
+    }
     let (clip_norm, clip) = if loss == Loss::Softmax {
         ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
     } else {

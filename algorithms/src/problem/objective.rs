@@ -133,7 +133,7 @@ impl Problem {
     #[must_use]
     pub fn placed_for(mut self, engine: &Engine) -> Self {
         if engine.threads_by_node().len() > 1 && !self.is_sharded() {
-            let leaves = partition::leaves(self.rows(), self.row_cycles());
+            let leaves = self.leaves(self.rows());
             Arc::make_mut(&mut self.dataset).touched_by(engine, leaves);
         }
         self

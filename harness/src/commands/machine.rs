@@ -7,7 +7,8 @@ use comfy_table::presets::NOTHING;
 use serde_json::{Value, json};
 
 use super::UsageError;
-use crate::machine::{Cache, Environment, Known, PinPolicy, Pinning, Place, Topology, disturbances};
+use crate::kernel_rates;
+use crate::machine::{Cache, Environment, Known, PinPolicy, Pinning, Place, Topology, disturbances, measure_roofline};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count.
 #[derive(Debug, Clone, Args)]
@@ -21,6 +22,9 @@ pub struct MachineArguments {
     /// Do not measure peak and bandwidth.
     #[arg(long)]
     pub no_measure: bool,
+    /// Measure the kernels too, and place them under the roofline of one thread (about three seconds).
+    #[arg(long, conflicts_with = "no_measure")]
+    pub kernels: bool,
 }
 
 /// Prints the machine.
@@ -39,10 +43,19 @@ pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
     let environment = Environment::capture_pinned(&threads, &pinning);
     let most_threads = threads.into_iter().max().unwrap_or(environment.machine.topology.cores);
     let places = places(most_threads);
+    let kernels = arguments.kernels.then(kernel_rates::measure);
     if json {
-        println!("{}", document(&environment, &places));
+        let mut document = document(&environment, &places);
+        if let Some(kernels) = kernels {
+            document["kernels"] = serde_json::to_value(kernels)?;
+        }
+        println!("{document}");
     } else {
         print_for_people(&environment, &places, most_threads);
+        if let Some(kernels) = kernels {
+            let roofline = environment.roofline(1).unwrap_or_else(|| measure_roofline(1, &pinning));
+            println!("{}", kernel_rates::table(&kernels, Some(roofline)));
+        }
     }
     Ok(())
 }

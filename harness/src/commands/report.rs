@@ -7,9 +7,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::report::report_html_with;
+use crate::report::{Beside, report_html_with};
 use crate::results::read_run;
-use crate::studies;
 
 /// Writes report.html: figures, tables and the machine, in one file that needs no network.
 #[derive(Debug, Clone, Args)]
@@ -27,19 +26,21 @@ pub struct ReportArguments {
 /// No run in the folder, damaged files, a page that cannot be written.
 pub fn run(arguments: &ReportArguments, json: bool) -> Result<()> {
     let run = read_run(&arguments.folder)?;
-    let page = report_html_with(&run, &studies::trainings_in(&arguments.folder));
+    let beside = Beside::read(&arguments.folder);
+    let page = report_html_with(&run, &beside);
     let path = arguments
         .out
         .clone()
         .unwrap_or_else(|| arguments.folder.join("report.html"));
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    let messages: Vec<&String> = run.messages.iter().chain(&beside.messages).collect();
     if json {
         println!(
             "{}",
-            json!({"report": path, "cells": run.cells.len(), "messages": run.messages})
+            json!({"report": path, "cells": run.cells.len(), "messages": messages})
         );
     } else {
-        for message in &run.messages {
+        for message in messages {
             eprintln!("warning: {message}");
         }
         println!("{}", path.display());

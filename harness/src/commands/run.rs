@@ -1,6 +1,6 @@
 //! `rounds run`: measures the cells of suites, keeps every finished one, and shows what a round costs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use super::{UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
+use crate::kernel_rates;
 use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, hexadecimal};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
@@ -183,9 +184,23 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     // Peaks are those of a machine at rest: ranks that wait for each other are none.
     if !missing.is_empty() && cluster.count().is_none() {
         store.measure_rooflines(&threads, &pinning)?;
+        let path = folder.join(kernel_rates::FILE);
+        if !path.exists() {
+            let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
+            std::fs::write(&path, rates).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
     }
     let progress = progress_bar(missing.len() as u64, json || !first);
     let mut done = 0;
+    let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
+    for configuration in suites.iter().flat_map(|suite| suite.without_files(&selection)) {
+        let reason = "it needs data files: give --data-dir or set ROUNDS_DATA";
+        *left_out
+            .entry(format!("{}: {reason}", configuration.dataset))
+            .or_default() += 1;
+        let reason = reason.to_owned();
+        store.append(Record::Skipped { configuration, reason })?;
+    }
     for cell in &missing {
         if cluster.of_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
             break;
@@ -208,7 +223,9 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         }
         | Record::Skipped { configuration, reason } = &record
         {
-            progress.println(format!("not kept: {}: {reason}", configuration.key()));
+            *left_out
+                .entry(format!("{}: {reason}", configuration.algorithm))
+                .or_default() += 1;
         }
         store.append(record)?;
         done += 1;
@@ -217,6 +234,9 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     progress.finish_and_clear();
     if !first {
         return Ok(());
+    }
+    for (reason, cells) in &left_out {
+        eprintln!("rounds: {cells} not measured, {reason}");
     }
     store.write_table()?;
     let picture = folder.join("time-per-round.svg");
@@ -445,6 +465,16 @@ fn planned(names: &[String], selection: &Selection) -> anyhow::Result<(Vec<Suite
         cells.extend(suite.cells(selection).map_err(usage)?);
         suites.push(suite);
     }
+    // A value that does not fit its flag is found before anything is measured.
+    let mut seen = HashSet::new();
+    for cell in &cells {
+        let parameters = &cell.configuration.parameters;
+        if seen.insert(serde_json::to_string(parameters)?) {
+            settings::from_parameters(parameters, StreamKey::Simulation(cell.seed))
+                .and_then(|_| settings::regularization(parameters))
+                .map_err(|error| UsageError::new(format!("{}: {error}", cell.configuration.key())))?;
+        }
+    }
     Ok((suites, cells))
 }
 
@@ -503,8 +533,8 @@ struct Bench<'c> {
     data_dir: Option<PathBuf>,
     /// How threads are bound.
     pinning: Pinning,
-    /// By data set, format and memory nodes.
-    problems: HashMap<(String, String, Vec<usize>), Arc<Loaded>>,
+    /// By data set, format, λ and memory nodes.
+    problems: HashMap<(String, String, u64, Vec<usize>), Arc<Loaded>>,
     /// Strategies of noise, made once.
     strategies: StrategyMemory,
     /// Noise multipliers that were calibrated, by configuration without threads.
@@ -520,13 +550,28 @@ impl Bench<'_> {
             reason,
         };
         let engine = threads::engine(self.cluster, &self.pinning, configuration.threads)?;
-        let problem = self.problem(configuration, &engine)?;
+        let problem = match self.problem(configuration, &engine) {
+            Ok(problem) => problem,
+            // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
+            Err(error) if self.cluster.count().is_none() => return Ok(skipped(format!("{error:#}"))),
+            Err(error) => return Err(error),
+        };
         store.bind_data(&configuration.dataset, &problem.digest)?;
         if configuration.batch_size > problem.train.rows() {
             return Ok(skipped(format!("the data set has {} rows", problem.train.rows())));
         }
         let algorithm = catalog::find(&configuration.algorithm)?;
         let mut settings = settings::from_parameters(&configuration.parameters, StreamKey::Simulation(cell.seed))?;
+        match algorithm.unread(&settings) {
+            Ok(unread) if unread.is_empty() => {}
+            Ok(unread) => {
+                let flags = unread.join(", ");
+                return Ok(skipped(format!(
+                    "the algorithm does not read {flags}: leave it out of the suite"
+                )));
+            }
+            Err(error) => return Ok(skipped(error.to_string())),
+        }
         settings.batch_size = Some(configuration.batch_size);
         settings.rounds = Some(cell.warm_up_rounds + cell.timed_rounds);
         settings.strategies = self.strategies.clone();
@@ -620,10 +665,12 @@ impl Bench<'_> {
     /// The problem of a configuration, loaded once, and where rows lie by memory node, once for each way of the engines to
     /// share them out.
     fn problem(&mut self, configuration: &Configuration, engine: &Engine) -> anyhow::Result<Arc<Loaded>> {
+        let regularization = settings::regularization(&configuration.parameters)?;
         let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
         let key = (
             configuration.dataset.clone(),
             configuration.features.clone(),
+            regularization.to_bits(),
             nodes.unwrap_or_default(),
         );
         if let Some(loaded) = self.problems.get(&key) {
@@ -649,10 +696,15 @@ impl Bench<'_> {
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         });
         let test = self.cluster.agree(test.transpose())?;
-        let train = self.cluster.problem(train, train_loss, 0.0)?.placed_for(engine);
+        let train = self
+            .cluster
+            .problem(train, train_loss, regularization)?
+            .placed_for(engine);
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
+        // Of the loss alone: a regularised problem has another optimum.
         let optimal_loss = data::optimum(&configuration.dataset)
+            .filter(|_| regularization == 0.0)
             .zip(whole)
             .map(|(optimum, problem)| oracle::evaluate(problem, &oracle::Engine::Sequential, &optimum))
             .transpose()?

@@ -172,7 +172,8 @@ struct Outcome {
     calibration_seconds: f64,
     test_accuracy: Option<f64>,
     diagnostics: serde_json::Value,
-    /// Assumptions of the method's theorem that the run leaves; utility, never privacy, rests on them.
+    /// Flags that the algorithm does not read, and assumptions of its theorem that the run leaves; utility, never privacy,
+    /// rests on them.
     warnings: Vec<String>,
     model_sha256: String,
     privacy: serde_json::Value,
@@ -229,7 +230,9 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         settings.strategies = StrategyMemory::filled_from(source.clone());
     }
     let started = Instant::now();
-    let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(Into::into))?;
+    // What an algorithm refuses is what the command line asks of it and of the data: bad usage.
+    let unread = cluster.agree(algorithm.unread(&settings).map_err(UsageError::of))?;
+    let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(UsageError::of))?;
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
         return cluster.agree(Err(UsageError::new(format!(
             "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
@@ -238,7 +241,22 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         .into()));
     }
     let calibration = started.elapsed();
-    let warnings: Vec<String> = prepared.optimizer.warnings().iter().map(ToString::to_string).collect();
+    let not_private = !algorithm.private && (arguments.epsilon.is_some() || arguments.noise_multiplier.is_some());
+    let unread = unread
+        .into_iter()
+        .chain(not_private.then_some("--epsilon and --noise-multiplier"))
+        .map(|flag| {
+            format!(
+                "{flag}: algorithm '{}' does not read it, it changes nothing",
+                algorithm.id
+            )
+        });
+    let assumptions = prepared
+        .optimizer
+        .warnings()
+        .into_iter()
+        .map(|warning| warning.to_string());
+    let warnings: Vec<String> = unread.chain(assumptions).collect();
     for warning in &warnings {
         eprintln!("rounds: {warning}");
     }
@@ -371,6 +389,13 @@ fn prepared_engine(
     model: Option<&PathBuf>,
 ) -> anyhow::Result<(&'static catalog::Algorithm, usize, Engine)> {
     let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
+    if !(arguments.regularization >= 0.0 && arguments.regularization.is_finite()) {
+        let message = format!(
+            "--regularization {}: a finite number of at least 0 is needed",
+            arguments.regularization
+        );
+        return Err(UsageError::of(message));
+    }
     let threads = arguments.threads.map_or_else(available_threads, Ok)?;
     let pinning = threads::pinning(arguments.pin, cluster)?;
     let engine = threads::engine(cluster, &pinning, threads)?;
@@ -553,7 +578,7 @@ fn settings(arguments: &TrainArguments, algorithm: &catalog::Algorithm, key: Str
 /// Scales, then clips the features as asked.
 fn treat_features(arguments: &TrainArguments, dataset: Dataset) -> anyhow::Result<Dataset> {
     let scaled = match arguments.scale_features {
-        Some(factor) => dataset.scale_features(factor)?,
+        Some(factor) => dataset.scale_features(factor).map_err(UsageError::of)?,
         None => dataset,
     };
     Ok(match arguments.clip_features {
@@ -570,7 +595,7 @@ fn fit_targets(dataset: Dataset, loss: Option<&str>) -> anyhow::Result<(Dataset,
         None => Loss::Squared,
     };
     if loss != Loss::Softmax && dataset.classes().is_some() {
-        Ok((dataset.into_binary()?, loss))
+        Ok((dataset.into_binary().map_err(UsageError::of)?, loss))
     } else {
         Ok((dataset, loss))
     }

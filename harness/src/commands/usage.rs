@@ -10,4 +10,9 @@ impl UsageError {
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
+
+    /// An error of something that only the command line decides.
+    pub fn of(error: impl std::fmt::Display) -> anyhow::Error {
+        Self::new(error.to_string()).into()
+    }
 }

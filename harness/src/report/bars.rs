@@ -40,8 +40,11 @@ impl Bars {
     /// The bars for a page that brings style, title and legend of its own; only the width of `size` counts.
     pub(super) fn inline_svg(&self, size: Size) -> String {
         let rows: usize = self.groups.iter().map(|group| group.rows.len()).sum();
-        let height = AXIS + GROUP * self.groups.len() as f64 + ROW * rows as f64;
-        let (left, right) = (76.0, size.width - 70.0);
+        // Where every group is one bar and there is room, its name stands beside it.
+        let beside = size.width > 600.0 && self.groups.iter().all(|group| group.rows.len() == 1);
+        let heading = if beside { 0.0 } else { GROUP };
+        let height = AXIS + heading * self.groups.len() as f64 + ROW * rows as f64;
+        let (left, right) = (if beside { 205.0 } else { 76.0 }, size.width - 70.0);
         let mut svg = format!(
             "<svg class=\"chart\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\" \
              xmlns=\"http://www.w3.org/2000/svg\">",
@@ -60,15 +63,27 @@ impl Bars {
         }
         let mut y = AXIS;
         for group in &self.groups {
+            let (x, base, anchor) = if beside {
+                (left - 8.0, y + 14.0, " text-anchor=\"end\"")
+            } else {
+                (0.0, y + 20.0, "")
+            };
             let _ = write!(
                 svg,
-                "<text class=\"group\" x=\"0\" y=\"{:.1}\">{}</text>",
-                y + 20.0,
+                "<text class=\"group\" x=\"{x:.1}\" y=\"{base:.1}\"{anchor}>{}</text>",
                 escape(&group.name)
             );
-            y += GROUP;
+            y += heading;
             for row in &group.rows {
-                self.draw(row, y, left, right, &mut svg);
+                if !beside {
+                    let (x, base) = (left - 8.0, y + 14.0);
+                    let label = escape(&row.label);
+                    let _ = write!(
+                        svg,
+                        "<text x=\"{x:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{label}</text>"
+                    );
+                }
+                self.draw(&group.name, row, y, left, right, &mut svg);
                 y += ROW;
             }
         }
@@ -76,15 +91,12 @@ impl Bars {
         svg
     }
 
-    fn draw(&self, row: &Row, y: f64, left: f64, right: f64, svg: &mut String) {
+    fn draw(&self, group: &str, row: &Row, y: f64, left: f64, right: f64, svg: &mut String) {
         let total: f64 = row.values.iter().sum();
         let base = y + 14.0;
         let _ = write!(
             svg,
-            "<text x=\"{:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{}</text>\
-             <text x=\"{:.1}\" y=\"{base:.1}\">{}</text>",
-            left - 8.0,
-            escape(&row.label),
+            "<text x=\"{:.1}\" y=\"{base:.1}\">{}</text>",
             right + 8.0,
             escape(&row.end)
         );
@@ -94,7 +106,7 @@ impl Bars {
             let width = share * (right - left);
             if width > 0.05 {
                 let note = escape(&format!(
-                    "{}, {}\n{}: {}",
+                    "{group}, batch size {}, {}\n{}: {}",
                     row.label,
                     row.end,
                     self.parts[part],
@@ -102,7 +114,7 @@ impl Bars {
                 ));
                 let _ = write!(
                     svg,
-                    "<g class=\"series s{}\" data-series=\"{part}\"><g class=\"point\" data-note=\"{note}\">\
+                    "<g class=\"series s{}\" data-keys=\"{part}\"><g class=\"point\" data-note=\"{note}\">\
                      <title>{note}</title><rect class=\"bar\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
                      </g></g>",
                     part % SERIES_COLOURS,

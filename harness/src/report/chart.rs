@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use super::format::escape;
+use super::legend::Legend;
 
 /// Colours that eight series share, by class: told apart by colour-blind readers through lightness, and by everybody
 /// through the shape of their markers.
@@ -31,7 +32,7 @@ pub(super) const CHART_STYLE: &str = "\
 .chart .reference .path{stroke-width:1.4;stroke-linecap:round}\
 .chart .s0{--c:var(--s0)}.chart .s1{--c:var(--s1)}.chart .s2{--c:var(--s2)}.chart .s3{--c:var(--s3)}\
 .chart .s4{--c:var(--s4)}.chart .s5{--c:var(--s5)}.chart .s6{--c:var(--s6)}.chart .s7{--c:var(--s7)}\
-.chart .reference{--c:var(--reference)}.chart .background{fill:var(--paper)}";
+.chart .reference:not(.tinted){--c:var(--reference)}.chart .background{fill:var(--paper)}";
 
 /// How an axis maps values to places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,8 +224,9 @@ impl Range {
 }
 
 impl Chart {
-    /// The plot for a page that brings style, title and legend of its own. Series are groups with `data-series`.
-    pub(super) fn inline_svg(&self, size: Size) -> String {
+    /// The plot for a page that brings style, title and legend of its own. Series are groups whose `data-keys` name the
+    /// entries of the legend that they need.
+    pub(super) fn inline_svg(&self, size: Size, legend: &Legend) -> String {
         let label = format!("{}. {}", self.title, self.subtitle);
         format!(
             "<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" \
@@ -232,13 +234,28 @@ impl Chart {
             size.width,
             size.height,
             escape(&label),
-            self.plot(size)
+            self.plot(size, legend)
         )
     }
 
-    /// The whole picture, which stands alone: style, title, plot and legend.
+    /// The whole picture, which stands alone, with an entry of the legend for each series.
     pub(super) fn standalone_svg(&self, size: Size) -> String {
-        let (legend, rows) = self.legend(size.width);
+        self.standalone_svg_with(size, &Legend::of_series(self))
+    }
+
+    /// The whole picture, which stands alone: style, title, plot and legend, with those series that the legend shows.
+    pub(super) fn standalone_svg_with(&self, size: Size, legend: &Legend) -> String {
+        let shown: Vec<usize> = (0..self.series.len()).filter(|&series| legend.shows(series)).collect();
+        let chart = Self {
+            series: shown.iter().map(|&series| self.series[series].clone()).collect(),
+            ..self.clone()
+        };
+        let visible = Legend {
+            entries: legend.entries.clone(),
+            keys: shown.iter().map(|&series| legend.keys[series].clone()).collect(),
+        };
+        let plot = chart.plot(size, &visible);
+        let (legend, rows) = legend_rows(&visible, size.width);
         let subtitle = wrapped(&self.subtitle, (size.width - 2.0 * RIGHT) / 6.2);
         let top = TITLE + 16.0 * (subtitle.len().saturating_sub(1)) as f64;
         let height = top + size.height + LEGEND_ROW * rows as f64 + 12.0;
@@ -262,22 +279,29 @@ impl Chart {
              <g transform=\"translate(0 {below})\">{legend}</g></svg>\n",
             width = size.width,
             title = escape(&self.title),
-            plot = self.plot(size),
             below = top + size.height,
         )
     }
 
-    fn plot(&self, size: Size) -> String {
+    fn plot(&self, size: Size, legend: &Legend) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x = Range::of(points().map(|point| point.x), &self.x);
+        // On a linear axis a whisker may not make the marks small: it reaches as far as they span, and is cut there.
+        let (least, most) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), point| {
+            (least.min(point.y), most.max(point.y))
+        });
+        let reach = match self.y.scale {
+            Scale::Linear => (most - least).max(0.05 * most.abs()),
+            Scale::Logarithmic => f64::INFINITY,
+        };
         let y_values = points().flat_map(|point| {
             let (low, high) = point.whisker.unwrap_or((point.y, point.y));
-            [point.y, low, high]
+            [point.y, low.max(least - reach), high.min(most + reach)]
         });
         let y = Range::of(y_values, &self.y);
         let (right, bottom) = (size.width - RIGHT, size.height - BOTTOM);
         let across = |value: f64| LEFT + x.place(value) * (right - LEFT);
-        let up = |value: f64| bottom - y.place(value) * (bottom - TOP);
+        let up = |value: f64| bottom - y.place(value).max(0.0).min(1.0) * (bottom - TOP);
         let mut svg = String::new();
 
         for tick in ticks(&self.y, &y, (size.height / 55.0) as usize) {
@@ -324,31 +348,58 @@ impl Chart {
                 .filter(move |(_, series)| (series.drawing == Drawing::Reference) == reference)
         };
         for (number, series) in references_first(true).chain(references_first(false)) {
-            series.draw(number, &across, &up, &mut svg);
+            let keys = legend.keys[number]
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ");
+            let mut classes = series.classes();
+            if series.drawing == Drawing::Reference && legend.is_tinted(self, number) {
+                classes.push_str(" tinted");
+            }
+            if !legend.shows(number) {
+                classes.push_str(" off");
+            }
+            let _ = write!(svg, "<g class=\"series {classes}\" data-keys=\"{keys}\">");
+            series.draw(&across, &up, &mut svg);
+            svg.push_str("</g>");
         }
         svg
     }
+}
 
-    /// The legend in rows that fit the width, and how many there are.
-    fn legend(&self, width: f64) -> (String, usize) {
-        let (mut svg, mut row, mut x) = (String::new(), 0, RIGHT);
-        for series in &self.series {
-            let needed = 38.0 + text_width(&series.name) + 18.0;
-            if x > RIGHT && x + needed > width - RIGHT {
-                row += 1;
-                x = RIGHT;
-            }
-            let y = 12.0 + LEGEND_ROW * f64::from(row);
-            let _ = write!(
-                svg,
-                "<g transform=\"translate({x:.1} {y:.1})\">{}<text x=\"36\" y=\"4\">{}</text></g>",
-                series.sample(),
-                escape(&series.name)
-            );
-            x += needed;
+/// The legend in rows that fit the width, and how many there are. Each group starts a row.
+fn legend_rows(legend: &Legend, width: f64) -> (String, usize) {
+    let (mut svg, mut row, mut x) = (String::new(), 0_u32, RIGHT);
+    let mut group = 0;
+    let needed = |entry: usize| legend.keys.iter().any(|keys| keys.contains(&entry));
+    let mut entries: Vec<_> = legend
+        .entries
+        .iter()
+        .enumerate()
+        .filter(|(key, entry)| entry.shown && needed(*key))
+        .collect();
+    // A thread count that stands alone tells nothing apart.
+    let alone = entries.iter().filter(|(_, entry)| entry.group == 1).count() == 1;
+    entries.retain(|(_, entry)| entry.group == 0 || !alone);
+    entries.sort_by_key(|(_, entry)| entry.group);
+    for (_, entry) in &entries {
+        let needed = 38.0 + text_width(&entry.name) + 18.0;
+        if x > RIGHT && (x + needed > width - RIGHT || entry.group != group) {
+            row += 1;
+            x = RIGHT;
         }
-        (svg, if self.series.is_empty() { 0 } else { row as usize + 1 })
+        group = entry.group;
+        let y = 12.0 + LEGEND_ROW * f64::from(row);
+        let _ = write!(
+            svg,
+            "<g transform=\"translate({x:.1} {y:.1})\">{}<text x=\"36\" y=\"4\">{}</text></g>",
+            entry.sample,
+            escape(&entry.name)
+        );
+        x += needed;
     }
+    (svg, if entries.is_empty() { 0 } else { row as usize + 1 })
 }
 
 impl Series {
@@ -394,8 +445,20 @@ impl Series {
         format!("<g class=\"{}\">{path}{mark}</g>", self.classes())
     }
 
-    fn draw(&self, number: usize, across: &dyn Fn(f64) -> f64, up: &dyn Fn(f64) -> f64, svg: &mut String) {
-        let _ = write!(svg, "<g class=\"series {}\" data-series=\"{number}\">", self.classes());
+    /// Its dash and fill without its colour: what stands for one of several variants of all series.
+    pub(super) fn dash_sample(&self) -> String {
+        if self.drawing == Drawing::Reference {
+            return self.sample();
+        }
+        let hollow = if self.variant == 0 { "" } else { " hollow" };
+        format!(
+            "<g class=\"reference{hollow}\"><path class=\"path\" d=\"M0 0H28\"{}/>{}</g>",
+            self.dashes(),
+            marker(0, 14.0, 0.0)
+        )
+    }
+
+    fn draw(&self, across: &dyn Fn(f64) -> f64, up: &dyn Fn(f64) -> f64, svg: &mut String) {
         if self.drawing != Drawing::Points && self.points.len() > 1 {
             let mut path = String::new();
             for point in &self.points {
@@ -423,7 +486,6 @@ impl Series {
                 );
             }
         }
-        svg.push_str("</g>");
     }
 }
 
@@ -435,9 +497,10 @@ fn ticks(axis: &Axis, range: &Range, wanted: usize) -> Vec<f64> {
     }
 }
 
-/// The marker of a colour: circle, square, triangle, diamond, then again.
+/// The marker of a colour: circle, square, triangle, diamond. The next eight series have the same colours with the next
+/// marker each, so 32 series are told apart.
 fn marker(colour: usize, x: f64, y: f64) -> String {
-    match colour % 4 {
+    match (colour + colour / SERIES_COLOURS) % 4 {
         0 => format!("<circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\"/>"),
         1 => format!(
             "<rect class=\"mark\" x=\"{:.1}\" y=\"{:.1}\" width=\"6.6\" height=\"6.6\"/>",
@@ -532,6 +595,48 @@ mod tests {
         assert!(empty.low < empty.high);
         let single = Range::of([5.0].into_iter(), &axis(Scale::Linear));
         assert!(single.low < 5.0 && single.high > 5.0 && single.place(5.0).is_finite());
+    }
+
+    #[test]
+    fn one_wide_interval_does_not_flatten_a_linear_chart() {
+        let point = |y: f64, whisker| Point {
+            x: y,
+            y,
+            whisker,
+            note: String::new(),
+        };
+        let chart = Chart {
+            title: String::new(),
+            subtitle: String::new(),
+            x: axis(Scale::Linear),
+            y: axis(Scale::Linear),
+            series: vec![Series {
+                name: "a".into(),
+                drawing: Drawing::Line,
+                colour: 0,
+                variant: 0,
+                points: vec![point(60.0, Some((-90.0, 210.0))), point(90.0, None)],
+            }],
+        };
+        let svg = chart.inline_svg(WIDE, &Legend::of_series(&chart));
+        let places: Vec<f64> = svg
+            .split("cy=\"")
+            .skip(1)
+            .map(|circle| circle.split('"').next().unwrap().parse().unwrap())
+            .collect();
+        let plot = WIDE.height - BOTTOM - TOP;
+        assert!((places[0] - places[1]).abs() > 0.25 * plot, "{places:?}");
+        let whisker = svg
+            .split("class=\"whisker\" d=\"M")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        for end in whisker.split(['V', ' ']).skip(1) {
+            let end: f64 = end.parse().unwrap();
+            assert!((TOP..=WIDE.height - BOTTOM).contains(&end), "{whisker}");
+        }
     }
 
     #[test]

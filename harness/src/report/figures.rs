@@ -2,67 +2,204 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::bars::{Bars, Group, Row};
+use super::bars::{self, Bars, Row};
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::{count, percent, three_digits, time};
-use crate::machine::Environment;
+use super::labels::Labels;
+use super::legend::Legend;
+use crate::kernel_rates::KernelRate;
+use crate::machine::{Environment, Roofline};
 use crate::results::{Cell, Pooled, pool};
+
+/// A chart with its legend.
+pub(super) type Drawn = (Chart, Legend);
+
+/// Above this many algorithms a figure starts with [`SHOWN_FIRST`], and a reader switches the others on.
+const READABLE: usize = 8;
+
+/// One algorithm of each family.
+const SHOWN_FIRST: &[&str] = &[
+    "sgd",
+    "dp-sgd",
+    "dp-ftrl",
+    "dp-srg-memf",
+    "accelerated-dp-srg",
+    "dp-nag",
+    "phased-sgd",
+    "resque-private-erm",
+];
 
 /// Time per round against batch size on logarithmic axes, with the roofline of each thread count drawn in: a picture
 /// that stands alone, for light and dark pages.
 ///
-/// All data sets of the cells are drawn; where there are several, each series names its own.
+/// Of several data sets that with most cells is drawn. Of many algorithms one of each family is drawn, on the most
+/// threads; the subtitle says so.
 pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
-    time_per_round(&pooled.iter().collect::<Vec<_>>(), environment).standalone_svg(WIDE)
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for cell in &pooled {
+        *counts.entry(dataset_name(cell)).or_default() += 1;
+    }
+    let most = counts.values().copied().max();
+    let chosen = counts
+        .iter()
+        .find(|(_, count)| Some(**count) == most)
+        .map(|(name, _)| name.clone());
+    let drawn: Vec<&Pooled> = pooled
+        .iter()
+        .filter(|cell| Some(dataset_name(cell)) == chosen)
+        .collect();
+    let (mut chart, legend) = time_per_round(&drawn, environment);
+    let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
+    let algorithms = of_group(0).filter(|entry| !entry.name.starts_with(ROOFLINE));
+    let (shown, all) = algorithms.fold((0, 0), |(shown, all), entry| {
+        (shown + usize::from(entry.shown), all + 1)
+    });
+    if shown < all {
+        let places: Vec<&str> = of_group(1)
+            .filter(|entry| entry.shown)
+            .map(|entry| entry.name.as_str())
+            .collect();
+        let places = if places.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", places.join(", "))
+        };
+        chart.subtitle = format!(
+            "{shown} of {all} algorithms{places} (all: rounds report); {}",
+            chart.subtitle
+        );
+    }
+    chart.standalone_svg_with(WIDE, &legend)
 }
 
 /// What all cells of a figure have in common, and what tells its series apart.
 struct Grouping<'a> {
-    /// Series in the order of the legend: name, colour, variant, cells by batch size.
-    series: Vec<(String, usize, usize, Vec<&'a Pooled>)>,
+    /// Series in the order of the legend.
+    series: Vec<Group<'a>>,
+}
+
+/// The cells of an algorithm on a number of threads, by batch size.
+struct Group<'a> {
+    /// Algorithm and threads.
+    name: String,
+    /// The algorithm, with what tells it from itself and its data set where there are several.
+    algorithm: String,
+    /// Threads, and ranks where there are any.
+    place: String,
+    colour: usize,
+    variant: usize,
+    cells: Vec<&'a Pooled>,
 }
 
 impl<'a> Grouping<'a> {
     /// A series for each algorithm (colour) and thread count (dash), solid for the most threads.
     fn by_algorithm_and_threads(cells: &[&'a Pooled]) -> Self {
         let datasets: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
-        let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.configuration().threads).collect();
-        let variants: BTreeMap<usize, usize> = threads
+        let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
+        let place = |cell: &Pooled| (cell.configuration().ranks.unwrap_or(1), cell.configuration().threads);
+        let places: BTreeSet<(usize, usize)> = cells.iter().map(|cell| place(cell)).collect();
+        let variants: BTreeMap<(usize, usize), usize> = places
             .iter()
             .rev()
             .enumerate()
-            .map(|(variant, &threads)| (threads, variant))
+            .map(|(variant, &place)| (place, variant))
             .collect();
-        let mut colours: Vec<String> = Vec::new();
-        let mut groups: BTreeMap<(usize, usize), (String, Vec<&Pooled>)> = BTreeMap::new();
-        for cell in cells {
-            let mut name = cell.configuration().label();
+        let name = |cell: &Pooled| {
+            let name = labels.name(cell.configuration());
             if datasets.len() > 1 {
-                name = format!("{name}, {}", dataset_name(cell));
+                format!("{name}, {}", dataset_name(cell))
+            } else {
+                name
             }
-            let colour = colours.iter().position(|known| *known == name).unwrap_or_else(|| {
-                colours.push(name.clone());
+        };
+        // Those that are shown first have the first colours, which differ most.
+        let mut colours: Vec<String> = Vec::new();
+        for id in SHOWN_FIRST {
+            for cell in cells.iter().filter(|cell| cell.configuration().algorithm == *id) {
+                let name = name(cell);
+                if !colours.contains(&name) {
+                    colours.push(name);
+                }
+            }
+        }
+        let mut groups: BTreeMap<(usize, usize), Group> = BTreeMap::new();
+        for cell in cells {
+            let algorithm = name(cell);
+            let colour = colours.iter().position(|known| *known == algorithm).unwrap_or_else(|| {
+                colours.push(algorithm.clone());
                 colours.len() - 1
             });
-            let variant = variants[&cell.configuration().threads];
-            let name = format!("{name}, {}", threads_name(cell.configuration().threads));
-            groups
-                .entry((colour, variant))
-                .or_insert_with(|| (name, Vec::new()))
-                .1
-                .push(cell);
+            let variant = variants[&place(cell)];
+            let group = groups.entry((colour, variant)).or_insert_with(|| {
+                let place = place_name(cell.configuration());
+                Group {
+                    name: format!("{algorithm}, {place}"),
+                    algorithm,
+                    place,
+                    colour,
+                    variant,
+                    cells: Vec::new(),
+                }
+            });
+            group.cells.push(cell);
         }
-        let series = groups
-            .into_iter()
-            .map(|((colour, variant), (name, mut cells))| {
-                cells.sort_by_key(|cell| cell.configuration().batch_size);
-                (name, colour, variant, cells)
-            })
-            .collect();
+        let mut series: Vec<Group> = groups.into_values().collect();
+        for group in &mut series {
+            group.cells.sort_by_key(|cell| cell.configuration().batch_size);
+        }
         Self { series }
     }
+
+    /// The chart of these groups, drawn by `draw`, with a legend that switches algorithms and thread counts; `others`
+    /// are series with what switches them.
+    fn chart(
+        self,
+        chart: Chart,
+        draw: impl Fn(&Group) -> Option<Series>,
+        others: Vec<(Series, String, String)>,
+    ) -> Drawn {
+        let mut chart = chart;
+        let mut apart = Vec::new();
+        let mut algorithms = BTreeSet::new();
+        for group in &self.series {
+            if let Some(series) = draw(group).filter(|series| !series.points.is_empty()) {
+                chart.series.push(series);
+                algorithms.insert(group.algorithm.clone());
+                apart.push((group.algorithm.clone(), group.place.clone()));
+            }
+        }
+        for (series, first, second) in others {
+            chart.series.push(series);
+            apart.push((first, second));
+        }
+        let mut legend = Legend::of_pairs(&chart, &apart);
+        if algorithms.len() > READABLE {
+            let first = |name: &str| SHOWN_FIRST.iter().any(|id| name.split([' ', ',']).next() == Some(id));
+            if algorithms.iter().any(|name| first(name)) {
+                legend.show_only(0, |name| !algorithms.contains(name) || first(name));
+            }
+            let most = self
+                .series
+                .iter()
+                .find(|group| group.variant == 0)
+                .map(|group| group.place.clone());
+            legend.show_only(1, |name| most.as_deref() == Some(name));
+        }
+        (chart, legend)
+    }
 }
+
+/// Where a cell ran: `2 threads`, `4 ranks of 1 thread`.
+pub(super) fn place_name(configuration: &crate::results::Configuration) -> String {
+    let threads = threads_name(configuration.threads);
+    configuration
+        .ranks
+        .map_or_else(|| threads.clone(), |ranks| format!("{ranks} ranks of {threads}"))
+}
+
+/// What the names of limits begin with.
+const ROOFLINE: &str = "f32 roofline";
 
 pub(super) fn threads_name(threads: usize) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
@@ -88,8 +225,14 @@ pub(super) fn circumstances(cells: &[&Pooled], environment: &Environment) -> Str
         .collect();
     let build = &environment.build;
     let processor = environment.machine.topology.processor.to_string();
+    let shared = Labels::of(cells.iter().map(|cell| cell.configuration())).shared();
+    let shared = if shared.is_empty() {
+        shared
+    } else {
+        format!("; {shared}")
+    };
     format!(
-        "{}; {processor}, {} cores, {}, governor {}; revision {}",
+        "{}{shared}; {processor}, {} cores, {}, governor {}; revision {}",
         datasets.into_iter().collect::<Vec<_>>().join("; "),
         environment.machine.topology.cores,
         build.isa,
@@ -116,55 +259,54 @@ fn batch_axis(cells: &[&Pooled]) -> Axis {
 }
 
 /// Time per round against batch size, and the roofline of each thread count.
-pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Chart {
-    let mut series: Vec<Series> = Grouping::by_algorithm_and_threads(cells)
-        .series
-        .into_iter()
-        .map(|(name, colour, variant, cells)| Series {
-            points: cells
-                .iter()
-                .map(|cell| {
-                    let times = &cell.cell.round_ns;
-                    let batch_size = cell.configuration().batch_size;
-                    Point {
-                        x: batch_size as f64,
-                        y: cell.median(),
-                        whisker: Some((times.p10 as f64, times.p90 as f64)),
-                        note: format!(
-                            "{name}\nbatch size {}: {} (10 % to 90 %: {} to {})",
-                            count(batch_size as f64),
-                            time(cell.median()),
-                            time(times.p10 as f64),
-                            time(times.p90 as f64)
-                        ),
-                    }
-                })
-                .collect(),
-            name,
-            drawing: Drawing::Line,
-            colour,
-            variant,
-        })
-        .collect();
-    series.extend(rooflines(cells));
-    Chart {
+pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Drawn {
+    let chart = Chart {
         title: "Time per round against batch size".into(),
         subtitle: circumstances(cells, environment),
         x: batch_axis(cells),
-        y: Axis {
-            label: "median time per round".into(),
-            scale: Scale::Logarithmic,
-            format: time,
-            ticks: Vec::new(),
-            include: Vec::new(),
-        },
-        series,
+        y: axis("median time per round", Scale::Logarithmic, time),
+        series: Vec::new(),
+    };
+    let draw = |group: &Group| {
+        let point = |cell: &Pooled| {
+            let times = &cell.cell.round_ns;
+            let batch_size = cell.configuration().batch_size;
+            Point {
+                x: batch_size as f64,
+                y: cell.median(),
+                whisker: Some((times.p10 as f64, times.p90 as f64)),
+                note: format!(
+                    "{}\nbatch size {}: {} (95 % interval {} to {}; 10 % to 90 % of rounds: {} to {})",
+                    group.name,
+                    count(batch_size as f64),
+                    time(cell.median()),
+                    time(cell.interval.low),
+                    time(cell.interval.high),
+                    time(times.p10 as f64),
+                    time(times.p90 as f64)
+                ),
+            }
+        };
+        Some(group.series(group.cells.iter().map(|cell| point(cell)).collect(), Drawing::Line))
+    };
+    Grouping::by_algorithm_and_threads(cells).chart(chart, draw, rooflines(cells))
+}
+
+impl Group<'_> {
+    fn series(&self, points: Vec<Point>, drawing: Drawing) -> Series {
+        Series {
+            points,
+            name: self.name.clone(),
+            drawing,
+            colour: self.colour,
+            variant: self.variant,
+        }
     }
 }
 
 /// For each thread count (and data set, where there are several) the least time that any round of each batch size
-/// could take. Algorithms that read alike have the same limit; where they differ, the lowest is drawn.
-fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
+/// could take with f32 arithmetic. Algorithms that read alike have the same limit; where they differ, the lowest is drawn.
+fn rooflines(cells: &[&Pooled]) -> Vec<(Series, String, String)> {
     let several = cells
         .iter()
         .map(|cell| dataset_name(cell))
@@ -190,8 +332,8 @@ fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
     limits
         .into_iter()
         .map(|((threads, dataset), limits)| {
-            let name = format!("roofline, {}{dataset}", threads_name(threads));
-            Series {
+            let name = format!("{ROOFLINE}, {}{dataset}", threads_name(threads));
+            let series = Series {
                 points: limits
                     .into_iter()
                     .map(|(batch_size, limit)| Point {
@@ -201,11 +343,12 @@ fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
                         note: name.clone(),
                     })
                     .collect(),
-                name,
+                name: name.clone(),
                 drawing: Drawing::Reference,
                 colour: 0,
                 variant: usize::from(Some(threads) != most),
-            }
+            };
+            (series, name, threads_name(threads))
         })
         .collect()
 }
@@ -250,35 +393,24 @@ fn against_batch_size(
     y: Axis,
     value: &dyn Fn(&Pooled) -> Option<f64>,
     text: &dyn Fn(&Pooled, f64) -> String,
-) -> Chart {
-    let series = Grouping::by_algorithm_and_threads(cells)
-        .series
-        .into_iter()
-        .map(|(name, colour, variant, cells)| Series {
-            points: points(
-                &name,
-                &cells,
-                &|cell| Some((cell.configuration().batch_size as f64, value(cell)?)),
-                text,
-            ),
-            name,
-            drawing: Drawing::Line,
-            colour,
-            variant,
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
-    Chart {
+    others: Vec<(Series, String, String)>,
+) -> Drawn {
+    let chart = Chart {
         title: title.into(),
         subtitle: circumstances(cells, environment),
         x: batch_axis(cells),
         y,
-        series,
-    }
+        series: Vec::new(),
+    };
+    let draw = |group: &Group| {
+        let place = |cell: &Pooled| Some((cell.configuration().batch_size as f64, value(cell)?));
+        Some(group.series(points(&group.name, &group.cells, &place, text), Drawing::Line))
+    };
+    Grouping::by_algorithm_and_threads(cells).chart(chart, draw, others)
 }
 
 /// Time of one pass over the data against batch size.
-pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Chart {
+pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Drawn {
     let y = axis("time per epoch", Scale::Logarithmic, time);
     let nanoseconds = |cell: &Pooled| Some(cell.epoch_seconds() * 1e9);
     against_batch_size(
@@ -288,13 +420,14 @@ pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Ch
         y,
         &nanoseconds,
         &|_, value| time(value),
+        Vec::new(),
     )
 }
 
 /// How many times faster each round is than the same one on one thread, against batch size.
 ///
 /// `None` where the run has one thread count only, or none of them is one thread.
-pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<Drawn> {
     let key = |cell: &Pooled| {
         let mut configuration = cell.configuration().clone();
         configuration.threads = 1;
@@ -318,14 +451,10 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
         let efficiency = percent(value / cell.configuration().threads as f64);
         format!("{} times faster, efficiency {efficiency}", three_digits(value))
     };
-    let mut chart = against_batch_size("Speed-up against batch size", &together, environment, y, &ratio, &text);
-    if chart.series.is_empty() {
-        return None;
-    }
     let sizes = || together.iter().map(|cell| cell.configuration().batch_size as f64);
     let ends = [sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max)];
-    chart.series.extend(threads.into_iter().map(|threads| {
-        Series {
+    let ideal = |threads: usize| {
+        let series = Series {
             name: format!("ideal, {}", threads_name(threads)),
             drawing: Drawing::Reference,
             colour: 0,
@@ -338,16 +467,22 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
                     note: String::new(),
                 })
                 .to_vec(),
-        }
-    }));
-    Some(chart)
+        };
+        (series, "ideal".to_owned(), threads_name(threads))
+    };
+    let ideals: Vec<_> = threads.into_iter().map(ideal).collect();
+    let count = ideals.len();
+    let title = "Speed-up against batch size";
+    let drawn = against_batch_size(title, &together, environment, y, &ratio, &text, ideals);
+    (drawn.0.series.len() > count).then_some(drawn)
 }
 
-/// Flops a second against flops a byte, under the roofline of each thread count.
-pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+/// Flops a second against flops a byte, under the ceilings of each thread count: the slope is the bandwidth of memory,
+/// the level the peak of f32 multiply-adds. Kernels on narrower numbers may lie above that level.
+pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Drawn> {
     let place = |cell: &Pooled| {
         let (gflops, gbytes) = (
-            cell.cell.gflops?,
+            cell.cell.gflops.filter(|gflops| *gflops > 0.0)?,
             cell.cell.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?,
         );
         Some((gflops / gbytes, gflops))
@@ -359,72 +494,136 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<C
             .map_or_else(String::new, |share| format!(", {} of the roofline", percent(share)));
         format!("{} GFLOP/s{share}", three_digits(value))
     };
-    let mut series: Vec<Series> = Grouping::by_algorithm_and_threads(cells)
-        .series
-        .into_iter()
-        .map(|(name, colour, variant, cells)| Series {
-            points: points(&name, &cells, &place, &text),
-            name,
-            drawing: Drawing::Points,
-            colour,
-            variant,
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
-    let intensities: Vec<f64> = series
-        .iter()
-        .flat_map(|series| &series.points)
-        .map(|point| point.x)
-        .collect();
+    let intensities: Vec<f64> = cells.iter().filter_map(|cell| Some(place(cell)?.0)).collect();
     let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.configuration().threads).collect();
     let limits: Vec<_> = environment
         .rooflines
         .iter()
         .filter(|limit| threads.contains(&limit.threads))
         .collect();
-    let most = limits.iter().map(|limit| limit.threads).max();
     if intensities.is_empty() || limits.is_empty() {
         return None;
     }
-    let ridges = limits
-        .iter()
-        .map(|limit| limit.peak_gflops / limit.bandwidth_gbytes_per_s);
-    let low = intensities
-        .iter()
-        .copied()
-        .chain(ridges.clone())
-        .fold(f64::INFINITY, f64::min)
-        / 3.0;
-    let high = intensities.iter().copied().chain(ridges).fold(0.0, f64::max) * 3.0;
-    for limit in limits {
-        let ridge = limit.peak_gflops / limit.bandwidth_gbytes_per_s;
-        let point = |x: f64| Point {
-            x,
-            y: (x * limit.bandwidth_gbytes_per_s).min(limit.peak_gflops),
-            whisker: None,
-            note: String::new(),
-        };
-        series.push(Series {
-            name: format!("roofline, {}", threads_name(limit.threads)),
-            drawing: Drawing::Reference,
-            colour: 0,
-            variant: usize::from(Some(limit.threads) != most),
-            points: vec![point(low), point(ridge), point(high)],
-        });
-    }
-    Some(Chart {
+    let chart = Chart {
         title: "Rounds under the roofline".into(),
         subtitle: circumstances(cells, environment),
         x: axis("flops per byte of rows read", Scale::Logarithmic, three_digits),
         y: axis("GFLOP/s", Scale::Logarithmic, three_digits),
+        series: Vec::new(),
+    };
+    let draw = |group: &Group| Some(group.series(points(&group.name, &group.cells, &place, &text), Drawing::Points));
+    Some(Grouping::by_algorithm_and_threads(cells).chart(chart, draw, ceilings(&limits, &intensities)))
+}
+
+/// The kernels on one thread under the ceilings of one thread; a series for each kernel and kind of rows.
+pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option<Drawn> {
+    let limit = environment.roofline(1)?;
+    let rates: Vec<&KernelRate> = rates
+        .iter()
+        .filter(|rate| rate.flops > 0.0 && rate.bytes > 0.0 && rate.seconds > 0.0)
+        .collect();
+    let name = |rate: &KernelRate| match rate.shape.split_once(" rows of ") {
+        Some((_, rest)) => format!("{}, {} rows", rate.kernel, rest.split(',').next().unwrap_or_default()),
+        None => rate.kernel.clone(),
+    };
+    let mut series: Vec<Series> = Vec::new();
+    for rate in &rates {
+        let name = name(rate);
+        let point = Point {
+            x: rate.flops / rate.bytes,
+            y: rate.gflops(),
+            whisker: None,
+            note: format!(
+                "{}, {}: {} GFLOP/s, {} GB/s, {} of the roofline, {} a call",
+                rate.kernel,
+                rate.shape,
+                three_digits(rate.gflops()),
+                three_digits(rate.gbytes_per_s()),
+                percent(rate.fraction(&limit)),
+                time(rate.seconds * 1e9)
+            ),
+        };
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series {
+                name,
+                drawing: Drawing::Points,
+                colour: series.len(),
+                variant: 0,
+                points: vec![point],
+            }),
+        }
+    }
+    if series.is_empty() {
+        return None;
+    }
+    let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
+    series.extend(ceilings(&[&limit], &intensities).into_iter().map(|(series, ..)| series));
+    let chart = Chart {
+        title: "Kernels under the roofline".into(),
+        subtitle: format!(
+            "one thread, median calls; {}, {}, revision {}",
+            environment.machine.topology.processor,
+            environment.build.isa,
+            environment.build.short_revision()
+        ),
+        x: axis("flops per byte read and written", Scale::Logarithmic, three_digits),
+        y: axis("GFLOP/s", Scale::Logarithmic, three_digits),
         series,
-    })
+    };
+    let legend = Legend::of_series(&chart);
+    Some((chart, legend))
+}
+
+/// The roofs over these intensities: for each thread count min(intensity · bandwidth, peak), labelled by what they are.
+pub(super) fn ceilings(limits: &[&Roofline], intensities: &[f64]) -> Vec<(Series, String, String)> {
+    let most = limits.iter().map(|limit| limit.threads).max();
+    let ridge = |limit: &Roofline| limit.peak_gflops / limit.bandwidth_gbytes_per_s;
+    let reach = || {
+        intensities
+            .iter()
+            .copied()
+            .chain(limits.iter().map(|limit| ridge(limit)))
+    };
+    let low = reach().fold(f64::INFINITY, f64::min) / 3.0;
+    let high = reach().fold(0.0, f64::max) * 3.0;
+    limits
+        .iter()
+        .map(|limit| {
+            let note = format!(
+                "{}: f32 FMA peak {} GFLOP/s, memory {} GB/s",
+                threads_name(limit.threads),
+                three_digits(limit.peak_gflops),
+                three_digits(limit.bandwidth_gbytes_per_s)
+            );
+            let point = |x: f64| Point {
+                x,
+                y: (x * limit.bandwidth_gbytes_per_s).min(limit.peak_gflops),
+                whisker: None,
+                note: note.clone(),
+            };
+            let name = format!(
+                "f32 FMA peak {} GFLOP/s and memory {} GB/s, {}",
+                three_digits(limit.peak_gflops),
+                three_digits(limit.bandwidth_gbytes_per_s),
+                threads_name(limit.threads)
+            );
+            let series = Series {
+                name: name.clone(),
+                drawing: Drawing::Reference,
+                colour: 0,
+                variant: usize::from(Some(limit.threads) != most),
+                points: vec![point(low), point(ridge(limit)), point(high)],
+            };
+            (series, name, threads_name(limit.threads))
+        })
+        .collect()
 }
 
 /// Test accuracy against ε, and the best accuracy without privacy as a level. `None` where no cell has both.
 ///
 /// The thread count does not change the model, so only the cells of the most threads are drawn.
-pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
+pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<Drawn> {
     let most = cells.iter().map(|cell| cell.configuration().threads).max()?;
     let cells: Vec<&Pooled> = cells
         .iter()
@@ -442,26 +641,14 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
             .map_or_else(String::new, three_digits);
         format!("{} at ε = {epsilon}", percent(value))
     };
-    let mut series: Vec<Series> = Grouping::by_algorithm_and_threads(&cells)
-        .series
-        .into_iter()
-        .map(|(name, colour, variant, cells)| Series {
-            points: points(&name, &cells, &place, &text),
-            name: name
-                .rsplit_once(", ")
-                .map_or(name.clone(), |(name, _)| name.to_string()),
-            drawing: Drawing::Points,
-            colour,
-            variant,
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
-    let epsilons: Vec<f64> = series
+    let epsilons: Vec<f64> = cells.iter().filter_map(|cell| Some(place(cell)?.0)).collect();
+    // With one ε for all it would be a column of points; the table has their accuracies.
+    let (least, most) = epsilons
         .iter()
-        .flat_map(|series| &series.points)
-        .map(|point| point.x)
-        .collect();
-    if epsilons.is_empty() {
+        .fold((f64::INFINITY, 0.0_f64), |(least, most), &epsilon| {
+            (least.min(epsilon), most.max(epsilon))
+        });
+    if most <= 1.001 * least {
         return None;
     }
     let best = cells
@@ -469,13 +656,15 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
         .filter(|cell| cell.cell.privacy.get("claim").and_then(|claim| claim.as_str()) == Some("none"))
         .filter_map(|cell| Some((cell.cell.test_accuracy?, &cell.configuration().algorithm)))
         .max_by(|first, second| first.0.total_cmp(&second.0));
+    let mut level = Vec::new();
     if let Some((best, algorithm)) = best {
         let ends = [
             epsilons.iter().copied().fold(f64::INFINITY, f64::min),
             epsilons.iter().copied().fold(0.0, f64::max),
         ];
-        series.push(Series {
-            name: format!("{algorithm}, not private: {}", percent(best)),
+        let name = format!("{algorithm}, not private: {}", percent(best));
+        let series = Series {
+            name: name.clone(),
             drawing: Drawing::Reference,
             colour: 0,
             variant: 0,
@@ -487,15 +676,25 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
                     note: String::new(),
                 })
                 .to_vec(),
-        });
+        };
+        level.push((series, name, String::new()));
     }
-    Some(Chart {
+    let chart = Chart {
         title: "Test accuracy against ε".into(),
         subtitle: circumstances(&cells, environment),
         x: axis("ε", Scale::Logarithmic, three_digits),
         y: axis("test accuracy", Scale::Linear, percent),
-        series,
-    })
+        series: Vec::new(),
+    };
+    let draw = |group: &Group| {
+        let name = group.algorithm.clone();
+        let points = points(&name, &group.cells, &place, &text);
+        Some(Series {
+            name,
+            ..group.series(points, Drawing::Points)
+        })
+    };
+    Some(Grouping::by_algorithm_and_threads(&cells).chart(chart, draw, level))
 }
 
 /// Above this many algorithms each is shown at one batch size.
@@ -510,18 +709,31 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
         .filter(|cell| cell.configuration().threads == most)
         .collect();
     let mut series = Grouping::by_algorithm_and_threads(&cells).series;
-    if series.len() > FULL_PHASES {
-        for (.., cells) in &mut series {
+    let one_each = series.len() > FULL_PHASES;
+    if one_each {
+        for group in &mut series {
             // A typical minibatch.
-            cells.sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
-            cells.truncate(1);
+            group
+                .cells
+                .sort_by_key(|cell| cell.configuration().batch_size.abs_diff(500));
+            group.cells.truncate(1);
         }
+    }
+    let mut subtitle = circumstances(&cells, environment);
+    if one_each {
+        let sizes: BTreeSet<usize> = series
+            .iter()
+            .flat_map(|group| group.cells.iter().map(|cell| cell.configuration().batch_size))
+            .collect();
+        let sizes: Vec<String> = sizes.into_iter().map(|size| count(size as f64)).collect();
+        subtitle = format!("batch size {}; {subtitle}", sizes.join(" or "));
     }
     let groups = series
         .into_iter()
-        .map(|(name, _, _, cells)| Group {
-            name,
-            rows: cells
+        .map(|group| bars::Group {
+            name: group.algorithm,
+            rows: group
+                .cells
                 .iter()
                 .map(|cell| {
                     let phases = &cell.cell.phases_ns;
@@ -537,8 +749,8 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
         })
         .collect();
     Some(Bars {
-        title: "Phases of a round".into(),
-        subtitle: circumstances(&cells, environment),
+        title: format!("Phases of a round on {}", threads_name(most)),
+        subtitle,
         parts: vec!["sampling", "gradient", "noise", "update"],
         groups,
     })

@@ -37,6 +37,15 @@ pub(super) fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
+/// A number of things that need not be whole: three digits, or all of them where it is large.
+pub(super) fn some(value: f64) -> String {
+    if value >= 999.5 {
+        count(value)
+    } else {
+        three_digits(value)
+    }
+}
+
 /// A share as a percentage.
 pub(super) fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))

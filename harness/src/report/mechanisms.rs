@@ -2,35 +2,40 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, Point, Scale, Series, VARIABLES};
+use super::chart::{Axis, Chart, Drawing, Point, Scale, Series};
 use super::format::{escape, three_digits};
-use super::study::figure;
+use super::section::{Picture, Section};
+use super::shell::Page;
+use super::tables::{Entry, Table};
 use crate::machine::Environment;
 use crate::studies::noise_mechanisms::{Study, accuracies};
 
 /// The page.
 pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>rounds: noise mechanisms</title><style>:root{{{VARIABLES}}}\
-         @media (prefers-color-scheme:dark){{:root{{{DARK_VARIABLES}}}}}\
-         body{{font:16px/1.5 system-ui,sans-serif;max-width:900px;margin:0 auto;padding:16px;background:var(--paper);\
-         color:var(--ink)}}.scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
-         td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}}\
-         td:first-child,th:first-child{{text-align:left}}figure{{margin:24px 0}}\
-         .legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}.legend svg{{width:28px;height:12px}}\
-         .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
-         {CHART_STYLE}</style></head><body><h1>Noise mechanisms</h1>\
-         <p>Errors are those of prefix sums per unit of noise at sensitivity 1, one participation. Times are medians of whole \
-         runs on one thread. Machine {machine}, {day}.</p>",
-        machine = escape(&environment.machine.id),
-        day = environment.day(),
-    );
-    for chart in [
+    Page {
+        title: "rounds: noise mechanisms".to_owned(),
+        sections: vec![(
+            "study".to_owned(),
+            "Noise mechanisms".to_owned(),
+            mechanisms_section(study, &environment.command),
+        )],
+        footer: format!(
+            "Machine {}, {}, by <code>{}</code>.",
+            escape(&environment.machine.id),
+            environment.day(),
+            escape(&environment.command)
+        ),
+        measurements: String::new(),
+    }
+    .html()
+}
+
+/// The study as the inside of a section.
+pub(super) fn mechanisms_section(study: &Study, command: &str) -> String {
+    let mut page = "<h2>Noise mechanisms</h2><p class=\"lead\">Errors are those of prefix sums per unit of noise at \
+                    sensitivity 1, one participation. Times are medians of whole runs on one thread.</p>"
+        .to_owned();
+    let charts = [
         chart(
             "Root mean square error over the rounds",
             "prefix sums, sensitivity 1",
@@ -68,9 +73,19 @@ pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
                 .filter(|cell| cell.resident_vectors > 0)
                 .map(|cell| (&*cell.mechanism, cell.rounds, cell.resident_vectors as f64)),
         ),
-    ] {
-        figure(&chart, &mut page);
-    }
+    ];
+    let section = Section {
+        id: "mechanisms".to_owned(),
+        link: String::new(),
+        about: String::new(),
+        panels_by: "What is shown",
+        panels: charts
+            .into_iter()
+            .map(|chart| (chart.title.clone(), Picture::of_chart(chart)))
+            .collect(),
+        command: command.to_owned(),
+    };
+    section.figure("Noise mechanisms", &mut page);
     let gap = |gap: Option<f64>| gap.map_or_else(|| "–".to_owned(), |gap| format!("{gap:.1e}"));
     table(
         &mut page,
@@ -124,7 +139,6 @@ pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
             }),
         );
     }
-    page.push_str("</body></html>");
     page
 }
 
@@ -166,21 +180,16 @@ fn chart<'a>(title: &str, subtitle: &str, quantity: &str, cells: impl Iterator<I
 }
 
 fn table(page: &mut String, title: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+    let columns = header.iter().enumerate().map(|(place, &name)| (name, place > 0));
+    let mut table = Table::new(columns.collect());
+    for row in rows {
+        table.row(row.iter().map(|value| Entry::foreign(value)).collect());
+    }
+    let id = format!("mechanisms-{}", title.to_lowercase().replace(' ', "-"));
     let _ = write!(
         page,
-        "<h2>{}</h2><div class=\"scroll\"><table><thead><tr>",
-        escape(title)
+        "<h3 class=\"study\">{}</h3>{}",
+        escape(title),
+        table.html(Some(&id), title, true)
     );
-    for name in header {
-        let _ = write!(page, "<th>{}</th>", escape(name));
-    }
-    page.push_str("</tr></thead><tbody>");
-    for row in rows {
-        page.push_str("<tr>");
-        for value in row {
-            let _ = write!(page, "<td>{}</td>", escape(&value));
-        }
-        page.push_str("</tr>");
-    }
-    page.push_str("</tbody></table></div>");
 }

@@ -4,17 +4,25 @@
 //! instead of colours, so that one picture is readable on light and dark pages and its series can be switched.
 
 mod bars;
+mod beside;
+mod cards;
 mod chart;
+mod doubts;
 mod figures;
 mod format;
+mod labels;
 mod latency;
+mod legend;
 mod mechanisms;
 mod page;
 mod scaling;
+mod section;
+mod shell;
 mod study;
 mod tables;
 mod training;
 
+pub use beside::{Beside, Other};
 pub use figures::time_per_round_svg;
 pub use latency::latency_svg;
 pub use mechanisms::mechanisms_html;

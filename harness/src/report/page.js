@@ -21,24 +21,47 @@
     all('.panels input', figure).forEach((input, place) => input.addEventListener('change', () => show(place)));
   }
 
-  // Legends: a click switches a series, a click with Alt (or a double click) leaves only that one.
-  for (const legend of all('.legend')) {
-    const buttons = all('button', legend);
-    const panel = legend.closest('.panel');
-    const set = (button, on) => {
-      button.setAttribute('aria-pressed', on);
-      all(`.series[data-series="${button.dataset.series}"]`, panel).forEach((series) => series.classList.toggle('off', !on));
+  // Legends: a button switches its entry; a series is drawn while all its entries are on. With Alt (or a double click) only
+  // that one of its group stays.
+  for (const panel of all('.panel')) {
+    const buttons = all('.legend button[data-key]', panel);
+    const apply = () => {
+      const on = new Set(buttons.filter((button) => button.getAttribute('aria-pressed') === 'true').map((button) => button.dataset.key));
+      for (const series of all('.series', panel)) {
+        series.classList.toggle('off', !series.dataset.keys.split(' ').filter(Boolean).every((key) => on.has(key)));
+      }
     };
-    const only = (chosen) => {
-      const alone = buttons.every((button) => (button.getAttribute('aria-pressed') === 'true') === (button === chosen));
-      buttons.forEach((button) => set(button, alone || button === chosen));
-    };
-    for (const button of buttons) {
-      button.addEventListener('click', (event) => {
-        if (event.altKey) only(button);
-        else set(button, button.getAttribute('aria-pressed') !== 'true');
+    const set = (button, on) => button.setAttribute('aria-pressed', String(on));
+    for (const legend of all('.legend', panel)) {
+      const own = all('button[data-key]', legend);
+      const only = (chosen) => {
+        const alone = own.every((button) => (button.getAttribute('aria-pressed') === 'true') === (button === chosen));
+        own.forEach((button) => set(button, alone || button === chosen));
+        apply();
+      };
+      for (const button of own) {
+        button.addEventListener('click', (event) => {
+          if (event.altKey) { only(button); return; }
+          set(button, button.getAttribute('aria-pressed') !== 'true');
+          apply();
+        });
+        button.addEventListener('dblclick', () => only(button));
+      }
+      for (const button of all('.every', legend)) {
+        button.addEventListener('click', () => {
+          own.forEach((other) => set(other, button.dataset.all === 'true'));
+          apply();
+        });
+      }
+      // Arrows go along a legend.
+      legend.addEventListener('keydown', (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (!step) return;
+        const list = all('button', legend);
+        const next = list[(list.indexOf(document.activeElement) + step + list.length) % list.length];
+        next.focus();
+        event.preventDefault();
       });
-      button.addEventListener('dblclick', () => only(button));
     }
   }
 
@@ -48,8 +71,8 @@
   tip.setAttribute('role', 'status');
   document.body.append(tip);
   all('.point title').forEach((title) => title.remove());
-  const point = (event) => {
-    const mark = event.target.closest && event.target.closest('.point');
+  const tell = (mark) => {
+    all('.point.at').forEach((other) => other.classList.remove('at'));
     tip.classList.toggle('on', Boolean(mark));
     if (!mark) return;
     tip.textContent = mark.dataset.note;
@@ -60,9 +83,29 @@
     tip.style.left = left + 'px';
     tip.style.top = (above > 60 ? above : box.bottom + 8) + 'px';
   };
+  const point = (event) => tell(event.target.closest && event.target.closest('.point'));
   document.addEventListener('pointerover', point);
   document.addEventListener('pointerdown', point);
   addEventListener('scroll', () => tip.classList.remove('on'), { passive: true });
+
+  // Pictures take the keyboard: left and right go along a series, up and down to the next series.
+  for (const chart of all('svg.chart[tabindex]')) {
+    let place = [0, -1];
+    const rows = () => all('.series:not(.off)', chart).map((series) => all('.point', series)).filter((marks) => marks.length);
+    chart.addEventListener('keydown', (event) => {
+      const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0], Escape: [0, 0] }[event.key];
+      if (!steps) return;
+      event.preventDefault();
+      const marks = rows();
+      if (event.key === 'Escape' || !marks.length) { tell(null); return; }
+      const row = (place[0] + steps[0] + marks.length) % marks.length;
+      const column = Math.min(Math.max(place[1] + steps[1], 0), marks[row].length - 1);
+      place = [row, column];
+      tell(marks[row][column]);
+      marks[row][column].classList.add('at');
+    });
+    chart.addEventListener('blur', () => tell(null));
+  }
 
   // Tables: sort by a column, filter by words.
   for (const table of all('table.sortable')) {
@@ -92,7 +135,7 @@
     });
   }
   for (const input of all('.filter input')) {
-    const table = document.getElementById(input.getAttribute('aria-controls'));
+    const table = input.closest('.table').querySelector('table');
     const shown = input.closest('.filter').querySelector('output');
     const apply = () => {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -121,10 +164,9 @@
     return /[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   }).join(',')).join('\n') + '\n';
   const picture = (panel) => {
-    const svg = all('svg.chart', panel).find((chart) => chart.getBoundingClientRect().width > 0).cloneNode(true);
+    const svg = all('svg.chart[tabindex]', panel).find((chart) => chart.getBoundingClientRect().width > 0).cloneNode(true);
     all('.off', svg).forEach((series) => series.remove());
     const box = svg.viewBox.baseVal;
-    const figure = panel.closest('figure');
     const space = 'http://www.w3.org/2000/svg';
     const make = (name, attributes, text = '') => {
       const element = document.createElementNS(space, name);
@@ -133,7 +175,7 @@
       return element;
     };
     // Title above, legend below, style inside: the picture stands alone.
-    const entries = all('.legend button', panel).filter((button) => button.getAttribute('aria-pressed') === 'true');
+    const entries = all('.legend button[data-key]', panel).filter((button) => button.getAttribute('aria-pressed') === 'true');
     const rows = [];
     let x = box.width;
     for (const entry of entries) {
@@ -149,7 +191,7 @@
     svg.append(
       make('style', {}, document.getElementById('chart-style').textContent),
       make('rect', { class: 'background', width: box.width, height }),
-      make('text', { class: 'title', x: 18, y: 24 }, figure.dataset.title),
+      make('text', { class: 'title', x: 18, y: 24 }, panel.dataset.title),
       plot,
     );
     rows.forEach((row, number) => row.forEach(([left, entry, text]) => {
@@ -166,11 +208,21 @@
     svg.setAttribute('height', height);
     return { text: new XMLSerializer().serializeToString(svg), width: box.width, height };
   };
-  document.addEventListener('click', (event) => {
+  // A picture that somebody else drew stands in its image, whole.
+  const foreign = async (panel) => {
+    const image = panel.querySelector('.drawn img');
+    const text = decodeURIComponent(image.src.slice(image.src.indexOf(',') + 1));
+    return { text, width: image.naturalWidth, height: image.naturalHeight };
+  };
+  document.addEventListener('click', async (event) => {
     const button = event.target.closest('button[data-save]');
     if (!button) return;
     if (button.dataset.save === 'measurements') {
       save('measurements.csv', new Blob([document.getElementById('measurements').textContent.trim() + '\n'], { type: 'text/csv' }));
+      return;
+    }
+    if (button.dataset.save === 'table') {
+      save(button.dataset.name + '.csv', new Blob([csv(button.closest('.table').querySelector('table'))], { type: 'text/csv' }));
       return;
     }
     const panel = button.closest('.panel');
@@ -179,7 +231,7 @@
       save(name + '.csv', new Blob([csv(panel.querySelector('table'))], { type: 'text/csv' }));
       return;
     }
-    const { text, width, height } = picture(panel);
+    const { text, width, height } = panel.querySelector('.drawn') ? await foreign(panel) : picture(panel);
     if (button.dataset.save === 'svg') {
       save(name + '.svg', new Blob([text], { type: 'image/svg+xml' }));
       return;

@@ -1,125 +1,101 @@
-//! `report.html`: one file that needs nothing else. Style, script, figures and data are inside, and its own policy
-//! forbids the browser to load anything.
+//! The page of a run: headlines, a card for each algorithm, figures, the studies beside it, every cell, and the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::bars::Bars;
-use super::chart::{CHART_STYLE, Chart, DARK_VARIABLES, NARROW, VARIABLES, WIDE};
+use super::beside::Beside;
+use super::cards::cards;
+use super::doubts::doubts;
 use super::figures::{self, dataset_name, threads_name};
 use super::format::{count, escape, percent, three_digits, time};
+use super::labels::Labels;
+use super::section::{Picture, Section};
+use super::shell::Page;
 use super::tables::{self, Entry, Table};
-use super::training::{training_charts, training_html};
+use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, disturbances};
 use crate::results::{Pooled, Run, pool, write_csv};
-use crate::studies::private_training::Study;
-
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
 
 /// The page of a run.
 pub fn report_html(run: &Run) -> String {
-    report_html_with(run, &[])
+    report_html_with(run, &Beside::default())
 }
 
-/// The page of a run with the studies of private training that lie beside it.
-pub fn report_html_with(run: &Run, studies: &[Study]) -> String {
+/// The page of a run with the studies that lie beside it.
+pub fn report_html_with(run: &Run, beside: &Beside) -> String {
     let cells = pool(&run.cells);
     let environment = &run.environment;
     let suites: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration().suite.as_str()).collect();
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
-    let mut figures = sections(&cells, environment);
-    let trainings = training_charts(studies);
-    if !trainings.is_empty() {
-        figures.push(Section {
-            id: "accuracy",
-            link: "Accuracy and risk",
-            about: "Means over runs with their intervals, from the studies of private training that lie beside the cells.",
-            panels: trainings
-                .into_iter()
-                .map(|(label, chart)| (label, Picture::Chart(chart)))
-                .collect(),
-        });
-    }
-    let mut links = vec![("overview", "Overview"), ("machine", "Machine")];
-    links.extend(figures.iter().map(|section| (section.id, section.link)));
-    if !studies.is_empty() {
-        links.push(("training", "Private training"));
-    }
-    links.push(("cells", "All cells"));
-    let navigation = links.iter().fold(String::new(), |mut html, (id, name)| {
-        let _ = write!(html, "<a href=\"#{id}\">{name}</a>");
-        html
-    });
+    let section = |id: &str, link: &str, html: String| (id.to_owned(), link.to_owned(), html);
+    let mut sections = vec![section("overview", "Overview", overview(run, beside, &cells, &suites))];
+    sections.extend(
+        figures_of(&cells, environment, &beside.kernels)
+            .iter()
+            .map(Section::rendered),
+    );
+    sections.push(section("algorithms", "Algorithms", cards(&cells)));
+    sections.extend(beside.sections());
+    sections.extend(doubts(&cells).map(|html| section("doubtful", "Doubtful samples", html)));
+    sections.extend(not_measured(run).map(|html| section("not-measured", "Not measured", html)));
+    sections.push(section(
+        "cells",
+        "All cells",
+        format!(
+            "<h2>All cells</h2><p class=\"lead\">Every configuration, its repeats pooled. A heading sorts; several words \
+             filter by all of them.</p>{}<div class=\"tools\"><button type=\"button\" data-save=\"measurements\">CSV of all \
+             repeats</button></div>",
+            tables::of_cells(&cells).html(Some("all-cells"), "All cells", true)
+        ),
+    ));
+    sections.push(section("machine", "Machine", machine(environment)));
     let mut measurements = Vec::new();
     // Writing to memory cannot fail; an empty table would say so at once.
     let _ = write_csv(&run.cells, &mut measurements);
-    let measurements = escape(&String::from_utf8_lossy(&measurements));
-
-    let mut page = String::with_capacity(1 << 20);
-    let _ = write!(
-        page,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; img-src data: blob:\">\
-         <link rel=\"icon\" href=\"data:,\">\
-         <title>rounds: {suites} on {machine}, {day}</title>\
-         <style>:root{{{VARIABLES}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK_VARIABLES}}}}}\
-         :root[data-theme=dark]{{{DARK_VARIABLES}}}{STYLE}</style><style id=\"chart-style\">{CHART_STYLE}\
-         .chart .group{{fill:var(--ink);font-weight:600;font-size:13px}}</style></head><body>\
-         <a class=\"skip\" href=\"#overview\">To the results</a>\
-         <header class=\"bar\"><div><b>rounds</b><nav aria-label=\"Sections\">{navigation}</nav>\
-         <button id=\"theme\" type=\"button\" hidden>theme: auto</button></div></header><main>",
-        suites = escape(&suites),
-        machine = escape(&environment.machine.id),
-        day = environment.day(),
-    );
-    overview(run, &cells, &suites, &mut page);
-    machine(environment, &mut page);
-    for section in &figures {
-        section.html(environment, &mut page);
+    Page {
+        title: format!("rounds: {suites} on {}, {}", environment.machine.id, environment.day()),
+        sections,
+        footer: format!(
+            "Measured {} by <code>{}</code> (revision {}); page by <code>rounds report</code>. Raw samples lie beside it in \
+             measurements.jsonl.",
+            environment.date.strftime("%Y-%m-%d %H:%M UTC"),
+            escape(&environment.command),
+            escape(&environment.build.short_revision()),
+        ),
+        measurements: String::from_utf8_lossy(&measurements).into_owned(),
     }
-    page.push_str(&training_html(studies));
-    let _ = write!(
-        page,
-        "<section id=\"cells\"><h2>All cells</h2><p class=\"lead\">Every configuration, its repeats pooled. A heading \
-         sorts; several words filter by all of them.</p>\
-         <div class=\"filter\"><label for=\"filter\">Filter</label><input id=\"filter\" type=\"search\" \
-         placeholder=\"dp-sgd 2000\" aria-controls=\"all-cells\"><output for=\"filter\"></output>\
-         <span class=\"tools\"><button type=\"button\" data-save=\"measurements\">CSV of all repeats</button></span></div>{}\
-         </section><footer>Measured {} by <code>{}</code> (revision {}); page by <code>rounds report</code>. Raw samples \
-         lie beside it in measurements.jsonl.</footer></main>\
-         <pre id=\"measurements\" hidden>{measurements}</pre><script>{SCRIPT}</script></body></html>",
-        tables::of_cells(&cells).html(Some("all-cells"), "All cells", true),
-        environment.date.strftime("%Y-%m-%d %H:%M UTC"),
-        escape(&environment.command),
-        escape(&environment.build.short_revision()),
-    );
-    page
+    .html()
 }
 
 /// Headline numbers, the table of algorithms, and what to distrust.
-fn overview(run: &Run, cells: &[Pooled], suites: &str, page: &mut String) {
+fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> String {
     let environment = &run.environment;
-    let algorithms: BTreeSet<String> = cells.iter().map(|cell| cell.configuration().label()).collect();
+    let algorithms: BTreeSet<&str> = cells
+        .iter()
+        .map(|cell| cell.configuration().algorithm.as_str())
+        .collect();
     let datasets: BTreeSet<String> = cells.iter().map(dataset_name).collect();
-    let _ = write!(
-        page,
-        "<section id=\"overview\"><h1>What a round costs: {}</h1><p class=\"lead\">{} on {}, {}. {} configurations of {} \
-         on {}, {} measurements in all.</p>",
+    let shared = Labels::of(cells.iter().map(Pooled::configuration)).shared();
+    let mut page = format!(
+        "<h1>What a round costs: {}</h1><p class=\"lead\">{} on {}, {}. {} of {} on {}, {} in all{}.</p>",
         escape(suites),
         escape(&environment.machine.topology.processor.to_string()),
         escape(&plural(environment.machine.topology.cores, "core")),
         environment.date.strftime("%-d %B %Y"),
-        cells.len(),
+        plural(cells.len(), "configuration"),
         plural(algorithms.len(), "algorithm"),
         plural(datasets.len(), "data set"),
-        run.cells.len(),
+        plural(run.cells.len(), "measurement"),
+        if shared.is_empty() {
+            shared
+        } else {
+            format!("; {}", escape(&shared))
+        },
     );
     if cells.is_empty() {
-        page.push_str("<p class=\"notes\">No cell is finished yet.</p></section>");
-        return;
+        page.push_str("<p class=\"notes\">No cell is finished yet.</p>");
+        notes(run, beside, cells, &mut page);
+        return page;
     }
     page.push_str("<dl class=\"tiles\">");
     for (name, value, about) in headlines(cells) {
@@ -141,11 +117,11 @@ fn overview(run: &Run, cells: &[Pooled], suites: &str, page: &mut String) {
             page,
             "<h2>The algorithms at batch size {batch_size}, {}</h2>{}",
             threads_name(configuration.threads),
-            tables::of_algorithms(&typical).html(Some("algorithms"), "Algorithms", false)
+            tables::of_algorithms(&typical).html(Some("typical"), "Algorithms", false)
         );
     }
-    notes(run, cells, page);
-    page.push_str("</section>");
+    notes(run, beside, cells, &mut page);
+    page
 }
 
 /// The cells of the most threads at the batch size nearest to 500, which every algorithm has.
@@ -170,12 +146,13 @@ fn typical_cells(cells: &[Pooled]) -> Vec<&Pooled> {
 }
 
 fn headlines(cells: &[Pooled]) -> Vec<(String, String, String)> {
+    let labels = Labels::of(cells.iter().map(Pooled::configuration));
     let describe = |cell: &Pooled| {
         let configuration = cell.configuration();
         let batch_size = count(configuration.batch_size as f64);
         format!(
             "{}, batch size {batch_size}, {}",
-            configuration.label(),
+            labels.name(configuration),
             threads_name(configuration.threads)
         )
     };
@@ -209,8 +186,8 @@ fn headlines(cells: &[Pooled]) -> Vec<(String, String, String)> {
     headlines
 }
 
-/// Disturbances of the machine, doubtful samples, skipped and rejected cells, messages about the files.
-fn notes(run: &Run, cells: &[Pooled], page: &mut String) {
+/// Disturbances of the machine, doubtful samples, messages about the files.
+fn notes(run: &Run, beside: &Beside, cells: &[Pooled], page: &mut String) {
     let environment = &run.environment;
     let threads = cells.iter().map(|cell| cell.configuration().threads).max().unwrap_or(1);
     let mut lines: Vec<String> = disturbances(
@@ -237,7 +214,14 @@ fn notes(run: &Run, cells: &[Pooled], page: &mut String) {
             .into_values()
             .map(|(number, example)| format!("{}: {example}", plural(number, "cell"))),
     );
-    lines.extend(run.messages.iter().cloned());
+    let failed = run.rejected.len();
+    if failed > 0 {
+        lines.push(format!(
+            "{}: the answer failed verification, so the time is not kept (see Not measured)",
+            plural(failed, "cell")
+        ));
+    }
+    lines.extend(run.messages.iter().chain(&beside.messages).cloned());
     if !lines.is_empty() {
         page.push_str("<div class=\"notes\"><h3>Read with care</h3><ul>");
         for line in lines {
@@ -245,27 +229,52 @@ fn notes(run: &Run, cells: &[Pooled], page: &mut String) {
         }
         page.push_str("</ul></div>");
     }
-    let mut table = Table::new(vec![("configuration", false), ("outcome", false), ("reason", false)]);
+}
+
+/// What was asked for and not measured, with the reason; nothing where everything was.
+fn not_measured(run: &Run) -> Option<String> {
+    // Configurations with one reason are one line: an algorithm, a data set, and the batch sizes and threads.
+    let mut groups: BTreeMap<(&str, &str, &str, &str), (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
     for (outcome, list) in [("skipped", &run.skipped), ("rejected", &run.rejected)] {
         for (configuration, reason) in list {
-            table.row(vec![
-                Entry::text(&configuration.key()),
-                Entry::text(outcome),
-                Entry::text(reason),
-            ]);
+            let (sizes, threads) = groups
+                .entry((outcome, &configuration.algorithm, &configuration.dataset, reason))
+                .or_default();
+            sizes.insert(configuration.batch_size);
+            threads.insert(configuration.threads);
         }
     }
-    if !table.is_empty() {
-        let _ = write!(
-            page,
-            "<h2>Not measured</h2>{}",
-            table.html(Some("not-measured"), "Not measured", true)
-        );
+    if groups.is_empty() {
+        return None;
     }
+    let mut table = Table::new(vec![
+        ("algorithm", false),
+        ("data", false),
+        ("batch", false),
+        ("threads", false),
+        ("outcome", false),
+        ("reason", false),
+    ]);
+    let list = |values: &BTreeSet<usize>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for ((outcome, algorithm, dataset, reason), (sizes, threads)) in &groups {
+        table.row(vec![
+            Entry::link(algorithm, &super::cards::anchor(algorithm)),
+            Entry::text(dataset),
+            Entry::text(&list(sizes)),
+            Entry::text(&list(threads)),
+            Entry::text(outcome),
+            Entry::text(reason),
+        ]);
+    }
+    Some(format!(
+        "<h2>Not measured</h2><p class=\"lead\">Skipped: a combination that cannot be. Rejected: measured, but the answer \
+         failed verification.</p>{}",
+        table.html(Some("skipped-cells"), "Not measured", true)
+    ))
 }
 
 /// The experiment sheet.
-fn machine(environment: &Environment, page: &mut String) {
+fn machine(environment: &Environment) -> String {
     let (topology, state, build) = (&environment.machine.topology, &environment.state, &environment.build);
     let size = |bytes: u64| {
         let (value, unit) = [(30, "GiB"), (20, "MiB"), (10, "KiB")]
@@ -343,35 +352,24 @@ fn machine(environment: &Environment, page: &mut String) {
     .into();
     rows.extend(environment.rooflines.iter().map(|limit| {
         let value = format!(
-            "{:.0} GFLOP/s, {:.1} GB/s",
+            "{:.0} GFLOP/s (f32 FMA), {:.1} GB/s",
             limit.peak_gflops, limit.bandwidth_gbytes_per_s
         );
         (threads_name(limit.threads), value)
     }));
-    page.push_str(
-        "<section id=\"machine\"><h2>The machine</h2><p class=\"lead\">Peak and bandwidth are measured: f32 \
-         multiply-adds from registers, and reads from memory.</p><dl class=\"sheet\">",
-    );
+    let mut page =
+        "<h2>The machine</h2><p class=\"lead\">Peak and bandwidth are measured on the spot: f32 multiply-adds from \
+                    registers, and reads from memory.</p><dl class=\"sheet\">"
+            .to_owned();
     for (name, value) in rows {
         let _ = write!(page, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value));
     }
-    page.push_str("</dl></section>");
+    page.push_str("</dl>");
+    page
 }
 
-/// A figure with its panels, one for each data set.
-struct Section {
-    id: &'static str,
-    link: &'static str,
-    about: &'static str,
-    panels: Vec<(String, Picture)>,
-}
-
-enum Picture {
-    Chart(Chart),
-    Bars(Bars),
-}
-
-fn sections(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
+/// The figures of the cells, each with a panel for each data set.
+fn figures_of(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
     let mut datasets: Vec<String> = Vec::new();
     for cell in cells {
         let name = dataset_name(cell);
@@ -379,6 +377,8 @@ fn sections(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
             datasets.push(name);
         }
     }
+    // What was measured most is seen first.
+    datasets.sort_by_key(|name| std::cmp::Reverse(cells.iter().filter(|cell| dataset_name(cell) == *name).count()));
     let panels = |draw: &dyn Fn(&[&Pooled]) -> Option<Picture>| -> Vec<(String, Picture)> {
         datasets
             .iter()
@@ -388,19 +388,22 @@ fn sections(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
             })
             .collect()
     };
-    let section = |id, link, about, draw: &dyn Fn(&[&Pooled]) -> Option<Picture>| Section {
-        id,
-        link,
-        about,
+    let section = |id: &str, link: &str, about: &str, draw: &dyn Fn(&[&Pooled]) -> Option<Picture>| Section {
+        id: id.to_owned(),
+        link: link.to_owned(),
+        about: about.to_owned(),
+        panels_by: "Data set",
         panels: panels(draw),
+        command: environment.command.clone(),
     };
-    let sections = [
+    let chart = |(chart, legend)| Picture::Chart(chart, legend);
+    let mut sections = [
         section(
             "time-per-round",
             "Time per round",
             "Median time of one adaptive round; whiskers span 10 % to 90 % of the rounds. Dotted: the least time that the \
-             machine allows, max(bytes / bandwidth, flops / peak).",
-            &|cells| Some(Picture::Chart(figures::time_per_round(cells, environment))),
+             machine allows with f32 multiply-adds, max(bytes / bandwidth, flops / peak).",
+            &|cells| Some(chart(figures::time_per_round(cells, environment))),
         ),
         section(
             "phases",
@@ -413,111 +416,36 @@ fn sections(cells: &[Pooled], environment: &Environment) -> Vec<Section> {
             "time-per-epoch",
             "Time per epoch",
             "Time of one pass over the data: n / batch size rounds. Small batches pay the fixed costs of a round more often.",
-            &|cells| Some(Picture::Chart(figures::time_per_epoch(cells, environment))),
+            &|cells| Some(chart(figures::time_per_epoch(cells, environment))),
         ),
         section(
             "accuracy",
             "Accuracy and ε",
             "Accuracy on the test data against the ε of the run, as its privacy statement gives it. Dotted: the best \
              without privacy.",
-            &|cells| figures::accuracy(cells, environment).map(Picture::Chart),
+            &|cells| figures::accuracy(cells, environment).map(chart),
         ),
         section(
             "speed-up",
             "Speed-up",
             "The same round on one thread, divided by its time on more.",
-            &|cells| figures::speed_up(cells, environment).map(Picture::Chart),
+            &|cells| figures::speed_up(cells, environment).map(chart),
         ),
         section(
             "roofline",
             "Roofline",
-            "Every round as a kernel: flops a second against flops for each byte of rows it reads. Above the slope, rows \
-             came from a cache.",
-            &|cells| figures::roofline(cells, environment).map(Picture::Chart),
+            "Every round as a kernel: flops a second against flops for each byte of rows it reads. Points above the slope read \
+             rows from a cache; points above the level compute with narrower numbers than f32.",
+            &|cells| figures::roofline(cells, environment).map(chart),
         ),
     ];
+    if let Some(drawn) = figures::kernels(kernels, environment) {
+        sections[5].panels.push(("kernels, 1 thread".to_owned(), chart(drawn)));
+    }
     sections
         .into_iter()
         .filter(|section| !section.panels.is_empty())
         .collect()
-}
-
-impl Section {
-    fn html(&self, environment: &Environment, page: &mut String) {
-        let title = match &self.panels[0].1 {
-            Picture::Chart(chart) => &chart.title,
-            Picture::Bars(bars) => &bars.title,
-        };
-        let _ = write!(
-            page,
-            "<section id=\"{0}\"><h2>{1}</h2><p class=\"lead\">{2}</p><figure id=\"figure-{0}\" data-title=\"{1}\">",
-            self.id,
-            escape(title),
-            escape(self.about)
-        );
-        if self.panels.len() > 1 {
-            page.push_str("<fieldset class=\"panels\"><legend>Data set</legend>");
-            for (number, (name, _)) in self.panels.iter().enumerate() {
-                let checked = if number == 0 { " checked" } else { "" };
-                let _ = write!(
-                    page,
-                    "<label><input type=\"radio\" name=\"{}-panel\"{checked}><span>{}</span></label>",
-                    self.id,
-                    escape(name)
-                );
-            }
-            page.push_str("</fieldset>");
-        }
-        for (name, picture) in &self.panels {
-            let (legend, wide, narrow, table, subtitle) = match picture {
-                Picture::Chart(chart) => (
-                    chart
-                        .series
-                        .iter()
-                        .map(|series| (series.name.clone(), series.sample()))
-                        .collect::<Vec<_>>(),
-                    chart.inline_svg(WIDE),
-                    chart.inline_svg(NARROW),
-                    tables::of_chart(chart),
-                    &chart.subtitle,
-                ),
-                Picture::Bars(bars) => (
-                    bars.parts
-                        .iter()
-                        .enumerate()
-                        .map(|(part, name)| ((*name).to_string(), Bars::sample(part)))
-                        .collect(),
-                    bars.inline_svg(WIDE),
-                    bars.inline_svg(NARROW),
-                    tables::of_bars(bars),
-                    &bars.subtitle,
-                ),
-            };
-            page.push_str("<div class=\"panel\"><div class=\"legend\" role=\"group\" aria-label=\"Series\">");
-            for (number, (name, sample)) in legend.iter().enumerate() {
-                let _ = write!(
-                    page,
-                    "<button type=\"button\" aria-pressed=\"true\" data-series=\"{number}\"><svg class=\"chart\" \
-                     viewBox=\"0 -6 28 12\" aria-hidden=\"true\">{sample}</svg>{}</button>",
-                    escape(name)
-                );
-            }
-            let _ = write!(
-                page,
-                "</div>{}{}<p class=\"circumstances\">{}</p>\
-                 <div class=\"tools\"><button type=\"button\" data-save=\"csv\">CSV</button>\
-                 <button type=\"button\" data-save=\"svg\">SVG</button><button type=\"button\" data-save=\"png\">PNG</button>\
-                 <code>{}</code></div><details><summary>Data of this figure: {}</summary>{}</details></div>",
-                wide.replacen("class=\"chart\"", "class=\"chart wide\"", 1),
-                narrow.replacen("class=\"chart\"", "class=\"chart narrow\"", 1),
-                escape(subtitle),
-                escape(&environment.command),
-                escape(name),
-                table.html(None, "Data of this figure", true)
-            );
-        }
-        page.push_str("</figure></section>");
-    }
 }
 
 fn plural(number: usize, word: &str) -> String {

@@ -2,51 +2,63 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, Point, Scale, Series, VARIABLES, WIDE};
+use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::{escape, three_digits, time};
-use super::study::figure;
+use super::section::{Picture, Section};
+use super::shell::Page;
 use crate::studies::scaling::{Curve, Estimate, Kind, Study, limits};
 
 /// The page.
 pub fn scaling_html(study: &Study) -> String {
     let environment = &study.environment;
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>rounds: thread scaling</title><style>:root{{{VARIABLES}}}\
-         @media (prefers-color-scheme:dark){{:root{{{DARK_VARIABLES}}}}}\
-         body{{font:16px/1.5 system-ui,sans-serif;max-width:900px;margin:0 auto;padding:16px;background:var(--paper);\
-         color:var(--ink)}}.scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
-         td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}}\
-         td:first-child,th:first-child{{text-align:left}}figure{{margin:24px 0}}\
-         .legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}.legend svg{{width:28px;height:12px}}\
-         .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
-         {CHART_STYLE}</style></head><body><h1>Thread scaling</h1>\
-         <p>Medians over {repeats} repeats, each of which measured all thread counts of a curve side by side; 95 % bootstrap \
-         intervals over the repeats. Threads bound: {pinning}. Dotted: one per thread, and what the machine itself reaches \
-         from registers and from memory. Machine {machine}, {day}. <code>{command}</code></p>",
+    Page {
+        title: "rounds: thread scaling".to_owned(),
+        sections: vec![(
+            "scaling".to_owned(),
+            "Thread scaling".to_owned(),
+            scaling_section(study, &environment.command),
+        )],
+        footer: format!(
+            "Machine {}, {}, by <code>{}</code>.",
+            escape(&environment.machine.id),
+            environment.day(),
+            escape(&environment.command)
+        ),
+        measurements: String::new(),
+    }
+    .html()
+}
+
+/// The study as the inside of a section.
+pub(super) fn scaling_section(study: &Study, command: &str) -> String {
+    let mut html = format!(
+        "<h2>Thread scaling</h2><p class=\"lead\">Medians over {repeats} repeats, each of which measured all thread counts of \
+         a curve side by side; 95 % bootstrap intervals over the repeats. Threads bound: {pinning}. Dotted: one per thread, \
+         and what the machine itself reaches from registers and from memory.</p>",
         repeats = study.repeats,
-        pinning = escape(environment.pinning_policy()),
-        machine = escape(&environment.machine.id),
-        day = environment.day(),
-        command = escape(&environment.command),
+        pinning = escape(study.environment.pinning_policy()),
     );
     if !study.warnings.is_empty() {
-        page.push_str("<h2>What disturbed it</h2><ul>");
+        html.push_str("<h3>What disturbed it</h3><ul>");
         for warning in &study.warnings {
-            let _ = write!(page, "<li>{}</li>", escape(warning));
+            let _ = write!(html, "<li>{}</li>", escape(warning));
         }
-        page.push_str("</ul>");
+        html.push_str("</ul>");
     }
-    for (_, chart) in charts(study) {
-        figure(&chart, &mut page);
-    }
-    table(study, &mut page);
-    page.push_str("</body></html>");
-    page
+    let section = Section {
+        id: "scaling-figure".to_owned(),
+        link: String::new(),
+        about: String::new(),
+        panels_by: "What is shown",
+        panels: charts(study)
+            .into_iter()
+            .map(|(name, chart)| (name.replace('-', " "), Picture::of_chart(chart)))
+            .collect(),
+        command: command.to_owned(),
+    };
+    section.figure("Thread scaling", &mut html);
+    table(study, &mut html);
+    html
 }
 
 /// Pictures that stand alone: file name without extension, SVG.
@@ -191,7 +203,7 @@ fn efficiencies(study: &Study) -> Chart {
 
 fn table(study: &Study, page: &mut String) {
     page.push_str(
-        "<h2>All curves</h2><div class=\"scroll\"><table><thead><tr><th>curve</th><th>threads</th><th>batch</th>\
+        "<h3>All curves</h3><div class=\"scroll\"><table><thead><tr><th>curve</th><th>threads</th><th>batch</th>\
          <th>round</th><th>speed-up</th><th>efficiency</th><th>serial fraction</th></tr></thead><tbody>",
     );
     for curve in &study.curves {

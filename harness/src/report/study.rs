@@ -2,8 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, NARROW, Point, Scale, Series, VARIABLES, WIDE};
-use super::format::{escape, three_digits};
+use super::beside::against_theory;
+use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
+use super::format::{count, escape, three_digits};
+use super::section::Section;
+use super::shell::Page;
+use super::tables::{Entry, Table};
 use crate::machine::Environment;
 use crate::studies::depth_against_work::{Cell, FittedExponent, Kind, Method, Study, modelled_seconds};
 
@@ -12,39 +16,49 @@ const WORKERS: u64 = 1_024;
 
 /// The page.
 pub fn study_html(study: &Study, environment: &Environment) -> String {
-    let mut page = String::new();
-    let _ = write!(
-        page,
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
-         <title>rounds: query depth against work</title><style>:root{{{VARIABLES}}}\
-         @media (prefers-color-scheme:dark){{:root{{{DARK_VARIABLES}}}}}\
-         body{{font:16px/1.5 system-ui,sans-serif;max-width:820px;margin:0 auto;padding:16px;background:var(--page,#fff);\
-         color:var(--ink)}}table{{border-collapse:collapse;font-variant-numeric:tabular-nums}}\
-         td,th{{padding:2px 10px;text-align:right;border-bottom:1px solid}}td:first-child,th:first-child{{text-align:left}}\
-         figure{{margin:24px 0}}.legend span{{display:inline-flex;align-items:center;gap:6px;margin-right:16px}}\
-         .legend svg{{width:28px;height:12px}}.chart .reference.s0{{--c:var(--s0)}}.chart .reference.s1{{--c:var(--s1)}}\
-         .chart .reference.s2{{--c:var(--s2)}}.chart .reference.s3{{--c:var(--s3)}}.chart .reference.s4{{--c:var(--s4)}}\
-         .chart .reference.s5{{--c:var(--s5)}}\
-         .narrow{{display:none}}@media(max-width:640px){{.wide{{display:none}}.narrow{{display:block}}}}\
-         {CHART_STYLE}</style></head><body><h1>Query depth against total work</h1>\
-         <p>Every method runs until its point has a gap of at most ε, with L = R = 1; black-box queries, practical \
-         constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's first \
-         point. Machine {machine}, {day}.</p>",
-        machine = escape(&environment.machine.id),
-        day = environment.day(),
-    );
-    for (name, dimension, charts) in families(study) {
-        let _ = write!(page, "<h2>{name}, d = {dimension}</h2>");
-        for (_, chart) in charts {
-            figure(&chart, &mut page);
-        }
+    Page {
+        title: "rounds: query depth against work".to_owned(),
+        sections: vec![(
+            "study".to_owned(),
+            "Depth and work".to_owned(),
+            study_section(study, &environment.command),
+        )],
+        footer: format!(
+            "Machine {}, {}, by <code>{}</code>.",
+            escape(&environment.machine.id),
+            environment.day(),
+            escape(&environment.command)
+        ),
+        measurements: String::new(),
     }
-    exponents(&study.exponents, &mut page);
-    validation(study, &mut page);
-    page.push_str("</body></html>");
-    page
+    .html()
+}
+
+/// The study as the inside of a section.
+pub(super) fn study_section(study: &Study, command: &str) -> String {
+    let mut html = "<h2>Query depth against total work</h2><p class=\"lead\">Every method runs until its point has a gap of at \
+                    most ε, with L = R = 1; black-box queries, practical constants for the ReSQue methods. Dotted lines are \
+                    the slopes of Table I of paper 002, through each method's first point.</p>"
+        .to_owned();
+    for (number, (name, dimension, charts)) in families(study).into_iter().enumerate() {
+        let title = format!("{name}, d = {dimension}");
+        let _ = write!(html, "<h3 class=\"study\">{title}</h3>");
+        let section = Section {
+            id: format!("depth-{}", number + 1),
+            link: String::new(),
+            about: String::new(),
+            panels_by: "What is shown",
+            panels: charts
+                .into_iter()
+                .map(|(name, chart)| (name.replace('-', " "), against_theory(chart, "slope of Table I")))
+                .collect(),
+            command: command.to_owned(),
+        };
+        section.figure(&title, &mut html);
+    }
+    exponents(&study.exponents, &mut html);
+    validation(study, &mut html);
+    html
 }
 
 /// Pictures that stand alone, of the family that the study is about: file name without extension, SVG.
@@ -116,35 +130,6 @@ fn families(study: &Study) -> Vec<(&'static str, usize, Vec<(&'static str, Chart
     families
 }
 
-/// A figure with its title, its legend and both sizes.
-pub(super) fn figure(chart: &Chart, page: &mut String) {
-    let _ = write!(
-        page,
-        "<figure><figcaption><strong>{}</strong><br>{}<div class=\"legend\">",
-        escape(&chart.title),
-        escape(&chart.subtitle)
-    );
-    // Theory's lines share their method's colour: one entry tells of all.
-    for series in chart
-        .series
-        .iter()
-        .filter(|series| series.drawing != Drawing::Reference)
-    {
-        let _ = write!(
-            page,
-            "<span><svg class=\"chart\" viewBox=\"0 -6 28 12\" aria-hidden=\"true\">{}</svg>{}</span>",
-            series.sample(),
-            escape(&series.name)
-        );
-    }
-    let _ = write!(
-        page,
-        "</div></figcaption><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
-        chart.inline_svg(WIDE),
-        chart.inline_svg(NARROW)
-    );
-}
-
 /// How well the model of `rounds simulate` predicts two-thread times from one-thread ones.
 fn validation(study: &Study, page: &mut String) {
     let Some((median, low, high, cells)) = model_errors(study) else {
@@ -152,7 +137,7 @@ fn validation(study: &Study, page: &mut String) {
     };
     let _ = write!(
         page,
-        "<h2>The model against two threads</h2><p>Predicted over measured two-thread time, {cells} cells of at least 20 ms: \
+        "<h3 class=\"study\">The model against two threads</h3><p>Predicted over measured two-thread time, {cells} cells of at least 20 ms: \
          median {median:.2}, tenth percentile {low:.2}, ninetieth {high:.2}.</p>"
     );
 }
@@ -441,25 +426,36 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
 }
 
 fn exponents(fits: &[FittedExponent], page: &mut String) {
-    page.push_str(
-        "<h2>Exponents</h2><table><thead><tr><th>method</th><th>family</th><th>quantity</th><th>in</th><th>theory</th>\
-         <th>measured</th><th>95 % interval</th><th>cells</th></tr></thead><tbody>",
-    );
+    let mut table = Table::new(vec![
+        ("method", false),
+        ("family", false),
+        ("quantity", false),
+        ("in", false),
+        ("theory", true),
+        ("measured", true),
+        ("95 % interval", true),
+        ("cells", true),
+    ]);
+    let two = |value: f64| format!("{value:.2}");
     for fit in fits {
         let family = serde_json::to_string(&fit.family).unwrap_or_default();
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>[{:.2}, {:.2}]</td><td>{}</td></tr>",
-            escape(&fit.algorithm),
-            escape(family.trim_matches('"')),
-            escape(&fit.quantity),
-            escape(&fit.variable),
-            fit.theory,
-            fit.exponent.measured,
-            fit.exponent.low,
-            fit.exponent.high,
-            fit.cells
-        );
+        table.row(vec![
+            Entry::text(&fit.algorithm),
+            Entry::text(family.trim_matches('"')),
+            Entry::text(&fit.quantity),
+            Entry::text(&fit.variable),
+            Entry::number(Some(fit.theory), two),
+            Entry::number(Some(fit.exponent.measured), two),
+            Entry::html(
+                format!("[{:.2}, {:.2}]", fit.exponent.low, fit.exponent.high),
+                Some(fit.exponent.low),
+            ),
+            Entry::number(Some(fit.cells as f64), count),
+        ]);
     }
-    page.push_str("</tbody></table>");
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">Exponents</h3>{}",
+        table.html(Some("exponents"), "Exponents", true)
+    );
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::{count, escape, three_digits};
+use super::tables::{Entry, Table};
 use crate::studies::private_training::{Metric, Outcome, Panel, Study};
 
 /// The study as Markdown: every method of every panel, the best setting of a grid.
@@ -173,47 +174,46 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A chart for every panel with a horizontal axis, by the panel's label: accuracy or risk.
-pub(super) fn training_charts(studies: &[Study]) -> Vec<(String, Chart)> {
-    let of_panel = |study: &Study, panel: &Panel| {
-        let (_, _, mut chart) = charts(study, panel).into_iter().next()?;
-        "What private training buys".clone_into(&mut chart.title);
-        Some((panel.label.clone(), chart))
-    };
-    studies
-        .iter()
-        .flat_map(|study| study.panels.iter().filter_map(move |panel| of_panel(study, panel)))
-        .collect()
-}
-
-/// The studies of a run as a section of its page, nothing without any: their tables.
-pub(super) fn training_html(studies: &[Study]) -> String {
-    if studies.is_empty() {
-        return String::new();
-    }
-    let mut html = "<section id=\"training\"><h2>Private training</h2>".to_owned();
-    for study in studies {
-        let _ = write!(html, "<h3>{}</h3>", escape(&study.title));
-        for panel in &study.panels {
-            let _ = write!(html, "<h4>{}</h4>", escape(&panel.label));
-            html.push_str("<div class=\"scroll\"><table>");
-            let (header, published) = header(panel);
-            html.push_str("<thead><tr>");
-            for name in header {
-                let _ = write!(html, "<th>{}</th>", escape(&name));
-            }
-            html.push_str("</tr></thead><tbody>");
-            for outcome in panel.outcomes.iter().filter(|outcome| outcome.best) {
-                html.push_str("<tr>");
-                for cell in row(panel, outcome, published) {
-                    let _ = write!(html, "<td>{}</td>", escape(&cell));
-                }
-                html.push_str("</tr>");
-            }
-            html.push_str("</tbody></table></div>");
+/// The charts of every panel with a horizontal axis, by the panel's label: accuracy or risk, and for risks the seconds and
+/// rounds too.
+pub(super) fn training_charts(study: &Study) -> Vec<(String, Chart)> {
+    let mut pictures = Vec::new();
+    for panel in &study.panels {
+        for (suffix, _, mut chart) in charts(study, panel) {
+            let label = format!("{}{}", panel.label, suffix.replace('-', ", "));
+            chart.title.clone_from(&label);
+            pictures.push((label, chart));
         }
     }
-    html.push_str("</section>");
+    pictures
+}
+
+/// The tables of a study, panel by panel.
+pub(super) fn training_html(study: &Study) -> String {
+    let mut html = String::new();
+    for panel in &study.panels {
+        let _ = write!(html, "<h4>{}</h4>", escape(&panel.label));
+        let (header, published) = header(panel);
+        // All but names and chosen constants are numbers.
+        let words = ["method", "chosen"];
+        let columns = header.into_iter().map(|name| {
+            let number = !words.contains(&name.as_str());
+            (name, number)
+        });
+        let mut table = Table::new(columns.collect());
+        for outcome in panel.outcomes.iter().filter(|outcome| outcome.best) {
+            table.row(
+                row(panel, outcome, published)
+                    .iter()
+                    .map(|cell| Entry::foreign(cell))
+                    .collect(),
+            );
+        }
+        html.push_str(&table.html(None, &panel.label, true));
+        for reason in &panel.left_out {
+            let _ = write!(html, "<p class=\"quiet\">Left out: {}</p>", escape(reason));
+        }
+    }
     html
 }
 

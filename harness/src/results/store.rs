@@ -493,6 +493,10 @@ pub fn read_run(folder: &Path) -> Result<Run, ResultsError> {
             } => run.rejected.push((configuration, reason)),
         }
     }
+    // What was skipped at first and measured by a resumed run, with data files say, is measured.
+    let measured: HashSet<String> = run.cells.iter().map(|cell| cell.configuration.key()).collect();
+    run.skipped
+        .retain(|(configuration, _)| !measured.contains(&configuration.key()));
     Ok(run)
 }
 
@@ -940,6 +944,24 @@ pub(crate) mod tests {
                 .to_string()
                 .contains("environment.json:3: damaged")
         );
+    }
+
+    #[test]
+    fn what_was_skipped_and_measured_later_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        let skipped = |batch_size| Record::Skipped {
+            configuration: cell("dp-sgd", batch_size, 1, 0).configuration,
+            reason: "it needs data files".into(),
+        };
+        store.append(skipped(64)).unwrap();
+        store.append(skipped(500)).unwrap();
+        store.append(record(64, 0)).unwrap();
+        drop(store);
+        let run = read_run(folder.path()).unwrap();
+        assert_eq!(run.cells.len(), 1);
+        assert_eq!(run.skipped.len(), 1);
+        assert_eq!(run.skipped[0].0.batch_size, 500);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::Cell;
+use crate::statistics::SampleWarning;
 
 /// Column names, then one row a cell. Missing numbers are empty.
 ///
@@ -43,6 +44,7 @@ pub fn write_csv(cells: &[Cell], writer: impl Write) -> Result<(), csv::Error> {
         "delta",
         "model_sha256",
         "date",
+        "warnings",
     ])?;
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for cell in cells {
@@ -89,6 +91,11 @@ pub fn write_csv(cells: &[Cell], writer: impl Write) -> Result<(), csv::Error> {
             number(cell.privacy_number("delta")),
             cell.model_sha256.clone(),
             cell.date.to_string(),
+            cell.warnings
+                .iter()
+                .map(SampleWarning::name)
+                .collect::<Vec<_>>()
+                .join(" "),
         ])?;
     }
     table.flush()?;
@@ -102,7 +109,11 @@ mod tests {
 
     #[test]
     fn every_cell_is_a_row_that_reads_back() {
-        let cells = [cell("dp-sgd", 64, 1, 0), cell("sgd", 500, 2, 1)];
+        let mut cells = [cell("dp-sgd", 64, 1, 0), cell("sgd", 500, 2, 1)];
+        cells[1].warnings = vec![
+            SampleWarning::TooFew { count: 3 },
+            SampleWarning::Drift { percent: 5.0 },
+        ];
         let mut text = Vec::new();
         write_csv(&cells, &mut text).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_slice());
@@ -116,5 +127,7 @@ mod tests {
         assert_eq!(field(&rows[0], "round_ns_median"), cells[0].round_ns.median.to_string());
         assert_eq!(field(&rows[0], "epsilon"), "1");
         assert_eq!(field(&rows[1], "epsilon"), "");
+        assert_eq!(field(&rows[0], "warnings"), "");
+        assert_eq!(field(&rows[1], "warnings"), "too-few drift");
     }
 }

@@ -169,16 +169,6 @@ fn own_training(path: &str) -> Option<String> {
     text.lines().any(|line| line.trim() == "[[panel]]").then_some(text)
 }
 
-/// The finished studies of private training below a folder of results, in the order of their names; what cannot be read is
-/// left out.
-pub fn trainings_in(folder: &Path) -> Vec<private_training::Study> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(folder.join(name).join("study.json")).ok()?;
-        serde_json::from_str(&text).ok()
-    };
-    TRAININGS.iter().filter_map(|(name, _)| read(name)).collect()
-}
-
 /// What a person may change of a study.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StudyOptions<'a> {

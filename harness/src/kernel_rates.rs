@@ -1,0 +1,259 @@
+//! The kernels under the roofline: what each does on one thread on the shapes of a round, timed on the spot.
+//!
+//! A kernel is a function on one block of memory, so one thread says it all; rounds show what several make of it. Nothing
+//! here knows an algorithm.
+
+use std::time::{Duration, Instant};
+
+use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, Targets, U8Rows};
+use rounds_kernels::linear::{
+    Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, row_norms,
+};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
+use rounds_kernels::vector;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Roofline;
+use crate::statistics::median;
+
+/// The file beside the measurements of a run.
+pub const FILE: &str = "kernels.json";
+
+/// What a kernel did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelRate {
+    /// Which kernel.
+    pub kernel: String,
+    /// On what.
+    pub shape: String,
+    /// Floating-point operations of a call; 0 where they are not what it is about.
+    pub flops: f64,
+    /// Bytes that a call reads and writes.
+    pub bytes: f64,
+    /// Median seconds of a call.
+    pub seconds: f64,
+}
+
+impl KernelRate {
+    /// Flops a second, in 10⁹.
+    pub fn gflops(&self) -> f64 {
+        self.flops / self.seconds * 1e-9
+    }
+
+    /// Bytes a second, in 10⁹.
+    pub fn gbytes_per_s(&self) -> f64 {
+        self.bytes / self.seconds * 1e-9
+    }
+
+    /// The share of the roofline that it reaches; above 1 its rows came from a cache, or it does not compute in f32.
+    pub fn fraction(&self, roofline: &Roofline) -> f64 {
+        roofline.fraction(self.flops, self.bytes, self.seconds)
+    }
+}
+
+/// Seconds of a call: the median of repeats that take about 40 ms together, at least three of them.
+fn seconds(mut call: impl FnMut()) -> f64 {
+    call();
+    let (mut times, begin) = (Vec::new(), Instant::now());
+    while times.len() < 3 || (begin.elapsed() < Duration::from_millis(40) && times.len() < 2_000) {
+        let start = Instant::now();
+        call();
+        times.push(start.elapsed().as_secs_f64());
+    }
+    median(&times)
+}
+
+const FEATURES: usize = 784;
+const CLIP: Clip = Clip::Bounded {
+    norm: Norm::L2,
+    clip_norm: 1.0,
+};
+
+/// Measures all kernels: the shapes are those of MNIST, 128 rows (they stay in the second-level cache), 4,000 and 60,000.
+///
+/// # Panics
+/// Never: the rows it makes are finite.
+pub fn measure() -> Vec<KernelRate> {
+    let mut rates = Vec::new();
+    for rows in [128, 4_000, 60_000] {
+        let mut state = 1_u32;
+        let bytes: Vec<u8> = (0..rows * FEATURES)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            })
+            .collect();
+        let floats: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();
+        let of_bytes = Rows::U8(U8Rows {
+            values: &bytes,
+            columns: FEATURES,
+            scale: 1.0 / 255.0,
+        });
+        let of_floats = Rows::F32(F32Rows {
+            values: &floats,
+            columns: FEATURES,
+        });
+        gradients(of_bytes, "u8", 1, &mut rates);
+        gradients(of_floats, "f32", 4, &mut rates);
+    }
+    vectors(&mut rates);
+    rates
+}
+
+/// The clipped sum of gradients, for one output and for ten, and the clipped sum of differences.
+fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelRate>) {
+    let count = rows.len();
+    let classes: Vec<u32> = (0..count).map(|row| (row % 10) as u32).collect();
+    let signs: Vec<f32> = (0..count).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
+    let norms = row_norms(rows, true, Norm::L2).expect("finite rows");
+    for outputs in [1, 10] {
+        let model = LinearModel {
+            features: FEATURES,
+            outputs,
+            bias: true,
+            loss: if outputs > 1 { Loss::Softmax } else { Loss::Logistic },
+        };
+        let parameters = vec![0.01; model.parameters()];
+        let mut sum = vec![0.0; model.parameters()];
+        let mut workspace = Workspace::new(&model);
+        let batch = Batch {
+            rows,
+            targets: if outputs > 1 {
+                Targets::Classes(&classes)
+            } else {
+                Targets::Values(&signs)
+            },
+            norms: Some(&norms),
+            selection: Selection::Range(0..count),
+        };
+        let flops = (4 * count * model.parameters()) as f64;
+        let mut rate = |kernel: &str, flops: f64, seconds: f64| {
+            rates.push(KernelRate {
+                kernel: kernel.to_owned(),
+                shape: format!(
+                    "{count} rows of {stored}, {outputs} output{}",
+                    if outputs == 1 { "" } else { "s" }
+                ),
+                flops,
+                bytes: (count * FEATURES * width) as f64,
+                seconds,
+            });
+        };
+        let gradient = seconds(|| {
+            accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, &mut workspace)
+                .expect("finite gradients");
+        });
+        rate("clipped gradients", flops, gradient);
+        if outputs > 1 && count == 4_000 {
+            let previous = vec![0.02; model.parameters()];
+            let point = |coefficient, parameters| Point {
+                coefficient,
+                parameters,
+            };
+            let difference = seconds(|| {
+                let (current, before) = (point(3.0, &parameters[..]), point(2.0, &previous[..]));
+                accumulate_differences(&model, &batch, current, before, CLIP, &mut sum, &mut workspace)
+                    .expect("finite gradients");
+            });
+            rate("clipped differences", 1.5 * flops, difference);
+        }
+    }
+}
+
+/// What a round does with vectors of the model's length.
+fn vectors(rates: &mut Vec<KernelRate>) {
+    let length = 10 * (FEATURES + 1);
+    let (x, mut y) = (vec![1.0_f32; length], vec![0.5_f32; length]);
+    let mut sum = vec![0.0_f64; length];
+    let key = StreamKey::Simulation(1);
+    let mut round = 0;
+    let count = length as f64;
+    let mut rate = |kernel: &str, flops: f64, bytes: f64, seconds: f64| {
+        rates.push(KernelRate {
+            kernel: kernel.to_owned(),
+            shape: format!("{length} parameters"),
+            flops,
+            bytes,
+            seconds,
+        });
+    };
+    let taken = seconds(|| vector::axpy(std::hint::black_box(1e-6), &x, &mut y));
+    rate("y + a·x", 2.0 * count, 12.0 * count, taken);
+    let taken = seconds(|| {
+        std::hint::black_box(vector::dot(&x, &y));
+    });
+    rate("inner product", 2.0 * count, 8.0 * count, taken);
+    let taken = seconds(|| {
+        round += 1;
+        add_gaussian(&key, Purpose(1), round, 1.0, &mut sum);
+    });
+    rate("Gaussian noise", 0.0, 16.0 * count, taken);
+}
+
+/// The kernels as a table for people, under the limits of one thread.
+pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "kernel, one thread",
+        "on",
+        "time",
+        "GFLOP/s",
+        "GB/s",
+        "flops/byte",
+        "of roofline",
+    ]);
+    for rate in rates {
+        let share = roofline.map_or_else(String::new, |roofline| {
+            format!("{:.0} %", 100.0 * rate.fraction(&roofline))
+        });
+        table.add_row([
+            rate.kernel.clone(),
+            rate.shape.clone(),
+            format!("{:.1} µs", rate.seconds * 1e6),
+            format!("{:.1}", rate.gflops()),
+            format!("{:.1}", rate.gbytes_per_s()),
+            format!("{:.2}", rate.flops / rate.bytes),
+            share,
+        ]);
+    }
+    for column in 2..7 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_from_flops_bytes_and_seconds() {
+        let rate = KernelRate {
+            kernel: "k".into(),
+            shape: "s".into(),
+            flops: 4e9,
+            bytes: 1e9,
+            seconds: 0.5,
+        };
+        let roofline = Roofline {
+            threads: 1,
+            peak_gflops: 16.0,
+            bandwidth_gbytes_per_s: 10.0,
+        };
+        assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
+        assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
+        assert!(table(&[rate], Some(roofline)).contains("50 %"));
+    }
+
+    #[test]
+    fn vectors_of_a_round_have_rates() {
+        let mut rates = Vec::new();
+        vectors(&mut rates);
+        assert_eq!(rates.len(), 3);
+        assert!(rates.iter().all(|rate| rate.seconds > 0.0 && rate.bytes > 0.0));
+    }
+}

@@ -1,0 +1,163 @@
+//! Names of configurations that say what tells them apart, and no more: what all of them share stands in a subtitle once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::results::Configuration;
+
+/// The names of a set of configurations.
+pub(super) struct Labels {
+    /// Parameters that differ within an algorithm, by algorithm.
+    apart: BTreeMap<String, BTreeSet<String>>,
+    /// Parameters with one value wherever they are given, by more than half of the algorithms.
+    shared: BTreeMap<String, String>,
+}
+
+impl Labels {
+    /// The names of these configurations among each other.
+    pub(super) fn of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> Self {
+        // By algorithm, then by parameter: the values there are, absence among them.
+        let mut sets: BTreeMap<&str, BTreeSet<BTreeMap<&str, String>>> = BTreeMap::new();
+        for configuration in configurations {
+            let parameters = configuration
+                .parameters
+                .iter()
+                .map(|(name, value)| (name.as_str(), text(value)))
+                .collect();
+            sets.entry(&configuration.algorithm).or_default().insert(parameters);
+        }
+        let mut apart: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut values: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+        for (algorithm, sets) in &sets {
+            let names: BTreeSet<&str> = sets.iter().flat_map(|set| set.keys().copied()).collect();
+            for name in names {
+                let of_name: BTreeSet<Option<&String>> = sets.iter().map(|set| set.get(name)).collect();
+                if of_name.len() > 1 {
+                    apart
+                        .entry((*algorithm).to_owned())
+                        .or_default()
+                        .insert(name.to_owned());
+                }
+                let (algorithms, known) = values.entry(name).or_default();
+                algorithms.insert(algorithm);
+                known.extend(of_name.into_iter().flatten().map(String::as_str));
+            }
+        }
+        let shared = values
+            .into_iter()
+            .filter(|(_, (algorithms, known))| known.len() == 1 && 2 * algorithms.len() > sets.len())
+            .filter_map(|(name, (_, known))| Some((name.to_owned(), (*known.first()?).to_owned())))
+            .filter(|(name, _)| !apart.values().any(|names| names.contains(name)))
+            .collect();
+        Self { apart, shared }
+    }
+
+    /// The algorithm, with those of its parameters that tell it from the same algorithm elsewhere.
+    pub(super) fn name(&self, configuration: &Configuration) -> String {
+        let Some(apart) = self.apart.get(&configuration.algorithm) else {
+            return configuration.algorithm.clone();
+        };
+        let own: Vec<String> = apart
+            .iter()
+            .filter_map(|name| Some(written(name, &text(configuration.parameters.get(name)?))))
+            .collect();
+        if own.is_empty() {
+            configuration.algorithm.clone()
+        } else {
+            format!("{} {}", configuration.algorithm, own.join(", "))
+        }
+    }
+
+    /// What all share, for a subtitle: `ε = 1, δ = 1e-5`; empty where nothing is.
+    pub(super) fn shared(&self) -> String {
+        let mut list: Vec<(&String, &String)> = self.shared.iter().collect();
+        // ε before δ, as everybody writes it.
+        list.sort_by_key(|(name, _)| (name.as_str() != "epsilon", name.as_str() != "delta", name.as_str()));
+        list.into_iter()
+            .map(|(name, value)| written(name, value))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+/// All parameters of a configuration: `ε = 1, δ = 1e-5, clip norm = 1`.
+pub(super) fn parameters(configuration: &Configuration) -> String {
+    let mut list: Vec<(&String, &Value)> = configuration.parameters.iter().collect();
+    list.sort_by_key(|(name, _)| (name.as_str() != "epsilon", name.as_str() != "delta", name.as_str()));
+    list.into_iter()
+        .map(|(name, value)| written(name, &text(value)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn written(name: &str, value: &str) -> String {
+    let name = match name {
+        "epsilon" => "ε",
+        "delta" => "δ",
+        "beta" => "β",
+        "tau" => "τ",
+        other => other,
+    };
+    format!("{} = {value}", name.replace(['-', '_'], " "))
+}
+
+/// A value as people write it: 1 for 1.0, 1e-5 for 0.00001.
+fn text(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if number != 0.0 && number.abs() < 1e-3 => format!("{number:e}"),
+        Some(number) => number.to_string(),
+        None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn configuration(algorithm: &str, parameters: Value) -> Configuration {
+        Configuration {
+            suite: "quick".into(),
+            algorithm: algorithm.into(),
+            dataset: "mnist".into(),
+            features: "u8".into(),
+            batch_size: 64,
+            threads: 1,
+            ranks: None,
+            parameters: serde_json::from_value(parameters).unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_all_share_leaves_the_names_and_stands_in_the_subtitle() {
+        let all = [
+            configuration("sgd", json!({})),
+            configuration("dp-sgd", json!({"clip-norm": 1.0, "epsilon": 1.0, "delta": 1e-5})),
+            configuration("dp-ftrl", json!({"epsilon": 1.0, "delta": 1e-5})),
+        ];
+        let labels = Labels::of(&all);
+        assert_eq!(all.each_ref().map(|one| labels.name(one)), ["sgd", "dp-sgd", "dp-ftrl"]);
+        assert_eq!(labels.shared(), "ε = 1, δ = 1e-5");
+        assert_eq!(parameters(&all[1]), "ε = 1, δ = 1e-5, clip norm = 1");
+    }
+
+    #[test]
+    fn what_tells_an_algorithm_from_itself_stays() {
+        let all = [
+            configuration("dp-ftrl", json!({"noise": "tree", "epsilon": 1.0})),
+            configuration("dp-ftrl", json!({"noise": "optimal", "epsilon": 1.0})),
+            configuration("dp-ftrl", json!({"epsilon": 1.0})),
+            configuration("dp-sgd", json!({"epsilon": 2.0})),
+        ];
+        let labels = Labels::of(&all);
+        assert_eq!(
+            all.each_ref().map(|one| labels.name(one)),
+            ["dp-ftrl noise = tree", "dp-ftrl noise = optimal", "dp-ftrl", "dp-sgd"]
+        );
+        assert_eq!(labels.shared(), "");
+        let names: BTreeSet<String> = all.iter().map(|one| labels.name(one)).collect();
+        assert_eq!(names.len(), all.len(), "no two have one name");
+    }
+}
