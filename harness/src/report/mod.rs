@@ -10,6 +10,7 @@ mod format;
 mod latency;
 mod mechanisms;
 mod page;
+mod peers;
 mod study;
 mod tables;
 mod training;

@@ -8,6 +8,7 @@ use super::bars::Bars;
 use super::chart::{CHART_STYLE, Chart, DARK_VARIABLES, NARROW, VARIABLES, WIDE};
 use super::figures::{self, dataset_name, threads_name};
 use super::format::{count, escape, percent, three_digits, time};
+use super::peers::Peers;
 use super::tables::{self, Entry, Table};
 use super::training::{training_charts, training_html};
 use crate::machine::{Environment, disturbances};
@@ -39,6 +40,16 @@ pub fn report_html_with(run: &Run, studies: &[Study]) -> String {
                 .into_iter()
                 .map(|(label, chart)| (label, Picture::Chart(chart)))
                 .collect(),
+        });
+    }
+    let peers = Peers::beside(&run.folder);
+    if let Some(charts) = peers.as_ref().map(Peers::charts).filter(|charts| !charts.is_empty()) {
+        figures.push(Section {
+            id: "peers",
+            link: "Other libraries",
+            about: "A DP-SGD round here and in the libraries that people use, the same work on the same threads in one run of \
+                    bench/peers/run.py; whiskers are bootstrap intervals of the median.",
+            panels: charts.into_iter().map(|(label, chart)| (label, Picture::Chart(chart))).collect(),
         });
     }
     let mut links = vec![("overview", "Overview"), ("machine", "Machine")];
@@ -80,6 +91,7 @@ pub fn report_html_with(run: &Run, studies: &[Study]) -> String {
     for section in &figures {
         section.html(environment, &mut page);
     }
+    page.push_str(&peers.as_ref().map(Peers::html).unwrap_or_default());
     page.push_str(&training_html(studies));
     let _ = write!(
         page,
