@@ -1,5 +1,5 @@
-//! `rounds` beside the libraries that people use: what `bench/peers/run.py` left in `peers/peers.json` of a results folder,
-//! as a chart and a table of the report.
+//! `rounds` beside the libraries that people use: what `bench/peers/run.py` left in `peers/peers.json` of a results
+//! folder, as a chart and a table of the report.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -30,10 +30,7 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 /// Kinds of round by id, with a title.
-const KINDS: [(&str, &str); 2] = [
-    ("kernel", "given batch"),
-    ("end-to-end", "end to end, sampler and loader included"),
-];
+const KINDS: [(&str, &str); 2] = [("kernel", "given batch"), ("end-to-end", "end to end")];
 
 /// `peers.json`, as far as the report shows it.
 #[derive(Debug, Clone, Deserialize)]
@@ -198,7 +195,8 @@ impl Document {
         let _ = write!(
             html,
             "<p class=\"lead\">The same round, softmax with d = 784 and K = 10, clip norm 1, noise drawn in each round, on the \
-             same threads in one run ({}), by <code>{}</code>. The last columns say how many times a round of \
+             same threads in one run ({}), by <code>{}</code>; end to end includes each one's own Poisson sampler \
+             and loader. The last columns say how many times a round of \
              <code>rounds</code> fits in, on rows of bytes and of f32, with bootstrap intervals.</p>",
             escape(&packages.join(", ")),
             escape(&self.command)
