@@ -7,7 +7,7 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test bench report readme lint mpi deps deps-mpi
+.PHONY: run test bench peers report readme lint mpi deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -22,10 +22,23 @@ mpi: deps-mpi
 bench: deps
 	$(CARGO) bench --package rounds-bench $(ARGS)
 
+# A DP-SGD round beside JAX, NumPy, torch, Opacus and jax-privacy; the first time it sets up their environment (Python 3.11 to
+# 3.13, some minutes). ARGS, for example: --batch-sizes 500,2000.
+peers: deps
+	$(CARGO) build --release --quiet --package rounds
+	$(CARGO) bench --quiet --package rounds-bench --bench random --no-run
+	python3 bench/peers/run.py $(ARGS)
+
 report: deps
 	$(CARGO) run --release --quiet --package rounds -- report $(ARGS)
 
+# The tables and pictures of README.md and results/README.md, and the experiment sheets, from the committed results; --check
+# fails where they differ.
+readme:
+	python3 bench/readme.py $(ARGS)
+
 lint: deps
+	python3 bench/readme.py --check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet

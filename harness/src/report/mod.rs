@@ -15,6 +15,7 @@ mod latency;
 mod legend;
 mod mechanisms;
 mod page;
+mod peers;
 mod scaling;
 mod section;
 mod shell;

@@ -9,6 +9,7 @@ use super::doubts::doubts;
 use super::figures::{self, dataset_name, threads_name};
 use super::format::{count, escape, percent, three_digits, time};
 use super::labels::Labels;
+use super::peers::Peers;
 use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{self, Entry, Table};
@@ -35,6 +36,7 @@ pub fn report_html_with(run: &Run, beside: &Beside) -> String {
             .map(Section::rendered),
     );
     sections.push(section("algorithms", "Algorithms", cards(&cells)));
+    sections.extend(Peers::beside(&run.folder).map(|peers| peers.section()));
     sections.extend(beside.sections());
     sections.extend(doubts(&cells).map(|html| section("doubtful", "Doubtful samples", html)));
     sections.extend(not_measured(run).map(|html| section("not-measured", "Not measured", html)));
