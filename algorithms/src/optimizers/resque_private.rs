@@ -154,6 +154,9 @@ fn by_theorem(
             _ => Plan::scaled(&setting, &constants)?,
         });
     }
+    for (plan, chunk) in plans.iter().zip(&chunks) {
+        plan.check_steps(chunk.rows.len())?;
+    }
     let statement = match mode {
         // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.
         Mode::Faithful => PrivacyStatement::none("the Lipschitz constant was read off the data: declare a public one"),
@@ -782,6 +785,18 @@ mod tests {
             message.contains("n = ") && message.contains("dp-practical"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn more_steps_than_examples_are_refused_before_the_first_round() {
+        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
+            let parameters = [("mode", "scaled"), ("steps-constant", "1e4")];
+            let refused = algorithm.prepare(&problem(2_000), &settings(0.9, &parameters)).err();
+            assert!(
+                matches!(refused, Some(PrepareError::Resque(ResqueError::StepsBeyondData { .. }))),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -158,7 +158,9 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
     }
 
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
-        if !(radius >= 0.0 && radius.is_finite()) {
+        // Offsets are f32: a radius below their normal numbers is none.
+        let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
+        if !(usable && radius.is_finite()) {
             return Err(ResqueError::SmoothingRadius(radius));
         }
         if count > MOST_QUERIES {
@@ -448,6 +450,10 @@ mod tests {
             queries.reweighted_mean(0..51, &[0.0; 15], &mut mean),
             Err(ResqueError::PoolExhausted { .. })
         ));
+        for radius in [-0.1, f64::NAN, f64::INFINITY, 1e-40] {
+            let refused = queries.fetch(&[0.0; 15], radius, 5);
+            assert!(matches!(refused, Err(ResqueError::SmoothingRadius(_))), "{radius}");
+        }
         queries.fetch(&[0.0; 15], 0.0, 5).unwrap();
         assert!(matches!(
             queries.reweighted_mean(0..5, &[0.01; 15], &mut mean),

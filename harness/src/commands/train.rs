@@ -222,7 +222,9 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         settings.strategies = StrategyMemory::filled_from(source.clone());
     }
     let started = Instant::now();
-    let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(Into::into))?;
+    // What an algorithm refuses, it refuses before it reads a gradient: the command line cannot be carried out.
+    let refused = |error: catalog::PrepareError| UsageError::new(error.to_string()).into();
+    let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(refused))?;
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
         return cluster.agree(Err(UsageError::new(format!(
             "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",

@@ -193,7 +193,7 @@ pub fn record(
     for start in (0..total).step_by(pass.part) {
         let rows = start..(start + pass.part).min(total);
         let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        let mut ahead = pass.ahead(&rows, pass.steps / 2, &mut starts);
+        let mut ahead = pass.ahead(&rows, pass.margin_steps, &mut starts);
         pass.margins(&rows, workspace, &mut ahead);
         let Workspace {
             residuals: values,
@@ -243,7 +243,7 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
         for start in (block..block_end).step_by(pass.part) {
             let rows = start..(start + pass.part).min(block_end);
             let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            let mut ahead = pass.ahead(&rows, pass.steps, &mut starts);
+            let mut ahead = pass.ahead(&rows, pass.margin_steps + pass.gradient_steps, &mut starts);
             let pointers = pass.margins(&rows, workspace, &mut ahead);
             let Workspace {
                 residuals: values,
@@ -329,8 +329,9 @@ struct Pass<'b, 'a> {
     source: Source<'a>,
     /// Rows of a block whose margins are computed before their gradients.
     part: usize,
-    /// Steps of the loops over such rows, for [`Ahead`].
-    steps: usize,
+    /// Steps of the loops over such rows, for [`Ahead`]: those of margins and those of gradients.
+    margin_steps: usize,
+    gradient_steps: usize,
     /// Whether the parameters were packed for the kernels of blocks.
     packed: bool,
 }
@@ -350,6 +351,7 @@ impl<'b, 'a> Pass<'b, 'a> {
         if packed {
             workspace.blocks.current.pack(model, source.layout, parameters);
         }
+        let gradient_steps = dense::steps(model.outputs, source.layout, part, 0);
         Self {
             model,
             batch,
@@ -357,7 +359,8 @@ impl<'b, 'a> Pass<'b, 'a> {
             norms,
             source,
             part,
-            steps: dense::steps(model.outputs, source.layout, part, 1),
+            margin_steps: dense::steps(model.outputs, source.layout, part, 1) - gradient_steps,
+            gradient_steps,
             packed,
         }
     }
@@ -769,7 +772,7 @@ mod tests {
         assert_eq!(reweighted(1.0, 10.0, 13.75).0, Ok(()));
         let exponent = reweighted(1.0, 10.0, 13.875).0.unwrap_err();
         assert!((exponent - 88.75).abs() < 1e-3, "{exponent}");
-        assert!(reweighted(1.0, f32::INFINITY, 1.0).0.unwrap_err().is_nan());
+        assert!(reweighted(1.0, f32::NAN, 1.0).0.unwrap_err().is_nan());
     }
 
     #[test]
