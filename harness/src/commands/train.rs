@@ -223,7 +223,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     }
     let started = Instant::now();
     // What an algorithm refuses, it refuses before it reads a gradient: the command line cannot be carried out.
-    let refused = |error: catalog::PrepareError| UsageError::new(error.to_string()).into();
+    let refused = |error: catalog::PrepareError| UsageError::new(format!("{:#}", anyhow::Error::from(error))).into();
     let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(refused))?;
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
         return cluster.agree(Err(UsageError::new(format!(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{Axis, CHART_STYLE, Chart, DARK_VARIABLES, Drawing, NARROW, Point, Scale, Series, VARIABLES, WIDE};
-use super::format::{escape, three_digits};
+use super::format::{escape, three_digits, time};
 use crate::machine::Environment;
 use crate::studies::depth_against_work::{
     Cell, FittedExponent, Kind, Method, PLACES, Study, crossover, modelled_seconds,
@@ -309,7 +309,7 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
     let _ = write!(
         page,
         "<h3>Time to ε = {accuracy} elsewhere, modelled</h3><table><thead><tr><th>place</th><th>workers</th><th>latency</th>\
-         <th>method</th><th>seconds</th><th>faster than, from this latency on</th></tr></thead><tbody>"
+         <th>method</th><th>time</th><th>faster than, from this latency on</th></tr></thead><tbody>"
     );
     for place in PLACES {
         let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
@@ -320,17 +320,17 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
                 .iter()
                 .filter_map(|other| {
                     let latency = crossover(cell, other, place.workers)?;
-                    Some(format!("{} {} s", other.algorithm, three_digits(latency)))
+                    Some(format!("{} {}", other.algorithm, time(1e9 * latency)))
                 })
                 .collect();
             let _ = write!(
                 page,
-                "<tr><td>{}</td><td>{}</td><td>{} s</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 place.name,
                 place.workers,
-                three_digits(place.latency),
+                time(1e9 * place.latency),
                 escape(&cell.algorithm),
-                three_digits(seconds(cell)),
+                time(1e9 * seconds(cell)),
                 escape(&overtaken.join(", "))
             );
         }
@@ -352,8 +352,8 @@ fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
                     let other = others.iter().find(|other| other.accuracy == cell.accuracy)?;
                     let latency = crossover(cell, other, WORKERS)?;
                     let note = format!("{} over {}: {} s", method.id(), other.algorithm, three_digits(latency));
-                    // A logarithmic axis has no 0.
-                    (latency > 0.0).then(|| point(1.0 / cell.accuracy, latency, note))
+                    // Below the shortest round there is, a method is faster everywhere.
+                    (latency > PLACES[0].latency).then(|| point(1.0 / cell.accuracy, latency, note))
                 })
                 .collect();
             if !points.is_empty() {
@@ -673,7 +673,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
         if let (Some((seconds, before)), Some((_, after))) = (fastest(pair[0]), fastest(pair[1]))
             && before != after
         {
-            changes.push(format!("{} from {} s on", after.id(), three_digits(pair[1])));
+            changes.push(format!("{} from {} on", after.id(), time(1e9 * pair[1])));
             let floor = fastest(steps[0]).map_or(seconds, |(least, _)| least);
             series.push(Series {
                 name: format!("{} fastest from here", after.id()),

@@ -202,13 +202,17 @@ pub struct Cell {
     pub computational_depth: u64,
     /// Seconds, without evaluations of the gap.
     pub seconds: f64,
-    /// Seconds of them in rounds of more than one query.
+    /// Seconds of them in rounds of more than one query. Files that know one parallel part have that here.
+    #[serde(alias = "parallel_seconds")]
     pub query_seconds: f64,
     /// Seconds of them in reweighted mini-batches of more than one sample.
+    #[serde(default)]
     pub reweight_seconds: f64,
     /// Such mini-batches.
+    #[serde(default)]
     pub reweightings: u64,
     /// Samples in them.
+    #[serde(default)]
     pub reweighted: u64,
 }
 
