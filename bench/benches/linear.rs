@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
-use rounds_kernels::linear::recorded::{RecordedWorkspace, accumulate_outer, margins};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, Perturbation, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients,
-    accumulate_perturbed_gradients, evaluate, row_norms,
+    Batch, Clip, LinearModel, NonFiniteGradient, Perturbation, Point, RowNorms, Workspace, accumulate_differences,
+    accumulate_gradients, accumulate_perturbed_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use wide::f32x16;
@@ -306,18 +306,34 @@ fn recorded(criterion: &mut Criterion) {
     let model = model(784, 10);
     let parameters = vec![0.01; model.parameters()];
     let mut kept = vec![0.0; rows * 10];
-    let coefficients = vec![0.1; rows * 10];
+    let recorded = vec![0.1; rows * 10];
     let mut sum = vec![0.0; model.parameters()];
     let mut workspace = RecordedWorkspace::new(&model);
     let norms = row_norms(data.rows(true), true, Norm::L2).expect("finite rows");
     let batch = data.batch(true, 10, &norms);
     let mut group = criterion.benchmark_group("recorded/2,000 rows of u8, 10 outputs, 784 features");
     group.throughput(Throughput::Elements((2 * rows * model.parameters()) as u64));
-    group.bench_function("margins, flops", |bencher| {
-        bencher.iter(|| margins(&model, &batch, &parameters, &mut kept, &mut workspace));
+    group.bench_function("round, flops of margins", |bencher| {
+        let mut residuals: Vec<&mut [f32]> = kept.chunks_exact_mut(rows).collect();
+        bencher.iter(|| record(&model, &batch, &parameters, None, &mut residuals, &mut workspace));
     });
-    group.bench_function("outer products, flops", |bencher| {
-        bencher.iter(|| accumulate_outer(&model, &batch, &coefficients, &mut sum, &mut workspace));
+    group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
+    group.bench_function("reweighting, flops of margins and outer products", |bencher| {
+        let residuals = ByOutput::new(&recorded, 10);
+        bencher.iter(|| {
+            accumulate_reweighted(
+                &model,
+                &batch,
+                &parameters,
+                residuals,
+                &mut |_, weights| {
+                    weights.fill(0.5);
+                    Ok::<(), NonFiniteGradient>(())
+                },
+                &mut sum,
+                &mut workspace,
+            )
+        });
     });
     group.finish();
 }

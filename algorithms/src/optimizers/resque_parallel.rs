@@ -84,8 +84,8 @@ fn prepare(problem: &Problem, settings: &Settings, solver: Solver) -> Result<Pre
     let smoothing = settings.number(
         "smoothing",
         0.5 * accuracy / lipschitz,
-        "a radius above 0 is needed",
-        above_zero,
+        "a radius above 0 is needed, at least 1e-30: offsets are f32",
+        |radius| radius >= 1e-30 && radius.is_finite(),
     )?;
     let parameters = ParallelParameters {
         domain_radius,

@@ -19,6 +19,8 @@
 //! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
 
 use rounds_kernels::features::Selection;
+use rounds_kernels::linear::BLOCK_ROWS;
+use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Shifts};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
@@ -26,7 +28,7 @@ use super::settings::positive;
 use super::{Budget, Optimizer, RoundError, Settings, SettingsError};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
-use crate::oracle::{Oracle, Phase, RecordedQuery};
+use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::Problem;
 use crate::resque::ResqueError;
@@ -151,6 +153,9 @@ fn by_theorem(
             })?,
             _ => Plan::scaled(&setting, &constants)?,
         });
+    }
+    for (plan, chunk) in plans.iter().zip(&chunks) {
+        plan.check_steps(chunk.rows.len())?;
     }
     let statement = match mode {
         // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.
@@ -398,7 +403,7 @@ fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<
             releases: 0,
             rows: Vec::new(),
             ends: Vec::new(),
-            shifts: Vec::new(),
+            normals: Vec::new(),
             residuals: Vec::new(),
             sum: vec![0.0; dimension],
             point: vec![0.0; dimension],
@@ -444,7 +449,8 @@ struct NoisyBalls {
     releases: u64,
     rows: Vec<u32>,
     ends: Vec<usize>,
-    shifts: Vec<f32>,
+    /// Of the shifts of margins, output by output.
+    normals: Vec<f32>,
     residuals: Vec<f32>,
     sum: Vec<f64>,
     point: Vec<f32>,
@@ -488,32 +494,25 @@ impl NoisyOracle<'_, '_, '_> {
             balls.ends.push(balls.rows.len());
         }
         let scalars = balls.rows.len() * outputs;
-        balls.shifts.resize(scalars, 0.0);
+        balls.normals.resize(scalars, 0.0);
         balls.residuals.resize(scalars, 0.0);
-        fill_gaussian(
-            &balls.key,
-            SHIFTS,
-            balls.releases,
-            balls.smoothing as f32,
-            &mut balls.shifts,
-        );
-        let norms = &problem.row_norms(rounds_kernels::features::Norm::L2).values;
-        for (shifts, &row) in balls.shifts.chunks_exact_mut(outputs).zip(&balls.rows) {
-            for shift in shifts.iter_mut() {
-                *shift *= norms[row as usize];
-            }
-        }
+        fill_gaussian(&balls.key, SHIFTS, balls.releases, 1.0, &mut balls.normals);
         oracle.enter(Phase::Gradient);
         balls
             .point
             .iter_mut()
             .zip(centre)
             .for_each(|(to, &from)| *to = from as f32);
+        let normals = ByOutput::new(&balls.normals, outputs);
+        let shifts = Shifts {
+            normals,
+            radius: balls.smoothing as f32,
+        };
         oracle
             .record(
                 &Selection::Indices(&balls.rows),
                 &balls.point,
-                &balls.shifts,
+                Some(shifts),
                 &mut balls.residuals,
             )
             .map_err(|source| RoundError::Gradient { round, source })?;
@@ -530,32 +529,24 @@ impl NoisyOracle<'_, '_, '_> {
         let nominal = balls.rate * balls.chunks[balls.chunk].rows.len() as f64;
         for step in 1..=balls.inner {
             let end = balls.ends[step - 1];
-            let scale = 2.0 * balls.smoothing * balls.smoothing;
-            let (shifts, residuals) = (
-                &balls.shifts[start * outputs..end * outputs],
-                &balls.residuals[start * outputs..end * outputs],
-            );
-            let (cap, clip_norm) = (balls.weight_cap, balls.clip_norm);
-            let factor = |query: &RecordedQuery<'_>| -> Result<f32, rounds_kernels::linear::NonFiniteGradient> {
-                let columns = query.position * outputs..(query.position + 1) * outputs;
-                let row_norm = f64::from(query.row_norm);
-                let exponent: f64 = query
-                    .offset_margins
-                    .iter()
-                    .zip(&shifts[columns.clone()])
-                    .map(|(&t, &s)| f64::from(t) * (2.0 * f64::from(s) - f64::from(t)))
-                    .sum();
-                let log_weight = if row_norm > 0.0 {
-                    exponent / (scale * row_norm * row_norm)
-                } else {
-                    0.0
-                };
-                let residual = residuals[columns]
-                    .iter()
-                    .map(|&r| f64::from(r).powi(2))
-                    .sum::<f64>()
-                    .sqrt();
-                Ok(clipped_factor(log_weight, cap, residual * row_norm, clip_norm))
+            let normals = normals.from(start);
+            let residuals = ByOutput::new(&balls.residuals, outputs).from(start);
+            let (cap, clip_norm, smoothing) = (balls.weight_cap, balls.clip_norm, balls.smoothing);
+            let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
+                    let row_norm = f64::from(block.row_norm(row));
+                    let (mut exponent, mut squared_residual) = (0.0, 0.0);
+                    for (output, t) in block.offset_margins(row).enumerate() {
+                        let one = position..position + 1;
+                        if row_norm > 0.0 {
+                            let u = f64::from(t) / (smoothing * row_norm);
+                            exponent += u * (f64::from(normals.of(output, one.clone())[0]) - 0.5 * u);
+                        }
+                        squared_residual += f64::from(residuals.of(output, one)[0]).powi(2);
+                    }
+                    *weight = clipped_factor(exponent, cap, squared_residual.sqrt() * row_norm, clip_norm);
+                }
+                Ok(())
             };
             oracle.enter(Phase::Gradient);
             oracle
@@ -563,7 +554,7 @@ impl NoisyOracle<'_, '_, '_> {
                     &Selection::Indices(&balls.rows[start..end]),
                     residuals,
                     &offset,
-                    &factor,
+                    &weigh,
                     &mut balls.sum,
                 )
                 .map_err(|source: rounds_kernels::linear::NonFiniteGradient| RoundError::Gradient { round, source })?;
@@ -794,6 +785,18 @@ mod tests {
             message.contains("n = ") && message.contains("dp-practical"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn more_steps_than_examples_are_refused_before_the_first_round() {
+        for algorithm in [&RESQUE_PRIVATE_ERM, &RESQUE_PRIVATE_SCO] {
+            let parameters = [("mode", "scaled"), ("steps-constant", "1e4")];
+            let refused = algorithm.prepare(&problem(2_000), &settings(0.9, &parameters)).err();
+            assert!(
+                matches!(refused, Some(PrepareError::Resque(ResqueError::StepsBeyondData { .. }))),
+                "{refused:?}"
+            );
+        }
     }
 
     #[test]

@@ -21,7 +21,6 @@ use std::sync::{Mutex, PoisonError};
 
 pub use engine::{Engine, EngineError, NodePools, RankedEngine};
 pub use ledger::Ledger;
-pub use recorded::RecordedQuery;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};

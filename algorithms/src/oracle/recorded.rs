@@ -1,59 +1,48 @@
 //! Queries whose answers are kept: one round records them, later sums reweight them without a query.
 
-use rounds_kernels::linear::recorded::{RecordedWorkspace, accumulate_outer, margins};
-use rounds_kernels::linear::{Batch, NonFiniteGradient};
-use rounds_kernels::loss::Target;
+use std::ops::Range;
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::recorded::{self, ByOutput, RecordedBlock, RecordedWorkspace, Shifts};
+use rounds_kernels::linear::{BLOCK_ROWS, NonFiniteGradient};
 
 use super::shared::{Reader, combine, share};
 use super::{Oracle, Selection, add_leaves, lock, part};
 use crate::oracle::partition;
 use crate::oracle::ranks::gather_messages;
 
-/// Rows whose margins, weights and outer products are worked on together, so that they are read from memory once.
-const BLOCK: usize = 128;
-
 /// Scratch of one worker.
 pub(super) struct RecordedScratch {
     workspace: RecordedWorkspace,
-    margins: Vec<f32>,
-    coefficients: Vec<f32>,
-    scratch: Vec<f64>,
     slots: Vec<u32>,
 }
 
-/// One row of a recorded pool as a reweighting sees it.
-pub struct RecordedQuery<'r> {
-    /// Position in the batch.
-    pub position: usize,
-    /// `t_k = ⟨a, v_k⟩`, K of them, of the offset v that is asked for.
-    pub offset_margins: &'r [f32],
-    /// ‖a‖, bias included, rounded up.
-    pub row_norm: f32,
+/// What one leaf of a round writes: its positions of every output.
+struct Answers<'r> {
+    positions: Range<usize>,
+    residuals: Vec<&'r mut [f32]>,
+    outcome: Result<(), NonFiniteGradient>,
 }
 
 impl Oracle<'_> {
-    /// `residuals[b·K..] = residual(W·a_b + shifts_b)`: one adaptive round of one query a row. The gradient of row b is
-    /// `residuals_b ⊗ a_b`.
+    /// `residuals[k·rows + b] = ∂φ/∂u_k` at `u = W·a_b + shifts_b` for row b of the batch: one adaptive round of one query
+    /// a row. The gradient of row b is `residuals_b ⊗ a_b`.
     ///
     /// # Errors
     /// A row whose residual is not finite.
     ///
     /// # Panics
-    /// Shifts or residuals of another length than rows × K.
+    /// Residuals or shifts of another batch.
     pub fn record(
         &mut self,
         batch: &Selection<'_>,
         parameters: &[f32],
-        shifts: &[f32],
+        shifts: Option<Shifts<'_>>,
         residuals: &mut [f32],
     ) -> Result<(), NonFiniteGradient> {
         let (problem, rows) = (self.problem, batch.len());
         let (model, outputs) = (problem.model(), problem.model().outputs);
-        assert_eq!(
-            (shifts.len(), residuals.len()),
-            (rows * outputs, rows * outputs),
-            "shifts or residuals of another batch"
-        );
+        assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
         self.ledger.rounds += 1;
         self.ledger.gradient_queries += rows as u64;
         self.ledger.flops += (problem.flops_per_row() / 2.0 * rows as f64) as u64;
@@ -63,60 +52,57 @@ impl Oracle<'_> {
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
-        let reader = Reader::of(problem, batch, parts, None, ranks);
-        let positions =
-            partition::leaf_range(rows, parts, own.start).start..partition::leaf_range(rows, parts, own.end).start;
-        let mut tasks = Vec::with_capacity(own.len());
-        let mut rest = &mut residuals[positions.start * outputs..positions.end * outputs];
-        for leaf in own {
-            let range = partition::leaf_range(rows, parts, leaf);
-            let (head, tail) = rest.split_at_mut(range.len() * outputs);
-            tasks.push((range, head, None));
-            rest = tail;
-        }
+        let norm = shifts.is_some().then_some(Norm::L2);
+        let reader = Reader::of(problem, batch, parts, norm, ranks);
+        let mut rest: Vec<&mut [f32]> = residuals.chunks_exact_mut(rows.max(1)).collect();
+        let first = partition::leaf_range(rows, parts, own.start).start;
+        rest.iter_mut().for_each(|rest| drop(rest.split_off_mut(..first)));
+        let mut leaves: Vec<_> = own
+            .map(|leaf| {
+                let positions = partition::leaf_range(rows, parts, leaf);
+                let length = positions.len();
+                Answers {
+                    positions,
+                    residuals: rest
+                        .iter_mut()
+                        .filter_map(|rest| rest.split_off_mut(..length))
+                        .collect(),
+                    outcome: Ok(()),
+                }
+            })
+            .collect();
         let scratches = &self.recorded;
-        self.engine.for_each(&mut tasks, &|(range, residuals, failed), worker| {
-            let mut scratch = lock(&scratches[worker]);
-            let RecordedScratch {
-                workspace,
-                scratch: values,
-                slots,
-                ..
-            } = &mut *scratch;
-            let leaf = reader.batch(part(batch, range.clone()), None, slots);
-            margins(model, &leaf, parameters, residuals, workspace);
-            for (position, residual) in residuals.chunks_exact_mut(outputs).enumerate() {
-                let row = row_of(&leaf, position);
-                let shifts = &shifts[(range.start + position) * outputs..][..outputs];
-                for ((value, &margin), &shift) in values.iter_mut().zip(&*residual).zip(shifts) {
-                    *value = f64::from(margin) + f64::from(shift);
-                }
-                let target = match leaf.targets {
-                    rounds_kernels::features::Targets::Classes(classes) => Target::Class(classes[row] as usize),
-                    rounds_kernels::features::Targets::Values(targets) => Target::Value(f64::from(targets[row])),
-                };
-                let finite = values.iter().all(|value| value.is_finite());
-                model.loss.residual(values, target);
-                if !(finite && values.iter().all(|value| value.is_finite())) && failed.is_none() {
-                    *failed = Some(NonFiniteGradient { row: reader.row(row) });
-                }
-                residual
-                    .iter_mut()
-                    .zip(&*values)
-                    .for_each(|(to, &from)| *to = from as f32);
-            }
+        self.engine.for_each(&mut leaves, &|leaf, worker| {
+            let RecordedScratch { workspace, slots } = &mut *lock(&scratches[worker]);
+            let Answers {
+                positions, residuals, ..
+            } = leaf;
+            let rows = reader.batch(part(batch, positions.clone()), norm, slots);
+            let shifts = shifts.map(|shifts| Shifts {
+                normals: shifts.normals.from(positions.start),
+                ..shifts
+            });
+            leaf.outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
         });
-        let failed = tasks.iter().find_map(|(_, _, failed)| *failed);
+        let failed = leaves.iter().find_map(|leaf| leaf.outcome.err()).map(|error| {
+            let row = reader.row(error.row);
+            NonFiniteGradient { row }
+        });
         drop(reader);
         let Some(ranked) = ranked else {
             return failed.map_or(Ok(()), Err);
         };
-        // Every rank reweights later, so every rank gets all residuals, in the order of the ranks and so of the batch.
+        // Every rank reweights later, so every rank gets all residuals: those of a rank's leaves, output by output.
+        let positions_of = |rank: usize| {
+            let leaves = partition::leaf_range(parts, ranked.ranks().count(), rank);
+            let start = |leaf: usize| partition::leaf_range(rows, parts, leaf).start;
+            start(leaves.start)..start(leaves.end)
+        };
         let mut message = failed.map_or(-1.0, |error| error.row as f64).to_le_bytes().to_vec();
-        message.extend_from_slice(bytemuck::cast_slice(
-            &residuals[positions.start * outputs..positions.end * outputs],
-        ));
-        let mut place = 0;
+        let own = positions_of(ranked.ranks().rank());
+        for output in residuals.chunks_exact(rows.max(1)) {
+            message.extend_from_slice(bytemuck::cast_slice(&output[own.clone()]));
+        }
         let mut failed = None;
         for (rank, message) in gather_messages(ranked.ranks(), &message).iter().enumerate() {
             let (row, values) = message
@@ -127,33 +113,35 @@ impl Oracle<'_> {
                 failed = Some(NonFiniteGradient { row: row as usize });
                 ranked.fail(rank);
             }
-            for value in values.as_chunks::<4>().0 {
-                residuals[place] = f32::from_ne_bytes(*value);
-                place += 1;
+            let mut values = values.as_chunks::<4>().0.iter();
+            for output in residuals.chunks_exact_mut(rows.max(1)) {
+                for (residual, value) in output[positions_of(rank)].iter_mut().zip(&mut values) {
+                    *residual = f32::from_ne_bytes(*value);
+                }
             }
         }
         failed.map_or(Ok(()), Err)
     }
 
-    /// `sum = Σ_b f_b·residuals_b ⊗ a_b` with a factor for each row from its offset margins: no query, no round. `factor`
-    /// sees one row of the batch at a time, so a sum's terms depend on one example each.
+    /// `sum = Σ_b w_b·residuals_b ⊗ a_b` with a weight for each row from its margins at the offset: no query, no round.
+    /// `weigh` gives the weights of a block; positions are those in the batch. Where a sum's terms must depend on one
+    /// example each, a weight may read its own row of the block only.
     ///
     /// # Errors
-    /// The first error of `factor`; a sum that is not finite names the batch's first row.
+    /// The first error of `weigh`; a sum that is not finite names the batch's first row.
     ///
     /// # Panics
-    /// Residuals of another length than rows × K.
+    /// Residuals of another batch.
     pub fn recorded_sum<E: Send + From<NonFiniteGradient>>(
         &mut self,
         batch: &Selection<'_>,
-        residuals: &[f32],
+        residuals: ByOutput<'_>,
         offset: &[f32],
-        factor: &(impl Fn(&RecordedQuery<'_>) -> Result<f32, E> + Sync),
+        weigh: &(impl Fn(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E> + Sync),
         sum: &mut [f64],
     ) -> Result<(), E> {
         let (problem, rows) = (self.problem, batch.len());
-        let (model, outputs) = (problem.model(), problem.model().outputs);
-        assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
+        let model = problem.model();
         self.ledger.flops += (problem.flops_per_row() * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
@@ -161,46 +149,26 @@ impl Oracle<'_> {
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
-        let reader = Reader::of(problem, batch, parts, None, ranks);
+        let reader = Reader::of(problem, batch, parts, Some(Norm::L2), ranks);
         let scratches = &self.recorded;
-        // The shares of a leaf, one block of rows after the other.
-        let run = |range: std::ops::Range<usize>, sum: &mut [f64], worker: usize| -> Result<(), E> {
-            let mut scratch = lock(&scratches[worker]);
-            let RecordedScratch {
-                workspace,
-                margins: offset_margins,
-                coefficients,
-                slots,
-                ..
-            } = &mut *scratch;
+        let run = |positions: Range<usize>, sum: &mut [f64], worker: usize| -> Result<(), E> {
+            let RecordedScratch { workspace, slots } = &mut *lock(&scratches[worker]);
             sum.fill(0.0);
-            for start in range.clone().step_by(BLOCK) {
-                let block = start..(start + BLOCK).min(range.end);
-                let leaf = reader.batch(part(batch, block.clone()), None, slots);
-                let used = block.len() * outputs;
-                margins(model, &leaf, offset, &mut offset_margins[..used], workspace);
-                for (index, position) in block.clone().enumerate() {
-                    let columns = index * outputs..(index + 1) * outputs;
-                    let query = RecordedQuery {
-                        position,
-                        offset_margins: &offset_margins[columns.clone()],
-                        row_norm: reader.l2_norm(row_of(&leaf, index)),
-                    };
-                    let factor = factor(&query)?;
-                    let recorded = &residuals[position * outputs..(position + 1) * outputs];
-                    coefficients[columns]
-                        .iter_mut()
-                        .zip(recorded)
-                        .for_each(|(to, &r)| *to = factor * r);
-                }
-                if !accumulate_outer(model, &leaf, &coefficients[..used], sum, workspace) {
-                    return Err(NonFiniteGradient {
-                        row: reader.row(row_of(&leaf, 0)),
+            let first = positions.start;
+            let leaf = reader.batch(part(batch, positions), Some(Norm::L2), slots);
+            let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                weigh(&block.clone().behind(first), weights).map_err(Failure::Weight)
+            };
+            let residuals = residuals.from(first);
+            recorded::accumulate_reweighted(model, &leaf, offset, residuals, &mut weigh, sum, workspace).map_err(
+                |failure| match failure {
+                    Failure::Weight(error) => error,
+                    Failure::Row(error) => {
+                        let row = reader.row(error.row);
+                        NonFiniteGradient { row }.into()
                     }
-                    .into());
-                }
-            }
-            Ok(())
+                },
+            )
         };
         if parts == 1 && ranked.is_none() {
             return run(0..rows, sum, 0);
@@ -247,19 +215,20 @@ impl Oracle<'_> {
         while self.recorded.len() < self.engine.threads() {
             self.recorded.push(std::sync::Mutex::new(RecordedScratch {
                 workspace: RecordedWorkspace::new(model),
-                margins: vec![0.0; BLOCK * model.outputs],
-                coefficients: vec![0.0; BLOCK * model.outputs],
-                scratch: vec![0.0; model.outputs],
                 slots: Vec::new(),
             }));
         }
     }
 }
 
-/// The matrix row at a position of a batch.
-fn row_of(batch: &Batch<'_>, position: usize) -> usize {
-    match &batch.selection {
-        Selection::Range(range) => range.start + position,
-        Selection::Indices(indices) => indices[position] as usize,
+/// Why a leaf has no sum.
+enum Failure<E> {
+    Weight(E),
+    Row(NonFiniteGradient),
+}
+
+impl<E> From<NonFiniteGradient> for Failure<E> {
+    fn from(error: NonFiniteGradient) -> Self {
+        Self::Row(error)
     }
 }

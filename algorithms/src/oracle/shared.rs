@@ -57,14 +57,6 @@ impl<'a> Reader<'a> {
         self.store.as_ref().map_or(row, |store| store.row(row))
     }
 
-    /// The L2 norm of the row that a kernel calls `row`.
-    pub(super) fn l2_norm(&self, row: usize) -> f32 {
-        match &self.store {
-            None => self.problem.row_norms(Norm::L2).values[row],
-            Some(store) => store.l2_norm(row),
-        }
-    }
-
     fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
         NonFiniteGradient {
             row: self.row(error.row),

@@ -439,11 +439,6 @@ impl Store {
         }
     }
 
-    /// The L2 norm of the row in a slot.
-    pub(crate) fn l2_norm(&self, slot: usize) -> f32 {
-        self.l2_norms.values[slot]
-    }
-
     /// Forgets the guests of all ranks.
     fn dismiss(&mut self) {
         let own = self.home.len();

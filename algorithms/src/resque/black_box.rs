@@ -21,6 +21,10 @@ const PERTURBATION: Purpose = Purpose(0x5045_5254);
 const CHOICE: Purpose = Purpose(0x4348_4f49);
 /// Samples whose weighted gradients are summed in f32 before the sum moves to f64.
 const BLOCK_SAMPLES: usize = 128;
+/// Least samples of a leaf: its own sum costs as much as one or two samples.
+const LEAF_SAMPLES: usize = 16;
+/// Cycles of work under which a leaf is not worth a fork.
+const LEAF_CYCLES: usize = 10_000;
 /// Most queries of one round.
 const MOST_QUERIES: usize = 1 << 27;
 
@@ -121,6 +125,24 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     /// Samples that share a stream block, at least one.
     fn tile_samples(&self) -> usize {
         (BLOCK_COORDINATES / self.function.dimension()).max(1)
+    }
+
+    /// Leaves of a mean over `count` samples: no shorter than a tile. Regenerating and a dot product take about two cycles a
+    /// coordinate.
+    fn leaves(&self, count: usize) -> usize {
+        let work = 2 * count * self.function.dimension();
+        let most = (count / LEAF_SAMPLES.max(self.tile_samples())).min(work / LEAF_CYCLES);
+        most.clamp(1, partition::MOST_LEAVES)
+    }
+
+    /// The sample at which a leaf ends that would end `position` samples into `samples`: a tile's end, so that no tile is
+    /// generated twice.
+    fn tile_end(&self, samples: &Range<usize>, position: usize) -> usize {
+        if position == 0 {
+            return samples.start;
+        }
+        let end = (samples.start + position).next_multiple_of(self.tile_samples());
+        end.min(samples.end)
     }
 
     /// The perturbations of the tile `index` of the current round, in `tile.coordinates`.
@@ -261,8 +283,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
             return self.single(samples.start, offset, squared_offset, mean);
         }
         let (count, dimension) = (samples.len(), self.dimension());
-        // Regenerating and two dot products: about two cycles a coordinate.
-        let parts = partition::leaves(count, 2.0 * dimension as f64, partition::LEAF_ROWS);
+        let parts = self.leaves(count);
         let mut leaves = std::mem::take(&mut self.leaves);
         while leaves.len() < parts {
             leaves.push(Leaf {
@@ -274,7 +295,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         }
         for (index, leaf) in leaves[..parts].iter_mut().enumerate() {
             let range = partition::leaf_range(count, parts, index);
-            leaf.samples = samples.start + range.start..samples.start + range.end;
+            leaf.samples = self.tile_end(&samples, range.start)..self.tile_end(&samples, range.end);
         }
         let this = &*self;
         this.engine.for_each(&mut leaves[..parts], &|leaf, worker| {

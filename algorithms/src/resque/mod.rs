@@ -118,6 +118,17 @@ pub enum ResqueError {
         /// The limit.
         limit: f64,
     },
+    /// More steps of a private solve than sampling amplifies.
+    #[error(
+        "T = {steps} steps of a private solve are beyond n/C_priv = {limit}, up to which its proof holds: take smaller \
+         constants of the sample sizes, a larger ε, or more data"
+    )]
+    StepsBeyondData {
+        /// T.
+        steps: f64,
+        /// n/C_priv.
+        limit: f64,
+    },
     /// The data or an oracle refused.
     #[error(transparent)]
     Gradient(#[from] rounds_kernels::linear::NonFiniteGradient),

@@ -231,8 +231,8 @@ impl PrivateSolver {
     pub fn most_levels(examples: usize, privacy_constant: f64, steps: usize) -> Result<u32, ResqueError> {
         let most = examples as f64 / privacy_constant;
         if 2.0 * steps as f64 > most {
-            return Err(ResqueError::TooManyQueries {
-                needed: 2.0 * steps as f64,
+            return Err(ResqueError::StepsBeyondData {
+                steps: 2.0 * steps as f64,
                 limit: most,
             });
         }
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 100).unwrap(), 3);
         assert!(matches!(
             PrivateSolver::most_levels(60_000, 60.0, 501),
-            Err(ResqueError::TooManyQueries { .. })
+            Err(ResqueError::StepsBeyondData { .. })
         ));
         let mut pool = Quadratic::new(vec![0.0], 1.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));

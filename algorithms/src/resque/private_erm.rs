@@ -145,6 +145,20 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
 }
 
 impl Plan {
+    /// Whether every T is at most n/C_priv, with C_priv = 1: as many steps as examples. (The proof's constant is among the
+    /// preconditions of [`Plan::faithful`].)
+    ///
+    /// # Errors
+    /// A T that is not.
+    pub fn check_steps(&self, examples: usize) -> Result<(), ResqueError> {
+        let (steps, limit) = (self.steps.into_iter().fold(0.0, f64::max).ceil(), examples as f64);
+        if steps <= limit {
+            Ok(())
+        } else {
+            Err(ResqueError::StepsBeyondData { steps, limit })
+        }
+    }
+
     /// The plan that the proof covers, with the explicit constants of specification 7.4: the largest β whose composed
     /// privacy is at most (ε, δ).
     ///
@@ -325,6 +339,7 @@ impl PrivateErm {
         regularizer: Option<(f64, Vec<f64>)>,
         key: StreamKey,
     ) -> Result<Self, ResqueError> {
+        plan.check_steps(examples)?;
         let offset = vec![0.0; start.len()];
         let acceleration = BallAcceleration::new(plan.acceleration, start)?;
         Ok(Self {

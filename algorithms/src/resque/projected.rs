@@ -9,15 +9,19 @@
 use std::ops::Range;
 
 use rounds_kernels::features::{Norm, Selection};
+use rounds_kernels::linear::BLOCK_ROWS;
+use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Remainder, Shifts};
 use rounds_kernels::loss::Loss;
-use rounds_kernels::random::{Purpose, StreamKey, UniformStream, fill_gaussian};
+use rounds_kernels::random::{
+    BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian, fill_gaussian_blocks,
+};
 
 use super::ResqueError;
 use super::estimator::{OracleMode, check_validity};
 use super::geometry::squared_norm;
 use super::pool::GradientPool;
 use super::smoothed::smoothed_loss;
-use crate::oracle::{Ledger, Oracle, RecordedQuery};
+use crate::oracle::{Ledger, Oracle};
 use crate::problem::Problem;
 
 /// Streams of the rows that a round queries.
@@ -26,6 +30,8 @@ const ROWS: Purpose = Purpose(0x524f_5753);
 const SHIFTS: Purpose = Purpose(0x5348_4946);
 /// Streams of the part of ⟨v, ξ⟩ that the shifts do not determine.
 const REST: Purpose = Purpose(0x5245_5354);
+/// Rows that one stream chooses.
+const ROWS_A_STREAM: usize = 4_096;
 /// Most queries of one round.
 const MOST_QUERIES: usize = 1 << 27;
 
@@ -49,7 +55,9 @@ pub struct ProjectedPool {
     centre: Vec<f32>,
     rows: Vec<u32>,
     chosen: Option<Range<u32>>,
-    shifts: Vec<f32>,
+    /// Of the shifts, output by output: standard normals.
+    normals: Vec<f32>,
+    /// Answers, output by output.
     residuals: Vec<f32>,
     rest: Vec<f32>,
     sum: Vec<f64>,
@@ -106,7 +114,7 @@ impl ProjectedPool {
             centre: vec![0.0; dimension],
             rows: Vec::new(),
             chosen: None,
-            shifts: Vec::new(),
+            normals: Vec::new(),
             residuals: Vec::new(),
             rest: Vec::new(),
             sum: vec![0.0; dimension],
@@ -150,7 +158,9 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
     }
 
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
-        if !(radius >= 0.0 && radius.is_finite()) {
+        // Offsets are f32: a radius below their normal numbers is none.
+        let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
+        if !(usable && radius.is_finite()) {
             return Err(ResqueError::SmoothingRadius(radius));
         }
         if count > MOST_QUERIES {
@@ -170,30 +180,33 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
             .zip(centre)
             .for_each(|(to, &from)| *to = from as f32);
         let chosen = pool.chosen.clone().unwrap_or(0..problem.rows() as u32);
-        let mut stream = UniformStream::new(&pool.key, ROWS, pool.round, 0);
-        pool.rows.clear();
-        pool.rows
-            .extend((0..count).map(|_| chosen.start + stream.below(u64::from(chosen.end - chosen.start)) as u32));
+        let (key, round, engine) = (&pool.key, pool.round, oracle.engine());
+        pool.rows.resize(count, 0);
+        engine.for_each_chunk(&mut pool.rows, ROWS_A_STREAM, &|first, rows| {
+            let mut stream = UniformStream::new(key, ROWS, round, (first / ROWS_A_STREAM) as u64);
+            for row in rows {
+                *row = chosen.start + stream.below(u64::from(chosen.end - chosen.start)) as u32;
+            }
+        });
         if pool.mode == OracleMode::ClosedForm {
             return Ok(());
         }
-        pool.shifts.resize(count * outputs, 0.0);
         pool.residuals.resize(count * outputs, 0.0);
         if radius > 0.0 {
-            fill_gaussian(&pool.key, SHIFTS, pool.round, radius as f32, &mut pool.shifts);
-            let norms = &problem.row_norms(Norm::L2).values;
-            for (shifts, &row) in pool.shifts.chunks_exact_mut(outputs).zip(&pool.rows) {
-                for shift in shifts.iter_mut() {
-                    *shift *= norms[row as usize];
-                }
-            }
-        } else {
-            pool.shifts.fill(0.0);
+            pool.normals.resize(count * outputs, 0.0);
+            engine.for_each_chunk(&mut pool.normals, BLOCK_COORDINATES, &|first, normals| {
+                let block = (first / BLOCK_COORDINATES) as u64;
+                fill_gaussian_blocks(key, SHIFTS, round, block, 1.0, normals);
+            });
         }
+        let shifts = (radius > 0.0).then(|| Shifts {
+            normals: ByOutput::new(&pool.normals, outputs),
+            radius: radius as f32,
+        });
         oracle.record(
             &Selection::Indices(&pool.rows),
             &pool.centre,
-            &pool.shifts,
+            shifts,
             &mut pool.residuals,
         )?;
         Ok(())
@@ -220,8 +233,6 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         if pool.mode == OracleMode::ClosedForm {
             closed_form_sum(oracle, rows, &pool.centre, offset, pool.radius, &mut pool.sum)?;
         } else {
-            let radius = pool.radius;
-            let shifts = &pool.shifts[samples.start * outputs..samples.end * outputs];
             let full = pool.weights == Weights::Full && squared_offset > 0.0;
             if full {
                 // One address a use: the same sample may be asked for at several points.
@@ -229,39 +240,28 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
                 pool.draws += 1;
                 fill_gaussian(&pool.key, REST, (pool.round << 32) + pool.draws, 1.0, &mut pool.rest);
             }
-            let rest = &pool.rest;
-            let factor = |query: &RecordedQuery<'_>| -> Result<f32, ResqueError> {
-                if squared_offset == 0.0 {
-                    return Ok(1.0);
-                }
-                let squared_row = f64::from(query.row_norm).powi(2);
-                let shifts = &shifts[query.position * outputs..(query.position + 1) * outputs];
-                let (mut inner, mut explained) = (0.0, 0.0);
-                for (&t, &s) in query.offset_margins.iter().zip(shifts) {
-                    let t = f64::from(t);
-                    inner += t * f64::from(s);
-                    explained += t * t;
-                }
-                let log = if full {
-                    // A zero row has t = s = 0: all of ⟨v, ξ⟩ is the rest.
-                    let scale = if squared_row > 0.0 { 1.0 / squared_row } else { 0.0 };
-                    let unexplained = (squared_offset - explained * scale).max(0.0).sqrt();
-                    let inner = inner * scale + radius * unexplained * f64::from(rest[query.position]);
-                    (2.0 * inner - squared_offset) / (2.0 * radius * radius)
-                } else if squared_row > 0.0 {
-                    (2.0 * inner - explained) / (2.0 * radius * radius * squared_row)
-                } else {
-                    0.0
+            let remainder = full.then_some(Remainder {
+                squared_offset: (squared_offset / pool.radius.powi(2)) as f32,
+                normals: &pool.rest,
+            });
+            // At the centre itself all weights are 1.
+            let shifts = (squared_offset > 0.0).then(|| Shifts {
+                normals: ByOutput::new(&pool.normals, outputs).from(samples.start),
+                radius: pool.radius as f32,
+            });
+            let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                let Some(shifts) = shifts else {
+                    weights.fill(1.0);
+                    return Ok(());
                 };
-                // f32 holds weights up to e^88.
-                if log <= 88.0 {
-                    Ok(log.exp() as f32)
-                } else {
-                    Err(ResqueError::WeightOverflow { exponent: log })
-                }
+                block
+                    .likelihood_ratios(shifts, remainder, weights)
+                    .map_err(|exponent| ResqueError::WeightOverflow {
+                        exponent: f64::from(exponent),
+                    })
             };
-            let residuals = &pool.residuals[samples.start * outputs..samples.end * outputs];
-            oracle.recorded_sum(&Selection::Indices(rows), residuals, offset, &factor, &mut pool.sum)?;
+            let residuals = ByOutput::new(&pool.residuals, outputs).from(samples.start);
+            oracle.recorded_sum(&Selection::Indices(rows), residuals, offset, &weigh, &mut pool.sum)?;
         }
         let scale = 1.0 / samples.len() as f64;
         let regularization = oracle.problem().regularization();
@@ -289,21 +289,24 @@ fn closed_form_sum(
     let loss = problem.model().loss;
     let point: Vec<f32> = centre.iter().zip(offset).map(|(c, v)| c + v).collect();
     let selection = Selection::Indices(rows);
-    let zeros = vec![0.0; rows.len()];
     let mut slopes = vec![0.0; rows.len()];
     // The round: plain queries at the point; their residuals are replaced by the convolved ones, from the same margins.
-    oracle.record(&selection, &point, &zeros, &mut slopes)?;
+    oracle.record(&selection, &point, None, &mut slopes)?;
     let targets = match problem.targets() {
         rounds_kernels::features::Targets::Values(values) => values,
         rounds_kernels::features::Targets::Classes(_) => return Err(ResqueError::NoClosedForm),
     };
     slopes.fill(1.0);
-    let factor = |query: &RecordedQuery<'_>| -> Result<f32, ResqueError> {
-        let target = f64::from(targets[rows[query.position] as usize]);
-        let deviation = (radius * f64::from(query.row_norm)).max(1e-12);
-        smoothed_loss(loss, f64::from(query.offset_margins[0]), target, deviation).map(|(_, slope)| slope as f32)
+    let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| -> Result<(), ResqueError> {
+        for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
+            let target = f64::from(targets[rows[position] as usize]);
+            let deviation = (radius * f64::from(block.row_norm(row))).max(1e-12);
+            let margin = block.offset_margins(row).next().map_or(0.0, f64::from);
+            *weight = smoothed_loss(loss, margin, target, deviation)?.1 as f32;
+        }
+        Ok(())
     };
-    oracle.recorded_sum(&selection, &slopes, &point, &factor, sum)
+    oracle.recorded_sum(&selection, ByOutput::new(&slopes, 1), &point, &weigh, sum)
 }
 
 #[cfg(test)]
@@ -447,6 +450,10 @@ mod tests {
             queries.reweighted_mean(0..51, &[0.0; 15], &mut mean),
             Err(ResqueError::PoolExhausted { .. })
         ));
+        for radius in [-0.1, f64::NAN, f64::INFINITY, 1e-40] {
+            let refused = queries.fetch(&[0.0; 15], radius, 5);
+            assert!(matches!(refused, Err(ResqueError::SmoothingRadius(_))), "{radius}");
+        }
         queries.fetch(&[0.0; 15], 0.0, 5).unwrap();
         assert!(matches!(
             queries.reweighted_mean(0..5, &[0.01; 15], &mut mean),

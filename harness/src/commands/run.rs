@@ -298,9 +298,18 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
     let folder = arguments
         .out
         .clone()
-        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+        .unwrap_or_else(|| {
+            Path::new("results")
+                .join(environment.day())
+                .join(&environment.machine.id)
+        })
+        .join(depth_against_work::NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), |cell| {
+    let sheet = folder.join("environment.json");
+    std::fs::write(&sheet, serde_json::to_string_pretty(&environment)?)
+        .with_context(|| format!("cannot write {}", sheet.display()))?;
+    let mut finished = depth_against_work::Finished::in_folder(&folder)?;
+    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), &mut finished, |cell| {
         if json {
             if let Ok(line) = serde_json::to_string(cell) {
                 println!("{line}");
@@ -310,8 +319,10 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
         }
     })?;
     let file = folder.join(format!("{}.json", depth_against_work::NAME));
-    let document = serde_json::to_string_pretty(&study)?;
-    std::fs::write(&file, document).with_context(|| format!("cannot write {}", file.display()))?;
+    std::fs::write(&file, study.document()?).with_context(|| format!("cannot write {}", file.display()))?;
+    if arguments.threads.is_empty() && arguments.algorithms.is_empty() {
+        finished.remove()?;
+    }
     let page = folder.join(format!("{}.html", depth_against_work::NAME));
     std::fs::write(&page, study_html(&study, &environment))
         .with_context(|| format!("cannot write {}", page.display()))?;
@@ -321,11 +332,8 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
     }
     if !json {
         println!("{}", depth_against_work::table(&study));
-        if let Some((median, low, high, cells)) = model_errors(&study) {
-            println!(
-                "the model's two-thread times over the measured ones: median {median:.2}, 80 % between {low:.2} and \
-                 {high:.2}, {cells} cells"
-            );
+        for error in model_errors(&study) {
+            println!("{error}");
         }
         println!("results: {} and {}", file.display(), page.display());
     }

@@ -1,13 +1,9 @@
 //! `rounds simulate`: what a method would cost on P workers with round latency ℓ, from measured costs.
 //!
-//! ```text
-//! seconds(P, ℓ) = rounds·ℓ + parallel/min(P, queries/rounds) + sequential
-//! ```
-//!
-//! *parallel* are the measured one-thread seconds of what all workers may share (queries and reweighted mini-batches),
-//! *sequential* the others; no more workers help than a round has queries. Bandwidth is not modelled: a worker is sent a
-//! centre of d numbers a round, and what it answers is as small as a query's answer. The model is held against the
-//! measured two-thread times.
+//! The model, [`study::modelled_seconds`], has the measured one-thread seconds of rounds of queries, of reweighted
+//! mini-batches and of the rest. No more workers help than a round has queries, or a mini-batch samples. Bandwidth is not
+//! modelled: a worker is sent a centre of d numbers a round, and what it answers is as small as a query's answer. The
+//! model is held against the measured two-thread times.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +13,7 @@ use serde::Serialize;
 
 pub use super::simulate_ranks::{LatencyRow, Measured, Overtaking};
 use super::{UsageError, simulate_ranks};
-use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
+use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, PLACES, Place, Study, crossover};
 
 /// What `rounds simulate` takes.
 #[derive(clap::Args)]
@@ -71,39 +67,6 @@ fn accuracy(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("'{text}' is not an accuracy between 0 and 1 (L = R = 1), such as 0.05"))
 }
 
-/// A place where the workers are.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Place {
-    name: &'static str,
-    workers: u64,
-    latency: f64,
-}
-
-/// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices that have to be
-/// waited for.
-const PLACES: [Place; 4] = [
-    Place {
-        name: "machine",
-        workers: 2,
-        latency: 1e-6,
-    },
-    Place {
-        name: "rack",
-        workers: 256,
-        latency: 5e-5,
-    },
-    Place {
-        name: "continent",
-        workers: 1_024,
-        latency: 0.05,
-    },
-    Place {
-        name: "phones",
-        workers: 100_000,
-        latency: 10.0,
-    },
-];
-
 /// The latency above which an algorithm is faster than another, on the same workers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Crossover {
@@ -131,14 +94,6 @@ struct Row {
     two_thread_model_error: Option<f64>,
     /// Where it overtakes methods that need more rounds.
     crossovers: Vec<Crossover>,
-}
-
-/// ℓ above which `cell` is faster than `other`: where the two lines meet; `None` if it needs at least as many rounds.
-fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
-    let rounds = other.rounds as f64 - cell.rounds as f64;
-    (rounds > 0.0).then(|| {
-        ((study::modelled_seconds(cell, workers, 0.0) - study::modelled_seconds(other, workers, 0.0)) / rounds).max(0.0)
-    })
 }
 
 /// Measures (or reads) costs, and prints the model's times.
@@ -389,7 +344,10 @@ mod tests {
             gradient_queries: queries,
             computational_depth: rounds,
             seconds,
-            parallel_seconds: parallel,
+            query_seconds: parallel,
+            reweight_seconds: 0.0,
+            reweightings: 0,
+            reweighted: 0,
         }
     }
 
@@ -400,6 +358,33 @@ mod tests {
         assert_eq!(seconds(&cell, 2, 0.0), 3.0);
         assert_eq!(seconds(&cell, 4, 0.5), 7.0);
         assert_eq!(seconds(&cell, 1_000_000, 0.5), 7.0);
+    }
+
+    #[test]
+    fn mini_batches_are_shared_out_while_their_exchanges_are_worth_it() {
+        // 100 mini-batches of 8 samples: 3 s on one worker, 0.75 s and 100 exchanges on four.
+        let cell = Cell {
+            reweight_seconds: 3.0,
+            reweightings: 100,
+            reweighted: 800,
+            ..cell("a", 10, 40, 5.0, 1.0)
+        };
+        assert_eq!(seconds(&cell, 4, 0.0), 1.0 + 0.25 + 0.75);
+        assert_eq!(seconds(&cell, 4, 0.01), 0.1 + 1.0 + 0.25 + 0.75 + 1.0);
+        assert_eq!(seconds(&cell, 4, 1.0), 10.0 + 1.0 + 0.25 + 3.0);
+        assert_eq!(seconds(&cell, 1_000, 0.0), 1.0 + 0.25 + 3.0 / 8.0);
+        // Against a method whose time is between those with and without sharing, the lines cross before the corner.
+        for other in [2.5, 3.0, 4.5] {
+            let other = super::tests::cell("b", 60, 60, other, 0.0);
+            let latency = crossover(&cell, &other, 4).unwrap();
+            if latency > 0.0 {
+                assert!((seconds(&cell, 4, latency) - seconds(&other, 4, latency)).abs() < 1e-12);
+            }
+            for above in [1.01, 2.0, 1e3, 1e6] {
+                let latency = above * latency.max(1e-9);
+                assert!(seconds(&cell, 4, latency) < seconds(&other, 4, latency), "{latency}");
+            }
+        }
     }
 
     #[test]

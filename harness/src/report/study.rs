@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 
 use super::beside::against_theory;
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{count, escape, three_digits};
-use super::section::Section;
+use super::format::{count, escape, three_digits, time};
+use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{Entry, Table};
 use crate::machine::Environment;
-use crate::studies::depth_against_work::{Cell, FittedExponent, Kind, Method, Study, modelled_seconds};
+use crate::studies::depth_against_work::{
+    Cell, FittedExponent, Kind, Method, PLACES, Study, crossover, modelled_seconds,
+};
 
 /// Workers of the figure of time against latency.
 const WORKERS: u64 = 1_024;
@@ -40,8 +42,8 @@ pub(super) fn study_section(study: &Study, command: &str) -> String {
                     most ε, with L = R = 1; black-box queries, practical constants for the ReSQue methods. Dotted lines are \
                     the slopes of Table I of paper 002, through each method's first point.</p>"
         .to_owned();
-    for (number, (name, dimension, charts)) in families(study).into_iter().enumerate() {
-        let title = format!("{name}, d = {dimension}");
+    for (number, (family, dimension, charts)) in families(study).into_iter().enumerate() {
+        let title = format!("{}, d = {dimension}", name_of(family));
         let _ = write!(html, "<h3 class=\"study\">{title}</h3>");
         let section = Section {
             id: format!("depth-{}", number + 1),
@@ -55,9 +57,10 @@ pub(super) fn study_section(study: &Study, command: &str) -> String {
             command: command.to_owned(),
         };
         section.figure(&title, &mut html);
+        places(study, family, dimension, &mut html);
     }
     exponents(&study.exponents, &mut html);
-    validation(study, &mut html);
+    validation(study, command, &mut html);
     html
 }
 
@@ -67,18 +70,24 @@ pub fn study_pictures(study: &Study) -> Vec<(String, String)> {
     pictures
         .into_iter()
         .flatten()
+        .chain(predicted_against_measured(study).map(|chart| ("predicted-against-measured", chart)))
         .map(|(name, chart)| (name.to_owned(), chart.standalone_svg(WIDE)))
         .collect()
 }
 
-/// Every family's name, the dimension it is shown at, and its figures by name.
-fn families(study: &Study) -> Vec<(&'static str, usize, Vec<(&'static str, Chart)>)> {
+fn name_of(family: Kind) -> &'static str {
+    match family {
+        Kind::MaxOfLinear => "Maximum of linear functions",
+        Kind::L1Regression => "ℓ1 regression",
+        Kind::Hinge => "Hinge loss",
+    }
+}
+
+/// Every family, the dimension it is shown at, and its figures by name.
+fn families(study: &Study) -> Vec<(Kind, usize, Vec<(&'static str, Chart)>)> {
     let mut families = Vec::new();
-    for (family, name) in [
-        (Kind::MaxOfLinear, "Maximum of linear functions"),
-        (Kind::L1Regression, "ℓ1 regression"),
-        (Kind::Hinge, "Hinge loss"),
-    ] {
+    for family in [Kind::MaxOfLinear, Kind::L1Regression, Kind::Hinge] {
+        let name = name_of(family);
         let of_family: Vec<&Cell> = study
             .cells
             .iter()
@@ -121,29 +130,79 @@ fn families(study: &Study) -> Vec<(&'static str, usize, Vec<(&'static str, Chart
             ),
             ("depth-against-work", depth_against_queries(&cells, dimension)),
             ("time-against-latency", time_against_latency(&cells)),
+            ("crossover-latency", crossover_latency(&cells, dimension)),
         ];
         if of_family.iter().any(|cell| cell.dimension != dimension) {
             charts.insert(1, ("depth-against-dimension", against_dimension(&of_family)));
         }
-        families.push((name, dimension, charts));
+        families.push((family, dimension, charts));
     }
     families
 }
 
 /// How well the model of `rounds simulate` predicts two-thread times from one-thread ones.
-fn validation(study: &Study, page: &mut String) {
-    let Some((median, low, high, cells)) = model_errors(study) else {
+fn validation(study: &Study, command: &str, page: &mut String) {
+    let errors = model_errors(study);
+    if errors.is_empty() {
         return;
-    };
+    }
     let _ = write!(
         page,
-        "<h3 class=\"study\">The model against two threads</h3><p>Predicted over measured two-thread time, {cells} cells of at least 20 ms: \
-         median {median:.2}, tenth percentile {low:.2}, ninetieth {high:.2}.</p>"
+        "<h3 class=\"study\">The model against two threads</h3><p>Predicted over measured two-thread time, cells of at least {} ms on \
+         one thread.</p><table><thead><tr><th>method</th><th>median</th><th>10 %</th><th>90 %</th><th>cells</th></tr></thead><tbody>",
+        1e3 * LEAST_SECONDS
     );
+    for error in errors {
+        let _ = write!(
+            page,
+            "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
+            escape(&error.algorithm),
+            error.median,
+            error.low,
+            error.high,
+            error.cells
+        );
+    }
+    page.push_str("</tbody></table>");
+    if let Some(chart) = predicted_against_measured(study) {
+        let title = chart.title.clone();
+        let section = Section {
+            id: "depth-model".to_owned(),
+            link: String::new(),
+            about: String::new(),
+            panels_by: "What is shown",
+            panels: vec![("model".to_owned(), Picture::of_chart(chart))],
+            command: command.to_owned(),
+        };
+        section.figure(&title, page);
+    }
 }
 
-/// Median, tenth and ninetieth percentile of predicted over measured two-thread seconds, and the number of cells.
-pub fn model_errors(study: &Study) -> Option<(f64, f64, f64, usize)> {
+/// One-thread seconds below which a cell says more of the clock than of the model.
+const LEAST_SECONDS: f64 = 0.005;
+
+/// Predicted over measured two-thread seconds of one method's cells, or of all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelError {
+    algorithm: String,
+    median: f64,
+    low: f64,
+    high: f64,
+    cells: usize,
+}
+
+impl std::fmt::Display for ModelError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{}: the model's two-thread times over the measured ones: median {:.2}, 80 % between {:.2} and {:.2}, {} cells",
+            self.algorithm, self.median, self.low, self.high, self.cells
+        )
+    }
+}
+
+/// One-thread cells with the same on two threads.
+fn on_both(study: &Study) -> Vec<(&Cell, &Cell)> {
     let key = |cell: &Cell| {
         (
             cell.family as u8,
@@ -152,22 +211,185 @@ pub fn model_errors(study: &Study) -> Option<(f64, f64, f64, usize)> {
             cell.accuracy.to_bits(),
         )
     };
-    let mut ratios: Vec<f64> = study
+    let on = |threads: usize| {
+        let cells = study.cells.iter();
+        cells.filter(move |cell| cell.threads == threads && cell.reached)
+    };
+    on(1)
+        .filter(|one| one.seconds >= LEAST_SECONDS)
+        .filter_map(|one| on(2).find(|two| key(two) == key(one)).map(|two| (one, two)))
+        .collect()
+}
+
+/// Errors of the model: over all cells, then method by method.
+pub fn model_errors(study: &Study) -> Vec<ModelError> {
+    let pairs = on_both(study);
+    let error = |algorithm: &str, of: &dyn Fn(&Cell) -> bool| {
+        let mut ratios: Vec<f64> = pairs
+            .iter()
+            .filter(|(one, _)| of(one))
+            .map(|(one, two)| modelled_seconds(one, 2, 0.0) / two.seconds)
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let last = ratios.len().checked_sub(1)?;
+        let at = |share: f64| ratios[(share * last as f64).round() as usize];
+        Some(ModelError {
+            algorithm: algorithm.to_owned(),
+            median: at(0.5),
+            low: at(0.1),
+            high: at(0.9),
+            cells: ratios.len(),
+        })
+    };
+    let methods = Method::ALL
+        .into_iter()
+        .filter_map(|method| error(method.id(), &|cell| cell.algorithm == method.id()));
+    error("all methods", &|_| true).into_iter().chain(methods).collect()
+}
+
+/// Two-thread seconds: the model's against the measured ones.
+fn predicted_against_measured(study: &Study) -> Option<Chart> {
+    let pairs = on_both(study);
+    let seconds = || pairs.iter().map(|(_, two)| two.seconds);
+    let (low, high) = (seconds().min_by(f64::total_cmp)?, seconds().max_by(f64::total_cmp)?);
+    let mut series: Vec<Series> = Method::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(colour, method)| Series {
+            name: method.id().to_owned(),
+            drawing: Drawing::Points,
+            colour,
+            variant: 0,
+            points: pairs
+                .iter()
+                .filter(|(one, _)| one.algorithm == method.id())
+                .map(|(one, two)| {
+                    let predicted = modelled_seconds(one, 2, 0.0);
+                    let note = format!("{} d = {} ε = {}", method.id(), one.dimension, one.accuracy);
+                    point(two.seconds, predicted, note)
+                })
+                .collect(),
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    series.push(Series {
+        name: "as measured".to_owned(),
+        drawing: Drawing::Reference,
+        colour: 7,
+        variant: 0,
+        points: [low, high].map(|x| point(x, x, "as measured".to_owned())).into(),
+    });
+    Some(Chart {
+        title: "The model's two-thread times against the measured ones".to_owned(),
+        subtitle: "from one-thread times of the same run; the dotted line is equality".to_owned(),
+        x: logarithmic("measured seconds"),
+        y: logarithmic("predicted seconds"),
+        series,
+    })
+}
+
+/// Time to the target in each place, and from which latency on each method overtakes another.
+fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
+    let cells: Vec<&Cell> = study
         .cells
         .iter()
-        .filter(|cell| cell.threads == 1 && cell.reached && cell.seconds > 0.02)
-        .filter_map(|one| {
-            let two = study
-                .cells
-                .iter()
-                .find(|two| two.threads == 2 && two.reached && key(two) == key(one))?;
-            Some(modelled_seconds(one, 2, 0.0) / two.seconds)
-        })
+        .filter(|cell| cell.family == family && cell.tells() && cell.threads == 1 && cell.dimension == dimension)
         .collect();
-    ratios.sort_by(f64::total_cmp);
-    let last = ratios.len().checked_sub(1)?;
-    let at = |share: f64| ratios[(share * last as f64).round() as usize];
-    Some((at(0.5), at(0.1), at(0.9), ratios.len()))
+    let accuracy = common_accuracy(&cells);
+    let cells: Vec<&Cell> = cells.into_iter().filter(|cell| cell.accuracy == accuracy).collect();
+    if cells.is_empty() {
+        return;
+    }
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">Time to ε = {accuracy} elsewhere, modelled</h3><table><thead><tr><th>place</th><th>workers</th><th>latency</th>\
+         <th>method</th><th>time</th><th>faster than, from this latency on</th></tr></thead><tbody>"
+    );
+    for place in PLACES {
+        let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
+        let mut sorted = cells.clone();
+        sorted.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+        for cell in &sorted {
+            let overtaken: Vec<String> = sorted
+                .iter()
+                .filter_map(|other| {
+                    let latency = crossover(cell, other, place.workers)?;
+                    Some(format!("{} {}", other.algorithm, time(1e9 * latency)))
+                })
+                .collect();
+            let _ = write!(
+                page,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                place.name,
+                place.workers,
+                time(1e9 * place.latency),
+                escape(&cell.algorithm),
+                time(1e9 * seconds(cell)),
+                escape(&overtaken.join(", "))
+            );
+        }
+    }
+    page.push_str("</tbody></table>");
+}
+
+/// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
+fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
+    let mut series = Vec::new();
+    for (variant, other) in [Method::Sgd, Method::RandomizedSmoothing].into_iter().enumerate() {
+        let others = of_method(cells, other);
+        for (colour, method) in Method::ALL.into_iter().enumerate() {
+            let mut own = of_method(cells, method);
+            own.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
+            let points: Vec<Point> = own
+                .iter()
+                .filter_map(|cell| {
+                    let other = others.iter().find(|other| other.accuracy == cell.accuracy)?;
+                    let latency = crossover(cell, other, WORKERS)?;
+                    let note = format!("{} over {}: {} s", method.id(), other.algorithm, three_digits(latency));
+                    // Below the shortest round there is, a method is faster everywhere.
+                    (latency > PLACES[0].latency).then(|| point(1.0 / cell.accuracy, latency, note))
+                })
+                .collect();
+            if !points.is_empty() {
+                series.push(Series {
+                    name: format!("{} over {}", method.id(), other.id()),
+                    drawing: Drawing::Line,
+                    colour,
+                    variant,
+                    points,
+                });
+            }
+        }
+    }
+    let reach = |fold: fn(f64, f64) -> f64, from: f64| cells.iter().map(|cell| 1.0 / cell.accuracy).fold(from, fold);
+    let (low, high) = (reach(f64::min, f64::INFINITY), reach(f64::max, 0.0));
+    for place in PLACES {
+        series.push(Series {
+            name: place.name.to_owned(),
+            drawing: Drawing::Reference,
+            colour: 7,
+            variant: 0,
+            points: [low, high]
+                .map(|x| {
+                    point(
+                        x,
+                        place.latency,
+                        format!("{}: {} s", place.name, three_digits(place.latency)),
+                    )
+                })
+                .into(),
+        });
+    }
+    Chart {
+        title: format!("Latency of a round above which a method overtakes, d = {dimension}"),
+        subtitle: format!(
+            "{WORKERS} workers, modelled; above a line its method is the faster one; dotted, from below: {}",
+            PLACES.map(|place| place.name).join(", ")
+        ),
+        x: logarithmic("1/ε"),
+        y: logarithmic("latency of a round in seconds"),
+        series,
+    }
 }
 
 /// The dimension with most cells, the larger one of two; the cutting planes, which have only small ones, aside.
@@ -327,27 +549,51 @@ fn common_accuracy(cells: &[&Cell]) -> f64 {
 }
 
 fn depth_against_queries(cells: &[&Cell], dimension: usize) -> Chart {
-    let series = Method::ALL
-        .into_iter()
-        .enumerate()
-        .map(|(colour, method)| Series {
+    let mut series = Vec::new();
+    for (colour, method) in Method::ALL.into_iter().enumerate() {
+        let mut own = of_method(cells, method);
+        own.sort_by_key(|cell| cell.gradient_queries);
+        let (Some(first), Some(last)) = (own.first(), own.last()) else {
+            continue;
+        };
+        let note = |cell: &Cell| format!("{} at ε = {}", method.id(), cell.accuracy);
+        let points = own
+            .iter()
+            .map(|cell| point(cell.gradient_queries as f64, cell.rounds as f64, note(cell)))
+            .collect();
+        // depth = ε^{−p}, queries = ε^{−q}: depth = queries^{p/q}.
+        let (depth, queries) = (method.theory().depth_exponents().1, method.theory().query_exponents().1);
+        let theory = (queries > 0.0).then(|| {
+            let slope = depth / queries;
+            let line = |cell: &Cell| {
+                let ratio = cell.gradient_queries as f64 / first.gradient_queries as f64;
+                let y = first.rounds as f64 * ratio.powf(slope);
+                point(
+                    cell.gradient_queries as f64,
+                    y,
+                    format!("{}: slope {slope:.2}", method.id()),
+                )
+            };
+            vec![line(first), line(last)]
+        });
+        series.push(Series {
             name: method.id().to_owned(),
             drawing: Drawing::Points,
             colour,
             variant: 0,
-            points: of_method(cells, method)
-                .iter()
-                .map(|cell| {
-                    let note = format!("{} at ε = {}", method.id(), cell.accuracy);
-                    point(cell.gradient_queries as f64, cell.rounds as f64, note)
-                })
-                .collect(),
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
+            points,
+        });
+        series.extend(theory.map(|points| Series {
+            name: format!("{} theory", method.id()),
+            drawing: Drawing::Reference,
+            colour,
+            variant: 1,
+            points,
+        }));
+    }
     Chart {
         title: format!("Query depth against total work, d = {dimension}"),
-        subtitle: "one point for each ε".to_owned(),
+        subtitle: "one point for each ε; slopes of Table I dotted".to_owned(),
         x: logarithmic("gradient queries"),
         y: logarithmic("adaptive rounds"),
         series,
@@ -383,6 +629,29 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
             })
         })
         .collect();
+    // Theory's slope far out is 1: rounds·ℓ, drawn where it is more than a hundredth of the time.
+    for (colour, method) in Method::ALL.into_iter().enumerate() {
+        let own = of_method(cells, method);
+        let Some(cell) = own.iter().find(|cell| cell.accuracy == accuracy) else {
+            continue;
+        };
+        let waiting = |latency: f64| cell.rounds as f64 * latency;
+        let drawn = |latency: &&f64| waiting(**latency) > 0.01 * modelled_seconds(cell, WORKERS, **latency);
+        let (Some(first), Some(last)) = (latencies.iter().find(drawn), latencies.last()) else {
+            continue;
+        };
+        let ends = [*first, *last].map(|latency| {
+            let note = format!("{}: {} rounds of waiting", method.id(), cell.rounds);
+            point(latency, waiting(latency), note)
+        });
+        series.push(Series {
+            name: format!("{} waiting alone", method.id()),
+            drawing: Drawing::Reference,
+            colour,
+            variant: 1,
+            points: ends.into(),
+        });
+    }
     // Where the fastest method changes.
     let fastest = |latency: f64| {
         let of = |method: &Method| {
@@ -398,7 +667,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
         if let (Some((seconds, before)), Some((_, after))) = (fastest(pair[0]), fastest(pair[1]))
             && before != after
         {
-            changes.push(format!("{} from {} s on", after.id(), three_digits(pair[1])));
+            changes.push(format!("{} from {} on", after.id(), time(1e9 * pair[1])));
             let floor = fastest(steps[0]).map_or(seconds, |(least, _)| least);
             series.push(Series {
                 name: format!("{} fastest from here", after.id()),
@@ -415,7 +684,8 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
     Chart {
         title: format!("Time to ε = {accuracy} on {WORKERS} workers"),
         subtitle: format!(
-            "modelled from measured one-thread costs, bandwidth not modelled; fastest: {first}{}{}",
+            "modelled from measured one-thread costs, bandwidth not modelled; dotted: rounds·latency, and where the \
+             fastest method changes: {first}{}{}",
             if changes.is_empty() { "" } else { ", then " },
             changes.join(", ")
         ),

@@ -1,12 +1,17 @@
 //! Query depth against total work: every runnable method of paper 002's Table I to a gap of ε, measured.
 //!
 //! A cell runs one method on one function until its point has a gap of at most ε (exact values, outside the clock, at
-//! rounds that grow by 2 %) and keeps rounds, queries, computational depth, and the time of its parts: what runs on all
-//! threads (queries, reweighted mini-batches) and what does not. From these, `rounds simulate` predicts other machines.
+//! rounds that grow by 2 %) and keeps rounds, queries, computational depth, and the time of its parts: rounds of queries,
+//! reweighted mini-batches, and the rest. From these, `rounds simulate` predicts other machines ([`modelled_seconds`]).
+//!
+//! Finished cells are kept line by line, so that a study that is stopped goes on where it was.
 
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::ops::Range;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::oracle::{Engine, Ledger};
@@ -28,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exponents::{self, Exponent};
 use crate::data;
+use crate::machine::Build;
 
 /// The study's definition.
 pub const DEFINITION: &str = include_str!("../../../bench/studies/depth-against-work.toml");
@@ -51,6 +57,9 @@ pub struct Definition {
     pub most_queries: u64,
     /// Seconds after which a cell is given up.
     pub most_seconds: f64,
+    /// Seconds on the first number of threads above which a cell is not measured on the others: they are there for the
+    /// model, which short cells tell as much of.
+    pub most_seconds_again: f64,
     /// Functions.
     #[serde(rename = "family")]
     pub families: Vec<Family>,
@@ -193,8 +202,18 @@ pub struct Cell {
     pub computational_depth: u64,
     /// Seconds, without evaluations of the gap.
     pub seconds: f64,
-    /// Seconds of them in which all threads may work: queries and reweighted mini-batches.
-    pub parallel_seconds: f64,
+    /// Seconds of them in rounds of more than one query. Files that know one parallel part have that here.
+    #[serde(alias = "parallel_seconds")]
+    pub query_seconds: f64,
+    /// Seconds of them in reweighted mini-batches of more than one sample.
+    #[serde(default)]
+    pub reweight_seconds: f64,
+    /// Such mini-batches.
+    #[serde(default)]
+    pub reweightings: u64,
+    /// Samples in them.
+    #[serde(default)]
+    pub reweighted: u64,
 }
 
 /// A fitted exponent beside the theory's.
@@ -224,6 +243,23 @@ pub struct Study {
     pub cells: Vec<Cell>,
     /// Fits.
     pub exponents: Vec<FittedExponent>,
+}
+
+impl Study {
+    /// JSON with a line a cell.
+    ///
+    /// # Errors
+    /// Never: numbers and names can be written.
+    pub fn document(&self) -> Result<String, serde_json::Error> {
+        let cells = self.cells.iter().map(serde_json::to_string);
+        let exponents = self.exponents.iter().map(serde_json::to_string);
+        let (cells, exponents): (Result<Vec<_>, _>, Result<Vec<_>, _>) = (cells.collect(), exponents.collect());
+        Ok(format!(
+            "{{\"cells\": [\n{}\n], \"exponents\": [\n{}\n]}}\n",
+            cells?.join(",\n"),
+            exponents?.join(",\n")
+        ))
+    }
 }
 
 /// A function with its exact minimum.
@@ -274,13 +310,13 @@ impl Known for Measured<'_> {
     }
 }
 
-/// A pool that times what may run on all threads.
-struct TimedPool<'p> {
+/// A pool that times what may run on all threads. A single query or sample is one task: no thread can help.
+struct TimedPool<'p, 'c> {
     pool: &'p mut dyn GradientPool,
-    parallel: Duration,
+    cell: &'c mut Cell,
 }
 
-impl GradientPool for TimedPool<'_> {
+impl GradientPool for TimedPool<'_, '_> {
     fn dimension(&self) -> usize {
         self.pool.dimension()
     }
@@ -296,9 +332,8 @@ impl GradientPool for TimedPool<'_> {
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
         let started = Instant::now();
         let outcome = self.pool.fetch(centre, radius, count);
-        // A single query is one task: no thread can help.
         if count > 1 {
-            self.parallel += started.elapsed();
+            self.cell.query_seconds += started.elapsed().as_secs_f64();
         }
         outcome
     }
@@ -307,9 +342,11 @@ impl GradientPool for TimedPool<'_> {
         if samples.len() == 1 {
             return self.pool.reweighted_mean(samples, offset, mean);
         }
+        self.cell.reweightings += 1;
+        self.cell.reweighted += samples.len() as u64;
         let started = Instant::now();
         let outcome = self.pool.reweighted_mean(samples, offset, mean);
-        self.parallel += started.elapsed();
+        self.cell.reweight_seconds += started.elapsed().as_secs_f64();
         outcome
     }
 
@@ -455,7 +492,10 @@ pub fn measure<F: Known>(
         gradient_queries: 0,
         computational_depth: 0,
         seconds: 0.0,
-        parallel_seconds: 0.0,
+        query_seconds: 0.0,
+        reweight_seconds: 0.0,
+        reweightings: 0,
+        reweighted: 0,
     };
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
     engine.install(|| -> anyhow::Result<()> {
@@ -465,11 +505,10 @@ pub fn measure<F: Known>(
             let started = Instant::now();
             let mut pool = TimedPool {
                 pool: &mut oracle,
-                parallel: Duration::ZERO,
+                cell: &mut cell,
             };
             let outcome = run.advance(&mut pool);
             cell.seconds += started.elapsed().as_secs_f64();
-            cell.parallel_seconds += pool.parallel.as_secs_f64();
             match outcome {
                 Err(ResqueError::TooManyQueries { .. }) => return Ok(()),
                 other => other?,
@@ -512,31 +551,186 @@ pub fn definition() -> anyhow::Result<Definition> {
     toml::from_str(DEFINITION).context("bench/studies/depth-against-work.toml")
 }
 
-/// Measures all cells; `report` is told each one as it is done.
+/// Cells that are done, a line each in a file, until the study is complete.
+pub struct Finished {
+    path: PathBuf,
+    file: File,
+    cells: HashMap<String, Cell>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct FinishedCell {
+    setting: String,
+    cell: Cell,
+}
+
+impl Finished {
+    /// The cells of `cells.jsonl` in `folder`, which is made if it is not there. A last line that was cut off is measured
+    /// again, and so is what another build or definition measured.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written.
+    pub fn in_folder(folder: &Path) -> anyhow::Result<Self> {
+        let path = folder.join("cells.jsonl");
+        let text = if path.exists() {
+            fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?
+        } else {
+            String::new()
+        };
+        let cells = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<FinishedCell>(line).ok())
+            .map(|line| (line.setting, line.cell))
+            .collect();
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            file.write_all(b"\n")?;
+        }
+        Ok(Self { path, file, cells })
+    }
+
+    fn keep(&mut self, setting: String, cell: Cell) -> anyhow::Result<Cell> {
+        let line = FinishedCell { setting, cell };
+        writeln!(self.file, "{}", serde_json::to_string(&line)?)
+            .with_context(|| format!("{} cannot be written", self.path.display()))?;
+        self.cells.insert(line.setting, line.cell.clone());
+        Ok(line.cell)
+    }
+
+    /// Removes the file: the study's own holds the cells.
+    ///
+    /// # Errors
+    /// A file that cannot be removed.
+    pub fn remove(self) -> anyhow::Result<()> {
+        fs::remove_file(&self.path).with_context(|| format!("{} cannot be removed", self.path.display()))
+    }
+}
+
+/// What is measured for one function.
+struct Bench<'d> {
+    definition: &'d Definition,
+    family: &'d Family,
+    dimension: usize,
+    accuracies: &'d [f64],
+}
+
+impl Bench<'_> {
+    /// Every cell: ε, method, threads.
+    fn settings(&self) -> impl Iterator<Item = (f64, Method, usize)> {
+        let methods = self.definition.methods.iter().filter(|method| {
+            let most = method.most_dimensions.unwrap_or(usize::MAX);
+            self.dimension <= most
+        });
+        let methods: Vec<Method> = methods.map(|method| method.id).collect();
+        let threads = &self.definition.threads;
+        self.accuracies.iter().flat_map(move |&accuracy| {
+            let methods = methods.clone().into_iter();
+            methods.flat_map(move |method| threads.iter().map(move |&threads| (accuracy, method, threads)))
+        })
+    }
+
+    /// What makes a cell the same: all that its numbers depend on.
+    fn key(&self, (accuracy, method, threads): (f64, Method, usize)) -> String {
+        let Definition {
+            seed,
+            most_queries,
+            most_seconds,
+            ..
+        } = self.definition;
+        let Family {
+            kind,
+            pairs,
+            deviation,
+            dataset,
+            ..
+        } = self.family;
+        format!(
+            "{kind:?} {pairs:?} {deviation:?} {dataset:?} d={} ε={accuracy} {} threads={threads} seed={seed} \
+             most={most_queries},{most_seconds} {}",
+            self.dimension,
+            method.id(),
+            Build::current().identity()
+        )
+    }
+
+    fn is_finished(&self, finished: &Finished) -> bool {
+        self.settings()
+            .all(|setting| finished.cells.contains_key(&self.key(setting)))
+    }
+
+    /// Measures the cells that are not finished. A method that was given up is not tried at smaller ε, and one that took
+    /// long on the first number of threads is not run on others.
+    fn measure<F: Known>(
+        &self,
+        function: &F,
+        finished: &mut Finished,
+        cells: &mut Vec<Cell>,
+        report: &mut impl FnMut(&Cell),
+    ) -> anyhow::Result<()> {
+        let Definition {
+            seed,
+            most_queries,
+            most_seconds,
+            ..
+        } = *self.definition;
+        let limits = Limits {
+            most_queries,
+            most_seconds,
+        };
+        for setting in self.settings() {
+            let (accuracy, method, threads) = setting;
+            let mut before = cells.iter().filter(|cell| {
+                cell.family == self.family.kind && cell.algorithm == method.id() && cell.dimension == self.dimension
+            });
+            let first = before.clone().find(|cell| cell.accuracy == accuracy);
+            let long = first.is_some_and(|cell| cell.seconds > self.definition.most_seconds_again);
+            if long || before.any(|cell| !cell.reached && cell.accuracy >= accuracy) {
+                continue;
+            }
+            let key = self.key(setting);
+            let cell = if let Some(cell) = finished.cells.get(&key) {
+                cell.clone()
+            } else {
+                let cell = measure(function, self.family.kind, method, accuracy, threads, seed, limits)?;
+                report(&cell);
+                finished.keep(key, cell)?
+            };
+            cells.push(cell);
+        }
+        Ok(())
+    }
+}
+
+/// Measures all cells that are not finished yet; `report` is told each one as it is done.
 ///
 /// # Errors
-/// A method that refuses its parameters. A data set that is not there is skipped with a word on stderr.
-pub fn run(definition: &Definition, data_dir: Option<&Path>, mut report: impl FnMut(&Cell)) -> anyhow::Result<Study> {
-    let limits = Limits {
-        most_queries: definition.most_queries,
-        most_seconds: definition.most_seconds,
-    };
+/// A method that refuses its parameters, a file that cannot be written. A data set that is not there is skipped with a
+/// word on stderr.
+pub fn run(
+    definition: &Definition,
+    data_dir: Option<&Path>,
+    finished: &mut Finished,
+    mut report: impl FnMut(&Cell),
+) -> anyhow::Result<Study> {
     let mut cells = Vec::new();
     for family in &definition.families {
         match family.kind {
             Kind::MaxOfLinear => {
                 for &dimension in &family.dimensions {
                     for &accuracy in &family.accuracies {
-                        let function = hard_function(dimension, accuracy)?;
-                        cells_of(
+                        let bench = Bench {
                             definition,
-                            &function,
-                            family.kind,
-                            &[accuracy],
-                            limits,
-                            &mut cells,
-                            &mut report,
-                        )?;
+                            family,
+                            dimension,
+                            accuracies: &[accuracy],
+                        };
+                        let function = hard_function(dimension, accuracy)?;
+                        bench.measure(&function, finished, &mut cells, &mut report)?;
                     }
                 }
             }
@@ -549,15 +743,13 @@ pub fn run(definition: &Definition, data_dir: Option<&Path>, mut report: impl Fn
                         loss: planted.function(),
                         minimum: planted.minimum,
                     };
-                    cells_of(
+                    let bench = Bench {
                         definition,
-                        &function,
-                        family.kind,
-                        &family.accuracies,
-                        limits,
-                        &mut cells,
-                        &mut report,
-                    )?;
+                        family,
+                        dimension,
+                        accuracies: &family.accuracies,
+                    };
+                    bench.measure(&function, finished, &mut cells, &mut report)?;
                 }
             }
             Kind::Hinge => {
@@ -574,17 +766,19 @@ pub fn run(definition: &Definition, data_dir: Option<&Path>, mut report: impl Fn
                     anyhow::bail!("{name}: hinge loss needs ±1 targets");
                 };
                 let loss = LinearLoss::new(train.rows(), targets, Loss::Hinge)?;
-                let minimum = reference_value(&loss, definition.seed)?;
-                let function = Measured { loss, minimum };
-                cells_of(
+                let bench = Bench {
                     definition,
-                    &function,
-                    family.kind,
-                    &family.accuracies,
-                    limits,
-                    &mut cells,
-                    &mut report,
-                )?;
+                    family,
+                    dimension: loss.dimension(),
+                    accuracies: &family.accuracies,
+                };
+                let minimum = if bench.is_finished(finished) {
+                    f64::NAN
+                } else {
+                    reference_value(&loss, definition.seed)?
+                };
+                let function = Measured { loss, minimum };
+                bench.measure(&function, finished, &mut cells, &mut report)?;
             }
         }
     }
@@ -611,37 +805,95 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> anyhow::Result<f64> {
     Ok(loss.value(run.iterate()))
 }
 
-fn cells_of<F: Known>(
-    definition: &Definition,
-    function: &F,
-    family: Kind,
-    accuracies: &[f64],
-    limits: Limits,
-    cells: &mut Vec<Cell>,
-    report: &mut impl FnMut(&Cell),
-) -> anyhow::Result<()> {
-    for &accuracy in accuracies {
-        for method in &definition.methods {
-            if method.most_dimensions.is_some_and(|most| function.dimension() > most) {
-                continue;
-            }
-            for &threads in &definition.threads {
-                let cell = measure(function, family, method.id, accuracy, threads, definition.seed, limits)?;
-                report(&cell);
-                cells.push(cell);
-            }
-        }
-    }
-    Ok(())
+/// A place where the workers are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Place {
+    /// Its name.
+    pub name: &'static str,
+    /// P.
+    pub workers: u64,
+    /// ℓ in seconds.
+    pub latency: f64,
 }
 
-/// `rounds·ℓ + parallel/min(P, queries/rounds) + sequential`: the model of `rounds simulate`, from a one-thread cell.
+/// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices that have to be
+/// waited for.
+pub const PLACES: [Place; 4] = [
+    Place {
+        name: "machine",
+        workers: 2,
+        latency: 1e-6,
+    },
+    Place {
+        name: "rack",
+        workers: 256,
+        latency: 5e-5,
+    },
+    Place {
+        name: "continent",
+        workers: 1_024,
+        latency: 0.05,
+    },
+    Place {
+        name: "phones",
+        workers: 100_000,
+        latency: 10.0,
+    },
+];
+
+/// What `shares` tasks of `seconds` in all, in `parts` equal parts one after the other, take on P workers.
+fn shared(seconds: f64, shares: u64, parts: u64, workers: u64) -> f64 {
+    let helpful = (shares as f64 / parts.max(1) as f64).clamp(1.0, workers as f64);
+    seconds / helpful
+}
+
+/// ```text
+/// seconds(P, ℓ) = rounds·ℓ + queries/min(P, queries a round)
+///               + min(reweighting, reweighting/min(P, samples a mini-batch) + mini-batches·ℓ) + rest
+/// ```
+///
+/// the model of `rounds simulate`, from a one-thread cell. A round of queries is one exchange, and its answers are
+/// small. Reweighted mini-batches follow each other: shared out, each is an exchange too; where that takes longer, one
+/// worker reweights alone.
 pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
-    let helpful = (cell.gradient_queries as f64 / cell.rounds.max(1) as f64)
-        .max(1.0)
-        .min(workers as f64);
-    let sequential = (cell.seconds - cell.parallel_seconds).max(0.0);
-    cell.rounds as f64 * latency + sequential + cell.parallel_seconds / helpful
+    let rest = (cell.seconds - cell.query_seconds - cell.reweight_seconds).max(0.0);
+    let queries = shared(cell.query_seconds, cell.gradient_queries, cell.rounds, workers);
+    let reweighting = shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
+    let reweighting = cell
+        .reweight_seconds
+        .min(reweighting + cell.reweightings as f64 * latency);
+    cell.rounds as f64 * latency + queries + reweighting + rest
+}
+
+/// The latency from which on one worker reweights alone.
+fn latency_of_one_worker(cell: &Cell, workers: u64) -> f64 {
+    let saved = cell.reweight_seconds - shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
+    saved / cell.reweightings.max(1) as f64
+}
+
+/// ℓ above which `cell` is faster than `other` on P workers, 0 if it always is; `None` if it needs at least as many rounds.
+pub fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
+    if cell.rounds >= other.rounds {
+        return None;
+    }
+    // Times are straight lines of ℓ between these points and behind the last.
+    let mut corners = [
+        0.0,
+        latency_of_one_worker(cell, workers),
+        latency_of_one_worker(other, workers),
+    ];
+    corners.sort_by(f64::total_cmp);
+    let behind = |latency: f64| modelled_seconds(cell, workers, latency) - modelled_seconds(other, workers, latency);
+    let [first, middle, last] = corners;
+    if behind(last) > 0.0 {
+        return Some(last + behind(last) / (other.rounds - cell.rounds) as f64);
+    }
+    for (from, to) in [(middle, last), (first, middle)] {
+        if behind(from) > 0.0 {
+            return Some(from + (to - from) * behind(from) / (behind(from) - behind(to)));
+        }
+    }
+    Some(0.0)
 }
 
 /// A cell in a line, for people.
@@ -765,7 +1017,9 @@ mod tests {
             for cell in &cells {
                 assert!(cell.reached && cell.gap <= 0.1, "{cell:?}");
                 assert!(cell.rounds > 0 && cell.gradient_queries >= cell.rounds);
-                assert!(cell.computational_depth >= cell.rounds && cell.parallel_seconds <= cell.seconds);
+                assert!(cell.computational_depth >= cell.rounds);
+                assert!(cell.query_seconds + cell.reweight_seconds <= cell.seconds);
+                assert!(cell.reweighted >= 2 * cell.reweightings);
             }
             let counts = |cell: &Cell| {
                 (
@@ -777,6 +1031,39 @@ mod tests {
             };
             assert_eq!(counts(&cells[0]), counts(&cells[1]), "{method:?}");
         }
+    }
+
+    #[test]
+    fn a_study_that_was_stopped_goes_on_with_the_same_cells() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut definition = definition().unwrap();
+        definition.families.truncate(1);
+        definition.families[0].dimensions = vec![16];
+        definition.families[0].accuracies = vec![0.16, 0.08];
+        definition.methods.truncate(2);
+        let study = |definition: &Definition| {
+            let (mut measured, mut finished) = (0, Finished::in_folder(folder.path()).unwrap());
+            let study = run(definition, None, &mut finished, |_| measured += 1).unwrap();
+            (study, measured)
+        };
+        let (whole, measured) = study(&definition);
+        assert_eq!((measured, whole.cells.len()), (8, 8));
+        let document = whole.document().unwrap();
+        assert_eq!(serde_json::from_str::<Study>(&document).unwrap(), whole);
+        assert!(document.lines().count() >= 8);
+        // The last line is cut off as by a process that is killed.
+        let path = folder.path().join("cells.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 40]).unwrap();
+        let (again, measured) = study(&definition);
+        assert_eq!(measured, 1);
+        assert_eq!(again.cells[..7], whole.cells[..7]);
+        assert_eq!(study(&definition).1, 0);
+        // Cells of another definition are not taken.
+        definition.seed += 1;
+        assert_eq!(study(&definition).1, 8);
+        Finished::in_folder(folder.path()).unwrap().remove().unwrap();
+        assert!(!path.exists());
     }
 
     #[test]
@@ -806,7 +1093,10 @@ mod tests {
             gradient_queries: 7,
             computational_depth: 1,
             seconds: 1.0,
-            parallel_seconds: 0.5,
+            query_seconds: 0.5,
+            reweight_seconds: 0.0,
+            reweightings: 0,
+            reweighted: 0,
         };
         let mut cells = vec![cell(16, 0.001, false)];
         for dimension in [16, 64] {

@@ -62,11 +62,6 @@ struct Run {
 }
 
 impl<'a> Ahead<'a> {
-    /// Asks for nothing.
-    pub(super) fn nothing() -> Self {
-        Ahead::rows(&[], 0, 0, 0)
-    }
-
     /// Asks for `bytes` bytes from each of `rows`, on their own pages or not, within about `steps` steps. A step asks for
     /// at most one cache line: what does not fit into the steps is left to the hardware.
     pub(super) fn rows(rows: &'a [*const u8], bytes: usize, vectors: usize, steps: usize) -> Self {

@@ -1,280 +1,495 @@
-//! The two halves of a gradient, for queries whose answers are kept: margins of a block of rows, and the sum of
-//! coefficients times rows. A pool of ReSQue queries records K residuals a query in its round and is reweighted later, at
-//! points that were not known then.
+//! Queries whose answers are kept: a pool of ReSQue queries records K residuals a query in its round, and is reweighted
+//! later, at points that were not known then.
+//!
+//! A round and a reweighting both go through the rows in blocks of at most 128, each in three phases: margins of the
+//! block; what is done with margins, sixteen rows side by side; and, in a reweighting, the sum of coefficients times rows,
+//! which are still in cache. Values that outlive a block lie output by output ([`ByOutput`]), so that nothing is
+//! transposed.
 
-use super::dense::{self, Ahead, ROW_GROUP, Sink};
-use super::{BLOCK_ROWS, Batch, LinearModel, Source, Workspace, check, residuals};
-use crate::features::{Rows, Selection};
+use std::ops::Range;
 
-/// Rows below which packing the weights for the fused kernels costs more than they save.
+use wide::f32x16;
+
+use super::dense::{self, Ahead, ROW_GROUP, RowPointers, Sink};
+use super::residuals::{self, RowFacts};
+use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse};
+use crate::features::{Norm, Rows};
+use crate::vector::exp;
+use crate::vector::lanes::LANES;
+
+/// Rows below which packing the weights for the kernels of blocks costs more than they save.
 const FEW_ROWS: usize = 16;
 
-/// Scratch memory: that of the fused kernels, one row and an f32 partial sum.
+/// Largest exponent of a weight: f32 holds e^88.
+pub const MOST_EXPONENT: f32 = 88.0;
+
+/// Scratch memory: that of the kernels of blocks, and one row.
 #[derive(Debug)]
 pub struct RecordedWorkspace {
-    fused: Workspace,
+    blocks: Workspace,
     row: Vec<f32>,
-    partial: Vec<f32>,
 }
 
 impl RecordedWorkspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
-        let width = model.features + usize::from(model.bias);
-        let mut row = vec![0.0; width];
-        if model.bias {
-            row[model.features] = 1.0;
-        }
         Self {
-            fused: Workspace::new(model),
-            row,
-            partial: vec![0.0; model.parameters()],
+            blocks: Workspace::new(model),
+            row: vec![0.0; model.features],
         }
     }
 }
 
-/// Rows whose outer products are summed in f32 before the sum moves to f64.
-const PARTIAL_ROWS: usize = 128;
+/// K values a query, output by output: that of query b and output k is `values[k·stride + b]`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByOutput<'a> {
+    values: &'a [f32],
+    stride: usize,
+}
 
-/// `margins[b·K + k] = ⟨W_k, a_b⟩`, bias included. Sixteen f32 lanes a product: relative error about 1e-6·√d.
+impl<'a> ByOutput<'a> {
+    /// `values` of `outputs` outputs, as many queries each.
+    ///
+    /// # Panics
+    /// A length that is no multiple of `outputs`.
+    pub fn new(values: &'a [f32], outputs: usize) -> Self {
+        assert!(values.len().is_multiple_of(outputs), "a value a query for each output");
+        Self {
+            values,
+            stride: values.len() / outputs,
+        }
+    }
+
+    /// The same without the first `queries` queries.
+    #[must_use]
+    pub fn from(self, queries: usize) -> Self {
+        Self {
+            values: &self.values[queries..],
+            stride: self.stride,
+        }
+    }
+
+    /// The values of one output for some queries.
+    pub fn of(self, output: usize, queries: Range<usize>) -> &'a [f32] {
+        &self.values[output * self.stride..][queries]
+    }
+}
+
+/// Shifts of margins, `ρ·‖a_b‖·g_kb` for query b and output k: what ⟨a_b, ξ_k⟩ is for ξ_k ~ N(0, ρ²I).
+#[derive(Clone, Copy, Debug)]
+pub struct Shifts<'a> {
+    /// g, standard normals.
+    pub normals: ByOutput<'a>,
+    /// ρ > 0.
+    pub radius: f32,
+}
+
+/// The part of ⟨v, ξ⟩ that the shifts do not determine, for weights with the law of those of ξ itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Remainder<'a> {
+    /// ‖v‖²/ρ².
+    pub squared_offset: f32,
+    /// A standard normal a query of the batch.
+    pub normals: &'a [f32],
+}
+
+/// A block of recorded queries as their weights are asked for.
+#[derive(Clone, Debug)]
+pub struct RecordedBlock<'a> {
+    /// Positions in the batch.
+    pub positions: Range<usize>,
+    /// ⟨a_i, v_k⟩ at `[k·128 + i]`, 0 beyond the block's rows up to a whole vector.
+    margins: &'a [f32],
+    /// ‖a_i‖, bias included, rounded up; 0 beyond the block's rows.
+    norms: &'a [f32; BLOCK_ROWS],
+}
+
+impl RecordedBlock<'_> {
+    /// The same block of a longer batch, in which it lies `first` positions further on.
+    #[must_use]
+    pub fn behind(self, first: usize) -> Self {
+        Self {
+            positions: first + self.positions.start..first + self.positions.end,
+            ..self
+        }
+    }
+
+    /// `t_k = ⟨a, v_k⟩`, K of them, of the offset v that is asked for, at the block's row `row`.
+    pub fn offset_margins(&self, row: usize) -> impl Iterator<Item = f32> {
+        self.margins.chunks_exact(BLOCK_ROWS).map(move |output| output[row])
+    }
+
+    /// ‖a‖ of the block's row `row`, bias included, rounded up.
+    pub fn row_norm(&self, row: usize) -> f32 {
+        self.norms[row]
+    }
+
+    /// `weights[i] = exp(Σ_k u_k·(g_k − u_k/2))` with `u_k = t_k/(ρ‖a_i‖)`: the ReSQue weight given the shifts alone
+    /// (specification 7.1). With a remainder z, times `exp(√q·z − q/2)`, `q = ‖v‖²/ρ² − Σ_k u_k²`: the weight itself. A
+    /// row of zeros has u = 0. Exponents are off by at most (2K + 8)·2⁻²⁴ times `Σ_k |u_k|·(|g_k| + |u_k|)`, and weights
+    /// by 1.5 ulp more.
+    ///
+    /// # Errors
+    /// An exponent above [`MOST_EXPONENT`] or NaN: the first such.
+    ///
+    /// # Panics
+    /// Shifts or a remainder of another batch.
+    pub fn likelihood_ratios(
+        &self,
+        shifts: Shifts<'_>,
+        remainder: Option<Remainder<'_>>,
+        weights: &mut [f32; BLOCK_ROWS],
+    ) -> Result<(), f32> {
+        let rows = self.positions.len();
+        for start in (0..rows).step_by(LANES) {
+            let norms = lanes(self.norms, start);
+            let inverse = norms
+                .simd_gt(f32x16::ZERO)
+                .select(f32x16::ONE / (norms * f32x16::splat(shifts.radius)), f32x16::ZERO);
+            let (mut exponent, mut explained) = (f32x16::ZERO, f32x16::ZERO);
+            for (output, margins) in self.margins.chunks_exact(BLOCK_ROWS).enumerate() {
+                let u = lanes(margins, start) * inverse;
+                let g = lanes(shifts.normals.of(output, self.positions.clone()), start);
+                exponent = u.mul_add(u.mul_neg_add(f32x16::splat(0.5), g), exponent);
+                explained = u.mul_add(u, explained);
+            }
+            if let Some(remainder) = remainder {
+                let left = (f32x16::splat(remainder.squared_offset) - explained).fast_max(f32x16::ZERO);
+                let z = lanes(&remainder.normals[self.positions.clone()], start);
+                exponent = left.sqrt().mul_add(z, left.mul_neg_add(f32x16::splat(0.5), exponent));
+            }
+            if !exponent.simd_lt(f32x16::splat(MOST_EXPONENT)).all() {
+                let mut lanes = exponent.to_array().into_iter();
+                return Err(lanes.find(|lane| !(*lane < MOST_EXPONENT)).unwrap_or(f32::NAN));
+            }
+            put(weights, start, exp(exponent));
+        }
+        Ok(())
+    }
+}
+
+/// `residuals_k[b] = ∂φ/∂u_k` at the margins `u = W·a_b + shifts_b`: the answers of a round.
+///
+/// # Errors
+/// A row whose margins or target are NaN or infinite.
 ///
 /// # Panics
-/// `margins` of another length than rows × K, or parameters that do not fit the model.
-pub fn margins(
+/// Residuals or shifts of another batch; parameters that do not fit the model; shifts without L2 norms of the rows.
+pub fn record(
     model: &LinearModel,
     batch: &Batch<'_>,
     parameters: &[f32],
-    margins: &mut [f32],
+    shifts: Option<Shifts<'_>>,
+    residuals: &mut [&mut [f32]],
     workspace: &mut RecordedWorkspace,
-) {
-    assert_eq!(parameters.len(), model.parameters(), "parameters of another model");
-    assert_eq!(
-        margins.len(),
-        batch.selection.len() * model.outputs,
-        "margins of another batch"
-    );
-    if dense_rows(batch) {
-        return fused_margins(model, batch, parameters, margins, &mut workspace.fused);
-    }
-    let width = model.features + usize::from(model.bias);
-    for (position, margins) in margins.chunks_exact_mut(model.outputs).enumerate() {
-        let row = row_at(&batch.selection, position);
-        if let Rows::Sparse(sparse) = batch.rows {
-            let entries = sparse.offsets[row]..sparse.offsets[row + 1];
-            for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
-                let mut sum = if model.bias { weights[model.features] } else { 0.0 };
-                for (&column, &value) in sparse.indices[entries.clone()]
-                    .iter()
-                    .zip(&sparse.values[entries.clone()])
-                {
-                    sum = value.mul_add(weights[column as usize], sum);
-                }
-                *margin = sum;
-            }
-        } else {
-            let features = load(batch.rows, row, &mut workspace.row, model.features);
-            for (margin, weights) in margins.iter_mut().zip(parameters.chunks_exact(width)) {
-                let bias = if model.bias { weights[model.features] } else { 0.0 };
-                *margin = dot(features, &weights[..model.features]) + bias;
-            }
-        }
-    }
-}
-
-/// `sum += Σ_b coefficients_b ⊗ a_b`, bias included; f32 within blocks of 128 rows, f64 between them. False if a partial
-/// sum is not finite.
-///
-/// # Panics
-/// Coefficients or a sum of another length than the batch and the model have.
-pub fn accumulate_outer(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    coefficients: &[f32],
-    sum: &mut [f64],
-    workspace: &mut RecordedWorkspace,
-) -> bool {
-    assert_eq!(
-        coefficients.len(),
-        batch.selection.len() * model.outputs,
-        "coefficients of another batch"
-    );
-    assert_eq!(sum.len(), model.parameters(), "a sum of another model");
-    if dense_rows(batch) {
-        return fused_outer(model, batch, coefficients, sum, &mut workspace.fused);
-    }
-    let width = model.features + usize::from(model.bias);
-    let RecordedWorkspace {
-        row: buffer, partial, ..
-    } = workspace;
-    let mut finite = true;
-    for (block, coefficients) in coefficients.chunks(PARTIAL_ROWS * model.outputs).enumerate() {
-        partial.fill(0.0);
-        for (index, coefficients) in coefficients.chunks_exact(model.outputs).enumerate() {
-            let row = row_at(&batch.selection, block * PARTIAL_ROWS + index);
-            let dense = if matches!(batch.rows, Rows::Sparse(_)) {
-                None
-            } else {
-                Some(load(batch.rows, row, buffer, model.features))
-            };
-            for (&coefficient, partial) in coefficients.iter().zip(partial.chunks_exact_mut(width)) {
-                if coefficient == 0.0 {
-                    continue;
-                }
-                match (dense, batch.rows) {
-                    (Some(features), _) => {
-                        for (sum, &a) in partial.iter_mut().zip(features) {
-                            *sum = coefficient.mul_add(a, *sum);
-                        }
-                    }
-                    (None, Rows::Sparse(sparse)) => {
-                        let entries = sparse.offsets[row]..sparse.offsets[row + 1];
-                        for (&column, &value) in sparse.indices[entries.clone()].iter().zip(&sparse.values[entries]) {
-                            partial[column as usize] = coefficient.mul_add(value, partial[column as usize]);
-                        }
-                    }
-                    (None, _) => unreachable!("dense rows are loaded"),
-                }
-                if model.bias {
-                    partial[model.features] += coefficient;
-                }
-            }
-        }
-        for (sum, &partial) in sum.iter_mut().zip(&*partial) {
-            finite &= partial.is_finite();
-            *sum += f64::from(partial);
-        }
-    }
-    finite
-}
-
-/// Whether the fused kernels take the batch: dense rows, and enough of them.
-fn dense_rows(batch: &Batch<'_>) -> bool {
-    !matches!(batch.rows, Rows::Sparse(_)) && batch.selection.len() >= FEW_ROWS && batch.rows.columns() > 0
-}
-
-/// The fused kernels read rows through pointers: no row may lie outside of the matrix.
-fn check_rows(batch: &Batch<'_>) {
-    let rows = batch.rows.len();
-    let inside = match &batch.selection {
-        Selection::Range(range) => range.end <= rows,
-        Selection::Indices(indices) => indices.iter().all(|&row| (row as usize) < rows),
-    };
-    assert!(inside, "a row outside of a matrix with {rows} rows");
-}
-
-/// [`margins`] by the fused kernels.
-fn fused_margins(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    margins: &mut [f32],
-    workspace: &mut Workspace,
-) {
-    check(model, batch, parameters);
-    let (outputs, source) = (model.outputs, Source::new(batch.rows, model));
-    let Workspace {
-        current,
-        residuals: out,
-        rows: scratch,
-        facts,
-        blocks,
-        ..
-    } = workspace;
-    current.pack(model, source.layout, parameters);
+) -> Result<(), NonFiniteGradient> {
     let total = batch.selection.len();
-    let scattered = source.is_scattered(&batch.selection);
-    let part = source.part(*blocks);
-    let steps = dense::steps(outputs, source.layout, part, 1) / 2;
-    for start in (0..total).step_by(part) {
-        let count = (total - start).min(part);
-        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
-            *id = row_at(&batch.selection, start + offset);
-        }
+    assert!(
+        residuals.len() == model.outputs && residuals.iter().all(|of_output| of_output.len() == total),
+        "residuals of another batch"
+    );
+    let norms = shifts.is_some().then(|| l2_norms(batch));
+    let pass = Pass::new(model, batch, parameters, norms, workspace);
+    for start in (0..total).step_by(pass.part) {
+        let rows = start..(start + pass.part).min(total);
         let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        let next = (start + count)..(start + count + part).min(total);
-        let next = source.starts(&batch.selection, next, &mut starts);
-        let mut ahead = Ahead::rows(next, source.row_bytes(), source.layout.vectors, steps);
-        source.margins(
-            &facts.ids[..count],
-            scratch,
-            [(&*current, &mut out[..])],
-            scattered && start == 0,
-            &mut ahead,
-        );
-        for (row, margins) in margins[start * outputs..(start + count) * outputs]
-            .chunks_exact_mut(outputs)
-            .enumerate()
-        {
-            for (output, margin) in margins.iter_mut().enumerate() {
-                *margin = out[output * BLOCK_ROWS + row];
-            }
+        let mut ahead = pass.ahead(&rows, pass.margin_steps, &mut starts);
+        pass.margins(&rows, workspace, &mut ahead);
+        let Workspace {
+            residuals: values,
+            facts,
+            ..
+        } = &mut workspace.blocks;
+        if let Some(shifts) = shifts {
+            shift(shifts, &rows, &facts.norms, values);
+        }
+        residuals::residuals(model.loss, model.outputs, rows.len(), facts, values)?;
+        for (to, from) in residuals.iter_mut().zip(values.chunks_exact(BLOCK_ROWS)) {
+            to[rows.clone()].copy_from_slice(&from[..rows.len()]);
+        }
+    }
+    Ok(())
+}
+
+/// `sum += Σ_b w_b·residuals_b ⊗ a_b` with the weights that `weigh` gives a block's rows from their margins at `offset`:
+/// f32 within blocks of at most 128 rows, f64 between them.
+///
+/// # Errors
+/// The first error of `weigh`; a sum that is not finite names the batch's first row.
+///
+/// # Panics
+/// Residuals or a sum of another length than the batch and the model have; an offset that does not fit the model; rows
+/// without L2 norms.
+pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    offset: &[f32],
+    residuals: ByOutput<'_>,
+    weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
+    sum: &mut [f64],
+    workspace: &mut RecordedWorkspace,
+) -> Result<(), E> {
+    assert_eq!(sum.len(), model.parameters(), "a sum of another model");
+    let (total, outputs) = (batch.selection.len(), model.outputs);
+    let pass = Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace);
+    let block_rows = workspace.blocks.blocks.block;
+    for block in (0..total).step_by(block_rows) {
+        let block_end = (block + block_rows).min(total);
+        // With one output, parts of a block stay in first-level cache, and share a partial sum.
+        let in_parts = outputs == 1 && block_end - block > pass.part;
+        if in_parts {
+            workspace.blocks.partial.fill(f32x16::ZERO);
+        }
+        for start in (block..block_end).step_by(pass.part) {
+            let rows = start..(start + pass.part).min(block_end);
+            let mut starts = [std::ptr::null(); BLOCK_ROWS];
+            let mut ahead = pass.ahead(&rows, pass.margin_steps + pass.gradient_steps, &mut starts);
+            let pointers = pass.margins(&rows, workspace, &mut ahead);
+            let Workspace {
+                residuals: values,
+                facts,
+                ..
+            } = &mut workspace.blocks;
+            residuals::clear_beyond(values, outputs, rows.len());
+            let RowFacts { norms, weights, .. } = &mut **facts;
+            let recorded = RecordedBlock {
+                positions: rows.clone(),
+                margins: &values[..outputs * BLOCK_ROWS],
+                norms,
+            };
+            weigh(&recorded, weights)?;
+            weights[rows.len()..].fill(0.0);
+            pass.coefficients(residuals, &rows, weights, values, sum);
+            pass.outer(&rows, &pointers, in_parts, workspace, &mut ahead, sum);
+        }
+        if in_parts {
+            let (partial, layout) = (&workspace.blocks.partial, pass.source.layout);
+            dense::add_partial(partial, layout, &mut sum[..model.features]);
+        }
+    }
+    if total == 0 || sum.iter().all(|value| value.is_finite()) {
+        Ok(())
+    } else {
+        let row = row_at(&batch.selection, 0);
+        Err(NonFiniteGradient { row }.into())
+    }
+}
+
+/// The L2 norms of all rows.
+fn l2_norms<'a>(batch: &Batch<'a>) -> &'a [f32] {
+    let norms = batch
+        .norms
+        .expect("shifts and weights need the L2 norms of the rows (linear::row_norms)");
+    assert_eq!(
+        norms.norm,
+        Norm::L2,
+        "norms of the rows (left) and of a Gaussian shift (right)"
+    );
+    assert_eq!(norms.values.len(), batch.rows.len(), "norms (left) and rows (right)");
+    &norms.values
+}
+
+/// Sixteen values from `start` on, zeros beyond the last.
+#[inline(always)]
+fn lanes(values: &[f32], start: usize) -> f32x16 {
+    let rest = &values[start..];
+    if let Some(whole) = rest.first_chunk::<LANES>() {
+        return f32x16::new(*whole);
+    }
+    let mut padded = [0.0; LANES];
+    padded[..rest.len()].copy_from_slice(rest);
+    f32x16::new(padded)
+}
+
+#[inline(always)]
+fn put(values: &mut [f32], start: usize, lanes: f32x16) {
+    *values[start..]
+        .first_chunk_mut::<LANES>()
+        .expect("blocks are whole vectors") = lanes.to_array();
+}
+
+/// `margins[k·128 + i] += ρ·‖a_i‖·g_ki` for the rows at `positions`.
+fn shift(shifts: Shifts<'_>, positions: &Range<usize>, norms: &[f32; BLOCK_ROWS], margins: &mut [f32]) {
+    for (output, margins) in margins.chunks_exact_mut(BLOCK_ROWS).enumerate() {
+        let normals = shifts.normals.of(output, positions.clone());
+        for start in (0..positions.len()).step_by(LANES) {
+            let deviation = lanes(norms, start) * f32x16::splat(shifts.radius);
+            let shifted = deviation.mul_add(lanes(normals, start), lanes(margins, start));
+            put(margins, start, shifted);
         }
     }
 }
 
-/// [`accumulate_outer`] by the fused kernels.
-fn fused_outer(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    coefficients: &[f32],
-    sum: &mut [f64],
-    workspace: &mut Workspace,
-) -> bool {
-    check_rows(batch);
-    assert_eq!(
-        batch.rows.columns(),
-        model.features,
-        "columns of the rows (left) and features of the model (right)"
-    );
-    let (outputs, source) = (model.outputs, Source::new(batch.rows, model));
-    let width = model.features + usize::from(model.bias);
-    let Workspace {
-        residuals: block,
-        rows: scratch,
-        facts,
-        blocks,
-        ..
-    } = workspace;
-    let part = source.part(*blocks);
-    for start in (0..batch.selection.len()).step_by(part) {
-        let count = (batch.selection.len() - start).min(part);
-        for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
-            *id = row_at(&batch.selection, start + offset);
+/// A way through the rows of a batch, block by block, with the parameters whose margins are computed.
+struct Pass<'b, 'a> {
+    model: &'b LinearModel,
+    batch: &'b Batch<'a>,
+    parameters: &'b [f32],
+    norms: Option<&'a [f32]>,
+    source: Source<'a>,
+    /// Rows of a block whose margins are computed before their gradients.
+    part: usize,
+    /// Steps of the loops over such rows, for [`Ahead`]: those of margins and those of gradients.
+    margin_steps: usize,
+    gradient_steps: usize,
+    /// Whether the parameters were packed for the kernels of blocks.
+    packed: bool,
+}
+
+impl<'b, 'a> Pass<'b, 'a> {
+    fn new(
+        model: &'b LinearModel,
+        batch: &'b Batch<'a>,
+        parameters: &'b [f32],
+        norms: Option<&'a [f32]>,
+        workspace: &mut RecordedWorkspace,
+    ) -> Self {
+        check(model, batch, parameters);
+        let source = Source::new(batch.rows, model);
+        let part = source.part(workspace.blocks.blocks);
+        let packed = source.is_dense() && batch.selection.len() >= FEW_ROWS;
+        if packed {
+            workspace.blocks.current.pack(model, source.layout, parameters);
         }
+        let gradient_steps = dense::steps(model.outputs, source.layout, part, 0);
+        Self {
+            model,
+            batch,
+            parameters,
+            norms,
+            source,
+            part,
+            margin_steps: dense::steps(model.outputs, source.layout, part, 1) - gradient_steps,
+            gradient_steps,
+            packed,
+        }
+    }
+
+    /// Asks for the rows behind those at `positions` within `steps` steps.
+    fn ahead<'s>(&self, positions: &Range<usize>, steps: usize, starts: &'s mut [*const u8; BLOCK_ROWS]) -> Ahead<'s> {
+        let next = positions.end..(positions.end + self.part).min(self.batch.selection.len());
+        let next = self.source.starts(&self.batch.selection, next, starts);
+        Ahead::rows(next, self.source.row_bytes(), self.source.layout.vectors, steps)
+    }
+
+    /// First phase: facts of the rows at `positions`, and their margins at `[k·128 + i]` of the workspace's residuals.
+    /// Where the rows lie.
+    fn margins(
+        &self,
+        positions: &Range<usize>,
+        workspace: &mut RecordedWorkspace,
+        ahead: &mut Ahead<'_>,
+    ) -> RowPointers {
+        let Workspace {
+            current,
+            residuals: margins,
+            rows: scratch,
+            facts,
+            ..
+        } = &mut workspace.blocks;
+        let (model, count) = (self.model, positions.len());
+        for (id, position) in facts.ids.iter_mut().zip(positions.clone()) {
+            *id = row_at(&self.batch.selection, position);
+        }
+        facts.gather(count, self.batch.targets, self.norms, model.outputs);
+        let ids = &facts.ids[..count];
+        if let Rows::Sparse(rows) = self.batch.rows {
+            sparse::margins(rows, ids, model, self.parameters, margins);
+            return [std::ptr::null(); BLOCK_ROWS];
+        }
+        if self.packed {
+            let cold = positions.start == 0 && self.source.is_scattered(&self.batch.selection);
+            let sides = [(&*current, &mut margins[..])];
+            return self.source.margins(ids, scratch, sides, cold, ahead);
+        }
+        self.few_margins(ids, &mut workspace.row, margins);
         let mut pointers = [std::ptr::null(); BLOCK_ROWS];
         for first in (0..count).step_by(ROW_GROUP) {
             let group = first..(first + ROW_GROUP).min(count);
-            source.place(&facts.ids[..count], group, scratch, &mut pointers);
+            self.source.place(ids, group, scratch, &mut pointers);
         }
-        for (row, own) in coefficients[start * outputs..(start + count) * outputs]
-            .chunks_exact(outputs)
-            .enumerate()
-        {
-            for (output, &coefficient) in own.iter().enumerate() {
-                block[output * BLOCK_ROWS + row] = coefficient;
-            }
-        }
-        residuals::clear_beyond(block, outputs, count);
-        if model.bias {
-            for output in 0..outputs {
-                let total = residuals::total(&block[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
-                sum[output * width + model.features] += f64::from(total);
-            }
-        }
-        residuals::scale(source.scale, block, outputs, count);
-        let sink = Sink::Sum {
-            sum: &mut *sum,
-            width,
-            features: model.features,
-        };
-        // SAFETY: coefficients beyond the rows were cleared.
-        unsafe { source.gradient(&pointers, count, block, outputs, &mut Ahead::nothing(), sink) };
+        pointers
     }
-    sum.iter().all(|value| value.is_finite())
+
+    /// Margins of the few rows `ids`, one after the other.
+    fn few_margins(&self, ids: &[usize], buffer: &mut [f32], margins: &mut [f32]) {
+        let width = self.model.features + usize::from(self.model.bias);
+        for (row, &id) in ids.iter().enumerate() {
+            let features = load(self.batch.rows, id, buffer);
+            for output in 0..self.model.outputs {
+                let (weights, bias) = self.parameters[output * width..][..width].split_at(self.model.features);
+                margins[output * BLOCK_ROWS + row] = dot(features, weights) + bias.first().copied().unwrap_or(0.0);
+            }
+        }
+    }
+
+    /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias.
+    fn coefficients(
+        &self,
+        residuals: ByOutput<'_>,
+        positions: &Range<usize>,
+        weights: &[f32; BLOCK_ROWS],
+        values: &mut [f32],
+        sum: &mut [f64],
+    ) {
+        let LinearModel { features, bias, .. } = *self.model;
+        let width = features + usize::from(bias);
+        for (output, values) in values.chunks_exact_mut(BLOCK_ROWS).enumerate() {
+            let recorded = residuals.of(output, positions.clone());
+            let mut total = f32x16::ZERO;
+            for start in (0..positions.len()).step_by(LANES) {
+                let coefficient = lanes(weights, start) * lanes(recorded, start);
+                total += coefficient;
+                put(values, start, coefficient * self.source.scale);
+            }
+            if bias {
+                sum[output * width + features] += f64::from(total.reduce_add());
+            }
+        }
+    }
+
+    /// Third phase of a reweighting: the sum of coefficients times rows.
+    fn outer(
+        &self,
+        positions: &Range<usize>,
+        pointers: &RowPointers,
+        in_parts: bool,
+        workspace: &mut RecordedWorkspace,
+        ahead: &mut Ahead<'_>,
+        sum: &mut [f64],
+    ) {
+        let Workspace {
+            residuals: coefficients,
+            partial,
+            facts,
+            ..
+        } = &mut workspace.blocks;
+        let (model, count) = (self.model, positions.len());
+        if let Rows::Sparse(rows) = self.batch.rows {
+            return sparse::add_gradient(rows, &facts.ids[..count], model, coefficients, sum);
+        }
+        if self.source.layout.vectors == 0 {
+            return;
+        }
+        let sink = if in_parts {
+            Sink::Partial(partial)
+        } else {
+            Sink::Sum {
+                sum,
+                width: model.features + usize::from(model.bias),
+                features: model.features,
+            }
+        };
+        // SAFETY: coefficients beyond the rows are 0, as weights and residuals are there.
+        unsafe {
+            self.source
+                .gradient(pointers, count, coefficients, model.outputs, ahead, sink);
+        }
+    }
 }
 
 /// A dense row as f32: itself, or widened into `buffer`.
-fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32], features: usize) -> &'a [f32] {
+fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
     match rows {
         Rows::F32(dense) => &dense.values[row * dense.columns..(row + 1) * dense.columns],
         Rows::U8(dense) => {
@@ -282,7 +497,7 @@ fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32], features: usize) 
             for (value, &byte) in buffer.iter_mut().zip(bytes) {
                 *value = f32::from(byte) * dense.scale;
             }
-            &buffer[..features]
+            buffer
         }
         Rows::Sparse(_) => unreachable!("sparse rows are never widened"),
     }
@@ -302,143 +517,296 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     (0..16).map(|lane| lanes[0][lane] + lanes[1][lane]).sum::<f32>() + tail
 }
 
-fn row_at(selection: &Selection<'_>, position: usize) -> usize {
-    match selection {
-        Selection::Range(range) => range.start + position,
-        Selection::Indices(indices) => indices[position] as usize,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::row_norms;
     use super::*;
-    use crate::features::{F32Rows, SparseRows, Targets, U8Rows};
-    use crate::loss::Loss;
+    use crate::features::{F32Rows, Selection, SparseRows, Targets, U8Rows};
+    use crate::loss::{Loss, Target};
+
+    fn waves(count: usize, frequency: f64) -> Vec<f32> {
+        (0..count).map(|i| (i as f64 * frequency).sin() as f32).collect()
+    }
+
+    /// `ln w` of one row in f64: from K pairs (⟨a, v_k⟩, normal), its norm, ρ, and ‖v‖²/ρ² with a normal.
+    fn exponent(pairs: &[(f64, f64)], norm: f64, radius: f64, remainder: Option<(f64, f64)>) -> f64 {
+        let (mut exponent, mut explained) = (0.0, 0.0);
+        for &(t, g) in pairs {
+            let u = if norm > 0.0 { t / (radius * norm) } else { 0.0 };
+            exponent += u * (g - 0.5 * u);
+            explained += u * u;
+        }
+        let left = remainder.map_or((0.0, 0.0), |(squared, z)| ((squared - explained).max(0.0), z));
+        exponent + left.0.sqrt() * left.1 - 0.5 * left.0
+    }
 
     #[test]
-    fn both_halves_agree_with_scalar_sums_in_every_format() {
-        for features in [1usize, 5, 32, 67] {
-            for outputs in [1, 3] {
-                for bias in [false, true] {
-                    let count = 300;
-                    let bytes: Vec<u8> = (0..count * features).map(|i| (i * 37 % 11) as u8).collect();
-                    let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) * 0.25).collect();
-                    let mut offsets = vec![0];
-                    let (mut indices, mut stored) = (Vec::new(), Vec::new());
-                    for row in values.chunks_exact(features) {
-                        for (column, &value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
-                            indices.push(column as u32);
-                            stored.push(value);
-                        }
-                        offsets.push(indices.len());
-                    }
-                    let loss = if outputs == 1 { Loss::Logistic } else { Loss::Softmax };
-                    let model = LinearModel {
-                        features,
-                        outputs,
-                        bias,
-                        loss,
-                    };
-                    let width = features + usize::from(bias);
-                    let parameters: Vec<f32> = (0..model.parameters()).map(|i| (i as f32 * 0.71).sin()).collect();
-                    let selected: Vec<u32> = (0..if bias { 259 } else { 9 })
-                        .map(|i| (i * 7 % count) as u32)
-                        .collect();
-                    let coefficients: Vec<f32> =
-                        (0..selected.len() * outputs).map(|i| (i as f32 * 0.37).cos()).collect();
-                    let targets = vec![0.0; count];
-                    let classes = vec![0; count];
-                    let targets = if outputs == 1 {
+    fn rounds_and_reweightings_agree_with_scalar_sums_in_every_format() {
+        for (features, outputs, bias, used) in [
+            (1usize, 1, false, 9),
+            (1, 3, true, 259),
+            (5, 1, true, 259),
+            (5, 3, false, 15),
+            (32, 1, false, 300),
+            (32, 3, true, 17),
+            (67, 1, true, 16),
+            (67, 3, false, 259),
+            (67, 10, true, 131),
+        ] {
+            let count = 300;
+            // A row of zeros now and then: without a bias, its shifts and weights are 0 and 1.
+            let bytes: Vec<u8> = (0..count * features)
+                .map(|i| if i / features % 13 == 5 { 0 } else { (i * 37 % 11) as u8 })
+                .collect();
+            let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) * 0.25).collect();
+            let mut offsets = vec![0];
+            let (mut indices, mut stored) = (Vec::new(), Vec::new());
+            for row in values.chunks_exact(features) {
+                for (column, &value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+                    indices.push(column as u32);
+                    stored.push(value);
+                }
+                offsets.push(indices.len());
+            }
+            let loss = if outputs == 1 { Loss::Logistic } else { Loss::Softmax };
+            let model = LinearModel {
+                features,
+                outputs,
+                bias,
+                loss,
+            };
+            let width = features + usize::from(bias);
+            let parameters = waves(model.parameters(), 0.71);
+            let radius = 0.3f32;
+            let scale = radius / (model.parameters() as f32).sqrt();
+            let offset: Vec<f32> = waves(model.parameters(), 1.13).iter().map(|v| v * scale).collect();
+            let squared_offset = offset.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / f64::from(radius).powi(2);
+            let selected: Vec<u32> = (0..used).map(|i| (i * 7 % count) as u32).collect();
+            // One query more than is used, so that the stride is not the batch's length.
+            let normals = waves((used + 1) * outputs, 2.9);
+            let rest = waves(used, 4.3);
+            let targets: Vec<f32> = (0..count).map(|i| if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
+            let classes: Vec<u32> = (0..count).map(|i| (i % outputs) as u32).collect();
+            let formats = [
+                Rows::F32(F32Rows {
+                    values: &values,
+                    columns: features,
+                }),
+                Rows::U8(U8Rows {
+                    values: &bytes,
+                    columns: features,
+                    scale: 0.25,
+                }),
+                Rows::Sparse(SparseRows {
+                    offsets: &offsets,
+                    indices: &indices,
+                    values: &stored,
+                    columns: features,
+                }),
+            ];
+            for rows in formats {
+                let norms = row_norms(rows, bias, Norm::L2).unwrap();
+                let batch = Batch {
+                    rows,
+                    targets: if outputs == 1 {
                         Targets::Values(&targets)
                     } else {
                         Targets::Classes(&classes)
+                    },
+                    norms: Some(&norms),
+                    selection: Selection::Indices(&selected),
+                };
+                let shifts = Shifts {
+                    normals: ByOutput::new(&normals, outputs).from(1),
+                    radius,
+                };
+                let mut workspace = RecordedWorkspace::new(&model);
+                let mut recorded = vec![0.0; used * outputs];
+                let mut by_output: Vec<_> = recorded.chunks_exact_mut(used).collect();
+                record(
+                    &model,
+                    &batch,
+                    &parameters,
+                    Some(shifts),
+                    &mut by_output,
+                    &mut workspace,
+                )
+                .unwrap();
+                let recorded = ByOutput::new(&recorded, outputs);
+                for full in [false, true] {
+                    let remainder = full.then_some(Remainder {
+                        squared_offset: squared_offset as f32,
+                        normals: &rest,
+                    });
+                    let mut found_weights = vec![0.0; used];
+                    let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                        block.likelihood_ratios(shifts, remainder, weights).unwrap();
+                        found_weights[block.positions.clone()].copy_from_slice(&weights[..block.positions.len()]);
+                        Ok::<(), NonFiniteGradient>(())
                     };
-                    let formats = [
-                        Rows::F32(F32Rows {
-                            values: &values,
-                            columns: features,
-                        }),
-                        Rows::U8(U8Rows {
-                            values: &bytes,
-                            columns: features,
-                            scale: 0.25,
-                        }),
-                        Rows::Sparse(SparseRows {
-                            offsets: &offsets,
-                            indices: &indices,
-                            values: &stored,
-                            columns: features,
-                        }),
-                    ];
-                    for rows in formats {
-                        let selection = Selection::Indices(&selected);
-                        let batch = Batch {
-                            rows,
-                            targets,
-                            norms: None,
-                            selection,
+                    let mut sum = vec![0.0; model.parameters()];
+                    accumulate_reweighted(&model, &batch, &offset, recorded, &mut weigh, &mut sum, &mut workspace)
+                        .unwrap();
+                    let mut expected_sum = vec![0.0; model.parameters()];
+                    for (position, &row) in selected.iter().enumerate() {
+                        let row = row as usize;
+                        let a: Vec<f64> = values[row * features..(row + 1) * features]
+                            .iter()
+                            .chain(bias.then_some(&1.0))
+                            .map(|&v| f64::from(v))
+                            .collect();
+                        let inner = |w: &[f32], k: usize| -> f64 {
+                            (0..width).map(|j| a[j] * f64::from(w[k * width + j])).sum()
                         };
-                        let mut workspace = RecordedWorkspace::new(&model);
-                        let mut found = vec![0.0; coefficients.len()];
-                        margins(&model, &batch, &parameters, &mut found, &mut workspace);
-                        let mut sum = vec![0.0; model.parameters()];
-                        assert!(accumulate_outer(
-                            &model,
-                            &batch,
-                            &coefficients,
-                            &mut sum,
-                            &mut workspace
-                        ));
-                        let mut expected_sum = vec![0.0; model.parameters()];
-                        for (position, &row) in selected.iter().enumerate() {
-                            let mut features_of: Vec<f64> = values
-                                [row as usize * features..(row as usize + 1) * features]
-                                .iter()
-                                .map(|&v| f64::from(v))
-                                .collect();
-                            if bias {
-                                features_of.push(1.0);
-                            }
-                            for k in 0..outputs {
-                                let index = position * outputs + k;
-                                let margin: f64 = (0..width)
-                                    .map(|j| features_of[j] * f64::from(parameters[k * width + j]))
-                                    .sum();
-                                assert!((margin - f64::from(found[index])).abs() < 1e-4, "{rows:?}");
-                                for j in 0..width {
-                                    expected_sum[k * width + j] += features_of[j] * f64::from(coefficients[index]);
-                                }
+                        let norm = a.iter().map(|v| v * v).sum::<f64>().sqrt();
+                        let normal = |k: usize| f64::from(normals[k * (used + 1) + 1 + position]);
+                        let mut residual: Vec<f64> = (0..outputs)
+                            .map(|k| inner(&parameters, k) + f64::from(radius) * norm * normal(k))
+                            .collect();
+                        let target = if outputs == 1 {
+                            Target::Value(f64::from(targets[row]))
+                        } else {
+                            Target::Class(classes[row] as usize)
+                        };
+                        loss.residual(&mut residual, target);
+                        let pairs: Vec<_> = (0..outputs).map(|k| (inner(&offset, k), normal(k))).collect();
+                        let remainder = full.then(|| (squared_offset, f64::from(rest[position])));
+                        let weight = exponent(&pairs, norm, f64::from(radius), remainder).exp();
+                        let found = f64::from(found_weights[position]);
+                        // What is left of ‖v‖² is off by rounding, its square root by more.
+                        let tolerance = if full { 2e-3 } else { 2e-5 };
+                        assert!(
+                            (found / weight - 1.0).abs() < tolerance,
+                            "{rows:?}: {found} for {weight}"
+                        );
+                        for k in 0..outputs {
+                            let found_residual = f64::from(recorded.of(k, position..position + 1)[0]);
+                            assert!((found_residual - residual[k]).abs() < 2e-5, "{rows:?}");
+                            for j in 0..width {
+                                expected_sum[k * width + j] += found * a[j] * found_residual;
                             }
                         }
-                        assert!(
-                            sum.iter().zip(&expected_sum).all(|(a, b)| (a - b).abs() < 1e-3),
-                            "{features} {outputs}"
-                        );
                     }
+                    assert!(
+                        sum.iter().zip(&expected_sum).all(|(a, b)| (a - b).abs() < 1e-3),
+                        "{features} {outputs} {bias} {used}"
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn overflow_is_reported() {
+    fn a_round_without_shifts_needs_no_norms() {
+        let model = LinearModel {
+            features: 2,
+            outputs: 1,
+            bias: false,
+            loss: Loss::Squared,
+        };
+        let batch = Batch {
+            rows: Rows::F32(F32Rows {
+                values: &[1.0, 2.0, 3.0, 4.0],
+                columns: 2,
+            }),
+            targets: Targets::Values(&[1.0, -1.0]),
+            norms: None,
+            selection: Selection::Range(0..2),
+        };
+        let mut residuals = [0.0; 2];
+        let mut workspace = RecordedWorkspace::new(&model);
+        record(&model, &batch, &[1.0, 0.5], None, &mut [&mut residuals], &mut workspace).unwrap();
+        assert_eq!(residuals, [1.0, 6.0]);
+    }
+
+    /// One row `value` of one feature, its answer 1, reweighted at `offset`, ρ = 1, with one normal.
+    fn reweighted(value: f32, offset: f32, normal: f32) -> (Result<(), f32>, Result<(), NonFiniteGradient>) {
         let model = LinearModel {
             features: 1,
             outputs: 1,
             bias: false,
             loss: Loss::Hinge,
         };
+        let values = [1.0, value];
         let rows = Rows::F32(F32Rows {
-            values: &[1e30],
+            values: &values,
             columns: 1,
         });
+        let norms = row_norms(rows, false, Norm::L2).unwrap();
         let batch = Batch {
             rows,
-            targets: Targets::Values(&[1.0]),
-            norms: None,
-            selection: Selection::Range(0..1),
+            targets: Targets::Values(&[1.0; 2]),
+            norms: Some(&norms),
+            selection: Selection::Range(1..2),
+        };
+        let (normals, mut ratios) = ([normal], Ok(()));
+        let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+            let shifts = Shifts {
+                normals: ByOutput::new(&normals, 1),
+                radius: 1.0,
+            };
+            ratios = block.likelihood_ratios(shifts, None, weights);
+            Ok(())
         };
         let mut workspace = RecordedWorkspace::new(&model);
-        assert!(!accumulate_outer(&model, &batch, &[1e30], &mut [0.0], &mut workspace));
+        let (answers, mut sum) = ([1e30], [0.0]);
+        let residuals = ByOutput::new(&answers, 1);
+        let outcome = accumulate_reweighted(
+            &model,
+            &batch,
+            &[offset],
+            residuals,
+            &mut weigh,
+            &mut sum,
+            &mut workspace,
+        );
+        (ratios, outcome)
+    }
+
+    #[test]
+    fn overflow_is_reported() {
+        assert_eq!(reweighted(1.0, 0.5, 0.25), (Ok(()), Ok(())));
+        let row = NonFiniteGradient { row: 1 };
+        assert_eq!(reweighted(1e30, 0.0, 0.0), (Ok(()), Err(row)));
+        // ln w = u·(g − u/2) with u = 10.
+        assert_eq!(reweighted(1.0, 10.0, 13.75).0, Ok(()));
+        let exponent = reweighted(1.0, 10.0, 13.875).0.unwrap_err();
+        assert!((exponent - 88.75).abs() < 1e-3, "{exponent}");
+        assert!(reweighted(1.0, f32::NAN, 1.0).0.unwrap_err().is_nan());
+    }
+
+    #[test]
+    fn a_row_that_is_no_number_is_named() {
+        let model = LinearModel {
+            features: 3,
+            outputs: 1,
+            bias: false,
+            loss: Loss::Logistic,
+        };
+        for count in [5, 40] {
+            let mut values = vec![0.5; 3 * count];
+            values[3 * 4 + 1] = f32::NAN;
+            let targets = vec![1.0; count];
+            let batch = Batch {
+                rows: Rows::F32(F32Rows {
+                    values: &values,
+                    columns: 3,
+                }),
+                targets: Targets::Values(&targets),
+                norms: None,
+                selection: Selection::Range(1..count),
+            };
+            let mut residuals = vec![0.0; count - 1];
+            let mut workspace = RecordedWorkspace::new(&model);
+            let outcome = record(
+                &model,
+                &batch,
+                &[0.1; 3],
+                None,
+                &mut [&mut residuals[..]],
+                &mut workspace,
+            );
+            assert_eq!(outcome, Err(NonFiniteGradient { row: 4 }));
+        }
     }
 }

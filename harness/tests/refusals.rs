@@ -1,0 +1,60 @@
+//! What a command line asks for and no theorem or number format allows ends with exit code 2 and the reason.
+
+use std::process::Command;
+
+/// The exit code of `rounds train` on a small problem, and what it says.
+fn train(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_rounds"))
+        .args(["train", "--data", "synthetic-logistic", "--threads", "1"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn resque_refuses_radii_that_are_none_or_larger_than_the_domain() {
+    for (smoothing, reason) in [
+        ("0", "above 0"),
+        ("-1", "above 0"),
+        ("nan", "above 0"),
+        ("1e-40", "offsets are f32"),
+        ("20", "larger than the domain"),
+    ] {
+        let setting = format!("smoothing={smoothing}");
+        let (code, message) = train(&["--algorithm", "resque-ac-sa", "--set", &setting]);
+        assert_eq!(code, Some(2), "{smoothing}: {message}");
+        assert!(message.contains(reason), "{smoothing}: {message}");
+    }
+    let (code, message) = train(&["--algorithm", "resque-epoch-sgd", "--set", "radius=0"]);
+    assert!(code == Some(2) && message.contains("radius above 0"), "{message}");
+}
+
+#[test]
+fn resque_refuses_sample_sizes_that_divide_by_nothing_or_have_no_end() {
+    // λ_min falls with ε²: an accuracy of 0 would be λ = 0.
+    for (accuracy, reason) in [("0", "above 0"), ("-0.1", "above 0")] {
+        let setting = format!("accuracy={accuracy}");
+        let (code, message) = train(&["--algorithm", "resque-ac-sa", "--set", &setting]);
+        assert!(code == Some(2) && message.contains(reason), "{accuracy}: {message}");
+    }
+}
+
+#[test]
+fn private_resque_refuses_more_steps_than_its_data_amplify() {
+    let private = [
+        "--algorithm",
+        "resque-private-erm",
+        "--epsilon",
+        "0.9",
+        "--delta",
+        "1e-6",
+    ];
+    let with = |settings: &[&'static str]| train(&[&private[..], settings].concat());
+    let (code, message) = with(&["--set", "mode=scaled", "--set", "steps-constant=1e6"]);
+    assert!(code == Some(2) && message.contains("n/C_priv"), "{message}");
+    let (code, message) = with(&["--set", "mode=faithful"]);
+    assert!(code == Some(2) && message.contains("n = "), "{message}");
+    let (code, message) = with(&["--set", "radius=-3"]);
+    assert!(code == Some(2) && message.contains("radius above 0"), "{message}");
+}
