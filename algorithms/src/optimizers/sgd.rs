@@ -91,7 +91,7 @@ fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareErr
         settings,
         clip_norm,
         plan.adjacency,
-        problem.rows(),
+        (problem, plan.largest_batch(problem.rows())),
         |noise_multiplier| {
             if plan.sampling.amplifies() {
                 Mechanism::SubsampledGaussian {
