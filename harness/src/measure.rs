@@ -8,6 +8,8 @@ use rounds_algorithms::oracle::{Engine, Ledger, Oracle, Phase, PhaseObserver};
 use rounds_algorithms::problem::Problem;
 use sha2::{Digest, Sha256};
 
+use crate::cluster::Traffic;
+
 /// The order in which phases are stored.
 pub const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
 
@@ -24,6 +26,8 @@ pub struct Samples {
 pub struct Measurement {
     /// Nanoseconds of the timed rounds.
     pub samples: Samples,
+    /// What this rank said to others in the timed rounds.
+    pub traffic: Traffic,
     /// What all rounds asked of the data, warm-up included.
     pub ledger: Ledger,
     /// The parameters at the end.
@@ -43,7 +47,8 @@ impl PhaseObserver for PhaseLog {
     }
 }
 
-/// Runs every planned round of `prepared` and times all but the first `warm_up`.
+/// Runs every planned round of `prepared` and times all but the first `warm_up`. `traffic` says what this rank said to others
+/// so far. Rows that ranks share out are placed before the first round.
 ///
 /// Rounds are first timed whole, without marks; the phases come from a second pass over the same number of rounds of an
 /// equal run (made by `again`), so that the clock's own cost stands outside the round.
@@ -56,6 +61,7 @@ pub fn measure(
     mut prepared: Prepared,
     again: &dyn Fn() -> anyhow::Result<Prepared>,
     warm_up: u64,
+    traffic: &(dyn Fn() -> Traffic + Sync),
 ) -> anyhow::Result<Measurement> {
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
@@ -64,8 +70,15 @@ pub fn measure(
         ..Samples::default()
     };
     let mut oracle = Oracle::new(problem, engine.clone());
+    if let Some(batches) = prepared.optimizer.batches() {
+        oracle.place(batches, planned);
+    }
+    let mut before = Traffic::default();
     engine.install(|| {
         for round in 0..planned {
+            if round == warm_up {
+                before = traffic();
+            }
             let started = Instant::now();
             prepared.optimizer.advance(&mut oracle)?;
             let elapsed = started.elapsed().as_nanos() as u64;
@@ -75,6 +88,7 @@ pub fn measure(
         }
         Ok::<_, RoundError>(())
     })?;
+    let traffic = traffic() - before;
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution().to_vec();
 
@@ -88,6 +102,7 @@ pub fn measure(
     let model_sha256 = digest(&parameters);
     Ok(Measurement {
         samples,
+        traffic,
         ledger,
         parameters,
         model_sha256,
@@ -109,6 +124,9 @@ fn phase_times(
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
     let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
+    if let Some(batches) = prepared.optimizer.batches() {
+        oracle.place(batches, rounds);
+    }
     engine.install(|| (0..rounds).try_for_each(|_| prepared.optimizer.advance(&mut oracle)))?;
     oracle.enter(Phase::Sample);
     drop(oracle);

@@ -299,6 +299,10 @@ impl Optimizer for Sgd {
         self.parameters.rounds
     }
 
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
+    }
+
     fn planned_queries(&self) -> Option<u64> {
         self.sampler.planned_rows(self.parameters.rounds)
     }

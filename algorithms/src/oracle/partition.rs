@@ -36,6 +36,12 @@ pub fn leaf_range(rows: usize, leaves: usize, leaf: usize) -> std::ops::Range<us
     rows * leaf / leaves..rows * (leaf + 1) / leaves
 }
 
+/// Positions of a batch of `rows` rows and `leaves` leaves that rank `rank` of `ranks` sums: those of its share of leaves.
+pub fn rank_positions(rows: usize, leaves: usize, ranks: usize, rank: usize) -> std::ops::Range<usize> {
+    let share = leaf_range(leaves, ranks, rank);
+    leaf_range(rows, leaves, share.start).start..leaf_range(rows, leaves, share.end).start
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
