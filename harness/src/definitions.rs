@@ -22,6 +22,10 @@ use crate::statistics::Choices;
 const EMBEDDED: &[(&str, &str)] = &[
     ("quick", include_str!("../../bench/definitions/quick.toml")),
     ("latency", include_str!("../../bench/definitions/latency.toml")),
+    (
+        "latency-target",
+        include_str!("../../bench/definitions/latency-target.toml"),
+    ),
     ("ranks", include_str!("../../bench/definitions/ranks.toml")),
 ];
 

@@ -2,15 +2,19 @@
 //! how far that is from what they took.
 //!
 //! ```text
-//! round(P, ℓ) = (round − gradient) + gradient·s(P) + messages·(link + ℓ) + rows/bandwidth
+//! round(P, ℓ) = compute(P) + messages·(link + ℓ) + rows/bandwidth
 //! ```
 //!
-//! *round* and *gradient* are medians of one process with one thread, s(P) the largest share of a batch's rows that a rank
-//! sums (1/P where P is a power of two). *messages* are those of a round that wait for each other: the all-reduce of its sum
-//! is recursive doubling, log₂P of them (a reduction and a broadcast along a tree would be 2·log₂P), and rows that travel
-//! are one more. They and the bytes of these rows are counted, not timed. *link* is the median time of a message with a sum
-//! and *bandwidth* that of longer messages, both measured by the ranks without delay and outside of any round; ℓ is the
-//! delay of a direction. Nothing is fitted to the rounds that are predicted.
+//! *compute* is what a round of the ranks without delay took outside of calls to other ranks. *messages* are those of a
+//! round that wait for each other: the all-reduce of its sum is recursive doubling, log₂P of them (a reduction and a
+//! broadcast along a tree would be 2·log₂P), and rows that travel are one more. They and the bytes of these rows are
+//! counted, not timed. *link* is the median time of a message with a sum and *bandwidth* that of longer messages, both
+//! measured by the ranks without delay and outside of any round; ℓ is the delay of a direction. No time of a round with a
+//! delay enters its prediction. A second prediction takes *compute* from one process with one thread,
+//! `(round − gradient) + gradient·s(P)`, s(P) being the largest share of a batch's rows that a rank sums.
+//!
+//! What a round took is the median over *pairs* of rounds: ranks that begin a round δ apart wait ℓ + δ and ℓ − δ for each
+//! other and begin the next one as far apart the other way round, so that a rank's rounds are long and short in turns.
 
 use std::path::PathBuf;
 
@@ -21,7 +25,7 @@ use serde::Serialize;
 use super::UsageError;
 use crate::machine::Topology;
 use crate::report::latency_svg;
-use crate::results::{Cell, pool, read_run};
+use crate::results::{Cell, RoundTimes, pool, read_run};
 
 /// A folder of results that was measured with a delay.
 #[derive(Clone, Debug)]
@@ -69,12 +73,14 @@ pub struct LatencyRow {
     pub communication: f64,
     /// Timed rounds.
     pub rounds: usize,
-    /// Predicted median of a round.
+    /// Predicted time of a round.
     pub predicted_round_s: f64,
-    /// Measured median of a round.
+    /// Measured time of a round: the median over pairs of rounds.
     pub measured_round_s: f64,
     /// Predicted over measured, less 1.
     pub round_error: f64,
+    /// The same error with the compute that one process lets expect.
+    pub round_error_from_one: f64,
     /// Predicted time of all timed rounds.
     pub predicted_seconds: f64,
     /// Measured time of all timed rounds.
@@ -96,10 +102,27 @@ pub struct Overtaking {
     pub latency_s: f64,
 }
 
+/// Seconds of a round: the median over pairs of neighbouring rounds.
+fn seconds_of_round(cell: &Cell) -> f64 {
+    let samples = &cell.round_ns.samples;
+    let pairs: Vec<u64> = samples.windows(2).map(|pair| (pair[0] + pair[1]) / 2).collect();
+    let times = RoundTimes::new(if pairs.is_empty() { samples.clone() } else { pairs });
+    times.median as f64 * 1e-9
+}
+
+/// The part of a cell's time that rank 0 spent in calls to other ranks, waiting for them included.
+fn waiting(cell: &Cell) -> f64 {
+    let samples = &cell.round_ns.samples;
+    let mean = samples.iter().sum::<u64>() as f64 / samples.len().max(1) as f64;
+    (cell.communication_ns.unwrap_or(0) as f64 / mean.max(1.0)).min(1.0)
+}
+
 /// What a prediction rests on, in seconds, messages a round and bytes a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Costs {
     compute: f64,
+    /// Compute as one process lets expect it.
+    compute_from_one: f64,
     link: f64,
     messages: f64,
     rows: f64,
@@ -113,7 +136,8 @@ impl Costs {
         let gradient = gradient.min(round);
         let bandwidth = undelayed.link_bytes_per_s.unwrap_or(f64::INFINITY);
         Self {
-            compute: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
+            compute: seconds_of_round(undelayed) * (1.0 - waiting(undelayed)),
+            compute_from_one: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
             link: undelayed.link_ns.unwrap_or(0) as f64 * 1e-9,
             messages: undelayed
                 .messages
@@ -125,6 +149,11 @@ impl Costs {
     /// `round(P, ℓ)` in seconds.
     fn round(&self, delay: f64) -> f64 {
         self.compute + self.messages * (self.link + delay) + self.rows
+    }
+
+    /// The same from one process.
+    fn round_from_one(&self, delay: f64) -> f64 {
+        self.round(delay) - self.compute + self.compute_from_one
     }
 }
 
@@ -195,7 +224,6 @@ fn scaling(one_process: &[Cell], undelayed: &[Cell], cores: usize) -> Vec<Scalin
             let configuration = &cell.configuration;
             let workers = configuration.ranks.unwrap_or(1) * configuration.threads;
             let round = cell.round_ns.median.max(1) as f64;
-            let mean = cell.round_ns.samples.iter().sum::<u64>() as f64 / cell.round_ns.samples.len().max(1) as f64;
             let share = configuration.batch_size / workers;
             let whole = configuration.batch_size.is_multiple_of(workers);
             Some(ScalingRow {
@@ -206,7 +234,7 @@ fn scaling(one_process: &[Cell], undelayed: &[Cell], cores: usize) -> Vec<Scalin
                 threads: configuration.threads,
                 oversubscribed: workers > cores,
                 round_s: round * 1e-9,
-                communication: cell.communication_ns.map(|waited| waited as f64 / mean),
+                communication: cell.communication_ns.map(|_| waiting(cell)),
                 speedup: alone(cell, configuration.batch_size)?.round_ns.median as f64 / round,
                 weak_efficiency: alone(cell, share)
                     .filter(|_| whole)
@@ -327,7 +355,7 @@ fn rows(
             let own = costs(cell)?;
             let count = cell.round_ns.samples.len();
             let round = own.round(*delay);
-            let measured = cell.round_ns.median as f64 * 1e-9;
+            let measured = seconds_of_round(cell);
             let seconds = cell.round_ns.samples.iter().sum::<u64>() as f64 * 1e-9;
             let mut overtakes = Vec::new();
             for other in cells.iter().filter(|other| other.round_ns.samples.len() > count) {
@@ -350,11 +378,12 @@ fn rows(
                 link_s: own.link,
                 messages: own.messages,
                 row_bytes: cell.row_bytes.unwrap_or(0.0),
-                communication: cell.communication_ns.unwrap_or(0) as f64 * 1e-9 * count as f64 / seconds,
+                communication: waiting(cell),
                 rounds: count,
                 predicted_round_s: round,
                 measured_round_s: measured,
                 round_error: round / measured - 1.0,
+                round_error_from_one: own.round_from_one(*delay) / measured - 1.0,
                 predicted_seconds: round * count as f64,
                 seconds,
                 error: round * count as f64 / seconds - 1.0,
@@ -429,6 +458,7 @@ fn print_rows(rows: &[LatencyRow]) {
         "round",
         "predicted",
         "error",
+        "from one process",
         "run",
         "predicted",
         "error",
@@ -452,6 +482,7 @@ fn print_rows(rows: &[LatencyRow]) {
             time(row.measured_round_s),
             time(row.predicted_round_s),
             signed_percent(row.round_error),
+            signed_percent(row.round_error_from_one),
             time(row.seconds),
             time(row.predicted_seconds),
             signed_percent(row.error),
@@ -471,12 +502,14 @@ mod tests {
     fn a_round_is_its_compute_and_a_latency_for_every_message() {
         let costs = Costs {
             compute: 2e-3,
+            compute_from_one: 3e-3,
             link: 1e-4,
             messages: 2.0,
             rows: 1e-3,
         };
         assert!((costs.round(0.0) - 3.2e-3).abs() < 1e-12);
         assert!((costs.round(0.1) - 0.2032).abs() < 1e-12);
+        assert!((costs.round_from_one(0.1) - 0.2042).abs() < 1e-12);
     }
 
     #[test]
