@@ -201,6 +201,66 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
     }
 }
 
+#[test]
+fn sums_have_the_same_bits_on_ranks_though_every_addition_of_leaves_rounds() {
+    // Leaves whose sums lie up to 2⁴⁴ apart: f64 cannot hold them together, so the order in which they are added shows. (Sums
+    // of f32 that are alike in size are exact in f64, in any order.)
+    let (rows, columns) = (6_000, 100);
+    let mut stream = UniformStream::new(&StreamKey::Simulation(6), Purpose(1), 0, 0);
+    let values = (0..rows * columns).map(|place| {
+        let leaf = place / columns / 375;
+        let scale = 2.0_f64.powi((leaf * 17 % 45) as i32 - 22);
+        (scale * (2.0 * stream.next_f64() - 1.0)) as f32
+    });
+    let features = Features::F32 {
+        values: values.collect(),
+        columns,
+    };
+    let labels = labels(
+        rows,
+        0,
+        &mut UniformStream::new(&StreamKey::Simulation(6), Purpose(2), 0, 0),
+    );
+    let dataset = Dataset::new("of all sizes", features, labels).expect("a valid data set");
+    let sum_of = |oracle: &mut Oracle<'_>, rows: std::ops::Range<usize>| {
+        let problem = oracle.problem();
+        let mut sum = vec![0.0; problem.parameters()];
+        oracle
+            .gradient_sum(
+                &Selection::Range(rows),
+                &vec![0.0; problem.parameters()],
+                Clip::Unbounded,
+                &mut sum,
+            )
+            .expect("finite");
+        sum
+    };
+    let problem = whole(&dataset);
+    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let parts: Vec<Vec<f64>> = (0..16)
+        .map(|leaf| sum_of(&mut oracle, leaf * 375..(leaf + 1) * 375))
+        .collect();
+    let from_left = parts.iter().fold(0.0, |sum, part| sum + part[0]);
+    let from_right = parts.iter().rev().fold(0.0, |sum, part| sum + part[0]);
+    assert!(
+        from_left.to_bits() != from_right.to_bits(),
+        "the order of additions does not show"
+    );
+    let one: Vec<u64> = sum_of(&mut oracle, 0..rows)
+        .iter()
+        .map(|value| value.to_bits())
+        .collect();
+    for (ranks, threads) in [(1, 2), (2, 1), (2, 2), (3, 1), (4, 1), (7, 1)] {
+        let run = |problem: &Problem, engine: &Engine| {
+            let sum = sum_of(&mut Oracle::new(problem, engine.clone()), 0..rows);
+            sum.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+        };
+        for found in on_ranks(&dataset, ranks, threads, run) {
+            assert!(found == one, "{ranks} ranks of {threads} threads");
+        }
+    }
+}
+
 /// Ranks that count the exchanges in which rows travel.
 struct Counting {
     ranks: ThreadRanks,
