@@ -55,6 +55,8 @@ pub(super) fn measured(text: &str) -> Result<Measured, String> {
 pub struct LatencyRow {
     /// The algorithm with its parameters.
     pub algorithm: String,
+    /// Suite: one of its runs overtakes another's.
+    pub suite: String,
     /// Examples a round.
     pub batch_size: usize,
     /// Ranks.
@@ -100,6 +102,19 @@ pub struct Overtaking {
     pub against: String,
     /// Seconds a direction.
     pub latency_s: f64,
+}
+
+/// A cell with the rounds of its repeats.
+struct Repeated {
+    cell: Cell,
+    repeats: usize,
+}
+
+impl Repeated {
+    /// Timed rounds of one repeat.
+    fn rounds(&self) -> usize {
+        self.cell.round_ns.samples.len() / self.repeats
+    }
 }
 
 /// Seconds of a round: the median over pairs of neighbouring rounds.
@@ -283,13 +298,20 @@ pub(super) fn run(
         .collect();
     let mut runs = Vec::new();
     for run in measured {
-        runs.push((run.delay, cells(&run.folder)?));
+        let cells: Vec<Repeated> = pool(&read_run(&run.folder)?.cells)
+            .into_iter()
+            .map(|pooled| Repeated {
+                repeats: pooled.repeat_medians.len().max(1),
+                cell: pooled.cell,
+            })
+            .collect();
+        runs.push((run.delay, cells));
     }
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let undelayed: Vec<Cell> = runs
         .iter()
         .filter(|(delay, _)| *delay == 0.0)
-        .flat_map(|(_, cells)| cells.iter().cloned())
+        .flat_map(|(_, cells)| cells.iter().map(|repeated| repeated.cell.clone()))
         .collect();
     if undelayed.is_empty() {
         return Err(UsageError::new(
@@ -326,13 +348,13 @@ fn name(cell: &Cell) -> String {
 fn rows(
     alone: &[Cell],
     undelayed: &[Cell],
-    runs: &[(f64, Vec<Cell>)],
+    runs: &[(f64, Vec<Repeated>)],
     link: &str,
 ) -> Result<Vec<LatencyRow>, UsageError> {
     let same = |a: &Cell, b: &Cell| {
         let (a, b) = (&a.configuration, &b.configuration);
-        (&a.algorithm, &a.dataset, a.batch_size, &a.parameters)
-            == (&b.algorithm, &b.dataset, b.batch_size, &b.parameters)
+        (&a.suite, &a.algorithm, &a.dataset, a.batch_size, &a.parameters)
+            == (&b.suite, &b.algorithm, &b.dataset, b.batch_size, &b.parameters)
     };
     let find = |cells: &[Cell], cell: &Cell| {
         cells.iter().find(|other| same(other, cell)).cloned().ok_or_else(|| {
@@ -344,7 +366,8 @@ fn rows(
     };
     let mut rows = Vec::new();
     for (delay, cells) in runs {
-        for cell in cells {
+        for repeated in cells {
+            let cell = &repeated.cell;
             let ranks = cell.configuration.ranks.unwrap_or(1);
             let on_as_many: Vec<Cell> = undelayed
                 .iter()
@@ -353,24 +376,30 @@ fn rows(
                 .collect();
             let costs = |cell: &Cell| Ok(Costs::new(&find(alone, cell)?, &find(&on_as_many, cell)?));
             let own = costs(cell)?;
-            let count = cell.round_ns.samples.len();
+            let count = repeated.rounds();
             let round = own.round(*delay);
             let measured = seconds_of_round(cell);
-            let seconds = cell.round_ns.samples.iter().sum::<u64>() as f64 * 1e-9;
+            let seconds = cell.round_ns.samples.iter().sum::<u64>() as f64 * 1e-9 / repeated.repeats as f64;
             let mut overtakes = Vec::new();
-            for other in cells.iter().filter(|other| other.round_ns.samples.len() > count) {
-                let (others, other_costs) = (other.round_ns.samples.len() as f64, costs(other)?);
+            // Runs of one suite are runs to the same end.
+            let comparable = |other: &&Repeated| {
+                let (theirs, ours) = (&other.cell.configuration, &cell.configuration);
+                theirs.suite == ours.suite && theirs.dataset == ours.dataset && other.rounds() > count
+            };
+            for other in cells.iter().filter(comparable) {
+                let (others, other_costs) = (other.rounds() as f64, costs(&other.cell)?);
                 let start = count as f64 * own.round(0.0) - others * other_costs.round(0.0);
                 let slope = others * other_costs.messages - count as f64 * own.messages;
                 if slope > 0.0 {
                     overtakes.push(Overtaking {
-                        against: name(other),
+                        against: name(&other.cell),
                         latency_s: (start / slope).max(0.0),
                     });
                 }
             }
             rows.push(LatencyRow {
                 algorithm: cell.configuration.algorithm.clone(),
+                suite: cell.configuration.suite.clone(),
                 batch_size: cell.configuration.batch_size,
                 workers: ranks,
                 link: link.to_owned(),
@@ -448,6 +477,7 @@ fn print_rows(rows: &[LatencyRow]) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
+        "suite",
         "delay",
         "ranks",
         "algorithm",
@@ -472,6 +502,7 @@ fn print_rows(rows: &[LatencyRow]) {
             .map(|other| format!("{} than {}", time(other.latency_s), other.against))
             .collect();
         table.add_row([
+            row.suite.clone(),
             time(row.latency_s),
             row.workers.to_string(),
             row.algorithm.clone(),
