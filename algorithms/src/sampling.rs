@@ -3,6 +3,8 @@
 //!
 //! Every draw is addressed by (key, round): a replayed round reads the same rows.
 
+use std::ops::Range;
+
 use rounds_kernels::features::Selection;
 use rounds_kernels::random::{BernoulliGaps, Purpose, StreamKey, UniformStream};
 
@@ -62,6 +64,9 @@ pub struct Sampler {
 /// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Decisions are
 /// exact, gaps are so up to the rounding of a logarithm: a release always decides.
 const RARE: f64 = 1.0 / 64.0;
+
+/// Standard deviations within which the rows of a random batch are expected: outside with a probability of 6·10⁻⁷.
+const DEVIATIONS: f64 = 5.0;
 
 impl Sampler {
     /// A sampler of batches of `batch` rows (expected size for Poisson sampling) from `rows` rows.
@@ -141,6 +146,54 @@ impl Sampler {
                 Some(rounds / per_epoch * rows + rounds % per_epoch * batch)
             }
         }
+    }
+
+    /// The rows that stand at the positions `share(b)` of the run's first `rounds` batches, b being the length of a batch,
+    /// as far as that is known before the first round: exactly for an order that stays, in the order in which they are
+    /// read; all that a round asks for with a probability of 1 − 10⁻⁶ for batches that are drawn in the order of the rows;
+    /// `None` for an order that changes.
+    ///
+    /// A drawn batch has its fraction f at row `n·f`, give or take the standard deviation `n·√(f(1 − f)(1 − q)/B)`: what
+    /// lies before it has `f·N₁ − (1 − f)·N₂` rows too many, of two independent counts at rate q = B/n. Sizes that are not
+    /// random deviate less.
+    pub fn expected_rows(&self, rounds: u64, share: &dyn Fn(usize) -> Range<usize>) -> Option<Vec<u32>> {
+        let in_order = || {
+            (0..self.rounds_per_epoch().min(rounds as usize)).map(|round| {
+                let start = round * self.batch;
+                let positions = share(self.batch.min(self.rows - start));
+                start + positions.start..start + positions.end
+            })
+        };
+        Some(match self.sampling {
+            Sampling::FullBatch => share(self.rows).map(|row| row as u32).collect(),
+            Sampling::FixedOrder => in_order().flatten().map(|row| row as u32).collect(),
+            Sampling::ShuffledOnce => in_order().flat_map(|range| &self.order[range]).copied().collect(),
+            Sampling::ReshuffledEachEpoch => return None,
+            Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. } => {
+                let (rows, batch) = (self.rows as f64, self.batch as f64);
+                let deviation =
+                    |fraction: f64| rows * (fraction * (1.0 - fraction) * (1.0 - batch / rows).max(0.0) / batch).sqrt();
+                let spread = if matches!(self.sampling, Sampling::Poisson { .. }) {
+                    DEVIATIONS * batch.sqrt()
+                } else {
+                    0.0
+                };
+                // Lengths at which a batch may have another number of leaves.
+                let lengths = [batch - spread, batch, batch + spread];
+                let (mut first, mut last) = (rows, 0.0_f64);
+                for length in lengths.map(|length| length.round().clamp(1.0, rows)) {
+                    let positions = share(length as usize);
+                    if positions.is_empty() {
+                        continue;
+                    }
+                    let [from, to] = [positions.start, positions.end].map(|position| position as f64 / length);
+                    first = first.min(rows * from - DEVIATIONS * deviation(from));
+                    last = last.max(rows * to + DEVIATIONS * deviation(to));
+                }
+                let last = last.ceil().clamp(0.0, rows) as u32;
+                (first.floor().max(0.0) as u32..last).collect()
+            }
+        })
     }
 
     /// The batch of `round` (0-based).
@@ -238,6 +291,51 @@ mod tests {
                 assert_eq!(seen, (0..103).collect::<Vec<_>>());
             }
         }
+    }
+
+    #[test]
+    fn the_rows_at_a_share_of_the_batches_are_expected_where_they_can_be_known() {
+        for parts in [2, 3, 4] {
+            for part in 0..parts {
+                let share = |length: usize| length * part / parts..length * (part + 1) / parts;
+                for sampling in [Sampling::FullBatch, Sampling::FixedOrder, Sampling::ShuffledOnce] {
+                    let mut sampler = sampler(
+                        sampling,
+                        1_003,
+                        if sampling == Sampling::FullBatch { 1_003 } else { 100 },
+                    );
+                    let read: Vec<u32> = (0..sampler.rounds_per_epoch() as u64)
+                        .flat_map(|round| {
+                            let rows = rows_of(&sampler.draw(round));
+                            rows[share(rows.len())].to_vec()
+                        })
+                        .collect();
+                    assert_eq!(sampler.expected_rows(1 << 40, &share), Some(read));
+                }
+                for sampling in [
+                    Sampling::Poisson { rate: 0.05 },
+                    Sampling::WithoutReplacement {
+                        batch: 1_000,
+                        population: 20_000,
+                    },
+                ] {
+                    let mut sampler = sampler(sampling, 20_000, 1_000);
+                    let expected = sampler.expected_rows(500, &share).unwrap();
+                    // Little more than its share, and all that 500 rounds ask for.
+                    assert!(expected.len() < 20_000 / parts + 2 * 5 * 320, "{} rows", expected.len());
+                    for round in 0..500 {
+                        let rows = rows_of(&sampler.draw(round));
+                        let rows = &rows[share(rows.len())];
+                        assert!(expected.contains(&rows[0]) && expected.contains(&rows[rows.len() - 1]));
+                    }
+                }
+                let reshuffled = sampler(Sampling::ReshuffledEachEpoch, 1_003, 100);
+                assert_eq!(reshuffled.expected_rows(10, &share), None);
+            }
+        }
+        // A run that ends before its first epoch places no row that it never reads.
+        let short = sampler(Sampling::FixedOrder, 1_000, 100);
+        assert_eq!(short.expected_rows(3, &|length| 0..length).unwrap().len(), 300);
     }
 
     #[test]

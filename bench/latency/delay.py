@@ -28,6 +28,14 @@ def device(name):
 
 def main():
     delay = float(sys.argv[1])
+    # Ranks that wait keep the cores busy: the relay goes first, or packets would wait for a slice of the scheduler.
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+    except OSError:
+        try:
+            os.nice(-20)
+        except OSError:
+            pass
     ends = [device(name) for name in sys.argv[2:4]]
     other = {ends[0]: ends[1], ends[1]: ends[0]}
     print("ready", flush=True)

@@ -3,9 +3,10 @@
 #
 #   bench/latency/latency.sh ROUNDS OUT [DELAY…]     (root; default delays, in seconds: 0 0.001 0.01 0.1)
 #
-# ROUNDS is a `rounds` with the feature mpi. Two network namespaces are joined by a veth pair, and `tc netem` delays each
-# direction. A kernel without netem (sch_netem) gets two tun devices and delay.py instead, which holds back every packet in
-# user space; the output says so. Namespaces, devices and processes are removed at the end, whatever happens.
+# ROUNDS is a `rounds` with the feature mpi. Where ROUNDS_DATA names the folder of data files, time to a target on MNIST is
+# measured too. Two network namespaces are joined by a veth pair, and `tc netem` delays each direction. A kernel without netem
+# (sch_netem) gets two tun devices and delay.py instead, which holds back every packet in user space; the output says so.
+# Namespaces, devices and processes are removed at the end, whatever happens.
 set -euo pipefail
 
 rounds=$(readlink -f "$1")
@@ -36,7 +37,8 @@ namespaces() {
   ip -n "$right" link set lo up
 }
 
-# Addresses, an MTU that takes a sum in few packets on both kinds of link, and no slow start after a pause: a round is one.
+# Addresses, an MTU that takes a sum in few packets on both kinds of link, buffers that take it whole (else its end waits for
+# the answer to its begin: two delays more), and no slow start after a pause: a round is one.
 join() {
   for side in left right; do
     namespace=${!side}
@@ -44,7 +46,8 @@ join() {
     [ "$side" = left ] || device=$2
     ip -n "$namespace" addr add "10.77.0.$([ "$side" = left ] && echo 1 || echo 2)/24" dev "$device"
     ip -n "$namespace" link set "$device" mtu 65000 txqueuelen 10000 up
-    ip netns exec "$namespace" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0
+    ip netns exec "$namespace" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 \
+      net.ipv4.tcp_rmem="4096 8388608 16777216" net.ipv4.tcp_wmem="4096 8388608 16777216"
   done
 }
 
@@ -96,9 +99,20 @@ if [ $link = relay ]; then
   echo "latency.sh: this kernel has no sch_netem: delays come from delay.py between two tun devices, a relay in user space" >&2
 fi
 
+# Rounds without delay are short and many repeats cheap; at 100 ms a round is 100 ms, give or take little.
+repeats() {
+  case $1 in
+  0 | 0.000* | 0.001) echo 5 ;;
+  0.0*) echo 2 ;;
+  *) echo 1 ;;
+  esac
+}
+
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mkdir -p "$out"
-"$rounds" run latency --threads 1 --out "$out/alone" >/dev/null
+suites=(latency)
+[ -z "${ROUNDS_DATA:-}" ] || suites+=(latency-target --data-dir "$ROUNDS_DATA")
+"$rounds" run "${suites[@]}" --threads 1 --repeats 5 --out "$out/alone" >/dev/null
 measured=()
 for delay in "${delays[@]}"; do
   $up "$delay"
@@ -107,7 +121,7 @@ for delay in "${delays[@]}"; do
     --mca plm_rsh_agent "$agent" --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 \
     --mca btl self,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca btl_tcp_eager_limit 131072 \
     --mca mpi_yield_when_idle 1 -x PATH \
-    "$rounds" run latency --engine mpi --threads 1 --out "$out/$delay" >/dev/null
+    "$rounds" run "${suites[@]}" --engine mpi --threads 1 --repeats "$(repeats "$delay")" --out "$out/$delay" >/dev/null
   down
   measured+=(--measured "$delay=$out/$delay")
 done

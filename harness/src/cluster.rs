@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Problem};
@@ -69,14 +68,17 @@ impl Cluster {
                 ranks: Some(Arc::new(TimedRanks::over(start_mpi()?))),
             },
         };
-        let result = cluster
-            .same(
-                "build",
-                &format!("{} ({})", Build::current().identity(), Build::current().isa),
-            )
-            .context("every rank needs the same executable");
+        let result = cluster.same_build(&Build::current().identity(), &Build::current().isa);
         cluster.ended(result)?;
         Ok(cluster)
+    }
+
+    /// Checks that all ranks run the same executable, on kernels of the same instructions.
+    fn same_build(&self, identity: &str, isa: &str) -> anyhow::Result<()> {
+        let way_out = "every rank needs the same executable on the same kind of processor";
+        self.same("build", identity)
+            .and_then(|()| self.same("instruction set", isa))
+            .map_err(|error| explained(error, way_out))
     }
 
     /// Over ranks that are there.
@@ -100,10 +102,9 @@ impl Cluster {
         self.ranks().is_none_or(|ranks| ranks.rank() == 0)
     }
 
-    /// Time spent in calls to other ranks so far, waiting for them included.
-    pub fn communication(&self) -> u64 {
-        self.ranks()
-            .map_or(0, |ranks| ranks.nanoseconds.load(Ordering::Relaxed))
+    /// What this rank said to others so far.
+    pub fn traffic(&self) -> Traffic {
+        self.ranks().map_or_else(Traffic::default, TimedRanks::traffic)
     }
 
     /// The engine of these ranks, with `threads` threads on each.
@@ -251,23 +252,6 @@ impl Cluster {
         Ok(part)
     }
 
-    /// `part` in the format that the parts of all ranks have: clipping turns bytes into floats where a row is clipped, and
-    /// then all ranks keep floats, as one process would.
-    ///
-    /// # Errors
-    /// Floats that a rank cannot hold.
-    pub fn in_one_format(&self, part: Dataset) -> anyhow::Result<Dataset> {
-        let Some(ranks) = self.ranks() else { return Ok(part) };
-        let bytes = part::is_bytes(&part);
-        let all = gather_messages(ranks, &[u8::from(bytes)]);
-        let floats = bytes && all.iter().any(|message| message[0] == 0);
-        self.agree(if floats {
-            part.to_f32().map_err(Into::into)
-        } else {
-            Ok(part)
-        })
-    }
-
     /// The problem of this rank's `part`, or of all rows.
     ///
     /// # Errors
@@ -287,26 +271,25 @@ impl Cluster {
             .map_or_else(|| part.digest(), |ranks| part.digest_over(ranks))
     }
 
-    /// Nanoseconds in which all ranks hand a sum of `values` values around once, by their median.
-    pub fn link(&self, values: usize) -> Option<u64> {
+    /// What the ranks' link takes, measured outside of rounds with messages of `values` numbers, for 2, 4, 8, … ranks.
+    pub fn link(&self, values: usize) -> Option<Link> {
         let ranks = self.ranks()?;
         let count = ranks.count();
-        if !count.is_power_of_two() {
+        if !count.is_power_of_two() || count == 1 {
             return None;
         }
-        let (own, mut received) = (vec![1.0; values], vec![0.0; values]);
-        let mut times: Vec<u64> = (0..LINK_SAMPLES + 2)
-            .map(|_| {
-                let started = Instant::now();
-                for step in 0..count.ilog2() {
-                    ranks.swap(ranks.rank() ^ (1 << step), &own, &mut received);
-                }
-                started.elapsed().as_nanos() as u64
-            })
-            .skip(2)
-            .collect();
-        times.sort_unstable();
-        Some(times[times.len() / 2])
+        // On a slow link fewer swaps do; rank 0 decides how many.
+        let first = swap_nanoseconds(ranks, values, 1);
+        let affordable = (LINK_NANOSECONDS / first.max(1)).clamp(2, LINK_SAMPLES);
+        let samples = self.of_first(affordable.to_le_bytes().to_vec());
+        let samples = u64::from_le_bytes(samples.try_into().expect("rank 0 sends eight bytes"));
+        let message = swap_nanoseconds(ranks, values, samples);
+        let large = swap_nanoseconds(ranks, LARGE_MESSAGE * values, samples);
+        let more_bytes = 8 * (LARGE_MESSAGE - 1) * values;
+        Some(Link {
+            message_ns: message,
+            bytes_per_s: more_bytes as f64 * 1e9 / large.saturating_sub(message).max(1) as f64,
+        })
     }
 
     /// What a command came to. A failure that all ranks know of is reported by rank 0 before any rank ends, since a launcher
@@ -330,8 +313,76 @@ impl Cluster {
     }
 }
 
-/// Swaps of which the link's time is the median.
-const LINK_SAMPLES: usize = 15;
+/// What a link between ranks takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Nanoseconds from one rank to the other of a message with a sum, by the median.
+    pub message_ns: u64,
+    /// Bytes a second that a longer message travels with.
+    pub bytes_per_s: f64,
+}
+
+/// What a rank said to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Nanoseconds in calls to other ranks, waiting for them included.
+    pub nanoseconds: u64,
+    /// Messages that wait for each other: a swap is one, an exchange in which anything travels is one, a collective of P ranks
+    /// ⌈log₂ P⌉.
+    pub messages: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Bytes of rows among them.
+    pub row_bytes: u64,
+}
+
+impl std::ops::Sub for Traffic {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            nanoseconds: self.nanoseconds - earlier.nanoseconds,
+            messages: self.messages - earlier.messages,
+            bytes: self.bytes - earlier.bytes,
+            row_bytes: self.row_bytes - earlier.row_bytes,
+        }
+    }
+}
+
+/// Swaps of which the link's time is the median, at most.
+const LINK_SAMPLES: u64 = 25;
+
+/// Time that measuring a link may take, about.
+const LINK_NANOSECONDS: u64 = 300_000_000;
+
+/// How many times as long a large message is.
+const LARGE_MESSAGE: usize = 8;
+
+/// How long ranks compute between the swaps that measure the link, as they do between rounds: whoever carries messages has
+/// gone to sleep by then.
+const LINK_PAUSE: std::time::Duration = std::time::Duration::from_micros(300);
+
+/// Median time of `samples` swaps of `values` numbers with one partner after the other, after a first one that is not
+/// counted.
+fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
+    let (own, mut received) = (vec![1.0; values], vec![0.0; values]);
+    let steps = ranks.count().ilog2();
+    let mut times: Vec<u64> = (0..=samples)
+        .map(|sample| {
+            let step = (sample % u64::from(steps)) as u32;
+            let pause = Instant::now();
+            while pause.elapsed() < LINK_PAUSE {
+                std::hint::spin_loop();
+            }
+            let started = Instant::now();
+            ranks.swap(ranks.rank() ^ (1 << step), &own, &mut received);
+            started.elapsed().as_nanos() as u64
+        })
+        .skip(1)
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
 
 fn explained(error: anyhow::Error, way_out: &str) -> anyhow::Error {
     match error.downcast::<Agreed>() {
@@ -353,10 +404,13 @@ fn code_of(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Ranks whose calls are timed.
+/// Ranks whose calls are timed and counted.
 struct TimedRanks {
     ranks: Arc<dyn Ranks>,
     nanoseconds: AtomicU64,
+    messages: AtomicU64,
+    bytes: AtomicU64,
+    row_bytes: AtomicU64,
 }
 
 impl TimedRanks {
@@ -364,15 +418,34 @@ impl TimedRanks {
         Self {
             ranks,
             nanoseconds: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            row_bytes: AtomicU64::new(0),
         }
     }
 
-    fn timed<R>(&self, call: impl FnOnce(&dyn Ranks) -> R) -> R {
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            nanoseconds: self.nanoseconds.load(Ordering::Relaxed),
+            messages: self.messages.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            row_bytes: self.row_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    fn timed<R>(&self, messages: u32, bytes: usize, call: impl FnOnce(&dyn Ranks) -> R) -> R {
         let started = Instant::now();
         let answer = call(&*self.ranks);
         let elapsed = started.elapsed().as_nanos() as u64;
         self.nanoseconds.fetch_add(elapsed, Ordering::Relaxed);
+        self.messages.fetch_add(messages.into(), Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         answer
+    }
+
+    /// Messages of a collective: ⌈log₂ P⌉.
+    fn steps(&self) -> u32 {
+        self.count().next_power_of_two().ilog2()
     }
 }
 
@@ -386,19 +459,23 @@ impl Ranks for TimedRanks {
     }
 
     fn swap(&self, partner: usize, values: &[f64], received: &mut [f64]) {
-        self.timed(|ranks| ranks.swap(partner, values, received));
+        self.timed(1, size_of_val(values), |ranks| ranks.swap(partner, values, received));
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize], all: &mut [u8]) {
-        self.timed(|ranks| ranks.all_gather(own, lengths, all));
+        self.timed(self.steps(), own.len(), |ranks| ranks.all_gather(own, lengths, all));
     }
 
     fn broadcast(&self, from: usize, bytes: &mut [u8]) {
-        self.timed(|ranks| ranks.broadcast(from, bytes));
+        self.timed(self.steps(), bytes.len(), |ranks| ranks.broadcast(from, bytes));
     }
 
     fn exchange(&self, outgoing: &[Vec<u8>], incoming: &mut [Vec<u8>]) {
-        self.timed(|ranks| ranks.exchange(outgoing, incoming));
+        let sent = outgoing.iter().map(Vec::len).sum();
+        let received: usize = incoming.iter().map(Vec::len).sum();
+        let travels = sent + received > 0;
+        self.row_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+        self.timed(u32::from(travels), sent, |ranks| ranks.exchange(outgoing, incoming));
     }
 }
 
@@ -518,6 +595,67 @@ mod tests {
             on_ranks(2, |_, cluster| cluster.same("build", "a").is_ok())
                 .iter()
                 .all(|&same| same)
+        );
+    }
+
+    #[test]
+    fn ranks_whose_kernels_run_on_other_instructions_are_refused_though_their_builds_are_the_same() {
+        let outcomes = on_ranks(2, |rank, cluster| {
+            let isa = if rank == 1 { "avx2" } else { "avx512" };
+            let error = cluster.same_build("an identity", isa).unwrap_err();
+            (code_of(&error), error.to_string())
+        });
+        for (code, text) in outcomes {
+            assert!(
+                code == 2
+                    && text.contains("rank 1 (on ")
+                    && text.contains("instruction set")
+                    && text.contains("avx2 and avx512"),
+                "{text}"
+            );
+            assert!(text.contains("the same executable"), "{text}");
+        }
+        assert!(
+            on_ranks(3, |_, cluster| cluster.same_build("an identity", "avx512").is_ok())
+                .iter()
+                .all(|&same| same)
+        );
+    }
+
+    #[test]
+    fn messages_and_bytes_are_counted_and_a_link_is_measured() {
+        let outcomes = on_ranks(4, |_, cluster| {
+            let link = cluster.link(1_000).unwrap();
+            let before = cluster.traffic();
+            let ranks = cluster.ranks().unwrap();
+            ranks.swap(ranks.rank() ^ 1, &[1.0; 5], &mut [0.0; 5]);
+            ranks.exchange(&[const { Vec::new() }; 4], &mut [const { Vec::new() }; 4]);
+            let mut outgoing = [const { Vec::new() }; 4];
+            outgoing[(ranks.rank() + 1) % 4] = vec![7; 3];
+            let mut incoming = [const { Vec::new() }; 4];
+            incoming[(ranks.rank() + 3) % 4] = vec![0; 3];
+            ranks.exchange(&outgoing, &mut incoming);
+            ranks.broadcast(0, &mut [0; 2]);
+            (link, cluster.traffic() - before)
+        });
+        for (link, traffic) in outcomes {
+            assert!(link.message_ns > 0 && link.bytes_per_s > 0.0);
+            // A swap, an exchange with rows, two steps of a broadcast.
+            assert_eq!((traffic.messages, traffic.bytes, traffic.row_bytes), (4, 40 + 3 + 2, 3));
+        }
+        assert_eq!(on_ranks(3, |_, cluster| cluster.link(10)), [None; 3]);
+    }
+
+    /// The default build answers `--engine mpi` with what to do.
+    #[cfg(not(feature = "mpi"))]
+    #[test]
+    fn a_build_without_mpi_says_so_and_how_to_get_it() {
+        let error = Cluster::start(EngineKind::Mpi).err().expect("no MPI in this build");
+        assert_eq!(code_of(&error), 2);
+        let text = error.to_string();
+        assert!(
+            text.contains("--features mpi") && text.contains("--engine threads"),
+            "{text}"
         );
     }
 

@@ -23,6 +23,10 @@ const EMBEDDED: &[(&str, &str)] = &[
     ("quick", include_str!("../../bench/definitions/quick.toml")),
     ("full", include_str!("../../bench/definitions/full.toml")),
     ("latency", include_str!("../../bench/definitions/latency.toml")),
+    (
+        "latency-target",
+        include_str!("../../bench/definitions/latency-target.toml"),
+    ),
     ("ranks", include_str!("../../bench/definitions/ranks.toml")),
 ];
 

@@ -8,6 +8,8 @@ use rounds_algorithms::oracle::{Engine, Ledger, Oracle, Phase, PhaseObserver};
 use rounds_algorithms::problem::Problem;
 use sha2::{Digest, Sha256};
 
+use crate::cluster::Traffic;
+
 /// The order in which phases are stored.
 pub const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
 
@@ -24,6 +26,8 @@ pub struct Samples {
 pub struct Measurement {
     /// Nanoseconds of the timed rounds.
     pub samples: Samples,
+    /// What this rank said to others in the timed rounds.
+    pub traffic: Traffic,
     /// What all rounds asked of the data, warm-up included.
     pub ledger: Ledger,
     /// The parameters at the end.
@@ -43,7 +47,8 @@ impl PhaseObserver for PhaseLog {
     }
 }
 
-/// Runs every planned round of `prepared` and times all but the first `warm_up`.
+/// Runs every planned round of `prepared` and times all but the first `warm_up`. `traffic` says what this rank said to others
+/// so far. Rows that ranks share out are placed before the first round.
 ///
 /// Rounds are first timed whole, without marks; the phases come from a second pass over the same number of rounds of an
 /// equal run (made by `again`), so that the clock's own cost stands outside the round.
@@ -56,10 +61,11 @@ pub fn measure(
     prepared: Prepared,
     again: &dyn Fn() -> anyhow::Result<Prepared>,
     warm_up: u64,
+    traffic: &(dyn Fn() -> Traffic + Sync),
 ) -> anyhow::Result<Measurement> {
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
-    let (round, ledger, parameters) = time_rounds(problem, engine, prepared, warm_up)?;
+    let timed = time_rounds(problem, engine, prepared, warm_up, traffic)?;
     let phases = phase_times(
         problem,
         engine,
@@ -67,17 +73,33 @@ pub fn measure(
         planned.min(warm_up + PHASE_ROUNDS),
         warm_up,
     )?;
-    let model_sha256 = digest(&parameters);
+    let model_sha256 = digest(&timed.parameters);
     Ok(Measurement {
-        samples: Samples { round, phases },
-        ledger,
-        parameters,
+        samples: Samples {
+            round: timed.round,
+            phases,
+        },
+        traffic: timed.traffic,
+        ledger: timed.ledger,
+        parameters: timed.parameters,
         model_sha256,
     })
 }
 
-/// Runs every planned round of `prepared`: nanoseconds of all but the first `warm_up` (of at least one), what they asked of
-/// the data, and the parameters at the end.
+/// Rounds that were timed as a whole.
+#[derive(Debug, Clone)]
+pub struct TimedRounds {
+    /// Nanoseconds of each round but those of the warm-up.
+    pub round: Vec<u64>,
+    /// What passed between ranks in these rounds.
+    pub traffic: Traffic,
+    /// What all rounds asked of the data.
+    pub ledger: Ledger,
+    /// The parameters at the end.
+    pub parameters: Vec<f32>,
+}
+
+/// Runs every planned round of `prepared` and times all but the first `warm_up` (of at least one).
 ///
 /// # Errors
 /// The first round that fails.
@@ -86,13 +108,21 @@ pub fn time_rounds(
     engine: &Engine,
     mut prepared: Prepared,
     warm_up: u64,
-) -> Result<(Vec<u64>, Ledger, Vec<f32>), RoundError> {
+    traffic: &(dyn Fn() -> Traffic + Sync),
+) -> Result<TimedRounds, RoundError> {
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let mut samples = Vec::with_capacity(planned as usize);
     let mut oracle = Oracle::new(problem, engine.clone());
+    if let Some(batches) = prepared.optimizer.batches() {
+        oracle.place(batches, planned);
+    }
+    let mut before = Traffic::default();
     engine.install(|| {
         for round in 0..planned {
+            if round == warm_up {
+                before = traffic();
+            }
             let started = Instant::now();
             prepared.optimizer.advance(&mut oracle)?;
             let elapsed = started.elapsed().as_nanos() as u64;
@@ -102,7 +132,12 @@ pub fn time_rounds(
         }
         Ok::<_, RoundError>(())
     })?;
-    Ok((samples, oracle.ledger(), prepared.optimizer.solution().to_vec()))
+    Ok(TimedRounds {
+        round: samples,
+        traffic: traffic() - before,
+        ledger: oracle.ledger(),
+        parameters: prepared.optimizer.solution().to_vec(),
+    })
 }
 
 /// Rounds whose phases are timed.
@@ -120,6 +155,9 @@ fn phase_times(
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
     let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
+    if let Some(batches) = prepared.optimizer.batches() {
+        oracle.place(batches, rounds);
+    }
     engine.install(|| {
         (0..rounds).try_for_each(|_| {
             // Methods that draw no batch of their own begin a round here; for all others nothing is between.

@@ -2,11 +2,13 @@
 //!
 //! Pure functions on slices and small plain structs: the fused gradient kernels of linear models
 //! ([`linear`], the heart), their losses ([`loss`]) and row formats ([`features`]), per-example gradients of general
-//! losses ([`materialized`]), addressed noise streams ([`random`]) and vector operations ([`vector`]).
+//! losses ([`materialized`]), addressed noise streams ([`random`]) and vector operations ([`vector`]); and the word for the
+//! instructions that they run on ([`instructions`]).
 //! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
 
 pub mod features;
 pub mod gemm;
+pub mod instructions;
 pub mod linear;
 pub mod loss;
 pub mod materialized;

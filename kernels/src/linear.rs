@@ -29,7 +29,8 @@ use std::ops::Range;
 use wide::f32x16;
 
 pub use clipping::{
-    MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks, row_norms,
+    Additions, MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks,
+    row_norms,
 };
 
 /// Rows whose contributions are summed in f32 before the sum moves to f64: the m of [`computed_sensitivity`].

@@ -95,6 +95,20 @@ pub enum FactorizationError {
         /// The first row that is not finite, from 0.
         row: usize,
     },
+    /// C is so badly conditioned that the inverse that noise is drawn through is not C⁻¹.
+    #[error(
+        "the computed inverse X of C is no inverse: X·C differs from the identity by {difference:e} at ({row}, {column}), at most {most:e} is allowed; the noise would not be the C⁻¹z whose sensitivity is stated. C is too badly conditioned: factorise again, with fewer rounds or smaller entries below the diagonal"
+    )]
+    InverseMismatch {
+        /// Row of the largest difference, from 0.
+        row: usize,
+        /// Its column.
+        column: usize,
+        /// |(X·C − I)[row, column]|.
+        difference: f64,
+        /// What is allowed.
+        most: f64,
+    },
     /// B·C is not the workload.
     #[error(
         "B·C is not the workload: entry ({row}, {column}) is {found}, expected {expected}; the factors belong to another workload"

@@ -222,6 +222,26 @@ pub struct Factorization {
     relative_gap: Option<f64>,
 }
 
+/// Largest entry of |X·C − I| that a C from outside may have.
+const MOST_INVERSE_ERROR: f64 = 1e-9;
+
+/// The largest |found − expected| of two square matrices, and where it is; a NaN counts as the largest.
+fn largest_difference(found: MatRef<'_, f64>, expected: MatRef<'_, f64>) -> (f64, usize, usize) {
+    let mut worst = (0.0, 0, 0);
+    for column in 0..found.ncols() {
+        for row in 0..found.nrows() {
+            let difference = (found[(row, column)] - expected[(row, column)]).abs();
+            if !(difference <= worst.0) {
+                worst = (difference, row, column);
+                if difference.is_nan() {
+                    return worst;
+                }
+            }
+        }
+    }
+    worst
+}
+
 impl Factorization {
     /// Measures a given C against a workload and a participation.
     ///
@@ -257,13 +277,15 @@ impl Factorization {
         })
     }
 
-    /// Takes factors that come from outside: checks shapes, B·C = A to 1e-9 of A's largest entry, and, where one is
-    /// recorded, the sensitivity to 1e-9 relative.
+    /// Takes factors that come from outside: checks shapes, B·C = A to 1e-9 of A's largest entry, max|X·C − I| ≤ 1e-9 for
+    /// the computed inverse X of C, and, where one is recorded, the sensitivity to 1e-9 relative.
+    ///
+    /// Noise is X·z, so its privacy is that of X⁻¹: the sensitivity of C bounds it only as far as X is C's inverse.
     ///
     /// # Errors
     ///
-    /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `ProductMismatch`,
-    /// `SensitivityMismatch`.
+    /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `InverseMismatch`,
+    /// `ProductMismatch`, `SensitivityMismatch`.
     pub fn from_matrices(
         workload: Workload,
         participation: Participation,
@@ -293,18 +315,8 @@ impl Factorization {
             let scale = (0..rounds)
                 .flat_map(|column| expected.col(column).iter())
                 .fold(0.0_f64, |largest, entry| largest.max(entry.abs()));
-            let mut worst = (0.0, 0, 0);
-            for column in 0..rounds {
-                for row in 0..rounds {
-                    let difference = (product[(row, column)] - expected[(row, column)]).abs();
-                    // The comparison is written so that a NaN counts as a mismatch.
-                    if !(difference <= worst.0) {
-                        worst = (difference, row, column);
-                    }
-                }
-            }
-            if !(worst.0 <= 1e-9 * scale) {
-                let (_, row, column) = worst;
+            let (difference, row, column) = largest_difference(product.as_ref(), expected.as_ref());
+            if !(difference <= 1e-9 * scale) {
                 return Err(FactorizationError::ProductMismatch {
                     row,
                     column,
@@ -313,7 +325,18 @@ impl Factorization {
                 });
             }
         }
+        let given = strategy.clone();
         let factorization = Self::evaluate(workload, participation, Strategy::Dense(strategy))?;
+        let product = dense::multiply(dense::invert_lower(given.as_ref()).as_ref(), given.as_ref());
+        let (difference, row, column) = largest_difference(product.as_ref(), Mat::identity(rounds, rounds).as_ref());
+        if !(difference <= MOST_INVERSE_ERROR) {
+            return Err(FactorizationError::InverseMismatch {
+                row,
+                column,
+                difference,
+                most: MOST_INVERSE_ERROR,
+            });
+        }
         if let Some(found) = recorded_sensitivity {
             factorization.check_sensitivity(found)?;
         }

@@ -408,3 +408,31 @@ fn messages_say_what_was_expected_and_found() {
         "{message}"
     );
 }
+
+#[test]
+fn a_given_c_whose_computed_inverse_is_none_is_refused_with_where_it_fails() {
+    // Ones on the diagonal and c below have an inverse that grows like (1 − c)^t: X·C cancels numbers that large.
+    let ill = |rounds: usize, below: f64| {
+        let strategy = Mat::from_fn(rounds, rounds, |row, column| match row.cmp(&column) {
+            std::cmp::Ordering::Less => 0.0,
+            std::cmp::Ordering::Equal => 1.0,
+            std::cmp::Ordering::Greater => below,
+        });
+        Factorization::from_matrices(prefix(rounds), Participation::Single, strategy, None, None)
+    };
+    let refused = ill(40, -1.3).unwrap_err();
+    let FactorizationError::InverseMismatch {
+        row,
+        column,
+        difference,
+        ..
+    } = refused
+    else {
+        panic!("{refused}");
+    };
+    assert!(row > column && difference > 1e-9, "{difference} at ({row}, {column})");
+    assert!(refused.to_string().contains("badly conditioned"), "{refused}");
+    // The same matrix with fewer rounds, or one whose inverse stays small, passes.
+    assert!(ill(10, -1.3).is_ok());
+    assert!(ill(200, 0.3).is_ok());
+}

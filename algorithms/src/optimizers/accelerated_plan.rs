@@ -7,12 +7,12 @@
 //! case. With `smoothness=estimate` L is estimated from the data, and nothing is claimed.
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{Clip, computed_sensitivity};
+use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
-use super::plan::RELEASE_BLOCK_ROWS;
+use super::plan::release_inflation;
 use super::settings::{fraction, positive};
 use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 use crate::catalog::{PrepareError, Prepared};
@@ -232,11 +232,7 @@ impl AcceleratedPlan {
         };
         let clip_norm = clip_norm(problem, settings, gaussian)?;
         let release = settings.is_release();
-        let inflation = if release {
-            computed_sensitivity(1.0, RELEASE_BLOCK_ROWS)
-        } else {
-            1.0
-        };
+        let inflation = release_inflation(settings, problem, adjacency, batch);
         let budget = BudgetOf {
             settings,
             sampling,

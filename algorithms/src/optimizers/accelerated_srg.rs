@@ -609,6 +609,10 @@ impl Optimizer for AcceleratedSrg {
         self.warnings.clone()
     }
 
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
+    }
+
     fn completed_rounds(&self) -> u64 {
         self.round
     }

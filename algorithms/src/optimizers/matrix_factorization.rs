@@ -255,7 +255,7 @@ pub(super) fn calibrated(
         settings,
         clip_norm,
         plan.adjacency,
-        problem.rows(),
+        (problem, plan.largest_batch(problem.rows())),
         |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
     )?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);

@@ -27,6 +27,7 @@ pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, Setting
 use crate::noise::NoiseError;
 use crate::oracle::Oracle;
 use crate::privacy::Mechanism;
+use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use rounds_kernels::linear::NonFiniteGradient;
 
@@ -108,6 +109,11 @@ pub trait Optimizer: Send {
 
     /// Rounds planned: what the privacy statement covers.
     fn planned_rounds(&self) -> u64;
+
+    /// The sampler that draws the batch of every round, where one does.
+    fn batches(&self) -> Option<&Sampler> {
+        None
+    }
 
     /// Gradient queries of all planned rounds, where sampling does not make their number random.
     fn planned_queries(&self) -> Option<u64> {

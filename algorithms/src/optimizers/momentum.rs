@@ -216,6 +216,10 @@ impl Optimizer for MomentumMethod {
         self.iteration.planned_rounds() as u64
     }
 
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
+    }
+
     fn completed_rounds(&self) -> u64 {
         self.iteration.completed_rounds() as u64
     }

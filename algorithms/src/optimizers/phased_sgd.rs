@@ -125,13 +125,17 @@ fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareEr
         )
     };
     let factor = adjacency.row_change_factor();
-    let noise = plan::calibrate(settings, clip_norm, adjacency, problem.rows(), |noise_multiplier| {
-        Mechanism::Gaussian {
+    let noise = plan::calibrate(
+        settings,
+        clip_norm,
+        adjacency,
+        (problem, problem.rows()),
+        |noise_multiplier| Mechanism::Gaussian {
             noise_multiplier,
             sampling: Sampling::FixedOrder,
             participations: 1,
-        }
-    })?;
+        },
+    )?;
     let batch = settings
         .batch_size
         .unwrap_or(100.min(problem.rows().div_ceil(32)))

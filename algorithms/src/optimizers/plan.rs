@@ -1,13 +1,15 @@
 //! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
 
-use rounds_kernels::linear::computed_sensitivity;
+use rounds_kernels::linear::{Additions, computed_sensitivity};
 
 use super::settings::{SamplingKind, positive};
 use super::{Budget, Settings, SettingsError};
 use crate::catalog::PrepareError;
+use crate::oracle::partition;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
 };
+use crate::problem::Problem;
 
 /// Which batches, and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +86,14 @@ impl BatchPlan {
         })
     }
 
+    /// Rows of the largest batch that the sampling can draw.
+    pub fn largest_batch(&self, rows: usize) -> usize {
+        match self.sampling {
+            Sampling::Poisson { .. } | Sampling::FullBatch => rows,
+            _ => self.batch_size,
+        }
+    }
+
     /// Rounds in which one example takes part at most, for sampling that is not random.
     pub fn participations(&self) -> usize {
         self.rounds.div_ceil(self.rounds_per_epoch)
@@ -115,10 +125,26 @@ pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError
 /// rounded on its own: what the other rows hold, or where they stand in the batch, cannot change it.
 pub const RELEASE_BLOCK_ROWS: usize = 1;
 
-/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
-///
-/// The sensitivity of a sum computed in floating point is larger than C by the factor [`computed_sensitivity`]: the
-/// noise of a release grows by it, so that ε holds for what is computed.
+/// What the sensitivity of a sum of at most `largest_batch` rows of `problem` grows by, relative to C, because it is
+/// computed in floating point: a release's rounding of each contribution ([`computed_sensitivity`]) and of the sum over
+/// contributions ([`Additions`]); 1 for a simulation.
+pub fn release_inflation(settings: &Settings, problem: &Problem, adjacency: Adjacency, largest_batch: usize) -> f64 {
+    if !settings.is_release() {
+        return 1.0;
+    }
+    let (row_cycles, leaf_rows) = (problem.row_cycles(), problem.leaf_rows());
+    let additions = Additions {
+        rows: largest_batch,
+        rows_of_leaf: partition::longest_leaf(largest_batch, row_cycles, leaf_rows),
+        levels: problem.leaves(largest_batch).ilog2(),
+        rows_move: adjacency == Adjacency::AddRemove,
+    };
+    computed_sensitivity(1.0, RELEASE_BLOCK_ROWS) + additions.inflation()
+}
+
+/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`, for sums of at most
+/// `largest_batch` rows of `problem`. The noise of a release grows by [`release_inflation`], so that ε holds for what is
+/// computed.
 ///
 /// # Errors
 /// A budget that is no budget, or a mechanism that no theorem covers.
@@ -126,18 +152,14 @@ pub fn calibrate(
     settings: &Settings,
     clip_norm: f32,
     adjacency: Adjacency,
-    examples: usize,
+    (problem, largest_batch): (&Problem, usize),
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
     let accountant = settings
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
     let release = settings.is_release();
-    let inflation = if release {
-        computed_sensitivity(1.0, RELEASE_BLOCK_ROWS)
-    } else {
-        1.0
-    };
+    let inflation = release_inflation(settings, problem, adjacency, largest_batch);
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
@@ -178,7 +200,7 @@ pub fn calibrate(
         delta,
         clip_norm,
         sensitivity_inflation: inflation,
-        examples: Some(examples),
+        examples: Some(problem.rows()),
         noise_source: if release {
             NoiseSource::Chacha20
         } else {

@@ -347,13 +347,17 @@ fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<
     sampling.check(adjacency)?;
     let epochs = positive("--epochs", settings.epochs.unwrap_or(10.0))?;
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
-    let noise = plan::calibrate(settings, clip_norm, adjacency, problem.rows(), |noise_multiplier| {
-        Mechanism::SubsampledGaussian {
+    let noise = plan::calibrate(
+        settings,
+        clip_norm,
+        adjacency,
+        (problem, problem.rows()),
+        |noise_multiplier| Mechanism::SubsampledGaussian {
             noise_multiplier,
             sampling,
             steps: per_chunk as usize * inner,
-        }
-    })?;
+        },
+    )?;
     let acceleration = AccelerationParameters {
         domain_radius,
         // r = ρ = ε/(2L): the rule for losses of a linear model.

@@ -91,7 +91,7 @@ fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareErr
         settings,
         clip_norm,
         plan.adjacency,
-        problem.rows(),
+        (problem, plan.largest_batch(problem.rows())),
         |noise_multiplier| {
             if plan.sampling.amplifies() {
                 Mechanism::SubsampledGaussian {
@@ -297,6 +297,10 @@ impl Optimizer for Sgd {
 
     fn planned_rounds(&self) -> u64 {
         self.parameters.rounds
+    }
+
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
     }
 
     fn planned_queries(&self) -> Option<u64> {

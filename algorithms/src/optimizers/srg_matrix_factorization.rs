@@ -192,6 +192,10 @@ impl Optimizer for SrgMatrixFactorization {
         Some(rows + differences)
     }
 
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
+    }
+
     fn completed_rounds(&self) -> u64 {
         self.round
     }

@@ -192,6 +192,10 @@ impl Optimizer for UnacceleratedSrg {
         Some(2 * self.sampler.planned_rows(self.rounds)? - self.sampler.planned_rows(1)?)
     }
 
+    fn batches(&self) -> Option<&Sampler> {
+        Some(&self.sampler)
+    }
+
     fn completed_rounds(&self) -> u64 {
         self.round
     }

@@ -26,6 +26,7 @@ use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
 
 use crate::problem::Problem;
+use crate::sampling::Sampler;
 
 /// The parts of a round whose time is measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,24 @@ impl<'a> Oracle<'a> {
             *workspace = Mutex::new(Workspace::summing_rows(self.problem.model(), block_rows));
         }
         self
+    }
+
+    /// Brings rows to the ranks that will read them in the first `rounds` batches of `sampler`, as far as that is known
+    /// before the first round, so that no row travels in one. Collective; nothing happens where rows are not shared out.
+    pub fn place(&self, sampler: &Sampler, rounds: u64) {
+        let (Some(ranked), Some(shard)) = (self.engine.ranked(), self.problem.shard()) else {
+            return;
+        };
+        let ranks = ranked.ranks();
+        let expected = (0..ranks.count()).map(|rank| {
+            sampler.expected_rows(rounds, &|length| {
+                let leaves = self.problem.leaves(length).min(self.most_leaves);
+                partition::rank_positions(length, leaves, ranks.count(), rank)
+            })
+        });
+        if let Some(expected) = expected.collect::<Option<Vec<_>>>() {
+            shard.place(expected, ranks);
+        }
     }
 
     /// What the oracle answers questions about.

@@ -8,11 +8,22 @@
 //! same noise and keeps the same model, and nothing but sums is sent.
 //!
 //! **Where rows lie.** Each rank holds the features of a contiguous n/P of the rows ([`crate::problem::Problem::sharded`]);
-//! labels and row norms, 8 bytes a row, are everywhere. A leaf may ask for rows that another rank holds: those travel
-//! before the round and stay as guests, until they are as many as the rank's own rows. Who holds what follows from the
-//! batches, which all ranks know, so nobody asks: a row is one message, without a reply. Batches in a fixed order, shuffled
-//! once or not, meet their rows after the first epoch, and Poisson batches, which are drawn in the order of the rows,
-//! almost from the start; only batches that are shuffled anew each epoch go on exchanging.
+//! labels and row norms, 8 bytes a row, are everywhere, and so is who has a row as a guest, 6 bytes a row. A leaf may ask
+//! for rows that another rank holds: guests. Who holds what follows from the batches, which all ranks know, so nobody
+//! asks: rows are one message, without a reply.
+//!
+//! Most guests are known before the first round, and come then ([`super::Oracle::place`]): all of them for a fixed order,
+//! shuffled once or not, whose batches are known; for Poisson batches and batches without replacement, which are drawn in
+//! the order of the rows, those around a rank's own rows that lie within five standard deviations of where its part of a
+//! batch ends. Then a round is one all-reduce and nothing else. What was not foreseen travels before its round; only
+//! batches that are shuffled anew each epoch do so all the time.
+//!
+//! **What cannot overlap.** A rank's sum is complete when its last leaf is, in every coordinate, and the next round's
+//! gradients are taken at a point that needs the sum of all ranks: that is what an adaptive round is. Sending the sums of
+//! single leaves while others are computed would give the wire something to do, but they would have to be added on the
+//! other side in the order of the tree, so that as many vectors as leaves would travel instead of one. What is independent
+//! of a round's sum, its noise and the next batch's rows, takes microseconds; rows, which would be worth hiding, come before
+//! the first round.
 //!
 //! The alternatives: reproducible summation (exact accumulators or binned sums) would let any rank add any row, and costs
 //! several times the arithmetic of the kernels; leaves by owner instead of by position would change the bits with the

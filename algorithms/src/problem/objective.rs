@@ -212,12 +212,16 @@ impl Problem {
 
     /// Leaves of a batch of `rows` rows.
     pub fn leaves(&self, rows: usize) -> usize {
-        let leaf_rows = if self.on_tiles {
+        partition::leaves(rows, self.row_cycles(), self.leaf_rows())
+    }
+
+    /// What a leaf costs beside its rows, in rows.
+    pub(crate) fn leaf_rows(&self) -> f64 {
+        if self.on_tiles {
             partition::LEAF_ROWS_ON_TILES
         } else {
             partition::LEAF_ROWS
-        };
-        partition::leaves(rows, self.row_cycles(), leaf_rows)
+        }
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.

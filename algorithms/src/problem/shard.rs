@@ -1,8 +1,10 @@
 //! A rank's part of the rows, and the guests that its leaves brought in.
 //!
-//! Everywhere: labels, row norms, stored values a row (sparse rows only). On one rank: the features of the rows
-//! `⌊n·r/P⌋..⌊n·(r+1)/P⌋`, for good, and up to as many guests. Which rank has which guest follows from the batches, so all
-//! ranks know it without asking.
+//! Everywhere: labels and row norms, 8 bytes a row; the number of stored values of sparse rows, 4 bytes; and, once a row is
+//! somewhere's guest, who has it and where, 6 bytes a row. On one rank: the features of the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋`,
+//! for good, and guests: those that its share of the batches asks for, as far as that is known before the first round
+//! ([`Shard::place`]), or up to as many as it has rows. Which rank has which guest follows from the batches, so all ranks
+//! know it without asking.
 
 use std::ops::Range;
 use std::sync::{RwLock, RwLockReadGuard};
@@ -11,12 +13,15 @@ use rounds_kernels::features::{Norm, Selection, Targets};
 use rounds_kernels::linear::{self, Batch, RowNorms};
 
 use super::{Dataset, Features, Labels};
-use crate::oracle::partition::leaf_range;
+use crate::oracle::partition::{leaf_range, rank_positions};
 use crate::oracle::ranks::{Ranks, gather_messages};
 
 /// No rank, no slot.
 const NOBODY: u16 = u16::MAX;
 const NOWHERE: u32 = u32::MAX;
+
+/// Bytes of rows that a rank sends or receives in one go while rows are placed, about.
+const PIECE_BYTES: usize = 64 << 20;
 
 /// Blocks of a rank's own rows; the rows around them are fetched in blocks of the same size.
 const SURROUNDING_BLOCKS: usize = 32;
@@ -53,6 +58,8 @@ pub(crate) struct Store {
     holder: Vec<u16>,
     /// Guests of every rank.
     counts: Vec<usize>,
+    /// Guests of every rank at most.
+    most: Vec<usize>,
 }
 
 impl Shard {
@@ -129,6 +136,7 @@ impl Shard {
                 slot_of: Vec::new(),
                 holder: Vec::new(),
                 counts: vec![0; count],
+                most: lengths,
             }),
         }
     }
@@ -178,13 +186,61 @@ impl Shard {
         if missing.iter().all(Vec::is_empty) {
             return;
         }
-        let capacity = |rank: usize| leaf_range(self.rows, self.ranks, rank).len();
-        if (0..self.ranks).any(|rank| store.counts[rank] + missing[rank].len() > capacity(rank)) {
+        if (0..self.ranks).any(|rank| store.counts[rank] + missing[rank].len() > store.most[rank]) {
             // The guests of all ranks leave, so that all still know where everything is.
-            store.dismiss();
+            self.dismiss(store);
             missing = self.missing(store, batch, leaves);
         }
-        for (count, rows) in store.counts.iter_mut().zip(&missing) {
+        self.bring(store, &missing, ranks);
+    }
+
+    /// Makes the rows `expected[r]`, which rank r is going to read, its guests, where they are not its own: collective.
+    /// Other guests leave.
+    ///
+    /// A rank takes at most twice as many guests as it has rows, those that are nearest to its own. Its share of the
+    /// leaves asks for no more where batches have at least as many leaves as there are ranks.
+    pub(crate) fn place(&self, expected: Vec<Vec<u32>>, ranks: &dyn Ranks) {
+        let mut guard = self.store.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let store = &mut *guard;
+        self.dismiss(store);
+        let mut guests: Vec<Vec<u32>> = Vec::with_capacity(self.ranks);
+        for (rank, mut rows) in expected.into_iter().enumerate() {
+            let home = leaf_range(self.rows, self.ranks, rank);
+            rows.retain(|&row| !home.contains(&(row as usize)));
+            if rows.len() > 2 * home.len() {
+                rows.sort_by_key(|&row| {
+                    home.start.saturating_sub(row as usize) + (row as usize).saturating_sub(home.end)
+                });
+                rows.truncate(2 * home.len());
+            }
+            rows.retain(|&row| store.entered(self.rows, row as usize, rank));
+            store.most[rank] = home.len().max(rows.len() + home.len() / 8);
+            guests.push(rows);
+        }
+        // In pieces, so that what is on its way takes little memory.
+        let row_bytes = (self.stored * 8).div_ceil(self.rows.max(1)).max(1);
+        let piece = (PIECE_BYTES / row_bytes).max(1);
+        let pieces = guests.iter().map(|rows| rows.len().div_ceil(piece)).max().unwrap_or(0);
+        for number in 0..pieces {
+            let part = |rows: &Vec<u32>| {
+                let [from, to] = [number, number + 1].map(|place| (place * piece).min(rows.len()));
+                rows[from..to].to_vec()
+            };
+            self.bring(store, &guests.iter().map(part).collect::<Vec<_>>(), ranks);
+        }
+    }
+
+    /// Forgets the guests of all ranks.
+    fn dismiss(&self, store: &mut Store) {
+        store.dismiss();
+        for (rank, most) in store.most.iter_mut().enumerate() {
+            *most = leaf_range(self.rows, self.ranks, rank).len();
+        }
+    }
+
+    /// Sends the rows `missing[r]`, which are entered as guests of rank r, to it from those whose own they are.
+    fn bring(&self, store: &mut Store, missing: &[Vec<u32>], ranks: &dyn Ranks) {
+        for (count, rows) in store.counts.iter_mut().zip(missing) {
             *count += rows.len();
         }
         let own = &missing[self.rank];
@@ -213,27 +269,16 @@ impl Shard {
 
     /// For each rank, the rows of its leaves that it has not; they are entered as its guests.
     fn missing(&self, store: &mut Store, batch: &Selection<'_>, leaves: usize) -> Vec<Vec<u32>> {
-        let positions = |rank: usize| {
-            let share = leaf_range(leaves, self.ranks, rank);
-            leaf_range(batch.len(), leaves, share.start).start..leaf_range(batch.len(), leaves, share.end).start
-        };
         (0..self.ranks)
             .map(|rank| {
                 let mut rows = Vec::new();
                 let home = leaf_range(self.rows, self.ranks, rank);
                 let mut ask = |row: usize| {
-                    if !home.contains(&row) {
-                        if store.holder.is_empty() {
-                            store.holder = vec![NOBODY; self.rows];
-                            store.slot_of = vec![NOWHERE; self.rows];
-                        }
-                        if usize::from(store.holder[row]) != rank {
-                            store.holder[row] = rank as u16;
-                            rows.push(row as u32);
-                        }
+                    if !home.contains(&row) && store.entered(self.rows, row, rank) {
+                        rows.push(row as u32);
                     }
                 };
-                let positions = positions(rank);
+                let positions = rank_positions(batch.len(), leaves, self.ranks, rank);
                 let share = positions.len();
                 match batch {
                     Selection::Range(range) => {
@@ -246,8 +291,7 @@ impl Shard {
                 }
                 if let Some((before, after)) = self.surroundings(&rows, &home, share) {
                     let mut more = |row: usize| {
-                        if usize::from(store.holder[row]) != rank {
-                            store.holder[row] = rank as u16;
+                        if store.entered(self.rows, row, rank) {
                             rows.push(row as u32);
                         }
                     };
@@ -391,6 +435,17 @@ impl Shard {
 }
 
 impl Store {
+    /// Enters `row`, of `rows` rows in all, as a guest of `rank`; false if it was one already.
+    fn entered(&mut self, rows: usize, row: usize, rank: usize) -> bool {
+        if self.holder.is_empty() {
+            self.holder = vec![NOBODY; rows];
+            self.slot_of = vec![NOWHERE; rows];
+        }
+        let new = usize::from(self.holder[row]) != rank;
+        self.holder[row] = rank as u16;
+        new
+    }
+
     /// Rows for the kernels: `selection` counts slots.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
         let norms = match norm {

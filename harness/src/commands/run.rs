@@ -593,17 +593,19 @@ impl Bench<'_> {
                 .insert(calibration_key(configuration), noise_multiplier);
             self.reuse_calibration(configuration, &mut settings);
         }
-        let link_ns = self.cluster.link(problem.train.parameters());
-        let waited = self.cluster.communication();
+        let link = self.cluster.link(problem.train.parameters());
         let privacy = prepared.privacy.clone();
         let (planned_rounds, planned_queries) = (
             prepared.optimizer.planned_rounds(),
             prepared.optimizer.planned_queries(),
         );
         let again = || Ok(algorithm.prepare(&problem.train, &settings)?);
-        let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds)?;
-        let measured_rounds = planned_rounds + planned_rounds.min(cell.warm_up_rounds + measure::PHASE_ROUNDS);
-        let communication = (self.cluster.communication() - waited) / measured_rounds.max(1);
+        let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds, &|| {
+            self.cluster.traffic()
+        })?;
+        let timed_rounds = measurement.samples.round.len().max(1);
+        let traffic = self.cluster.count().map(|_| measurement.traffic);
+        let a_round = |total: u64| total as f64 / timed_rounds as f64;
         let training = oracle::evaluate(&problem.train, &engine, &measurement.parameters)?;
         let test = problem
             .test
@@ -651,8 +653,11 @@ impl Bench<'_> {
                 noise: median(&noise),
                 update: median(&update),
             },
-            communication_ns: self.cluster.count().map(|_| communication),
-            link_ns,
+            communication_ns: traffic.map(|traffic| traffic.nanoseconds / timed_rounds as u64),
+            messages: traffic.map(|traffic| a_round(traffic.messages)),
+            row_bytes: traffic.map(|traffic| a_round(traffic.row_bytes)),
+            link_ns: link.map(|link| link.message_ns),
+            link_bytes_per_s: link.map(|link| link.bytes_per_s),
             gflops: Some(flops / seconds * 1e-9),
             gbytes_per_s: Some(bytes / seconds * 1e-9),
             roofline_fraction: store

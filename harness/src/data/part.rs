@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use rounds_algorithms::oracle::partition::leaf_range;
-use rounds_algorithms::problem::{Dataset, Features, Labels};
+use rounds_algorithms::problem::{Dataset, Labels};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DataError;
@@ -132,11 +132,6 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>, rank: usize, ranks: usi
             ..Witness::default()
         },
     })
-}
-
-/// Whether a data set keeps its rows as bytes.
-pub fn is_bytes(dataset: &Dataset) -> bool {
-    matches!(dataset.features(), Features::U8 { .. })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@
 
 use std::fs;
 
-use rounds_kernels::linear;
+/// The vector extension that the kernels use, in a word.
+pub use rounds_kernels::instructions::level as vector_extension;
 use thiserror::Error;
 
 /// The processor lacks what the binary was built for.
@@ -67,28 +68,6 @@ pub fn instruction_set() -> Vec<&'static str> {
         .filter(|(_, _, built)| *built)
         .map(|(compiler, _, _)| *compiler)
         .collect()
-}
-
-/// What the kernels use, in a word: `avx512` (with `+amx` where they also use this processor's integer tiles), `avx2`,
-/// `avx`, `sse4.2`, `neon` or `scalar`. The same word, the same bits.
-pub fn vector_extension() -> &'static str {
-    if linear::has_integer_tiles() {
-        "avx512+amx"
-    } else if cfg!(target_feature = "avx512f") {
-        "avx512"
-    } else if cfg!(all(target_feature = "avx2", target_feature = "fma")) {
-        "avx2"
-    } else if cfg!(target_feature = "avx") {
-        "avx"
-    } else if cfg!(target_feature = "sse4.2") {
-        "sse4.2"
-    } else if cfg!(target_feature = "sse2") {
-        "sse2"
-    } else if cfg!(target_feature = "neon") {
-        "neon"
-    } else {
-        "scalar"
-    }
 }
 
 /// Checks that this processor has every feature the binary was built for; call it first in `main`.

@@ -16,14 +16,17 @@ fn seconds(value: f64) -> String {
 
 /// Time of a run against the latency of its rounds: points are measured, lines predicted.
 pub fn latency_svg(rows: &[LatencyRow]) -> String {
-    let mut methods: Vec<(String, usize)> = rows.iter().map(|row| (row.algorithm.clone(), row.batch_size)).collect();
+    let mut methods: Vec<(String, String, usize)> = rows
+        .iter()
+        .map(|row| (row.suite.clone(), row.algorithm.clone(), row.batch_size))
+        .collect();
     methods.sort();
     methods.dedup();
     let mut series = Vec::new();
-    for (colour, (algorithm, batch)) in methods.iter().enumerate() {
+    for (colour, (suite, algorithm, batch)) in methods.iter().enumerate() {
         let own: Vec<&LatencyRow> = rows
             .iter()
-            .filter(|row| row.algorithm == *algorithm && row.batch_size == *batch)
+            .filter(|row| row.suite == *suite && row.algorithm == *algorithm && row.batch_size == *batch)
             .collect();
         let points = |value: fn(&LatencyRow) -> f64| -> Vec<Point> {
             own.iter()
@@ -39,7 +42,7 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
                 })
                 .collect()
         };
-        let name = format!("{algorithm}, B = {batch}");
+        let name = format!("{suite}: {algorithm}, B = {batch}");
         series.push(Series {
             name: name.clone(),
             drawing: Drawing::Points,
@@ -64,9 +67,9 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
     };
     let link = rows.first().map_or("", |row| row.link.as_str());
     Chart {
-        title: "One epoch on ranks with a delay between them".to_owned(),
+        title: "Runs on ranks with a delay between them".to_owned(),
         subtitle: format!(
-            "{} ranks of one thread, joined by {link}; points measured, dotted lines predicted from one process and the link",
+            "{} ranks of one thread, joined by {link}; points measured, dotted lines predicted from the ranks without delay",
             rows.first().map_or(0, |row| row.workers)
         ),
         x: axis("latency of a round: link and delay"),

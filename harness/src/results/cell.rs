@@ -132,9 +132,18 @@ pub struct Cell {
     /// Mean time of a round in calls to other ranks, waiting for them included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<u64>,
-    /// Median time in which the ranks hand a sum around outside of rounds.
+    /// Messages of a round that wait for each other, in the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<f64>,
+    /// Bytes of rows that rank 0 sends in a round, in the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_bytes: Option<f64>,
+    /// Median time of a message with a sum between two ranks, outside of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_ns: Option<u64>,
+    /// Bytes a second that longer messages travel with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes_per_s: Option<f64>,
     /// Floating-point operations a second at the median.
     pub gflops: Option<f64>,
     /// Bytes of rows read a second at the median.

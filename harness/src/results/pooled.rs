@@ -101,6 +101,21 @@ fn pool_group(group: &[&Cell]) -> Pooled {
     cell.phases_ns.gradient = phase(&|cell| cell.phases_ns.gradient);
     cell.phases_ns.noise = phase(&|cell| cell.phases_ns.noise);
     cell.phases_ns.update = phase(&|cell| cell.phases_ns.update);
+    // Means of rounds stay means; what was measured outside of rounds is the median over repeats.
+    let mean = |value: &dyn Fn(&Cell) -> Option<f64>| {
+        let (mut total, mut rounds) = (0.0, 0.0);
+        for cell in &group {
+            let own = cell.round_ns.samples.len() as f64;
+            total += value(cell)? * own;
+            rounds += own;
+        }
+        (rounds > 0.0).then(|| total / rounds)
+    };
+    cell.communication_ns = mean(&|cell| cell.communication_ns.map(|waited| waited as f64)).map(|waited| waited as u64);
+    cell.messages = mean(&|cell| cell.messages);
+    cell.row_bytes = mean(&|cell| cell.row_bytes);
+    cell.link_ns = middle(&|cell| cell.link_ns.map(|link| link as f64)).map(|link| link as u64);
+    cell.link_bytes_per_s = middle(&|cell| cell.link_bytes_per_s);
     cell.warnings.clone_from(&warnings);
     Pooled {
         repeat_medians: group.iter().map(|cell| median(&as_numbers(cell))).collect(),

@@ -30,6 +30,7 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::cluster::Traffic;
 use crate::definitions::RoundBudget;
 use crate::machine::{Disturbance, Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::statistics::{Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval};
@@ -437,8 +438,8 @@ impl Bench<'_> {
         if let Some(noise_multiplier) = prepared.privacy.noise_multiplier {
             self.multipliers.insert(key.clone(), noise_multiplier);
         }
-        let (samples, _, parameters) = measure::time_rounds(&problem, &engine, prepared, rounds.warm_up)?;
-        let model = measure::digest(&parameters);
+        let timed = measure::time_rounds(&problem, &engine, prepared, rounds.warm_up, &Traffic::default)?;
+        let model = measure::digest(&timed.parameters);
         let expected = self.models.entry(key).or_insert_with(|| model.clone());
         ensure!(
             *expected == model,
@@ -446,7 +447,7 @@ impl Bench<'_> {
             plan.method.label,
             plan.threads
         );
-        Ok(samples)
+        Ok(timed.round)
     }
 
     fn problem(&mut self, features: &str, engine: &Engine) -> anyhow::Result<Arc<Problem>> {

@@ -24,7 +24,7 @@ const FAST_LIMIT: f32 = 1_125_899_906_842_624.0;
 /// inequality and `‖q_i ⊗ a_i‖ ≤ C`, this is at most `m·((1+u)^m − 1)·C`; in a chain the i-th contribution passes only
 /// m − i + 1 roundings, which makes it `½m(m+1)·u·C` up to a factor 1 + mu. Both neighbours round, the exact sums differ
 /// by at most C: together at most `C + m(m+1)(1+mu)·u·C ≤ C·(1 + 2m²u)`. What is left, about `m²u·C`, covers underflow
-/// (at most 2⁻¹⁵⁰ an operation, far below u·[`MINIMUM_CLIP_NORM`]) and the f64 additions across blocks (2⁻⁵³ each).
+/// (at most 2⁻¹⁵⁰ an operation, far below u·[`MINIMUM_CLIP_NORM`]). The f64 additions across blocks are [`Additions`].
 ///
 /// It covers one block because zeroing a row leaves all other blocks bit for bit as they were. (With one output and 16 to 64
 /// features this asks for lengths and norms below 2⁵⁰: a longer row hands what follows it to kernels that round otherwise.)
@@ -40,6 +40,55 @@ pub fn computed_sensitivity(clip_norm: f64, block_rows: usize) -> f64 {
 pub fn computed_sensitivity_of_shifted_blocks(clip_norm: f64, block_rows: usize, blocks: usize) -> f64 {
     let rows = block_rows as f64;
     clip_norm * (1.0 + 2.0 * blocks as f64 * rows * rows / 16_777_216.0)
+}
+
+/// The f64 additions between the contributions of a batch and its sum: blocks one after the other within a leaf, leaves
+/// along a complete binary tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Additions {
+    /// Rows of the batch at most: n.
+    pub rows: usize,
+    /// Rows of a leaf at most: R.
+    pub rows_of_leaf: usize,
+    /// Levels of the tree above the leaves at most: d.
+    pub levels: u32,
+    /// Whether the neighbour has its other rows at other places, in other leaves: add/remove, where a row more or less
+    /// shifts the rows behind it. A row that is zeroed or replaced leaves the others where they are.
+    pub rows_move: bool,
+}
+
+impl Additions {
+    /// How far rounding of these additions moves a sum between neighbours, in units of the clip norm C:
+    ///
+    /// ```text
+    /// 2⁻⁵²·(R(R+1) + 8n)        where the other rows stay
+    /// 2⁻⁵²·n·(R + 1 + 2d)       where they move
+    /// ```
+    ///
+    /// Derivation, v = 2⁻⁵³. An addition with the computed result s is off by at most v·|s| in every coordinate, so by
+    /// v·‖s‖ in any absolute norm, and a partial sum of j rows is at most j·C(1+η) long. The additions of a leaf of R rows
+    /// have results of at most 1, 2, …, R rows: together they are off by at most `½R(R+1)·vC(1+η)`. A result on level l of
+    /// the tree sums at most 2^l·R rows.
+    ///
+    /// *Rows stay.* All leaves but that of the row have the same bits. In each of the two neighbours its leaf is off by
+    /// `½R(R+1)·vC(1+η)` and the d results above it by `Σ_l 2^l·R·vC(1+η) ≤ 2·2^d·R·vC(1+η) ≤ 4n·vC(1+η)`, since
+    /// leaves differ by at most one row and there are no more of them than rows. Twice their sum is
+    /// `(R(R+1) + 8n)·vC(1+η)`.
+    ///
+    /// *Rows move.* Every leaf may differ. With Σr = n over the leaves, these are off by `Σ½r(r+1) ≤ ½n(R+1)` and every
+    /// level by n, in units of vC(1+η): twice their sum is `n(R + 1 + 2d)·vC(1+η)`.
+    ///
+    /// η, from the contributions' own rounding ([`computed_sensitivity`]) and that of the additions, is below 1 as long as
+    /// R < 2⁵⁰; 1 + η ≤ 2 makes v into 2⁻⁵².
+    pub fn inflation(&self) -> f64 {
+        let (rows, leaf) = (self.rows as f64, self.rows_of_leaf as f64);
+        let units = if self.rows_move {
+            rows * (leaf + 1.0 + 2.0 * f64::from(self.levels))
+        } else {
+            leaf * (leaf + 1.0) + 8.0 * rows
+        };
+        units * f64::EPSILON
+    }
 }
 
 /// Turns lengths of gradients into clip factors that are rounded down.
@@ -257,5 +306,42 @@ mod tests {
     fn computed_sensitivity_is_the_formula_of_the_design() {
         assert_eq!(computed_sensitivity(1.0, 128), 1.0 + 2.0 * 128.0 * 128.0 / 16_777_216.0);
         assert_eq!(computed_sensitivity(3.0, 0), 3.0);
+    }
+
+    #[test]
+    fn long_sums_of_doubles_move_further_than_their_blocks_and_less_than_their_additions_allow() {
+        // 2¹⁶ rows of C = 1 bring the sum to a power of two, where f64 becomes coarser; as many rows of a little more than
+        // half the coarse spacing are rounded up there. Without one of the long rows the sum stays on the fine side and
+        // hardly rounds.
+        let half = 1_u32 << 16;
+        let short = (0.5 * f64::from(half) * f64::EPSILON * (1.0 + 1e-6)) as f32;
+        let sum = |long: u32| {
+            let rows = (0..long).map(|_| 1.0_f32).chain((0..half).map(|_| short));
+            rows.fold(0.0_f64, |sum, row| sum + f64::from(row))
+        };
+        let moved = sum(half) - sum(half - 1);
+        let additions = Additions {
+            rows: 2 * half as usize,
+            rows_of_leaf: 2 * half as usize,
+            levels: 0,
+            rows_move: false,
+        };
+        let moving = Additions {
+            rows_move: true,
+            ..additions
+        };
+        assert!(moved > computed_sensitivity(1.0, 1), "{moved}");
+        for additions in [additions, moving] {
+            let allowed = computed_sensitivity(1.0, 1) + additions.inflation();
+            assert!(moved <= allowed, "{moved} > {allowed}");
+        }
+        // What a batch of ordinary size adds is far below the rounding of its contributions.
+        let ordinary = Additions {
+            rows: 60_000,
+            rows_of_leaf: 1_875,
+            levels: 5,
+            rows_move: false,
+        };
+        assert!(ordinary.inflation() < 0.01 * (computed_sensitivity(1.0, 1) - 1.0));
     }
 }

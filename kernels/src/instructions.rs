@@ -1,0 +1,27 @@
+//! Which instructions the kernels run on: one word, in one place.
+//!
+//! The bits of a sum depend on the kernels that made it, so results, checkpoints and ranks are compared by this word. A
+//! kernel of another level that rounds otherwise has to change it.
+
+/// The level of the kernels in this process: `avx512` (with `+amx` where they also use this processor's integer tiles),
+/// `avx2`, `avx`, `sse4.2`, `sse2`, `neon` or `scalar`. `wide` picks its instructions at compile time, tiles are looked for
+/// when the process runs.
+pub fn level() -> &'static str {
+    if crate::linear::has_integer_tiles() {
+        "avx512+amx"
+    } else if cfg!(target_feature = "avx512f") {
+        "avx512"
+    } else if cfg!(all(target_feature = "avx2", target_feature = "fma")) {
+        "avx2"
+    } else if cfg!(target_feature = "avx") {
+        "avx"
+    } else if cfg!(target_feature = "sse4.2") {
+        "sse4.2"
+    } else if cfg!(target_feature = "sse2") {
+        "sse2"
+    } else if cfg!(target_feature = "neon") {
+        "neon"
+    } else {
+        "scalar"
+    }
+}
