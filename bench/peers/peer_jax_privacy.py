@@ -35,7 +35,7 @@ class Session:
             sizes = [None, *(micro for micro in (128, 256, 512) if micro <= size)]
         if size > 2000:
             # A whole batch's gradients are gigabytes.
-            sizes = sizes[1:]
+            sizes = sizes[1:] if size <= 8000 else sizes[-1:]
         candidates = sizes if self.tuned else [None]
         trials = {}
         for micro in candidates:
