@@ -168,9 +168,13 @@ def fewer_threads(session):
     for threads in {session.threads, 1}:
         session.threads = threads
         session.run(2)
-        started = time.perf_counter()
-        session.run(4)
-        times[threads] = time.perf_counter() - started
+        trials = []
+        # The best of several: whatever else runs on the machine only slows a trial.
+        for _ in range(5):
+            started = time.perf_counter()
+            session.run(2)
+            trials.append(time.perf_counter() - started)
+        times[threads] = min(trials)
     session.threads = min(times, key=times.get)
     session.chosen += f", {session.threads} of torch's threads"
     return session
