@@ -169,7 +169,7 @@ fn batch_sizes(criterion: &mut Criterion) {
         let problem = Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes");
         (name, problem)
     });
-    let algorithm = catalog::find("dp-sgd").ok().expect("in the catalogue");
+    let algorithm = catalog::find("dp-sgd").expect("in the catalogue");
     let mut group = criterion.benchmark_group("dp-sgd round");
     group
         .sample_size(10)

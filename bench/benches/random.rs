@@ -87,7 +87,7 @@ fn uniform(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(1));
         group.bench_function(format!("next_f64/{name}"), |bencher| bencher.iter(|| stream.next_f64()));
         group.bench_function(format!("below 60000/{name}"), |bencher| {
-            bencher.iter(|| stream.below(60_000))
+            bencher.iter(|| stream.below(60_000));
         });
         let mut items: Vec<u32> = (0..60_000).collect();
         group.throughput(Throughput::Elements(60_000));

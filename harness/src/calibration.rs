@@ -182,7 +182,7 @@ fn normal(choices: &mut Choices) -> f64 {
 fn planted(configuration: usize) -> f64 {
     let group = configuration / CHANGED;
     match CHANGES.get(group / 2) {
-        Some(change) if group % 2 == 0 => 1.0 + change,
+        Some(change) if group.is_multiple_of(2) => 1.0 + change,
         Some(change) => 1.0 / (1.0 + change),
         None => 1.0,
     }

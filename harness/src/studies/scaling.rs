@@ -264,7 +264,7 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
     let steps =
         (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
     let mut counts: Vec<usize> = (1..4).chain(steps.take_while(|&count| count < cores)).collect();
-    counts.retain(|&count| count <= cores && (count < 8 || count % 2 == 0));
+    counts.retain(|&count| count <= cores && (count < 8 || count.is_multiple_of(2)));
     counts.push(cores.max(1));
     counts.sort_unstable();
     counts.dedup();
