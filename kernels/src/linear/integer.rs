@@ -28,7 +28,7 @@ use std::ops::Range;
 
 /// Rows whose coefficients are summed in 32-bit integers. Of the first digit, at most 32, the sum is below 2³¹ also when
 /// it is multiplied by 2⁸ and the sum of the second one, of at most 128, is added: `512·255·(32·256 + 128) < 2³¹`.
-const SUMMED_ROWS: usize = 512;
+pub(super) const SUMMED_ROWS: usize = 512;
 
 /// Rows that go through the tiles together for their margins.
 const TOGETHER: usize = 32;
@@ -353,6 +353,46 @@ impl Scratch {
     ) {
         let _configured = self.row_shapes.configure();
         self.margins_of_sides(rows, selection, positions, true, [out, &mut []]);
+    }
+
+    /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`], without the bias:
+    /// `coefficients[p·K·128 + k·128 + i]` is q_k of the i-th row of the p-th 128, 0 beyond the rows up to a whole vector.
+    /// The step is that of [`Resolution::OfBlock`].
+    pub(super) fn add_outer(
+        &mut self,
+        model: &LinearModel,
+        rows: U8Rows<'_>,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        coefficients: &[f32],
+        sum: &mut [f64],
+    ) {
+        let count = positions.len();
+        let parts = || {
+            coefficients
+                .chunks_exact(model.outputs * BLOCK_ROWS)
+                .zip((0..count).step_by(BLOCK_ROWS))
+        };
+        let rows_from = |first: usize| (count - first).min(BLOCK_ROWS);
+        let exponents = parts().map(|(part, first)| exponent_of(part, model.outputs, rows_from(first)));
+        let step = exponents.max().unwrap_or(0) - COEFFICIENT_BITS;
+        self.totals.fill(0);
+        for (part, first) in parts() {
+            self.write_digits(part, rows_from(first), first, step);
+        }
+        let mut pointers = [std::ptr::null(); SUMMED_ROWS];
+        for (pointer, position) in pointers.iter_mut().zip(positions.clone()) {
+            let row = row_at(selection, position);
+            *pointer = rows.values[row * rows.columns..][..rows.columns].as_ptr();
+        }
+        let padded = count.next_multiple_of(GROUP);
+        let last = pointers[count.saturating_sub(1)];
+        pointers[count..padded].fill(last);
+        let next = positions.end..(positions.end + SUMMED_ROWS).min(selection.len());
+        let mut ahead = AheadOf::new(rows, selection, next);
+        let mut configured = self.row_shapes.configure();
+        let worth = f64::from(power_of_two(step)) * f64::from(rows.scale);
+        self.add_gradient(model, &pointers[..padded], worth, sum, &mut configured, &mut ahead);
     }
 
     /// [`Self::margins`] at one or two points, an empty slice for none.

@@ -11,9 +11,10 @@ use std::ops::Range;
 use wide::f32x16;
 
 use super::dense::{self, Ahead, ROW_GROUP, RowPointers, Sink};
+use super::integer;
 use super::residuals::{self, RowFacts};
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse};
-use crate::features::{Norm, Rows};
+use crate::features::{Norm, Rows, U8Rows};
 use crate::vector::exp;
 use crate::vector::lanes::LANES;
 
@@ -28,6 +29,8 @@ pub const MOST_EXPONENT: f32 = 88.0;
 pub struct RecordedWorkspace {
     blocks: Workspace,
     row: Vec<f32>,
+    /// Coefficients of the rows whose outer products are summed together on integer tiles.
+    coefficients: Vec<f32>,
 }
 
 impl RecordedWorkspace {
@@ -36,6 +39,7 @@ impl RecordedWorkspace {
         Self {
             blocks: Workspace::new(model),
             row: vec![0.0; model.features],
+            coefficients: vec![0.0; model.outputs * integer::SUMMED_ROWS],
         }
     }
 }
@@ -232,6 +236,9 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let (total, outputs) = (batch.selection.len(), model.outputs);
     let pass = Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace);
+    if let Some(bytes) = pass.on_tiles {
+        return pass.reweighted_on_tiles(bytes, residuals, weigh, sum, workspace);
+    }
     let block_rows = workspace.blocks.blocks.block;
     for block in (0..total).step_by(block_rows) {
         let block_end = (block + block_rows).min(total);
@@ -259,7 +266,7 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
             };
             weigh(&recorded, weights)?;
             weights[rows.len()..].fill(0.0);
-            pass.coefficients(residuals, &rows, weights, values, sum);
+            pass.coefficients(residuals, &rows, weights, pass.source.scale, values, sum);
             pass.outer(&rows, &pointers, in_parts, workspace, &mut ahead, sum);
         }
         if in_parts {
@@ -334,6 +341,8 @@ struct Pass<'b, 'a> {
     gradient_steps: usize,
     /// Whether the parameters were packed for the kernels of blocks.
     packed: bool,
+    /// The rows, where they go through integer tiles, for which the parameters were packed.
+    on_tiles: Option<U8Rows<'a>>,
 }
 
 impl<'b, 'a> Pass<'b, 'a> {
@@ -347,7 +356,13 @@ impl<'b, 'a> Pass<'b, 'a> {
         check(model, batch, parameters);
         let source = Source::new(batch.rows, model);
         let part = source.part(workspace.blocks.blocks);
-        let packed = source.is_dense() && batch.selection.len() >= FEW_ROWS;
+        let on_tiles = match (&mut workspace.blocks.integer, batch.rows) {
+            (Some(integer), Rows::U8(bytes)) if batch.selection.len() >= integer::LEAST_ROWS => {
+                integer.prepare(model, parameters).then_some(bytes)
+            }
+            _ => None,
+        };
+        let packed = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
         if packed {
             workspace.blocks.current.pack(model, source.layout, parameters);
         }
@@ -362,6 +377,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             margin_steps: dense::steps(model.outputs, source.layout, part, 1) - gradient_steps,
             gradient_steps,
             packed,
+            on_tiles,
         }
     }
 
@@ -385,6 +401,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             residuals: margins,
             rows: scratch,
             facts,
+            integer,
             ..
         } = &mut workspace.blocks;
         let (model, count) = (self.model, positions.len());
@@ -395,6 +412,10 @@ impl<'b, 'a> Pass<'b, 'a> {
         let ids = &facts.ids[..count];
         if let Rows::Sparse(rows) = self.batch.rows {
             sparse::margins(rows, ids, model, self.parameters, margins);
+            return [std::ptr::null(); BLOCK_ROWS];
+        }
+        if let (Some(bytes), Some(integer)) = (self.on_tiles, integer) {
+            integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
             return [std::ptr::null(); BLOCK_ROWS];
         }
         if self.packed {
@@ -423,12 +444,58 @@ impl<'b, 'a> Pass<'b, 'a> {
         }
     }
 
-    /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias.
+    /// [`accumulate_reweighted`] on integer tiles: outer products of up to 512 rows are summed together.
+    fn reweighted_on_tiles<E: From<NonFiniteGradient>>(
+        &self,
+        bytes: U8Rows<'_>,
+        residuals: ByOutput<'_>,
+        weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
+        sum: &mut [f64],
+        workspace: &mut RecordedWorkspace,
+    ) -> Result<(), E> {
+        let (total, block_values) = (self.batch.selection.len(), self.model.outputs * BLOCK_ROWS);
+        for block in (0..total).step_by(integer::SUMMED_ROWS) {
+            let block_end = (block + integer::SUMMED_ROWS).min(total);
+            for (part, start) in (block..block_end).step_by(BLOCK_ROWS).enumerate() {
+                let rows = start..(start + BLOCK_ROWS).min(block_end);
+                self.margins(&rows, workspace, &mut Ahead::rows(&[], 0, 0, 0));
+                let Workspace {
+                    residuals: values,
+                    facts,
+                    ..
+                } = &mut workspace.blocks;
+                let values = &mut values[..block_values];
+                residuals::clear_beyond(values, self.model.outputs, rows.len());
+                let RowFacts { norms, weights, .. } = &mut **facts;
+                let recorded = RecordedBlock {
+                    positions: rows.clone(),
+                    margins: values,
+                    norms,
+                };
+                weigh(&recorded, weights)?;
+                weights[rows.len()..].fill(0.0);
+                self.coefficients(residuals, &rows, weights, 1.0, values, sum);
+                if values.iter().any(|value| !value.is_finite()) {
+                    let row = row_at(&self.batch.selection, start);
+                    return Err(NonFiniteGradient { row }.into());
+                }
+                workspace.coefficients[part * block_values..][..block_values].copy_from_slice(values);
+            }
+            if let Some(integer) = &mut workspace.blocks.integer {
+                let (selection, coefficients) = (&self.batch.selection, &workspace.coefficients);
+                integer.add_outer(self.model, bytes, selection, block..block_end, coefficients, sum);
+            }
+        }
+        Ok(())
+    }
+
+    /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias, of w_i·residual_ki.
     fn coefficients(
         &self,
         residuals: ByOutput<'_>,
         positions: &Range<usize>,
         weights: &[f32; BLOCK_ROWS],
+        scale: f32,
         values: &mut [f32],
         sum: &mut [f64],
     ) {
@@ -440,7 +507,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             for start in (0..positions.len()).step_by(LANES) {
                 let coefficient = lanes(weights, start) * lanes(recorded, start);
                 total += coefficient;
-                put(values, start, coefficient * self.source.scale);
+                put(values, start, coefficient * scale);
             }
             if bias {
                 sum[output * width + features] += f64::from(total.reduce_add());
@@ -552,6 +619,7 @@ mod tests {
             (67, 1, true, 16),
             (67, 3, false, 259),
             (67, 10, true, 131),
+            (130, 11, true, 1_100),
         ] {
             let count = 300;
             // A row of zeros now and then: without a bias, its shifts and weights are 0 and 1.

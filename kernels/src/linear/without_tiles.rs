@@ -5,6 +5,7 @@ use super::{Batch, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
 use std::ops::Range;
 
+pub(super) const SUMMED_ROWS: usize = super::BLOCK_ROWS;
 pub(super) const LEAST_ROWS: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -16,6 +17,18 @@ impl Scratch {
     }
 
     pub(super) fn prepare(&mut self, _: &LinearModel, _: &[f32]) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn add_outer(
+        &mut self,
+        _: &LinearModel,
+        _: U8Rows<'_>,
+        _: &Selection<'_>,
+        _: Range<usize>,
+        _: &[f32],
+        _: &mut [f64],
+    ) {
         match *self {}
     }
 
