@@ -173,7 +173,7 @@ mod tests {
             })
             .collect();
         assert_eq!(widths.len(), 3, "an empty part is not drawn");
-        let whole = WIDE.width - 70.0 - 76.0;
+        let whole = WIDE.width - 70.0 - 205.0;
         assert!((widths.iter().sum::<f64>() + 3.0 - whole).abs() < 0.5);
         assert!((widths[1] + 1.0 - whole / 2.0).abs() < 0.2);
     }

@@ -347,7 +347,7 @@ mod tests {
             "95 % interval",
             "queries per round",
             "of roofline",
-            "gradient 9",
+            "gradient 87.4 %",
         ] {
             assert!(card.contains(text), "{text} in {card}");
         }
