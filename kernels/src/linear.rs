@@ -223,10 +223,10 @@ impl Workspace {
     }
 }
 
-/// Whether rows of bytes go through integer tiles (AMX) here for a model that suits them: several outputs, 64 features or
-/// more.
+/// Whether rows of bytes go through integer tiles (AMX) here for a model that suits them: several outputs, and 64 to 2¹⁶
+/// features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`.
 pub fn has_integer_tiles_for(model: &LinearModel) -> bool {
-    model.outputs > 1 && model.features >= 64 && has_integer_tiles()
+    model.outputs > 1 && (64..=1 << 16).contains(&model.features) && has_integer_tiles()
 }
 
 /// Whether this processor has integer tiles and lets this process use them: this decides on the bits of sums.
