@@ -338,8 +338,7 @@ fn what_only_utility_rests_on_is_named_and_no_error() {
     };
     let unread = |id| {
         catalog::find(id)
-            .ok()
-            .expect("it is there")
+            .unwrap_or_else(|_| panic!("{id} is there"))
             .unread(&settings)
             .expect("no error")
     };

@@ -328,7 +328,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
                         let problem = problem.map_err(|error: ProblemError| error).expect("a problem");
                         let engine = Engine::over_ranks(own, 1).expect("a thread");
                         let mut prepared = catalog::find("dp-sgd")
-                            .and_then(|algorithm| Ok(algorithm.prepare(&problem, settings).expect("prepared")))
+                            .map(|algorithm| algorithm.prepare(&problem, settings).expect("prepared"))
                             .expect("in the catalogue");
                         let mut oracle = Oracle::new(&problem, engine);
                         let planned = prepared.optimizer.planned_rounds();

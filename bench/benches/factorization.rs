@@ -21,7 +21,7 @@ fn optimal(criterion: &mut Criterion) {
     group
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(1_000));
+        .measurement_time(Duration::from_secs(1));
     for (name, momentum, epochs, gap, sizes) in [
         ("prefix", 0.0, 1, 1e-6, &[120, 512, 1024, 2048][..]),
         ("momentum 0.9", 0.9, 1, 1e-6, &[120, 512, 1024, 2048][..]),
@@ -54,7 +54,7 @@ fn structured(criterion: &mut Criterion) {
     group
         .sample_size(10)
         .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(1_000));
+        .measurement_time(Duration::from_secs(1));
     for method in ["toeplitz", "blt=3", "banded=16", "tree", "honaker-online"] {
         let method: Method = method.parse().expect("a method of the catalogue");
         for rounds in [256, 1024] {

@@ -87,6 +87,7 @@ pub(crate) struct Configured(PhantomData<*const ()>);
 
 impl Configured {
     /// Other shapes from now on.
+    #[expect(clippy::unused_self, reason = "whoever has it may reshape")]
     pub(crate) fn reshape(&mut self, shapes: &Shapes) {
         // SAFETY: as in `configure`, which made this value.
         unsafe { asm!("ldtilecfg [{}]", in(reg) shapes.0.as_ptr(), options(nostack, readonly)) };

@@ -121,7 +121,7 @@ impl Repeated {
 /// Seconds of a round: the median over pairs of neighbouring rounds.
 fn seconds_of_round(cell: &Cell) -> f64 {
     let samples = &cell.round_ns.samples;
-    let pairs: Vec<u64> = samples.windows(2).map(|pair| (pair[0] + pair[1]) / 2).collect();
+    let pairs: Vec<u64> = samples.windows(2).map(|pair| u64::midpoint(pair[0], pair[1])).collect();
     let times = RoundTimes::new(if pairs.is_empty() { samples.clone() } else { pairs });
     times.median as f64 * 1e-9
 }
