@@ -652,7 +652,7 @@ fn accumulate(
         integer,
     } = workspace;
     if let (Some(integer), Rows::U8(bytes)) = (integer, batch.rows)
-        && (blocks.block == 1 || batch.selection.len() >= integer::LEAST_ROWS)
+        && takes_tiles(*blocks, batch.selection.len(), query.perturbation.is_some())
         && integer.prepare(model, query.current.parameters)
         && let Some(outcome) = integer::accumulate(
             model,
@@ -765,6 +765,17 @@ fn accumulate(
     Ok(tally)
 }
 
+/// Whether a sum of `rows` rows goes through integer tiles: enough of them, or, where each is to be rounded on its own, any
+/// number, so that a row more or less never changes the kernel. Weights of a perturbation decide on the step there: such
+/// rows are not rounded on their own.
+fn takes_tiles(blocks: BlockSizes, rows: usize, perturbed: bool) -> bool {
+    if blocks.block == 1 {
+        !perturbed
+    } else {
+        rows >= integer::LEAST_ROWS
+    }
+}
+
 /// From margins to coefficients: the rows at positions `start` and on of the batch, `count` of them, whose facts were
 /// gathered. `margins[k·128 + i]` are those of the current point and become `w_i · clip factor · (a·r_ki − b·r′_ki)`, zeros
 /// behind them up to a whole vector; `others` are those of the previous point, if there is one.
@@ -866,13 +877,17 @@ pub fn evaluate(
     } = workspace;
     let total = batch.selection.len();
     let scattered = source.is_scattered(&batch.selection);
-    let part = source.part(*blocks);
-    let steps = dense::steps(model.outputs, source.layout, part, 1) / 2;
     let mut integer = match (integer, batch.rows) {
         (Some(integer), Rows::U8(bytes)) if total >= integer::LEAST_ROWS => Some((integer, bytes)),
         _ => None,
     };
     integer = integer.and_then(|(integer, bytes)| integer.prepare(model, parameters).then_some((integer, bytes)));
+    let part = if integer.is_some() {
+        BLOCK_ROWS
+    } else {
+        source.part(*blocks)
+    };
+    let steps = dense::steps(model.outputs, source.layout, part, 1) / 2;
     if source.is_dense() {
         current.pack(model, source.layout, parameters);
     }

@@ -20,7 +20,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use rounds_algorithms::oracle::partition;
-use rounds_kernels::linear::has_integer_tiles;
+use rounds_kernels::linear::{LinearModel, has_integer_tiles_for};
+use rounds_kernels::loss::Loss;
 use serde::Serialize;
 
 use super::UsageError;
@@ -185,7 +186,13 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
     let outputs = if cell.classes > 2 { cell.classes as f64 } else { 1.0 };
     let row_cycles = partition::row_cycles(4.0 * outputs * (columns + 1.0), value_bytes * columns);
     let rows = cell.configuration.batch_size;
-    let on_tiles = cell.configuration.features == "u8" && outputs > 1.0 && columns >= 64.0 && has_integer_tiles();
+    let on_tiles = cell.configuration.features == "u8"
+        && has_integer_tiles_for(&LinearModel {
+            features: cell.dimension,
+            outputs: outputs as usize,
+            bias: true,
+            loss: Loss::Softmax,
+        });
     let leaf_rows = if on_tiles {
         partition::LEAF_ROWS_ON_TILES
     } else {

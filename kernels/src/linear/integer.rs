@@ -9,8 +9,8 @@
 //! - a gradient's sum is exact but for one f64 rounding in 512 rows, after the coefficients were cut to multiples of `step`
 //!   towards zero: ‖q ⊗ a‖ can only shrink.
 //!
-//! **Privacy.** With a clip norm, or with a loss of bounded slope, `step` follows from public numbers alone
-//! ([`resolution`]). The contribution of a row to the integer sums is then a function of this row and the parameters,
+//! **Privacy.** With a clip norm, or with a loss of bounded slope, and without a perturbation, `step` follows from public
+//! numbers alone ([`resolution`]). The contribution of a row to the integer sums is then a function of this row and the parameters,
 //! whatever the other rows are and wherever it stands: sums of integers do not depend on their order. Its norm is at most
 //! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
 //! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
@@ -293,6 +293,8 @@ fn transposed_quarters([a, b, c, d]: [arch::__m512i; 4]) -> [arch::__m512i; 4] {
 /// Scratch memory: part of a [`super::Workspace`].
 #[derive(Debug)]
 pub(super) struct Scratch {
+    /// Features and outputs of the model that it was made for.
+    shape: (usize, usize),
     current: Digits,
     previous: Digits,
     /// Rows that do not follow each other in memory, copied: `[32][row lines]`.
@@ -325,6 +327,7 @@ impl Scratch {
         super::has_integer_tiles_for(model).then(|| {
             let row_lines = model.features.div_ceil(GROUP);
             Box::new(Scratch {
+                shape: (model.features, model.outputs),
                 current: Digits::new(model),
                 previous: Digits::new(model),
                 rows: vec![EMPTY; TOGETHER * row_lines],
@@ -339,7 +342,15 @@ impl Scratch {
     }
 
     /// Packs the weights at which margins are asked for. Whether the kernels of this module take them.
+    ///
+    /// # Panics
+    /// A model of another shape than this scratch was made for.
     pub(super) fn prepare(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        let shape = (model.features, model.outputs);
+        assert_eq!(
+            shape, self.shape,
+            "features and outputs of the model (left) and of its workspace (right)"
+        );
         self.current.pack(model, parameters)
     }
 
@@ -405,6 +416,7 @@ impl Scratch {
         mut out: [&mut [f32]; 2],
     ) {
         let Scratch {
+            shape,
             current,
             previous,
             rows: copies,
@@ -413,6 +425,10 @@ impl Scratch {
             ..
         } = self;
         let row_lines = *row_lines;
+        assert_eq!(
+            rows.columns, shape.0,
+            "columns of the rows (left) and features of the workspace (right)"
+        );
         let mut ask = [std::ptr::null(); TOGETHER];
         let asked_end = selection.len().min(SUMMED_ROWS);
         for first in positions.clone().step_by(TOGETHER) {
@@ -547,10 +563,9 @@ fn exponent_above(value: f32) -> i32 {
 /// The exponent of a step that lets every coefficient of the query be written: from a bound Q of `|q_ik|`, which is the
 /// lesser of `(|a| + |b|)·max|φ′|` and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else that of a
 /// single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds are
-/// public; with weights w (ReSQue) they grow by max|w|, which depends on the random points and not on the rows.
-///
-/// Weights of other rows then decide on the step, and `resolution` of neighbours may differ: that moves each row's
-/// contribution by at most √K·step·‖a‖, 2⁻²⁹ of what [`super::computed_sensitivity`] allows a block of 128 rows for 2⁻²⁴.
+/// public. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few bits are left: that only
+/// shortens. Weights w (ReSQue) make the bounds grow by max|w| of the call. That depends on which rows it holds, so nothing is
+/// promised about neighbours then, and calls that sum rows one by one do not come here.
 fn resolution(model: &LinearModel, query: &Query<'_>, scale: f32) -> Option<Resolution> {
     let slope = match model.loss {
         Loss::Softmax | Loss::Logistic | Loss::Hinge | Loss::Absolute => 1.0,
@@ -677,7 +692,8 @@ fn exponent_of(coefficients: &[f32], outputs: usize, rows: usize) -> i32 {
         .take(outputs)
         .flat_map(|output| &output[..rows])
         .fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-    exponent_above(greatest.max(f32::MIN_POSITIVE)).clamp(LEAST_COEFFICIENT_EXPONENT, GREATEST_COEFFICIENT_EXPONENT)
+    // What is below 2⁻¹²⁶ times a step or above 2¹²⁸ is no normal f32.
+    exponent_above(greatest.max(f32::MIN_POSITIVE)).clamp(COEFFICIENT_BITS - 126, 128)
 }
 
 impl Scratch {
@@ -1038,7 +1054,8 @@ mod tests {
 
         fn sum(&self, batch: &Batch<'_>, query: &Query<'_>) -> Vec<f64> {
             let mut sum = vec![0.0; self.model.parameters()];
-            let mut workspace = Workspace::summing_rows(&self.model, 1);
+            let block_rows = if query.perturbation.is_some() { BLOCK_ROWS } else { 1 };
+            let mut workspace = Workspace::summing_rows(&self.model, block_rows);
             assert!(workspace.integer.is_some());
             accumulate_any(&self.model, batch, query, &mut sum, &mut workspace).expect("finite");
             sum
@@ -1127,7 +1144,7 @@ mod tests {
     }
 
     #[test]
-    fn perturbed_gradients_and_unbounded_slopes_are_those_of_the_reference() {
+    fn perturbed_gradients_are_those_of_the_reference() {
         if !tiles_here() {
             return;
         }
@@ -1234,6 +1251,39 @@ mod tests {
             &mut workspace,
         );
         assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn a_workspace_of_another_model_is_refused() {
+        if !tiles_here() {
+            return;
+        }
+        let (wide, narrow) = (Example::new(64, 784, 10, true), Example::new(64, 100, 10, true));
+        let outcome = std::panic::catch_unwind(|| {
+            let mut sum = vec![0.0; narrow.model.parameters()];
+            let mut workspace = Workspace::new(&wide.model);
+            let batch = narrow.batch(Selection::Range(0..64));
+            accumulate_any(&narrow.model, &batch, &narrow.gradient(1.0), &mut sum, &mut workspace)
+        });
+        assert!(outcome.is_err());
+    }
+
+    #[test]
+    fn the_most_features_do_not_overflow_a_margin() {
+        if !tiles_here() {
+            return;
+        }
+        let mut example = Example::new(40, 1 << 16, 2, false);
+        example.bytes.fill(255);
+        // Lower digits of -128 everywhere: -32,896 = -128·256 - 128.
+        example.parameters.fill(-32_896.0 / 8_388_608.0);
+        example.parameters[0] = 0.9;
+        let rows = example.batch(Selection::Range(0..40)).rows;
+        example.norms = row_norms(rows, false, Norm::L2).expect("bytes are finite");
+        let batch = example.batch(Selection::Range(0..40));
+        let query = example.gradient(1.0);
+        let expected = reference::sum_of_differences(&example.model, &batch, query.current, None, query.clip);
+        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
     }
 
     #[test]

@@ -219,7 +219,7 @@ pub fn record(
 /// f32 within blocks of at most 128 rows, f64 between them.
 ///
 /// # Errors
-/// The first error of `weigh`; a sum that is not finite names the batch's first row.
+/// The first error of `weigh`; a sum that is not finite names the batch's first row, or the first of a block that is not.
 ///
 /// # Panics
 /// Residuals or a sum of another length than the batch and the model have; an offset that does not fit the model; rows
@@ -274,7 +274,12 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
             dense::add_partial(partial, layout, &mut sum[..model.features]);
         }
     }
-    if total == 0 || sum.iter().all(|value| value.is_finite()) {
+    finite(batch, sum)
+}
+
+/// An error that names the batch's first row if the sum is not finite.
+fn finite<E: From<NonFiniteGradient>>(batch: &Batch<'_>, sum: &[f64]) -> Result<(), E> {
+    if batch.selection.is_empty() || sum.iter().all(|value| value.is_finite()) {
         Ok(())
     } else {
         let row = row_at(&batch.selection, 0);
@@ -362,6 +367,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             }
             _ => None,
         };
+        let part = if on_tiles.is_some() { BLOCK_ROWS } else { part };
         let packed = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
         if packed {
             workspace.blocks.current.pack(model, source.layout, parameters);
@@ -475,7 +481,8 @@ impl<'b, 'a> Pass<'b, 'a> {
                 weigh(&recorded, weights)?;
                 weights[rows.len()..].fill(0.0);
                 self.coefficients(residuals, &rows, weights, 1.0, values, sum);
-                if values.iter().any(|value| !value.is_finite()) {
+                let mut outputs = values.chunks_exact(BLOCK_ROWS);
+                if outputs.any(|output| output[..rows.len()].iter().any(|value| !value.is_finite())) {
                     let row = row_at(&self.batch.selection, start);
                     return Err(NonFiniteGradient { row }.into());
                 }
@@ -486,7 +493,7 @@ impl<'b, 'a> Pass<'b, 'a> {
                 integer.add_outer(self.model, bytes, selection, block..block_end, coefficients, sum);
             }
         }
-        Ok(())
+        finite(self.batch, sum)
     }
 
     /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias, of w_i·residual_ki.
