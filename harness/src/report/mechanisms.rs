@@ -12,22 +12,8 @@ use crate::studies::noise_mechanisms::{Study, accuracies};
 
 /// The page.
 pub fn mechanisms_html(study: &Study, environment: &Environment) -> String {
-    Page {
-        title: "rounds: noise mechanisms".to_owned(),
-        sections: vec![(
-            "study".to_owned(),
-            "Noise mechanisms".to_owned(),
-            mechanisms_section(study, &environment.command),
-        )],
-        footer: format!(
-            "Machine {}, {}, by <code>{}</code>.",
-            escape(&environment.machine.id),
-            environment.day(),
-            escape(&environment.command)
-        ),
-        measurements: String::new(),
-    }
-    .html()
+    let html = mechanisms_section(study, &environment.command);
+    Page::of_study("noise mechanisms", "study", "Noise mechanisms", html, environment).html()
 }
 
 /// The study as the inside of a section.

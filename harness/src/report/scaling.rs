@@ -11,22 +11,8 @@ use crate::studies::scaling::{Curve, Estimate, Kind, Study, limits};
 /// The page.
 pub fn scaling_html(study: &Study) -> String {
     let environment = &study.environment;
-    Page {
-        title: "rounds: thread scaling".to_owned(),
-        sections: vec![(
-            "scaling".to_owned(),
-            "Thread scaling".to_owned(),
-            scaling_section(study, &environment.command),
-        )],
-        footer: format!(
-            "Machine {}, {}, by <code>{}</code>.",
-            escape(&environment.machine.id),
-            environment.day(),
-            escape(&environment.command)
-        ),
-        measurements: String::new(),
-    }
-    .html()
+    let html = scaling_section(study, &environment.command);
+    Page::of_study("thread scaling", "scaling", "Thread scaling", html, environment).html()
 }
 
 /// The study as the inside of a section.

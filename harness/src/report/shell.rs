@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::chart::{CHART_STYLE, DARK_VARIABLES, VARIABLES};
 use super::format::escape;
+use crate::machine::Environment;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -22,6 +23,21 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// The page of one study, its section as `html`.
+    pub(super) fn of_study(title: &str, id: &str, name: &str, html: String, environment: &Environment) -> Self {
+        Page {
+            title: format!("rounds: {title}"),
+            sections: vec![(id.to_owned(), name.to_owned(), html)],
+            footer: format!(
+                "Machine {}, {}, by <code>{}</code>.",
+                escape(&environment.machine.id),
+                environment.day(),
+                escape(&environment.command)
+            ),
+            measurements: String::new(),
+        }
+    }
+
     /// The whole document.
     pub(super) fn html(&self) -> String {
         let navigation = self.sections.iter().fold(String::new(), |mut html, (id, name, _)| {

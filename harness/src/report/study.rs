@@ -18,22 +18,8 @@ const WORKERS: u64 = 1_024;
 
 /// The page.
 pub fn study_html(study: &Study, environment: &Environment) -> String {
-    Page {
-        title: "rounds: query depth against work".to_owned(),
-        sections: vec![(
-            "study".to_owned(),
-            "Depth and work".to_owned(),
-            study_section(study, &environment.command),
-        )],
-        footer: format!(
-            "Machine {}, {}, by <code>{}</code>.",
-            escape(&environment.machine.id),
-            environment.day(),
-            escape(&environment.command)
-        ),
-        measurements: String::new(),
-    }
-    .html()
+    let html = study_section(study, &environment.command);
+    Page::of_study("query depth against work", "study", "Depth and work", html, environment).html()
 }
 
 /// The study as the inside of a section.

@@ -6,7 +6,7 @@
 //!
 //! - a margin is off by at most `2⁻²⁴ · 2·max_j|W_kj| · Σ_j|a_ij|`, as if each weight had been rounded once to f32 beside the
 //!   greatest one of its output; a few roundings of f32 follow, none of which grows with the number of features;
-//! - a gradient's sum is exact but for one f64 rounding in 512 rows, after the coefficients were cut to multiples of `step`
+//! - a gradient's sum is exact but for one f64 rounding in 512 rows (two among the last 64 features), after the coefficients were cut to multiples of `step`
 //!   towards zero: ‖q ⊗ a‖ can only shrink.
 //!
 //! **Privacy.** With a clip norm, or with a loss of bounded slope, and without a perturbation, `step` follows from public
@@ -14,7 +14,8 @@
 //! whatever the other rows are and wherever it stands: sums of integers do not depend on their order. Its norm is at most
 //! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
 //! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
-//! [`super::computed_sensitivity`] adds to C covers the f64 additions with room to spare, for blocks of one row as well.
+//! [`super::computed_sensitivity`] and [`super::clipping::Additions`] add to C covers the f64 additions, for blocks of one row
+//! as well. The audit's problems have a few rows and features and do not come here; the tests below compare neighbours.
 
 use super::packing::split;
 use super::residuals::RowFacts;
