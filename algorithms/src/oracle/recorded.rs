@@ -48,7 +48,7 @@ impl Oracle<'_> {
         self.ledger.flops += (problem.flops_per_row() / 2.0 * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
-        let parts = partition::leaves(rows, problem.row_cycles() / 2.0, partition::LEAF_ROWS);
+        let parts = partition::leaves(rows, problem.row_cycles() / 2.0, problem.leaf_rows());
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
@@ -71,6 +71,8 @@ impl Oracle<'_> {
                 }
             })
             .collect();
+        // The last leaf first: a reweighting goes through them in order, and finds the first ones still in cache.
+        leaves.reverse();
         let scratches = &self.recorded;
         self.engine.for_each(&mut leaves, &|leaf, worker| {
             let RecordedScratch { workspace, slots } = &mut *lock(&scratches[worker]);
@@ -84,7 +86,7 @@ impl Oracle<'_> {
             });
             leaf.outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
         });
-        let failed = leaves.iter().find_map(|leaf| leaf.outcome.err()).map(|error| {
+        let failed = leaves.iter().rev().find_map(|leaf| leaf.outcome.err()).map(|error| {
             let row = reader.row(error.row);
             NonFiniteGradient { row }
         });
@@ -145,7 +147,7 @@ impl Oracle<'_> {
         self.ledger.flops += (problem.flops_per_row() * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         self.prepare_recorded();
-        let parts = partition::leaves(rows, problem.row_cycles(), partition::LEAF_ROWS).min(self.most_leaves);
+        let parts = problem.leaves(rows).min(self.most_leaves);
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));

@@ -18,9 +18,17 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().map(|&lane| f64::from(lane)).sum::<f64>() + tail
 }
 
-/// ‖v‖².
+/// ‖v‖², with sixteen f64 accumulators.
 pub(crate) fn squared_norm(v: &[f32]) -> f64 {
-    v.iter().map(|&v| f64::from(v) * f64::from(v)).sum()
+    let mut lanes = [0f64; 16];
+    let (whole, rest) = v.as_chunks::<16>();
+    for v in whole {
+        for (lane, &v) in lanes.iter_mut().zip(v) {
+            *lane = f64::from(v).mul_add(f64::from(v), *lane);
+        }
+    }
+    let tail: f64 = rest.iter().map(|&v| f64::from(v) * f64::from(v)).sum();
+    lanes.iter().sum::<f64>() + tail
 }
 
 /// ‖a − b‖.

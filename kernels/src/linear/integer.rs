@@ -355,16 +355,18 @@ impl Scratch {
         self.current.pack(model, parameters)
     }
 
-    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
+    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`. Rows behind them are asked for up
+    /// to position `cold_end`.
     pub(super) fn margins(
         &mut self,
         rows: U8Rows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
+        cold_end: usize,
         out: &mut [f32],
     ) {
         let _configured = self.row_shapes.configure();
-        self.margins_of_sides(rows, selection, positions, true, [out, &mut []]);
+        self.margins_of_sides(rows, selection, positions, cold_end, [out, &mut []]);
     }
 
     /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`], without the bias:
@@ -411,7 +413,7 @@ impl Scratch {
         rows: U8Rows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
-        cold: bool,
+        cold_end: usize,
         mut out: [&mut [f32]; 2],
     ) {
         let Scratch {
@@ -429,7 +431,6 @@ impl Scratch {
             "columns of the rows (left) and features of the workspace (right)"
         );
         let mut ask = [std::ptr::null(); TOGETHER];
-        let asked_end = selection.len().min(SUMMED_ROWS);
         for first in positions.clone().step_by(TOGETHER) {
             let count = (positions.end - first).min(TOGETHER);
             let operand = match selection {
@@ -454,12 +455,8 @@ impl Scratch {
                         let row = row_at(selection, first + offset);
                         copy_row(rows.row(row), copy);
                     }
-                    // Rows of the first block were asked for by nobody: now those that are copied next are.
-                    let next = first + count..if cold {
-                        (first + count + TOGETHER).min(asked_end)
-                    } else {
-                        0
-                    };
+                    // Where nobody asked for rows before, those that are copied next are asked for now.
+                    let next = first + count..(first + count + TOGETHER).min(cold_end);
                     ask.fill(copies.as_ptr().cast());
                     for (ask, position) in ask.iter_mut().zip(next) {
                         *ask = rows
@@ -649,7 +646,9 @@ pub(super) fn accumulate(
                 &mut []
             };
             let (sides, at) = ([&mut margins[..], previous], start..start + count);
-            scratch.margins_of_sides(rows, &batch.selection, at, block == 0, sides);
+            // Later blocks are asked for while the one before them is summed.
+            let cold_end = if block == 0 { total.min(SUMMED_ROWS) } else { 0 };
+            scratch.margins_of_sides(rows, &batch.selection, at, cold_end, sides);
             if let Err(error) = coefficients(model, query, start, count, facts, margins, others, &mut tally) {
                 return Some(Err(error));
             }

@@ -14,7 +14,7 @@ const GRADIENT_TILE: usize = 10;
 ///
 /// Vector j < vectors − 1 starts at feature 16·j. The last one ends with the row: when the number of features is no
 /// multiple of 16 it overlaps the one before, and its first `stale` lanes are lanes that were already read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) vectors: usize,
     pub(super) tail: usize,

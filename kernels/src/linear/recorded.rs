@@ -12,9 +12,10 @@ use wide::f32x16;
 
 use super::dense::{self, Ahead, ROW_GROUP, RowPointers, Sink};
 use super::integer;
+use super::packing::Layout;
 use super::residuals::{self, RowFacts};
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse};
-use crate::features::{Norm, Rows, U8Rows};
+use crate::features::{Norm, Rows, Selection, Targets, U8Rows};
 use crate::vector::exp;
 use crate::vector::lanes::LANES;
 
@@ -31,6 +32,38 @@ pub struct RecordedWorkspace {
     row: Vec<f32>,
     /// Coefficients of the rows whose outer products are summed together on integer tiles.
     coefficients: Vec<f32>,
+    packed: Packed,
+}
+
+/// Which parameters the kernels' packed weights are of: parts of a batch share their point, which is packed for the first
+/// of them.
+#[derive(Debug, Default)]
+struct Packed {
+    form: Option<Form>,
+    parameters: Vec<f32>,
+}
+
+/// For which model and kernels parameters are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    /// Features and outputs.
+    shape: (usize, usize),
+    /// Layout of the kernels of blocks, `None` for integer tiles.
+    layout: Option<Layout>,
+}
+
+impl Packed {
+    /// Whether `parameters` are packed in this form already, bit for bit.
+    fn holds(&self, form: Form, parameters: &[f32]) -> bool {
+        let bits = bytemuck::cast_slice::<f32, u32>;
+        self.form == Some(form) && bits(&self.parameters) == bits(parameters)
+    }
+
+    fn keep(&mut self, form: Form, parameters: &[f32]) {
+        self.form = Some(form);
+        self.parameters.clear();
+        self.parameters.extend_from_slice(parameters);
+    }
 }
 
 impl RecordedWorkspace {
@@ -40,6 +73,39 @@ impl RecordedWorkspace {
             blocks: Workspace::new(model),
             row: vec![0.0; model.features],
             coefficients: vec![0.0; model.outputs * integer::SUMMED_ROWS],
+            packed: Packed::default(),
+        }
+    }
+
+    /// Packs weights in digits for integer tiles. Whether there are any and they take these.
+    fn pack_digits(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        let Some(integer) = &mut self.blocks.integer else {
+            return false;
+        };
+        let form = Form {
+            shape: (model.features, model.outputs),
+            layout: None,
+        };
+        if self.packed.holds(form, parameters) {
+            return true;
+        }
+        self.packed.form = None;
+        let packed = integer.prepare(model, parameters);
+        if packed {
+            self.packed.keep(form, parameters);
+        }
+        packed
+    }
+
+    /// Packs weights for the kernels of blocks.
+    fn pack_vectors(&mut self, model: &LinearModel, layout: Layout, parameters: &[f32]) {
+        let form = Form {
+            shape: (model.features, model.outputs),
+            layout: Some(layout),
+        };
+        if !self.packed.holds(form, parameters) {
+            self.blocks.current.pack(model, layout, parameters);
+            self.packed.keep(form, parameters);
         }
     }
 }
@@ -193,11 +259,15 @@ pub fn record(
         "residuals of another batch"
     );
     let norms = shifts.is_some().then(|| l2_norms(batch));
-    let pass = Pass::new(model, batch, parameters, norms, workspace);
+    let pass = Pass {
+        targets: Some(batch.targets),
+        cold_end: total,
+        ..Pass::new(model, batch, parameters, norms, workspace)
+    };
     for start in (0..total).step_by(pass.part) {
         let rows = start..(start + pass.part).min(total);
         let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        let mut ahead = pass.ahead(&rows, pass.margin_steps, &mut starts);
+        let mut ahead = pass.ahead(&rows, false, &mut starts);
         pass.margins(&rows, workspace, &mut ahead);
         let Workspace {
             residuals: values,
@@ -235,7 +305,11 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
 ) -> Result<(), E> {
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let (total, outputs) = (batch.selection.len(), model.outputs);
-    let pass = Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace);
+    let pass = Pass {
+        at_zero: offset.iter().all(|&value| value == 0.0),
+        cold_end: total.min(integer::SUMMED_ROWS),
+        ..Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace)
+    };
     if let Some(bytes) = pass.on_tiles {
         return pass.reweighted_on_tiles(bytes, residuals, weigh, sum, workspace);
     }
@@ -250,7 +324,7 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
         for start in (block..block_end).step_by(pass.part) {
             let rows = start..(start + pass.part).min(block_end);
             let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            let mut ahead = pass.ahead(&rows, pass.margin_steps + pass.gradient_steps, &mut starts);
+            let mut ahead = pass.ahead(&rows, true, &mut starts);
             let pointers = pass.margins(&rows, workspace, &mut ahead);
             let Workspace {
                 residuals: values,
@@ -348,6 +422,12 @@ struct Pass<'b, 'a> {
     packed: bool,
     /// The rows, where they go through integer tiles, for which the parameters were packed.
     on_tiles: Option<U8Rows<'a>>,
+    /// Targets, where residuals are asked for.
+    targets: Option<Targets<'a>>,
+    /// Whether the margins are known to be 0 without the rows.
+    at_zero: bool,
+    /// End of the positions whose rows nobody asks for but the margins on integer tiles.
+    cold_end: usize,
 }
 
 impl<'b, 'a> Pass<'b, 'a> {
@@ -361,16 +441,15 @@ impl<'b, 'a> Pass<'b, 'a> {
         check(model, batch, parameters);
         let source = Source::new(batch.rows, model);
         let part = source.part(workspace.blocks.blocks);
-        let on_tiles = match (&mut workspace.blocks.integer, batch.rows) {
-            (Some(integer), Rows::U8(bytes)) if batch.selection.len() >= integer::LEAST_ROWS => {
-                integer.prepare(model, parameters).then_some(bytes)
-            }
+        let on_tiles = match batch.rows {
+            Rows::U8(bytes) if batch.selection.len() >= integer::LEAST_ROWS => Some(bytes),
             _ => None,
         };
+        let on_tiles = on_tiles.filter(|_| workspace.pack_digits(model, parameters));
         let part = if on_tiles.is_some() { BLOCK_ROWS } else { part };
         let packed = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
         if packed {
-            workspace.blocks.current.pack(model, source.layout, parameters);
+            workspace.pack_vectors(model, source.layout, parameters);
         }
         let gradient_steps = dense::steps(model.outputs, source.layout, part, 0);
         Self {
@@ -384,14 +463,30 @@ impl<'b, 'a> Pass<'b, 'a> {
             gradient_steps,
             packed,
             on_tiles,
+            targets: None,
+            at_zero: false,
+            cold_end: 0,
         }
     }
 
-    /// Asks for the rows behind those at `positions` within `steps` steps.
-    fn ahead<'s>(&self, positions: &Range<usize>, steps: usize, starts: &'s mut [*const u8; BLOCK_ROWS]) -> Ahead<'s> {
+    /// Asks for the rows behind those at `positions`, while margins and, if `gradients`, their sums are computed.
+    fn ahead<'s>(
+        &self,
+        positions: &Range<usize>,
+        gradients: bool,
+        starts: &'s mut [*const u8; BLOCK_ROWS],
+    ) -> Ahead<'s> {
+        if self.on_tiles.is_some() {
+            return Ahead::rows(&[], 0, 0, 0);
+        }
         let next = positions.end..(positions.end + self.part).min(self.batch.selection.len());
         let next = self.source.starts(&self.batch.selection, next, starts);
-        Ahead::rows(next, self.source.row_bytes(), self.source.layout.vectors, steps)
+        let (bytes, vectors) = (self.source.row_bytes(), self.source.layout.vectors);
+        match (gradients, self.at_zero) {
+            (false, _) => Ahead::rows_of_margins(next, bytes, vectors, self.margin_steps),
+            (true, false) => Ahead::rows(next, bytes, vectors, self.margin_steps + self.gradient_steps),
+            (true, true) => Ahead::rows(next, bytes, vectors, self.gradient_steps),
+        }
     }
 
     /// First phase: facts of the rows at `positions`, and their margins at `[k·128 + i]` of the workspace's residuals.
@@ -411,21 +506,48 @@ impl<'b, 'a> Pass<'b, 'a> {
             ..
         } = &mut workspace.blocks;
         let (model, count) = (self.model, positions.len());
-        for (id, position) in facts.ids.iter_mut().zip(positions.clone()) {
-            *id = row_at(&self.batch.selection, position);
+        match &self.batch.selection {
+            Selection::Range(range) => {
+                for (id, row) in facts.ids.iter_mut().zip(range.start + positions.start..range.start + positions.end) {
+                    *id = row;
+                }
+            }
+            Selection::Indices(indices) => {
+                for (id, &row) in facts.ids.iter_mut().zip(&indices[positions.clone()]) {
+                    *id = row as usize;
+                }
+            }
         }
-        facts.gather(count, self.batch.targets, self.norms, model.outputs);
+        if let Some(targets) = self.targets {
+            facts.gather_targets(count, targets, model.outputs);
+        }
+        if let Some(norms) = self.norms {
+            facts.gather_norms(count, norms);
+        }
         let ids = &facts.ids[..count];
+        let nowhere = [std::ptr::null(); BLOCK_ROWS];
+        if self.at_zero {
+            margins[..model.outputs * BLOCK_ROWS].fill(0.0);
+        }
         if let Rows::Sparse(rows) = self.batch.rows {
-            sparse::margins(rows, ids, model, self.parameters, margins);
-            return [std::ptr::null(); BLOCK_ROWS];
+            if !self.at_zero {
+                sparse::margins(rows, ids, model, self.parameters, margins);
+            }
+            return nowhere;
         }
         if let (Some(bytes), Some(integer)) = (self.on_tiles, integer) {
-            integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
-            return [std::ptr::null(); BLOCK_ROWS];
+            if !self.at_zero {
+                integer.margins(bytes, &self.batch.selection, positions.clone(), self.cold_end, margins);
+            } else if positions.end <= self.cold_end {
+                self.source.ask(ids);
+            }
+            return nowhere;
         }
         if self.packed {
             let cold = positions.start == 0 && self.source.is_scattered(&self.batch.selection);
+            if self.at_zero {
+                return self.source.margins(ids, scratch, [], cold, ahead);
+            }
             let sides = [(&*current, &mut margins[..])];
             return self.source.margins(ids, scratch, sides, cold, ahead);
         }
@@ -480,13 +602,11 @@ impl<'b, 'a> Pass<'b, 'a> {
                 };
                 weigh(&recorded, weights)?;
                 weights[rows.len()..].fill(0.0);
-                self.coefficients(residuals, &rows, weights, 1.0, values, sum);
-                let mut outputs = values.chunks_exact(BLOCK_ROWS);
-                if outputs.any(|output| output[..rows.len()].iter().any(|value| !value.is_finite())) {
+                let coefficients = &mut workspace.coefficients[part * block_values..][..block_values];
+                if !self.coefficients(residuals, &rows, weights, 1.0, coefficients, sum) {
                     let row = row_at(&self.batch.selection, start);
                     return Err(NonFiniteGradient { row }.into());
                 }
-                workspace.coefficients[part * block_values..][..block_values].copy_from_slice(values);
             }
             if let Some(integer) = &mut workspace.blocks.integer {
                 let (selection, coefficients) = (&self.batch.selection, &workspace.coefficients);
@@ -497,6 +617,7 @@ impl<'b, 'a> Pass<'b, 'a> {
     }
 
     /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias, of w_i·residual_ki.
+    /// Whether all w_i·residual_ki are finite.
     fn coefficients(
         &self,
         residuals: ByOutput<'_>,
@@ -505,21 +626,24 @@ impl<'b, 'a> Pass<'b, 'a> {
         scale: f32,
         values: &mut [f32],
         sum: &mut [f64],
-    ) {
+    ) -> bool {
         let LinearModel { features, bias, .. } = *self.model;
         let width = features + usize::from(bias);
+        let mut poison = f32x16::ZERO;
         for (output, values) in values.chunks_exact_mut(BLOCK_ROWS).enumerate() {
             let recorded = residuals.of(output, positions.clone());
             let mut total = f32x16::ZERO;
             for start in (0..positions.len()).step_by(LANES) {
                 let coefficient = lanes(weights, start) * lanes(recorded, start);
                 total += coefficient;
+                poison = coefficient.mul_add(f32x16::ZERO, poison);
                 put(values, start, coefficient * scale);
             }
             if bias {
                 sum[output * width + features] += f64::from(total.reduce_add());
             }
         }
+        poison.simd_eq(f32x16::ZERO).all()
     }
 
     /// Third phase of a reweighting: the sum of coefficients times rows.
@@ -594,7 +718,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::super::row_norms;
     use super::*;
-    use crate::features::{F32Rows, Selection, SparseRows, Targets, U8Rows};
+    use crate::features::{F32Rows, SparseRows};
     use crate::loss::{Loss, Target};
 
     fn waves(count: usize, frequency: f64) -> Vec<f32> {

@@ -38,6 +38,14 @@ impl RowFacts {
 
     /// Targets and norms of the first `rows` of `ids`.
     pub(super) fn gather(&mut self, rows: usize, targets: Targets<'_>, norms: Option<&[f32]>, outputs: usize) {
+        self.gather_targets(rows, targets, outputs);
+        if let Some(norms) = norms {
+            self.gather_norms(rows, norms);
+        }
+    }
+
+    /// Targets of the first `rows` of `ids`.
+    pub(super) fn gather_targets(&mut self, rows: usize, targets: Targets<'_>, outputs: usize) {
         let ids = &self.ids[..rows];
         match targets {
             Targets::Classes(classes) => {
@@ -58,12 +66,14 @@ impl RowFacts {
                 self.values[rows..].fill(0.0);
             }
         }
-        if let Some(norms) = norms {
-            for (norm, &id) in self.norms.iter_mut().zip(ids) {
-                *norm = norms[id];
-            }
-            self.norms[rows..].fill(0.0);
+    }
+
+    /// Norms of the first `rows` of `ids`.
+    pub(super) fn gather_norms(&mut self, rows: usize, norms: &[f32]) {
+        for (norm, &id) in self.norms.iter_mut().zip(&self.ids[..rows]) {
+            *norm = norms[id];
         }
+        self.norms[rows..].fill(0.0);
     }
 }
 
