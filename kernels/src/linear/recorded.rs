@@ -261,7 +261,6 @@ pub fn record(
     let norms = shifts.is_some().then(|| l2_norms(batch));
     let pass = Pass {
         targets: Some(batch.targets),
-        cold_end: total,
         ..Pass::new(model, batch, parameters, norms, workspace)
     };
     for start in (0..total).step_by(pass.part) {
@@ -307,7 +306,6 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     let (total, outputs) = (batch.selection.len(), model.outputs);
     let pass = Pass {
         at_zero: offset.iter().all(|&value| value == 0.0),
-        cold_end: total.min(integer::SUMMED_ROWS),
         ..Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace)
     };
     if let Some(bytes) = pass.on_tiles {
@@ -426,8 +424,6 @@ struct Pass<'b, 'a> {
     targets: Option<Targets<'a>>,
     /// Whether the margins are known to be 0 without the rows.
     at_zero: bool,
-    /// End of the positions whose rows nobody asks for but the margins on integer tiles.
-    cold_end: usize,
 }
 
 impl<'b, 'a> Pass<'b, 'a> {
@@ -465,7 +461,6 @@ impl<'b, 'a> Pass<'b, 'a> {
             on_tiles,
             targets: None,
             at_zero: false,
-            cold_end: 0,
         }
     }
 
@@ -508,7 +503,11 @@ impl<'b, 'a> Pass<'b, 'a> {
         let (model, count) = (self.model, positions.len());
         match &self.batch.selection {
             Selection::Range(range) => {
-                for (id, row) in facts.ids.iter_mut().zip(range.start + positions.start..range.start + positions.end) {
+                for (id, row) in facts
+                    .ids
+                    .iter_mut()
+                    .zip(range.start + positions.start..range.start + positions.end)
+                {
                     *id = row;
                 }
             }
@@ -536,10 +535,10 @@ impl<'b, 'a> Pass<'b, 'a> {
             return nowhere;
         }
         if let (Some(bytes), Some(integer)) = (self.on_tiles, integer) {
-            if !self.at_zero {
-                integer.margins(bytes, &self.batch.selection, positions.clone(), self.cold_end, margins);
-            } else if positions.end <= self.cold_end {
+            if self.at_zero {
                 self.source.ask(ids);
+            } else {
+                integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
             }
             return nowhere;
         }
