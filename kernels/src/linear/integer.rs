@@ -15,7 +15,8 @@
 //! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
 //! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
 //! [`super::computed_sensitivity`] and [`super::clipping::Additions`] add to C covers the f64 additions, for blocks of one row
-//! as well. The audit's problems have a few rows and features and do not come here; the tests below compare neighbours.
+//! as well. The tests below compare neighbours, and `rounds audit --rows bytes`
+//! attacks releases that come here.
 
 use super::packing::split;
 use super::residuals::RowFacts;
