@@ -228,10 +228,9 @@ impl Scene {
             .unwrap_or(1.0)
     }
 
-    /// Why the audit cannot be made on such rows.
-    pub(super) fn refusal(&self, rows: CanaryRows) -> Option<String> {
-        let own = rows == CanaryRows::Bytes && !self.parameters.is_empty();
-        own.then(|| "its audit needs the constants of a squared loss: audit it on rows of f32".to_owned())
+    /// Whether the audit can be made on such rows: not on bytes where it needs the constants of a squared loss.
+    pub(super) fn takes(&self, rows: CanaryRows) -> bool {
+        rows == CanaryRows::F32 || self.parameters.is_empty()
     }
 
     /// The settings with this budget, the clip norm `clip` times 1.

@@ -74,6 +74,11 @@ pub enum AuditError {
     /// Too few runs for any bound.
     #[error("--runs {0}: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
     TooFewRuns(u64),
+    /// An audit that there is on rows of f32 only.
+    #[error(
+        "{0}: its audit needs the constants of a squared loss, which rows of bytes do not have here; use --rows f32"
+    )]
+    Rows(&'static str),
     /// The algorithm refused the audit's settings.
     #[error("{algorithm}: {source}")]
     Prepare {
@@ -150,6 +155,11 @@ impl Finding {
     }
 }
 
+/// Whether `algorithm` can be audited on such rows.
+pub fn takes(algorithm: &'static Algorithm, rows: CanaryRows) -> bool {
+    Scene::of(algorithm).takes(rows)
+}
+
 /// Audits `algorithm` with runs spread over `engine`; `progress` is told how many more runs are done.
 ///
 /// # Errors
@@ -176,8 +186,8 @@ pub fn audit(
         source,
     };
     let scene = Scene::of(algorithm);
-    if let Some(reason) = scene.refusal(settings.rows) {
-        return Ok(report(Err(reason)));
+    if !scene.takes(settings.rows) {
+        return Err(AuditError::Rows(algorithm.id));
     }
     let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
     // The claim holds for any data of this size: the relation is not known before, and does not change the size.

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rounds_algorithms::audit::{self, AuditReport, AuditSettings, CanaryRows, FEWEST_RUNS, Sabotage};
+use rounds_algorithms::audit::{self, AuditError, AuditReport, AuditSettings, CanaryRows, FEWEST_RUNS, Sabotage};
 use rounds_algorithms::catalog::{self, Algorithm};
 use rounds_algorithms::oracle::Engine;
 use serde_json::{Value, json};
@@ -49,10 +49,14 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
         catalog::ALGORITHMS
             .iter()
             .copied()
-            .filter(|algorithm| algorithm.private)
+            .filter(|algorithm| algorithm.private && audit::takes(algorithm, arguments.rows))
             .collect()
     } else {
-        vec![catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?]
+        let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
+        if !audit::takes(algorithm, arguments.rows) {
+            return Err(UsageError::new(AuditError::Rows(algorithm.id).to_string()).into());
+        }
+        vec![algorithm]
     };
     let threads = arguments
         .threads
