@@ -15,9 +15,10 @@ run: deps
 test: deps
 	$(CARGO) test --workspace
 
-# The engine over MPI: installs what it needs and runs its tests on ranks.
+# The engine over MPI: installs what it needs, runs its tests on ranks, and lints what only its feature builds.
 mpi: deps-mpi
 	$(CARGO) test --workspace --features rounds/mpi --test mpi
+	$(CARGO) clippy --workspace --all-targets --features rounds/mpi -- --deny warnings
 
 bench: deps
 	$(CARGO) bench --package rounds-bench $(ARGS)

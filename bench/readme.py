@@ -6,7 +6,8 @@ sheet (sheet.md) beside each environment.json of a run.
     make readme ARGS=--check     writes nothing, and fails where something differs
 
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
-from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json.
+from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
+those of ranks from the newest with the tables of `rounds simulate --from-run`, ranks/scaling.md and latency/latency.md.
 """
 
 import argparse
@@ -219,7 +220,13 @@ def beside(row, name):
     return f"{name}{time(1e6 * row['median_ms'])}" + (f" ({', '.join(ratios)} ×)" if ratios else "")
 
 
-PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers, "accounting": accounting}
+def simulated(below):
+    """The tables that `rounds simulate --from-run` wrote into a folder."""
+    return lambda readme: read(os.path.join(newest(below), below)).rstrip().split("\n")
+
+
+PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers, "accounting": accounting,
+          "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
 
 
 def spliced(readme, text):

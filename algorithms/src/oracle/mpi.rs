@@ -80,7 +80,7 @@ impl Ranks for MpiRanks {
 
     fn all_gather(&self, own: &[u8], lengths: &[usize], all: &mut [u8]) {
         assert!(
-            all.len() <= i32::MAX as usize,
+            i32::try_from(all.len()).is_ok(),
             "{} bytes are more than MPI counts",
             all.len()
         );

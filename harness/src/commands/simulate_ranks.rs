@@ -284,10 +284,28 @@ fn scaling(one_process: &[Cell], undelayed: &[Cell], cores: usize) -> Vec<Scalin
     rows
 }
 
-/// One row a line.
+/// One row a line, numbers with six digits.
 fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
-    let lines: Result<Vec<String>, _> = rows.iter().map(serde_json::to_string).collect();
-    Ok(format!("[\n{}\n]\n", lines?.join(",\n")))
+    fn rounded(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Number(number) if number.is_f64() => {
+                let short = number
+                    .as_f64()
+                    .and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
+                *value = short.map_or(serde_json::Value::Null, Into::into);
+            }
+            serde_json::Value::Array(values) => values.iter_mut().for_each(rounded),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(rounded),
+            _ => {}
+        }
+    }
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut value = serde_json::to_value(row)?;
+        rounded(&mut value);
+        lines.push(value.to_string());
+    }
+    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
 /// Predicts, compares, and writes rows (`latency.json`, `scaling.json`), their tables (`latency.md`, `scaling.md`) and, where
@@ -566,6 +584,16 @@ mod tests {
         assert!((costs.round(0.0) - 3.2e-3).abs() < 1e-12);
         assert!((costs.round(0.1) - 0.2032).abs() < 1e-12);
         assert!((costs.round_from_one(0.1) - 0.2042).abs() < 1e-12);
+    }
+
+    #[test]
+    fn rows_are_lines_whose_numbers_have_six_digits() {
+        let text = rows_of_json(&[
+            serde_json::json!({"a": 0.123_456_789, "b": [7, 1e-9]}),
+            serde_json::json!(2.5),
+        ])
+        .unwrap();
+        assert_eq!(text, "[\n{\"a\":0.123457,\"b\":[7,1e-9]},\n2.5\n]\n");
     }
 
     #[test]

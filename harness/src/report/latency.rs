@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{some, time};
+use super::format::time;
 use super::legend::Legend;
 use crate::commands::simulate::{LatencyRow, ScalingRow};
 
 /// Points of a predicted line. It is straight in the delay, so it is bent on logarithmic axes.
-const LINE_POINTS: usize = 33;
+const LINE_POINTS: usize = 17;
 
 /// Seconds for an axis or a text.
 fn seconds(value: f64) -> String {
@@ -16,6 +16,15 @@ fn seconds(value: f64) -> String {
         "0".to_owned()
     } else {
         time(value * 1e9)
+    }
+}
+
+/// `500`, `60,000`.
+fn thousands(size: usize) -> String {
+    if size < 1000 {
+        size.to_string()
+    } else {
+        format!("{},{:03}", thousands(size / 1000), size % 1000)
     }
 }
 
@@ -45,7 +54,7 @@ fn name(row: &LatencyRow) -> String {
     format!(
         "{}, B = {}, {} rounds ({})",
         row.algorithm,
-        some(row.batch_size as f64),
+        thousands(row.batch_size),
         row.rounds,
         row.suite
     )
@@ -64,8 +73,9 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
         };
         let measured = own.iter().map(|row| {
             let note = format!(
-                "{}, delay {}: {}, predicted {}",
-                name(row),
+                "{}, B = {}, delay {}: {}, predicted {}",
+                row.algorithm,
+                thousands(row.batch_size),
                 seconds(row.latency_s),
                 seconds(row.seconds),
                 seconds(row.predicted_seconds)
@@ -111,7 +121,7 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
     let chart = Chart {
         title: "Time of a run against the delay between its ranks".to_owned(),
         subtitle: format!(
-            "{} ranks of one thread, joined by {}; lines are predicted from the ranks without delay",
+            "{} ranks of one thread, delays by {}; lines are predicted from the ranks without delay",
             rows.first().map_or(0, |row| row.workers),
             rows.first().map_or("", |row| row.link.as_str())
         ),
@@ -269,7 +279,7 @@ pub fn scaling_table(rows: &[ScalingRow]) -> String {
             header("B", heads)
         );
         for &size in &sizes {
-            let _ = write!(text, "| {} |", some(size as f64));
+            let _ = write!(text, "| {} |", thousands(size));
             for column in &columns {
                 let cell = find(size, column.ranks, column.threads).map_or_else(
                     || "–".to_owned(),
@@ -308,7 +318,7 @@ pub fn scaling_table(rows: &[ScalingRow]) -> String {
                 .iter()
                 .filter(|&&size| weak.iter().any(|row| row.batch_size == size))
             {
-                let _ = write!(text, "| {} |", some(size as f64));
+                let _ = write!(text, "| {} |", thousands(size));
                 for column in heads.clone() {
                     let efficiency =
                         find(size, column.ranks, column.threads).and_then(|row| row.weak_efficiency.map(percent));
@@ -360,11 +370,9 @@ mod tests {
 
     #[test]
     fn the_predicted_line_is_bent_on_logarithmic_axes_and_has_its_methods_colour() {
-        let svg = latency_svg(&[row(0.0, 8000), row(0.01, 8000), row(0.1, 8000)]);
-        let line = svg
-            .split("tinted")
-            .nth(1)
-            .expect("a predicted line in the method's colour");
+        let svg = latency_svg(&[row(0.0, 8000), row(0.01, 8000), row(0.1, 8000), row(0.0, 500)]);
+        let tinted = svg.split(" tinted\"").skip(1).find(|group| group.contains('L'));
+        let line = tinted.expect("a predicted line in the method's colour");
         let path = line.split(" d=\"M").nth(1).unwrap().split('"').next().unwrap();
         let points: Vec<(f64, f64)> = path
             .split('L')
@@ -376,7 +384,7 @@ mod tests {
         assert_eq!(points.len(), LINE_POINTS);
         let (first, last) = (points[0], points[LINE_POINTS - 1]);
         let middle = points[LINE_POINTS / 2];
-        // Height grows upwards from the picture's top: far below the straight line between its ends.
+        // y grows downwards: the middle lies below the straight line between the ends.
         assert!(middle.1 - f64::midpoint(first.1, last.1) > 30.0, "{points:?}");
         // One entry for the method, and one each for what is measured and what is predicted.
         assert_eq!(svg.matches(">measured<").count(), 1);
@@ -389,7 +397,7 @@ mod tests {
         let text = latency_table(&rows);
         assert!(
             text.contains(
-                "| dp-sgd, B = 8000, 12 rounds (latency) | 1.25 ms; 1 ms (−20.0 %) | 126 ms; 101 ms (−20.0 %) |"
+                "| dp-sgd, B = 8,000, 12 rounds (latency) | 1.25 ms; 1 ms (−20.0 %) | 126 ms; 101 ms (−20.0 %) |"
             ),
             "{text}"
         );
@@ -432,9 +440,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("| 8000 | 2 ms (1.00) | 1 ms (2.00) | 1.1 ms (1.82) | 2 ms (1.00) | 25 % | 25 % | 1.10 |"),
+            text.contains("| 8,000 | 2 ms (1.00) | 1 ms (2.00) | 1.1 ms (1.82) | 2 ms (1.00) | 25 % | 25 % | 1.10 |"),
             "{text}"
         );
-        assert!(text.contains("| 8000 | – | 90 % | – |"), "{text}");
+        assert!(text.contains("| 8,000 | – | 90 % | – |"), "{text}");
     }
 }

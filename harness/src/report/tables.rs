@@ -57,11 +57,15 @@ impl Entry {
     /// Words, as a number where they are one: for tables that somebody else wrote.
     pub(super) fn foreign(text: &str) -> Self {
         let plain = text.trim().replace(['`', '*'], "");
-        let first = plain
-            .split([' ', '%', '\u{202f}'])
-            .next()
-            .unwrap_or_default()
-            .replace(',', "");
+        let mut words = plain.split([' ', '%', '\u{202f}']);
+        let first = words.next().unwrap_or_default().replace(',', "").replace('−', "-");
+        // Times of all units in one column sort as times.
+        let scale = match words.next().map(|unit| unit.trim_end_matches([';', ','])) {
+            Some("ns") => 1e-9,
+            Some("µs") => 1e-6,
+            Some("ms") => 1e-3,
+            _ => 1.0,
+        };
         let missing = ["", "–", "—", "-", "∞", "not reached"].contains(&plain.trim());
         Self {
             html: escape(&plain),
@@ -72,7 +76,7 @@ impl Entry {
                     .parse::<f64>()
                     .ok()
                     .filter(|value| value.is_finite())
-                    .map(|value| value.to_string())
+                    .map(|value| (value * scale).to_string())
             },
         }
     }
@@ -382,7 +386,11 @@ pub(super) fn of_markdown(text: &str, name: &str) -> String {
         } else if let Some(heading) = line.strip_prefix('#') {
             let _ = write!(html, "<h4>{}</h4>", escape(heading.trim_start_matches('#').trim()));
         } else if !line.is_empty() && !line.starts_with("<!--") {
-            let _ = write!(html, "<p class=\"quiet\">{}</p>", escape(&line.replace(['`', '*'], "")));
+            let _ = write!(
+                html,
+                "<p class=\"quiet\">{}</p>",
+                escape(&line.trim_start_matches("- ").replace(['`', '*'], ""))
+            );
         }
     }
     html
@@ -452,6 +460,10 @@ mod tests {
         let html = of_markdown(text, "t");
         assert_eq!(html.matches("<table").count(), 2);
         assert!(html.contains("data-value=\"1000\">1,000 ± 3") && html.contains("data-value=\"64\">64 %"));
+        let sorts_by = |text: &str| Entry::foreign(text).value;
+        assert_eq!(sorts_by("−6.6 %").as_deref(), Some("-6.6"));
+        let seconds = |text: &str| sorts_by(text).unwrap().parse::<f64>().unwrap();
+        assert!(seconds("750 µs; 733 µs (−2.2 %)") < seconds("1.77 ms") && seconds("102 ms") < seconds("1.2 s"));
         assert!(html.contains("x &lt; y") && html.contains("<h4>A title</h4>") && html.contains("Words with code."));
     }
 
