@@ -481,12 +481,12 @@ impl<'b, 'a> Pass<'b, 'a> {
         }
         let next = positions.end..(positions.end + self.part).min(self.batch.selection.len());
         let next = self.source.starts(&self.batch.selection, next, starts);
-        let (bytes, vectors) = (self.source.row_bytes(), self.source.layout.vectors);
-        match (gradients, self.at_zero) {
-            (false, _) => Ahead::rows_of_margins(next, bytes, vectors, self.margin_steps),
-            (true, false) => Ahead::rows(next, bytes, vectors, self.margin_steps + self.gradient_steps),
-            (true, true) => Ahead::rows(next, bytes, vectors, self.gradient_steps),
-        }
+        let steps = match (gradients, self.at_zero) {
+            (false, _) => self.margin_steps,
+            (true, false) => self.margin_steps + self.gradient_steps,
+            (true, true) => self.gradient_steps,
+        };
+        Ahead::rows(next, self.source.row_bytes(), self.source.layout.vectors, steps)
     }
 
     /// First phase: facts of the rows at `positions`, and their margins at `[k·128 + i]` of the workspace's residuals.
@@ -508,7 +508,11 @@ impl<'b, 'a> Pass<'b, 'a> {
         let (model, count) = (self.model, positions.len());
         match &self.batch.selection {
             Selection::Range(range) => {
-                for (id, row) in facts.ids.iter_mut().zip(range.start + positions.start..range.start + positions.end) {
+                for (id, row) in facts
+                    .ids
+                    .iter_mut()
+                    .zip(range.start + positions.start..range.start + positions.end)
+                {
                     *id = row;
                 }
             }
