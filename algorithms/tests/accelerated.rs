@@ -285,15 +285,7 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
         Some(PrepareError::Theory(TheoryError::StarvedRound { round: 1, .. }))
     ));
     // Without a bound on the features there is neither a step size nor a sensitivity.
-    let free = Dataset::new(
-        "f",
-        Features::F32 {
-            values: vec![1.0; 30],
-            columns: 3,
-        },
-        Labels::Values(vec![1.0; 10]),
-    )
-    .unwrap();
+    let free = Dataset::new("f", Features::f32(vec![1.0; 30], 3), Labels::Values(vec![1.0; 10])).unwrap();
     let free = Problem::new(Arc::new(free), Loss::Logistic, true, 0.1).unwrap();
     assert!(refusal(&free, nesterov, &settings(1.0, &[])).contains("feature-bound"));
     assert!(refusal(&free, nesterov, &settings(1.0, &[("feature-bound", "2")])).contains("--clip-norm"));

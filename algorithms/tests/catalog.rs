@@ -29,7 +29,7 @@ fn problem() -> Problem {
             }
         })
         .collect();
-    let dataset = Dataset::new("planted", Features::F32 { values, columns }, Labels::Values(labels))
+    let dataset = Dataset::new("planted", Features::f32(values, columns), Labels::Values(labels))
         .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
         .expect("a valid data set");
     Problem::new(Arc::new(dataset), Loss::Logistic, true, 0.01).expect("real targets")

@@ -33,17 +33,17 @@ fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
 fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
     let mut stream = UniformStream::new(&StreamKey::Simulation(5), Purpose(1), 0, 0);
     let features = match format {
-        "u8" => Features::U8 {
-            values: (0..rows * columns).map(|_| stream.below(256) as u8).collect(),
+        "u8" => Features::bytes(
+            &(0..rows * columns).map(|_| stream.below(256) as u8).collect::<Vec<_>>(),
             columns,
-            scale: 1.0 / 255.0,
-        },
-        "f32" => Features::F32 {
-            values: (0..rows * columns)
+            1.0 / 255.0,
+        ),
+        "f32" => {
+            let values: Vec<f32> = (0..rows * columns)
                 .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
-                .collect(),
-            columns,
-        },
+                .collect();
+            Features::f32(values, columns)
+        }
         _ => {
             let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
             for _ in 0..rows {
@@ -212,10 +212,7 @@ fn sums_have_the_same_bits_on_ranks_though_every_addition_of_leaves_rounds() {
         let scale = 2.0_f64.powi((leaf * 17 % 45) as i32 - 22);
         (scale * (2.0 * stream.next_f64() - 1.0)) as f32
     });
-    let features = Features::F32 {
-        values: values.collect(),
-        columns,
-    };
+    let features = Features::f32(values.collect::<Vec<_>>(), columns);
     let labels = labels(
         rows,
         0,

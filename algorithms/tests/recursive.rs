@@ -160,10 +160,7 @@ fn repeated(rows: usize, copies: usize) -> (Problem, Problem) {
         panic!("f32 rows and real targets")
     };
     let problem = |copies: usize| {
-        let features = Features::F32 {
-            values: values.repeat(copies),
-            columns: 6,
-        };
+        let features = Features::f32(values.repeat(copies), 6);
         let data = Dataset::new("repeated", features, Labels::Values(labels.repeat(copies)))
             .and_then(|data| data.clip_features(Norm::L2, 1.0))
             .expect("rows");

@@ -43,11 +43,11 @@ fn dataset(rows: usize, columns: usize, classes: usize, seed: u64) -> Dataset {
     let mut stream = UniformStream::new(&StreamKey::Simulation(seed), Purpose(1), 0, 0);
     let values = (0..rows * columns)
         .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
-        .collect();
+        .collect::<Vec<f32>>();
     let labels = (0..rows).map(|_| stream.below(classes as u64) as u32).collect();
     Dataset::new(
         "uniform",
-        Features::F32 { values, columns },
+        Features::f32(values, columns),
         Labels::Classes {
             values: labels,
             classes,

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
@@ -13,6 +13,7 @@ use rounds_kernels::linear::{
     accumulate_gradients, accumulate_perturbed_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
+use rounds_kernels::memory::{Buffer, ByteRows};
 use wide::f32x16;
 
 const CLIP: Clip = Clip::Bounded {
@@ -22,8 +23,8 @@ const CLIP: Clip = Clip::Bounded {
 
 /// Rows, targets and norms of one problem.
 struct Data {
-    floats: Vec<f32>,
-    bytes: Vec<u8>,
+    floats: Buffer<f32>,
+    bytes: ByteRows,
     classes: Vec<u32>,
     signs: Vec<f32>,
     columns: usize,
@@ -38,8 +39,8 @@ impl Data {
         };
         let bytes: Vec<u8> = (0..rows * columns).map(|_| next()).collect();
         Self {
-            floats: bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect(),
-            bytes,
+            floats: Buffer::from(bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect::<Vec<_>>()),
+            bytes: ByteRows::new(&bytes, columns),
             classes: (0..rows).map(|row| (row % 10) as u32).collect(),
             signs: (0..rows).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect(),
             columns,
@@ -48,11 +49,7 @@ impl Data {
 
     fn rows(&self, bytes: bool) -> Rows<'_> {
         if bytes {
-            Rows::U8(U8Rows {
-                values: &self.bytes,
-                columns: self.columns,
-                scale: 1.0 / 255.0,
-            })
+            Rows::U8(self.bytes.view(1.0 / 255.0))
         } else {
             Rows::F32(F32Rows {
                 values: &self.floats,

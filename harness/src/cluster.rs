@@ -14,8 +14,9 @@ use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 
-use crate::commands::UsageError;
+use crate::commands::{UsageError, with_causes};
 use crate::data::part::{self, Part, PartError, Witness};
+use crate::launcher;
 use crate::machine::{Build, hexadecimal};
 
 /// Who executes the rounds.
@@ -63,7 +64,10 @@ impl Cluster {
     /// MPI in a build without it, or in a process that mpirun or srun did not start; ranks of different builds.
     pub fn start(kind: EngineKind) -> anyhow::Result<Self> {
         let cluster = match kind {
-            EngineKind::Threads => return Ok(Self::alone()),
+            EngineKind::Threads => {
+                launcher::warn_of_lone_processes();
+                return Ok(Self::alone());
+            }
             EngineKind::Mpi => Self {
                 ranks: Some(Arc::new(TimedRanks::over(start_mpi()?))),
             },
@@ -133,7 +137,7 @@ impl Cluster {
             Err(error) => {
                 let code = code_of(error);
                 let mut bytes = vec![code];
-                bytes.extend_from_slice(format!("{error:#}").as_bytes());
+                bytes.extend_from_slice(with_causes(error).as_bytes());
                 bytes
             }
         };
@@ -302,11 +306,11 @@ impl Cluster {
             return result;
         };
         let Some(agreed) = error.downcast_ref::<Agreed>() else {
-            eprintln!("rounds: {}: {error:#}", self.name(ranks.rank()));
+            eprintln!("rounds: {}: {}", self.name(ranks.rank()), with_causes(error));
             abort(code_of(error).into())
         };
         if agreed.reports {
-            eprintln!("rounds: {error:#}");
+            eprintln!("rounds: {}", with_causes(error));
         }
         gather_messages(ranks, &[]);
         result
@@ -479,21 +483,11 @@ impl Ranks for TimedRanks {
     }
 }
 
-/// Variables in which launchers say how many processes they started.
-#[cfg(feature = "mpi")]
-const SIZES: [&str; 4] = [
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_NTASKS",
-];
-
 /// Starts MPI where a launcher started this process.
 #[cfg(feature = "mpi")]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     use rounds_algorithms::oracle::mpi::MpiRanks;
-    let announced = |name: &&'static str| Some((*name, std::env::var(name).ok()?.parse::<usize>().ok()?));
-    let Some((launcher, announced)) = SIZES.iter().find_map(announced) else {
+    let Some((launcher, announced)) = launcher::announced() else {
         return Err(UsageError::new(
             "--engine mpi: no launcher started this process; start it as mpirun -n 4 rounds … --engine mpi (or with srun \
              --mpi=pmix), or use --engine threads",
@@ -522,6 +516,7 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
 /// This build has no MPI.
 #[cfg(not(feature = "mpi"))]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
+    launcher::let_the_first_speak();
     Err(UsageError::new(
         "--engine mpi: this build has no MPI; build it with cargo build --release -p rounds --features mpi (make mpi \
          installs what that needs), or use --engine threads",

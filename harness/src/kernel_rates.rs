@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, Targets, U8Rows};
+use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
     Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, row_norms,
 };
 use rounds_kernels::loss::Loss;
+use rounds_kernels::memory::{Buffer, ByteRows};
 use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
@@ -85,11 +86,9 @@ pub fn measure() -> Vec<KernelRate> {
             })
             .collect();
         let floats: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();
-        let of_bytes = Rows::U8(U8Rows {
-            values: &bytes,
-            columns: FEATURES,
-            scale: 1.0 / 255.0,
-        });
+        // In memory as data sets are.
+        let (floats, bytes) = (Buffer::from(floats), ByteRows::new(&bytes, FEATURES));
+        let of_bytes = Rows::U8(bytes.view(1.0 / 255.0));
         let of_floats = Rows::F32(F32Rows {
             values: &floats,
             columns: FEATURES,

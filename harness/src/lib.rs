@@ -12,6 +12,7 @@ pub mod definitions;
 pub mod factorization_cache;
 pub mod factorization_file;
 pub mod kernel_rates;
+pub mod launcher;
 pub mod machine;
 pub mod measure;
 pub mod report;

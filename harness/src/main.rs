@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rounds::cluster::Agreed;
-use rounds::commands::{UsageError, account, audit, compare, factorize, list, machine, report, run, simulate, train};
+use rounds::commands::{
+    UsageError, account, audit, compare, factorize, list, machine, report, run, simulate, train, with_causes,
+};
+use rounds::launcher;
 use rounds::machine::check_processor;
 
 /// Measures what an adaptive round of private convex optimisation costs, and what it buys.
@@ -65,7 +68,10 @@ fn main() -> ExitCode {
         eprintln!("rounds: {error}");
         return ExitCode::FAILURE;
     }
-    let line = CommandLine::parse();
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return launcher::end_unread(&error),
+    };
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, line.json),
@@ -85,7 +91,7 @@ fn main() -> ExitCode {
             if let Some(agreed) = error.downcast_ref::<Agreed>() {
                 return ExitCode::from(agreed.code());
             }
-            eprintln!("rounds: {error:#}");
+            eprintln!("rounds: {}", with_causes(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

@@ -123,18 +123,8 @@ fn idx_bytes_stay_bytes_however_they_are_packed() {
         small_mnist(xz, ".xz"),
     ] {
         let data = folder.load_all().unwrap();
-        let Features::U8 {
-            values,
-            columns: 4,
-            scale,
-        } = data.train.features()
-        else {
-            panic!("bytes")
-        };
-        assert_eq!(
-            (values.as_slice(), *scale),
-            ((0..12).collect::<Vec<u8>>().as_slice(), 1.0 / 255.0)
-        );
+        let bytes: Vec<u8> = (0..12).collect();
+        assert_eq!(data.train.features(), &Features::bytes(&bytes, 4, 1.0 / 255.0));
         assert_eq!(classes(&data.train).0, [2, 0, 1]);
         let test = data.test.unwrap();
         assert_eq!(
@@ -254,18 +244,8 @@ fn cifar_records_of_several_files_are_one_data_set() {
     folder.write("test_batch.bin", record(7, 5));
     folder.write("batches.meta.txt", "airplane\n");
     let data = folder.load_all().unwrap();
-    let Features::U8 {
-        values, columns: 3072, ..
-    } = data.train.features()
-    else {
-        panic!("bytes")
-    };
-    assert!(
-        values
-            .chunks(3072)
-            .zip(1..=4u8)
-            .all(|(row, fill)| row.iter().all(|&byte| byte == fill))
-    );
+    let fills: Vec<u8> = (1..=4).flat_map(|fill| [fill; 3072]).collect();
+    assert_eq!(data.train.features(), &Features::bytes(&fills, 3072, 1.0 / 255.0));
     assert_eq!(classes(&data.train).0, [3, 9, 0, 5]);
     assert_eq!(data.test.unwrap().classes(), Some(10));
     let many: Vec<u8> = (0..200).flat_map(|row| record(row as u8 % 10, row as u8)).collect();
@@ -634,14 +614,7 @@ fn npy_of_every_dtype_and_order_is_read() {
             .load("a.npy", npy("|u1", fortran, "2, 3", &values))
             .unwrap()
             .train;
-        assert_eq!(
-            data.features(),
-            &Features::U8 {
-                values: vec![1, 2, 3, 4],
-                columns: 2,
-                scale: 1.0
-            }
-        );
+        assert_eq!(data.features(), &Features::bytes(&[1, 2, 3, 4], 2, 1.0));
         let data = folder
             .load("a.npy", npy("|b1", fortran, "2, 3", &values))
             .unwrap()
@@ -686,11 +659,7 @@ fn npz_archives_and_folders_of_arrays_are_read_by_the_names_of_their_arrays() {
         let data = folder.load("mnist.npz", npz(&arrays, method)).unwrap();
         assert_eq!(
             data.train.features(),
-            &Features::U8 {
-                values: (0..8).collect(),
-                columns: 4,
-                scale: 1.0 / 255.0
-            }
+            &Features::bytes(&[0, 1, 2, 3, 4, 5, 6, 7], 4, 1.0 / 255.0)
         );
         assert_eq!(classes(&data.train), ([1, 0].as_slice(), vec!["3", "7"]));
         let test = data.test.unwrap();
@@ -920,12 +889,12 @@ fn real_files_hold_what_their_notes_say() {
         (50_000, 10_000, 3072)
     );
     assert_eq!((counts(&cifar.train), counts(&test)), (vec![5000; 10], vec![1000; 10]));
-    let Features::U8 { values, .. } = cifar.train.features() else {
+    let Features::U8 { rows, .. } = cifar.train.features() else {
         panic!("bytes")
     };
     for (channel, mean) in [0.4914, 0.4822, 0.4465].into_iter().enumerate() {
-        let planes = values.chunks(1024).skip(channel).step_by(3);
-        let sum: u64 = planes.flatten().map(|&byte| u64::from(byte)).sum();
+        let planes = rows.iter().flat_map(|row| &row[1024 * channel..1024 * (channel + 1)]);
+        let sum: u64 = planes.map(|&byte| u64::from(byte)).sum();
         assert!(
             (sum as f64 / (50_000.0 * 1024.0 * 255.0) - mean).abs() < 5e-5,
             "channel {channel}"

@@ -170,6 +170,57 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
     }
 }
 
+/// 3,000 rows of 100 numbers in eight leaves, in the order `leaves`: by turns huge and small ones, every second huge one the
+/// one before with the other sign. How much of the small ones is left depends on what they are added to first.
+fn write_data_that_shows_the_order_of_sums(file: &Path, leaves: [u32; 8]) {
+    let mut text: String = (0..100).map(|column| format!("f{column},")).collect();
+    text.push_str("label\n");
+    for leaf in leaves {
+        let huge = leaf % 2 == 0;
+        let mut state = if huge { leaf / 4 } else { leaf + 100 };
+        for _ in 0..375 {
+            for _ in 0..100 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push_str(&(i64::from(state >> 24) - 128).to_string());
+                text.push_str(if huge { "e15," } else { "e3," });
+            }
+            text.push_str(if leaf % 4 == 2 { "-1\n" } else { "1\n" });
+        }
+    }
+    std::fs::write(file, text).unwrap();
+}
+
+#[test]
+fn the_order_of_sums_shows_in_the_model_and_is_the_same_on_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sums.csv");
+    // One round over all rows in their order: the gradient is the sum of the rows times their labels.
+    let arguments = |threads: &str| {
+        let fixed = "train --algorithm sgd --loss squared --batch-size 3000 --epochs 1 --sampling fixed --learning-rate 1 --json";
+        let data = ["--data", file.to_str().unwrap(), "--threads", threads];
+        fixed.split(' ').chain(data).map(str::to_owned).collect::<Vec<String>>()
+    };
+    // The same rows in another order: the same sum, but for rounding.
+    write_data_that_shows_the_order_of_sums(&file, [0, 2, 1, 3, 4, 6, 5, 7]);
+    let other = alone(&arguments("1"));
+    write_data_that_shows_the_order_of_sums(&file, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let expected = alone(&arguments("1"));
+    assert_eq!(expected["rounds"], 1);
+    assert_ne!(
+        expected["model_sha256"], other["model_sha256"],
+        "the order of additions does not show"
+    );
+    for ranks in 1..=4 {
+        for threads in ["1", "2"] {
+            let found = on_ranks(ranks, &arguments(threads));
+            assert_eq!(
+                found["model_sha256"], expected["model_sha256"],
+                "{ranks} ranks of {threads} threads"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_release_has_one_key_on_all_ranks() {
     let folder = tempfile::tempdir().unwrap();
@@ -337,6 +388,53 @@ fn ranks_of_different_builds_and_command_lines_are_refused() {
     let lines = own_lines(&output);
     assert_eq!(output.status.code(), Some(2), "{lines:?}");
     assert!(lines.len() == 1 && lines[0].contains("command line"), "{lines:?}");
+
+    let cells = |threads: &str| -> Vec<String> {
+        let fixed = "run ranks --algorithms dp-sgd --batch-sizes 500 --threads";
+        fixed.split(' ').chain([threads]).map(str::to_owned).collect()
+    };
+    let output = two_ranks((ROUNDS, cells("1")), (ROUNDS, cells("2")));
+    let lines = own_lines(&output);
+    assert_eq!(output.status.code(), Some(2), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].contains("rank 1") && lines[0].contains("list of cells"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn what_every_process_refuses_is_said_once() {
+    let arguments = [
+        "train",
+        "--data",
+        "synthetic-logistic",
+        "--epsilon",
+        "1",
+        "--engine",
+        "gpu",
+    ];
+    let output = finish(mpirun().args(["-n", "3", ROUNDS]).args(arguments));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+
+    let output = finish(mpirun().args(["-n", "3", ROUNDS, "--version"]));
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
+#[test]
+fn processes_that_were_started_together_and_do_not_share_their_work_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    write_data(folder.path(), 1_000, false);
+    let output = finish(
+        mpirun()
+            .args(["-n", "2", ROUNDS])
+            .args(training(folder.path(), &["--threads", "1"])),
+    );
+    let lines = own_lines(&output);
+    assert!(output.status.success(), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("--engine mpi"), "{lines:?}");
 }
 
 #[test]

@@ -15,12 +15,35 @@ pub struct F32Rows<'a> {
 /// Dense rows of bytes, row-major; feature = `scale · byte`. Exact for image data, in a quarter of the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct U8Rows<'a> {
-    /// `rows × columns` bytes.
+    /// `rows × stride` bytes, of which the first `columns` of each row are read.
     pub values: &'a [u8],
     /// Features a row.
     pub columns: usize,
+    /// Bytes from a row's begin to the next one's, at least `columns`. Rows that begin at cache lines are read faster.
+    pub stride: usize,
     /// What a byte is multiplied with, e.g. 1/255.
     pub scale: f32,
+}
+
+impl<'a> U8Rows<'a> {
+    /// Rows that follow each other without gaps: `rows × columns` bytes.
+    pub fn tight(values: &'a [u8], columns: usize, scale: f32) -> Self {
+        U8Rows {
+            values,
+            columns,
+            stride: columns,
+            scale,
+        }
+    }
+
+    /// The bytes of a row.
+    ///
+    /// # Panics
+    /// A row that does not exist.
+    #[inline]
+    pub fn row(&self, row: usize) -> &'a [u8] {
+        &self.values[row * self.stride..][..self.columns]
+    }
 }
 
 /// Compressed sparse rows: row `i` holds `values[offsets[i]..offsets[i + 1]]` at `indices[..]`, ascending.
@@ -52,7 +75,7 @@ impl Rows<'_> {
     pub fn len(&self) -> usize {
         match self {
             Rows::F32(rows) => rows.values.len().checked_div(rows.columns).unwrap_or(0),
-            Rows::U8(rows) => rows.values.len().checked_div(rows.columns).unwrap_or(0),
+            Rows::U8(rows) => rows.values.len().checked_div(rows.stride).unwrap_or(0),
             Rows::Sparse(rows) => rows.offsets.len().saturating_sub(1),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Pure functions on slices and small plain structs: the fused gradient kernels of linear models
 //! ([`linear`], the heart), their losses ([`loss`]) and row formats ([`features`]), per-example gradients of general
-//! losses ([`materialized`]), addressed noise streams ([`random`]) and vector operations ([`vector`]); and the word for the
-//! instructions that they run on ([`instructions`]).
+//! losses ([`materialized`]), the memory of rows ([`memory`]), addressed noise streams ([`random`]) and vector operations
+//! ([`vector`]); and the word for the instructions that they run on ([`instructions`]).
 //! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
 
 pub mod features;
@@ -12,6 +12,7 @@ pub mod instructions;
 pub mod linear;
 pub mod loss;
 pub mod materialized;
+pub mod memory;
 pub mod random;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 mod tiles;

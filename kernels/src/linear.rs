@@ -538,7 +538,7 @@ impl<'a> Source<'a> {
                     let (id, out) = (ids[row], &mut scratch[row * stride..][..stride]);
                     match self.rows {
                         Rows::U8(bytes) => {
-                            dense::widen_padded(&bytes.values[id * bytes.columns..][..bytes.columns], out);
+                            dense::widen_padded(bytes.row(id), out);
                         }
                         Rows::F32(values) => {
                             dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
@@ -603,7 +603,7 @@ impl<'a> Source<'a> {
 fn address(rows: Rows<'_>, row: usize) -> *const u8 {
     match rows {
         Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
-        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.columns),
+        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.stride),
         Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
     }
 }
@@ -615,7 +615,7 @@ fn address(rows: Rows<'_>, row: usize) -> *const u8 {
 fn row_start(rows: Rows<'_>, row: usize) -> *const u8 {
     match rows {
         Rows::F32(dense) => dense.values[row * dense.columns..][..dense.columns].as_ptr().cast(),
-        Rows::U8(bytes) => bytes.values[row * bytes.columns..][..bytes.columns].as_ptr(),
+        Rows::U8(bytes) => bytes.row(row).as_ptr(),
         Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
     }
 }

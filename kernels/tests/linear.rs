@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, accumulate_reweighted, record};
 use rounds_kernels::linear::{
     BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Perturbation, Point, RowNorms, Workspace,
     accumulate_differences, accumulate_gradients, accumulate_perturbed_gradients, evaluate, reference, row_norms,
@@ -91,11 +92,7 @@ impl Problem {
                 values: &self.floats,
                 columns,
             }),
-            Format::U8 => Rows::U8(U8Rows {
-                values: &self.bytes,
-                columns,
-                scale: SCALE,
-            }),
+            Format::U8 => Rows::U8(U8Rows::tight(&self.bytes, columns, SCALE)),
             Format::Sparse => Rows::Sparse(SparseRows {
                 offsets: &self.offsets,
                 indices: &self.indices,
@@ -619,4 +616,94 @@ fn norms_of_another_kind_are_refused() {
         &mut sum,
         &mut Workspace::new(model),
     );
+}
+
+/// What follows a row's features up to the next row is never read, and where rows begin changes no bit.
+#[test]
+fn rows_with_gaps_give_the_bits_of_rows_without() {
+    for (features, classes, loss) in [
+        (784, 10, Loss::Softmax),
+        (100, 3, Loss::Softmax),
+        (130, 2, Loss::Logistic),
+        (64, 2, Loss::Squared),
+        (33, 4, Loss::Softmax),
+        (5, 2, Loss::Hinge),
+    ] {
+        let n = 150;
+        let problem = Problem::new(7, n, features, classes, true, loss, Format::U8);
+        let indices: Vec<u32> = (0..n as u32 - 3).map(|place| place * 11 % n as u32).collect();
+        let results = [
+            features,
+            features + 1,
+            features + 17,
+            features.next_multiple_of(64) + 64,
+        ]
+        .map(|stride| {
+            let mut values = vec![255; n * stride];
+            for (to, from) in values
+                .chunks_exact_mut(stride)
+                .zip(problem.bytes.chunks_exact(features))
+            {
+                to[..features].copy_from_slice(from);
+            }
+            let rows = Rows::U8(U8Rows {
+                values: &values,
+                columns: features,
+                stride,
+                scale: SCALE,
+            });
+            assert_eq!((rows.len(), rows.columns()), (n, features));
+            let norms = row_norms(rows, true, Norm::L2).unwrap();
+            let l1_norms = row_norms(rows, true, Norm::L1).unwrap();
+            let mut bits: Vec<u64> = norms
+                .values
+                .iter()
+                .chain(&l1_norms.values)
+                .map(|norm| u64::from(norm.to_bits()))
+                .collect();
+            for selection in [Selection::Range(2..n), Selection::Indices(&indices)] {
+                let batch = Batch {
+                    rows,
+                    targets: problem.targets(),
+                    norms: Some(&norms),
+                    selection,
+                };
+                let (model, length) = (&problem.model, problem.model.parameters());
+                let clip = Clip::Bounded {
+                    norm: Norm::L2,
+                    clip_norm: 0.5,
+                };
+                let mut workspace = Workspace::new(model);
+                let mut sum = vec![0.0; length];
+                accumulate_gradients(model, &batch, &problem.parameters, clip, &mut sum, &mut workspace).unwrap();
+                let evaluation = evaluate(model, &batch, &problem.parameters, &mut workspace);
+                let mut recorded = RecordedWorkspace::new(model);
+                let mut residuals = vec![0.0; model.outputs * batch.selection.len()];
+                let mut of_outputs: Vec<&mut [f32]> = residuals.chunks_mut(batch.selection.len()).collect();
+                record(model, &batch, &problem.parameters, None, &mut of_outputs, &mut recorded).unwrap();
+                accumulate_reweighted(
+                    model,
+                    &batch,
+                    &problem.earlier,
+                    ByOutput::new(&residuals, model.outputs),
+                    &mut |block, weights| -> Result<(), NonFiniteGradient> {
+                        for (row, weight) in weights[..block.positions.len()].iter_mut().enumerate() {
+                            *weight = 1.0 + block.offset_margins(row).sum::<f32>().abs();
+                        }
+                        Ok(())
+                    },
+                    &mut sum,
+                    &mut recorded,
+                )
+                .unwrap();
+                bits.extend(sum.iter().map(|value| value.to_bits()));
+                bits.push(evaluation.unwrap().loss.to_bits());
+            }
+            bits
+        });
+        assert!(
+            results.iter().all(|bits| *bits == results[0]),
+            "{features} features, {loss:?}"
+        );
+    }
 }

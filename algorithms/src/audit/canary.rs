@@ -256,10 +256,7 @@ impl Scene {
                     labels[row] = target;
                 }
             }
-            let features = Features::F32 {
-                values,
-                columns: COLUMNS,
-            };
+            let features = Features::f32(values, COLUMNS);
             let dataset =
                 Dataset::new("canary", features, Labels::Values(labels)).expect("finite features and targets");
             Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).expect("real targets for a squared loss")

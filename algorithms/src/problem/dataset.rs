@@ -4,7 +4,8 @@
 //! that nothing downstream validates again. The kernels read it through the borrowed views of
 //! [`rounds_kernels::features`].
 
-use rounds_kernels::features::{F32Rows, Norm, Rows, SparseRows, Targets, U8Rows};
+use rounds_kernels::features::{F32Rows, Norm, Rows, SparseRows, Targets};
+pub use rounds_kernels::memory::{Buffer, ByteRows};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
@@ -17,16 +18,14 @@ pub enum Features {
     /// Dense f32, row-major, `n × columns` values.
     F32 {
         /// The values.
-        values: Vec<f32>,
+        values: Buffer<f32>,
         /// Features a row.
         columns: usize,
     },
-    /// Dense bytes, row-major; feature = `scale · byte`.
+    /// Dense bytes; feature = `scale · byte`.
     U8 {
-        /// The bytes.
-        values: Vec<u8>,
-        /// Features a row.
-        columns: usize,
+        /// The rows.
+        rows: ByteRows,
         /// What a byte is multiplied with, e.g. 1/255.
         scale: f32,
     },
@@ -45,6 +44,22 @@ pub enum Features {
 }
 
 impl Features {
+    /// Dense rows of `columns` f32 values, one row after the other.
+    pub fn f32(values: impl Into<Buffer<f32>>, columns: usize) -> Self {
+        Features::F32 {
+            values: values.into(),
+            columns,
+        }
+    }
+
+    /// Dense rows of `columns` bytes, one row after the other; feature = `scale · byte`.
+    pub fn bytes(values: &[u8], columns: usize, scale: f32) -> Self {
+        Features::U8 {
+            rows: ByteRows::new(values, columns),
+            scale,
+        }
+    }
+
     /// The matrix as the kernels read it.
     pub fn rows(&self) -> Rows<'_> {
         match self {
@@ -52,11 +67,7 @@ impl Features {
                 values,
                 columns: *columns,
             }),
-            Features::U8 { values, columns, scale } => Rows::U8(U8Rows {
-                values,
-                columns: *columns,
-                scale: *scale,
-            }),
+            Features::U8 { rows, scale } => Rows::U8(rows.view(*scale)),
             Features::Sparse {
                 offsets,
                 indices,
@@ -89,16 +100,17 @@ impl Features {
     /// Values held: n·d for dense rows, the stored ones (explicit zeros included) for sparse rows.
     pub fn stored(&self) -> usize {
         match self {
-            Features::F32 { values, .. } | Features::Sparse { values, .. } => values.len(),
-            Features::U8 { values, .. } => values.len(),
+            Features::F32 { values, .. } => values.len(),
+            Features::U8 { rows, .. } => rows.stored(),
+            Features::Sparse { values, .. } => values.len(),
         }
     }
 
-    /// Bytes of memory that the matrix occupies.
-    pub fn bytes(&self) -> usize {
+    /// Bytes of the matrix, without gaps between rows.
+    pub fn value_bytes(&self) -> usize {
         match self {
-            Features::F32 { values, .. } => size_of_val(values.as_slice()),
-            Features::U8 { values, .. } => values.len(),
+            Features::F32 { values, .. } => size_of_val(&**values),
+            Features::U8 { rows, .. } => rows.stored(),
             Features::Sparse {
                 offsets,
                 indices,
@@ -503,7 +515,7 @@ impl Dataset {
     fn hash_segment(&self, segment: usize, stored_before: u64, hasher: &mut Sha256) {
         match (&self.features, segment) {
             (Features::F32 { values, .. }, 0) => hash_numbers(hasher, values, f32::to_le_bytes),
-            (Features::U8 { values, .. }, 0) => hasher.update(values),
+            (Features::U8 { rows, .. }, 0) => rows.iter().for_each(|row| hasher.update(row)),
             (Features::Sparse { offsets, .. }, 0) => {
                 hash_numbers(hasher, &offsets[1..], |offset| {
                     (stored_before + offset as u64).to_le_bytes()
@@ -584,10 +596,13 @@ impl Dataset {
     pub fn to_f32(mut self) -> Result<Self, DatasetError> {
         self.features = match self.features {
             dense @ Features::F32 { .. } => dense,
-            Features::U8 { values, columns, scale } => Features::F32 {
-                values: values.iter().map(|&byte| scale * f32::from(byte)).collect(),
-                columns,
-            },
+            Features::U8 { rows, scale } => {
+                let mut values = Buffer::zeroed(rows.stored());
+                for (value, &byte) in values.iter_mut().zip(rows.iter().flatten()) {
+                    *value = scale * f32::from(byte);
+                }
+                Features::f32(values, rows.columns())
+            }
             Features::Sparse {
                 offsets,
                 indices,
@@ -604,13 +619,13 @@ impl Dataset {
                         limit: limit / columns,
                     });
                 };
-                let mut dense = vec![0.0; size];
+                let mut dense: Buffer<f32> = Buffer::zeroed(size);
                 for (row, out) in dense.chunks_exact_mut(columns).enumerate() {
                     for entry in offsets[row]..offsets[row + 1] {
                         out[indices[entry] as usize] = values[entry];
                     }
                 }
-                Features::F32 { values: dense, columns }
+                Features::f32(dense, columns)
             }
         };
         Ok(self)
@@ -624,11 +639,8 @@ impl Dataset {
     pub fn scale_features(mut self, factor: f32) -> Result<Self, DatasetError> {
         check_positive(&self.name, "scaling factor", f64::from(factor))?;
         match &mut self.features {
-            Features::F32 { values, .. } | Features::Sparse { values, .. } => {
-                for value in values {
-                    *value *= factor;
-                }
-            }
+            Features::F32 { values, .. } => values.iter_mut().for_each(|value| *value *= factor),
+            Features::Sparse { values, .. } => values.iter_mut().for_each(|value| *value *= factor),
             Features::U8 { scale, .. } => *scale *= factor,
         }
         check_features(&self.name, &self.features)?;
@@ -684,8 +696,10 @@ impl Dataset {
     pub fn part(mut self, rows: std::ops::Range<usize>) -> Self {
         assert!(!rows.is_empty() && rows.end <= self.len(), "there are no rows {rows:?}");
         match &mut self.features {
-            Features::F32 { values, columns } => keep(values, rows.start * *columns..rows.end * *columns),
-            Features::U8 { values, columns, .. } => keep(values, rows.start * *columns..rows.end * *columns),
+            Features::F32 { values, columns } => {
+                *values = Buffer::from(&values[rows.start * *columns..rows.end * *columns]);
+            }
+            Features::U8 { rows: all, .. } => *all = all.part(rows.clone()),
             Features::Sparse {
                 offsets,
                 indices,
@@ -709,13 +723,9 @@ impl Dataset {
     /// Takes the features out: the data set keeps its name, labels and columns, and has no rows to read.
     pub(crate) fn take_features(&mut self) -> Features {
         let empty = match &self.features {
-            Features::F32 { columns, .. } => Features::F32 {
-                values: Vec::new(),
-                columns: *columns,
-            },
-            Features::U8 { columns, scale, .. } => Features::U8 {
-                values: Vec::new(),
-                columns: *columns,
+            Features::F32 { columns, .. } => Features::f32(Buffer::new(), *columns),
+            Features::U8 { rows, scale } => Features::U8 {
+                rows: ByteRows::zeroed(0, rows.columns()),
                 scale: *scale,
             },
             Features::Sparse { columns, .. } => Features::Sparse {
@@ -736,10 +746,17 @@ impl Dataset {
         let part = |leaf: usize| partition::leaf_range(rows, leaves, leaf);
         match &mut self.features {
             Features::F32 { values, columns } => {
-                *values = copied_by(engine, values, (0..leaves).map(|leaf| part(leaf).end * *columns));
+                let mut copy = Buffer::zeroed(values.len());
+                let ends = (0..leaves).map(|leaf| part(leaf).end * *columns);
+                copy_by(engine, values, &mut copy, ends);
+                *values = copy;
             }
-            Features::U8 { values, columns, .. } => {
-                *values = copied_by(engine, values, (0..leaves).map(|leaf| part(leaf).end * *columns));
+            Features::U8 { rows: bytes, .. } => {
+                let mut copy = ByteRows::zeroed(rows, bytes.columns());
+                let (values, stride) = bytes.memory();
+                let ends = (0..leaves).map(|leaf| part(leaf).end * stride);
+                copy_by(engine, values, copy.memory_mut().0, ends);
+                *bytes = copy;
             }
             Features::Sparse {
                 offsets,
@@ -748,8 +765,11 @@ impl Dataset {
                 ..
             } => {
                 let ends = || (0..leaves).map(|leaf| offsets[part(leaf).end]);
-                *indices = copied_by(engine, indices, ends());
-                *values = copied_by(engine, values, ends());
+                // Memory for zeros comes from the system untouched.
+                let (mut new_indices, mut new_values) = (vec![0; indices.len()], vec![0.0; values.len()]);
+                copy_by(engine, indices, &mut new_indices, ends());
+                copy_by(engine, values, &mut new_values, ends());
+                (*indices, *values) = (new_indices, new_values);
             }
         }
     }
@@ -760,15 +780,9 @@ impl Dataset {
     }
 }
 
-/// A copy whose parts, which end at `ends`, are written by the threads that `engine` gives them to. Memory for zeros comes
-/// from the system untouched.
-fn copied_by<T: Copy + Default + Send + Sync>(
-    engine: &Engine,
-    values: &[T],
-    ends: impl Iterator<Item = usize>,
-) -> Vec<T> {
-    let mut copy = vec![T::default(); values.len()];
-    let mut rest = (copy.as_mut_slice(), values);
+/// Copies parts, which end at `ends`, by the threads that `engine` gives them to.
+fn copy_by<T: Copy + Send + Sync>(engine: &Engine, values: &[T], copy: &mut [T], ends: impl Iterator<Item = usize>) {
+    let mut rest = (copy, values);
     let mut parts: Vec<(&mut [T], &[T])> = Vec::new();
     let mut start = 0;
     for end in ends {
@@ -779,7 +793,6 @@ fn copied_by<T: Copy + Default + Send + Sync>(
         start = end;
     }
     engine.for_each(&mut parts, &|(to, from), _| to.copy_from_slice(from));
-    copy
 }
 
 /// Keeps the values in `range`, and no memory for others.
@@ -1020,10 +1033,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn dense(values: &[f32], columns: usize) -> Features {
-        Features::F32 {
-            values: values.to_vec(),
-            columns,
-        }
+        Features::f32(values.to_vec(), columns)
     }
 
     fn classes(values: &[u32], classes: usize) -> Labels {
@@ -1074,17 +1084,9 @@ mod tests {
             names,
         };
         assert!(refusal(dense(&[1.0; 4], 2), labels).contains("1 class names for 2 classes"));
-        let bytes = Features::U8 {
-            values: vec![1; 4],
-            columns: 2,
-            scale: 0.0,
-        };
+        let bytes = Features::bytes(&[1; 4], 2, 0.0);
         assert!(refusal(bytes, ok.clone()).contains("scale is 0"));
-        let bytes = Features::U8 {
-            values: vec![1; 4],
-            columns: 2,
-            scale: f32::MAX,
-        };
+        let bytes = Features::bytes(&[1; 4], 2, f32::MAX);
         assert!(refusal(bytes, ok).contains("largest byte"));
         if usize::BITS == 64 {
             let columns = 1usize << 33;
@@ -1136,11 +1138,7 @@ mod tests {
             assert_ne!(base, other);
         }
         let bytes = |scale| {
-            let features = Features::U8 {
-                values: vec![1, 2, 3, 4],
-                columns: 2,
-                scale,
-            };
+            let features = Features::bytes(&[1, 2, 3, 4], 2, scale);
             Dataset::new("d", features, classes(&[0, 1], 2)).unwrap().digest()
         };
         assert_ne!(bytes(1.0), base);
@@ -1166,11 +1164,7 @@ mod tests {
     #[test]
     fn no_single_row_decides_on_the_format_or_a_public_bound_of_clipped_features() {
         let clipped = |last: u8, norm: Norm, bound: f64| {
-            let bytes = Features::U8 {
-                values: vec![0, 10, 20, 0, last, last],
-                columns: 2,
-                scale: 1.0 / 255.0,
-            };
+            let bytes = Features::bytes(&[0, 10, 20, 0, last, last], 2, 1.0 / 255.0);
             let data = Dataset::new("d", bytes, classes(&[0, 1, 0], 2)).unwrap();
             data.clip_features(norm, bound).unwrap()
         };
@@ -1186,11 +1180,7 @@ mod tests {
 
     #[test]
     fn bytes_stay_bytes_where_none_can_exceed_the_bound_which_follows_from_the_format() {
-        let bytes = Features::U8 {
-            values: vec![0, 255, 255, 255],
-            columns: 2,
-            scale: 1.0 / 255.0,
-        };
+        let bytes = Features::bytes(&[0, 255, 255, 255], 2, 1.0 / 255.0);
         let data = Dataset::new("d", bytes, classes(&[0, 1], 2)).unwrap();
         assert!((data.public_bound(Norm::L2).unwrap() - 2f64.sqrt()).abs() < 1e-6);
         assert!((data.public_bound(Norm::L1).unwrap() - 2.0).abs() < 1e-6);
@@ -1215,23 +1205,12 @@ mod tests {
 
     #[test]
     fn scaling_keeps_bytes_and_carries_the_bound() {
-        let bytes = Features::U8 {
-            values: vec![0, 100],
-            columns: 1,
-            scale: 1.0,
-        };
+        let bytes = Features::bytes(&[0, 100], 1, 1.0);
         let data = Dataset::new("d", bytes, classes(&[0, 1], 2))
             .unwrap()
             .scale_features(0.01)
             .unwrap();
-        assert_eq!(
-            data.features(),
-            &Features::U8 {
-                values: vec![0, 100],
-                columns: 1,
-                scale: 0.01
-            }
-        );
+        assert_eq!(data.features(), &Features::bytes(&[0, 100], 1, 0.01));
         let data = Dataset::new("d", dense(&[3.0, 4.0], 2), classes(&[0], 1)).unwrap();
         let data = data.clip_features(Norm::L2, 5.0).unwrap().scale_features(0.1).unwrap();
         let (norm, bound) = data.feature_bound().unwrap();
@@ -1280,7 +1259,7 @@ mod tests {
             // The check itself rounds, by at most (d + 1)·2⁻⁵³ relative.
             prop_assert!(exact(clipped) <= bound * (1.0 + (columns + 1) as f64 * f64::EPSILON / 2.0));
             if exact(&values) <= bound * (1.0 - 1e-12) {
-                prop_assert_eq!(clipped, &values);
+                prop_assert_eq!(&**clipped, &*values);
             }
         }
     }

@@ -10,6 +10,6 @@ mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
 
-pub use dataset::{Dataset, DatasetError, Features, Labels};
+pub use dataset::{Buffer, ByteRows, Dataset, DatasetError, Features, Labels};
 pub use objective::{Problem, ProblemError};
 pub use second_moment::largest_second_moment;

@@ -201,7 +201,7 @@ impl Problem {
         let bytes = self
             .shard
             .as_ref()
-            .map_or_else(|| self.dataset.features().bytes(), Shard::bytes);
+            .map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
         bytes as f64 / self.rows().max(1) as f64
     }
 

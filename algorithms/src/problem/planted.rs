@@ -85,7 +85,7 @@ impl PlantedLogistic {
             });
         Dataset::new(
             "planted-logistic",
-            Features::F32 { values, columns },
+            Features::f32(values, columns),
             Labels::Values(labels),
         )
         .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))

@@ -12,7 +12,7 @@ use std::sync::{RwLock, RwLockReadGuard};
 use rounds_kernels::features::{Norm, Selection, Targets};
 use rounds_kernels::linear::{self, Batch, RowNorms};
 
-use super::{Dataset, Features, Labels};
+use super::{ByteRows, Dataset, Features, Labels};
 use crate::oracle::partition::{leaf_range, rank_positions};
 use crate::oracle::ranks::{Ranks, gather_messages};
 
@@ -332,7 +332,7 @@ impl Shard {
     fn packed(&self, store: &Store, rows: &[u32]) -> usize {
         match &store.features {
             Features::F32 { columns, .. } => 4 * columns * rows.len(),
-            Features::U8 { columns, .. } => columns * rows.len(),
+            Features::U8 { rows: own, .. } => own.columns() * rows.len(),
             Features::Sparse { .. } => rows.iter().map(|&row| 8 * self.stored_of[row as usize] as usize).sum(),
         }
     }
@@ -344,20 +344,19 @@ impl Shard {
         }
         let first = store.features.len();
         let mut arrived = match &store.features {
-            Features::U8 { columns, scale, .. } => Features::U8 {
-                values: bytes.to_vec(),
-                columns: *columns,
+            Features::U8 { rows: own, scale } => Features::U8 {
+                rows: ByteRows::new(bytes, own.columns()),
                 scale: *scale,
             },
-            Features::F32 { columns, .. } => Features::F32 {
-                values: bytes
+            Features::F32 { columns, .. } => Features::f32(
+                bytes
                     .as_chunks::<4>()
                     .0
                     .iter()
                     .map(|&value| f32::from_le_bytes(value))
-                    .collect(),
-                columns: *columns,
-            },
+                    .collect::<Vec<f32>>(),
+                *columns,
+            ),
             Features::Sparse { columns, .. } => {
                 let mut offsets = vec![0];
                 for &row in rows {
@@ -390,8 +389,8 @@ impl Shard {
                 .for_each(|own| own.values.extend_from_slice(&norms.values));
         }
         match (&mut store.features, &mut arrived) {
-            (Features::U8 { values, .. }, Features::U8 { values: new, .. }) => values.append(new),
-            (Features::F32 { values, .. }, Features::F32 { values: new, .. }) => values.append(new),
+            (Features::U8 { rows, .. }, Features::U8 { rows: new, .. }) => rows.append(new),
+            (Features::F32 { values, .. }, Features::F32 { values: new, .. }) => values.extend_from_slice(new),
             (
                 Features::Sparse {
                     offsets,
@@ -505,7 +504,7 @@ impl Store {
         self.counts.fill(0);
         match &mut self.features {
             Features::F32 { values, columns } => values.truncate(own * *columns),
-            Features::U8 { values, columns, .. } => values.truncate(own * *columns),
+            Features::U8 { rows, .. } => rows.truncate(own),
             Features::Sparse {
                 offsets,
                 indices,
@@ -529,8 +528,9 @@ impl Store {
     fn pack(&self, slots: impl Iterator<Item = usize> + Clone) -> Vec<u8> {
         let mut bytes = Vec::new();
         match &self.features {
-            Features::U8 { values, columns, .. } => {
-                slots.for_each(|slot| bytes.extend_from_slice(&values[slot * columns..(slot + 1) * columns]));
+            Features::U8 { rows, scale } => {
+                let rows = rows.view(*scale);
+                slots.for_each(|slot| bytes.extend_from_slice(rows.row(slot)));
             }
             Features::F32 { values, columns } => {
                 for slot in slots {

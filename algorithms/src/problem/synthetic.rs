@@ -158,11 +158,7 @@ impl StrokeModel {
                     *label = self.label(&mut generator, image);
                 }
             });
-        let features = Features::U8 {
-            values,
-            columns: PIXELS,
-            scale: 1.0 / 255.0,
-        };
+        let features = Features::bytes(&values, PIXELS, 1.0 / 255.0);
         let labels = Labels::Classes {
             values: labels,
             classes: CLASSES,
@@ -309,7 +305,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
     let names = Some(vec!["-1".to_owned(), "1".to_owned()]);
     Dataset::new(
         "synthetic-logistic",
-        Features::F32 { values, columns: d },
+        Features::f32(values, d),
         Labels::Classes {
             values: labels,
             classes: 2,
@@ -408,14 +404,14 @@ impl Quadratic {
 mod tests {
     use super::*;
 
-    fn bytes_and_classes(data: &Dataset) -> (&[u8], &[u32]) {
-        let Features::U8 { values, .. } = data.features() else {
+    fn bytes_and_classes(data: &Dataset) -> (Vec<u8>, &[u32]) {
+        let Features::U8 { rows, .. } = data.features() else {
             panic!("bytes")
         };
         let Labels::Classes { values: classes, .. } = data.labels() else {
             panic!("classes")
         };
-        (values, classes)
+        (rows.iter().flatten().copied().collect(), classes)
     }
 
     /// Accuracy on the test rows after two epochs of softmax regression by plain SGD.

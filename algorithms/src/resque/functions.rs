@@ -363,11 +363,7 @@ mod tests {
             values: &values,
             columns: 3,
         });
-        let packed = Rows::U8(U8Rows {
-            values: &bytes,
-            columns: 3,
-            scale: 0.5,
-        });
+        let packed = Rows::U8(U8Rows::tight(&bytes, 3, 0.5));
         let sparse = Rows::Sparse(SparseRows {
             offsets: &[0, 2, 3],
             indices: &[0, 2, 1],

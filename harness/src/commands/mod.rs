@@ -17,4 +17,4 @@ mod threads;
 pub mod train;
 mod usage;
 
-pub use usage::UsageError;
+pub use usage::{UsageError, with_causes};

@@ -15,7 +15,7 @@ use rounds_algorithms::problem::Problem;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use super::{UsageError, threads};
+use super::{UsageError, threads, with_causes};
 use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
@@ -126,6 +126,8 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
             .for_each(|study| println!("{study}: a study, run as a whole"));
         return if first { list(&cells, json) } else { Ok(()) };
     }
+    let keys: Vec<String> = cells.iter().map(|cell| cell.configuration.key()).collect();
+    cluster.same("list of cells", &keys.join("\n"))?;
     let pinning = cluster.agree(threads::pinning(arguments.pin.unwrap_or_default(), cluster))?;
     let most_threads = threads.iter().copied().max().unwrap_or(1);
     let environment = Environment::capture_pinned(&[], &pinning).with_places(&pinning, most_threads);
@@ -561,7 +563,7 @@ impl Bench<'_> {
         let problem = match self.problem(configuration, &engine) {
             Ok(problem) => problem,
             // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
-            Err(error) if self.cluster.count().is_none() => return Ok(skipped(format!("{error:#}"))),
+            Err(error) if self.cluster.count().is_none() => return Ok(skipped(with_causes(&error))),
             Err(error) => return Err(error),
         };
         store.bind_data(&configuration.dataset, &problem.digest)?;
@@ -603,6 +605,7 @@ impl Bench<'_> {
         let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds, &|| {
             self.cluster.traffic()
         })?;
+        self.cluster.same("model", &measurement.model_sha256)?;
         let timed_rounds = measurement.samples.round.len().max(1);
         let traffic = self.cluster.count().map(|_| measurement.traffic);
         let a_round = |total: u64| total as f64 / timed_rounds as f64;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde::Serialize;
 
-pub use super::simulate_ranks::{LatencyRow, Measured, Overtaking};
+pub use super::simulate_ranks::{LatencyRow, Measured, Overtaking, ScalingRow};
 use super::{UsageError, simulate_ranks};
 use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, PLACES, Place, Study, crossover};
 
@@ -45,7 +45,7 @@ pub struct SimulateArguments {
     /// What made the delays, for the record.
     #[arg(long, value_name = "WORD", default_value = "netem", requires = "from_run")]
     link: String,
-    /// Where to write latency.json and latency.svg.
+    /// Where to write rows, tables and picture: latency.json, .md and .svg, scaling.json and .md.
     #[arg(long, value_name = "DIR", requires = "from_run")]
     out: Option<PathBuf>,
     /// Seed of the measured runs.

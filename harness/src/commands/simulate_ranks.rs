@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use super::UsageError;
 use crate::machine::Topology;
-use crate::report::latency_svg;
+use crate::report::{latency_svg, latency_table, scaling_table};
 use crate::results::{Cell, RoundTimes, pool, read_run};
 
 /// A folder of results that was measured with a delay.
@@ -207,27 +207,27 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
 
 /// How the time of a round follows the number of ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct ScalingRow {
+pub struct ScalingRow {
     /// The algorithm.
-    algorithm: String,
+    pub algorithm: String,
     /// The data set.
-    dataset: String,
+    pub dataset: String,
     /// Examples a round.
-    batch_size: usize,
+    pub batch_size: usize,
     /// Ranks; none for the threads of one process.
-    ranks: Option<usize>,
+    pub ranks: Option<usize>,
     /// Threads of each.
-    threads: usize,
+    pub threads: usize,
     /// More threads than cores.
-    oversubscribed: bool,
+    pub oversubscribed: bool,
     /// Median of a round in seconds.
-    round_s: f64,
+    pub round_s: f64,
     /// Part of it in calls to other ranks, waiting for them included.
-    communication: Option<f64>,
+    pub communication: Option<f64>,
     /// Strong scaling: the round of one thread over this one.
-    speedup: f64,
+    pub speedup: f64,
     /// Weak scaling: the round of one thread on its share of this batch, B/P, over this one; where that was measured.
-    weak_efficiency: Option<f64>,
+    pub weak_efficiency: Option<f64>,
 }
 
 /// Rows of every cell of one process and of ranks without delay.
@@ -284,7 +284,14 @@ fn scaling(one_process: &[Cell], undelayed: &[Cell], cores: usize) -> Vec<Scalin
     rows
 }
 
-/// Predicts, compares, and writes `latency.json`, `latency.svg` and `scaling.json` into `out`.
+/// One row a line.
+fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
+    let lines: Result<Vec<String>, _> = rows.iter().map(serde_json::to_string).collect();
+    Ok(format!("[\n{}\n]\n", lines?.join(",\n")))
+}
+
+/// Predicts, compares, and writes rows (`latency.json`, `scaling.json`), their tables (`latency.md`, `scaling.md`) and, where
+/// there is more than one delay, the picture (`latency.svg`) into `out`.
 ///
 /// # Errors
 /// Results that cannot be read, cells that are missing on one side, files that cannot be written.
@@ -340,9 +347,13 @@ pub(super) fn run(
             let path = out.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
-        write("latency.json", serde_json::to_string_pretty(&rows)?)?;
-        write("latency.svg", latency_svg(&rows))?;
-        write("scaling.json", serde_json::to_string_pretty(&scaling)?)?;
+        write("latency.json", rows_of_json(&rows)?)?;
+        write("latency.md", latency_table(&rows))?;
+        if rows.iter().any(|row| row.latency_s > 0.0) {
+            write("latency.svg", latency_svg(&rows))?;
+        }
+        write("scaling.json", rows_of_json(&scaling)?)?;
+        write("scaling.md", scaling_table(&scaling))?;
     }
     if json {
         for row in &rows {

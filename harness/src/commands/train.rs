@@ -751,12 +751,13 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     table.add_row(vec![
         "time".to_owned(),
         format!(
-            "{:.3} s training on {}{} threads ({:.3} s loading, {:.3} s calibration)",
+            "{:.3} s training on {}{} thread{} ({:.3} s loading, {:.3} s calibration)",
             outcome.seconds,
             outcome
                 .ranks
                 .map_or_else(String::new, |ranks| format!("{ranks} ranks of ")),
             outcome.threads,
+            if outcome.threads == 1 { "" } else { "s" },
             outcome.load_seconds,
             outcome.calibration_seconds
         ),

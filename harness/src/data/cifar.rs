@@ -30,11 +30,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
         pixels.extend_from_slice(&more_pixels);
         labels.extend_from_slice(&more_labels);
     }
-    let features = Features::U8 {
-        values: pixels,
-        columns: PIXELS,
-        scale: 1.0 / 255.0,
-    };
+    let features = Features::bytes(&pixels, PIXELS, 1.0 / 255.0);
     Ok((
         features,
         Labels::Classes {

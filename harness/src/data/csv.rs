@@ -105,7 +105,7 @@ pub fn read(path: &Path, options: &CsvOptions) -> Result<(Features, RawLabels), 
     } else {
         RawLabels::Numbers(numbers)
     };
-    Ok((Features::F32 { values, columns }, labels))
+    Ok((Features::f32(values, columns), labels))
 }
 
 /// Different words and the order in which they came.

@@ -198,24 +198,17 @@ pub fn read_part(path: &Path, own: Range<usize>, seen: Range<usize>) -> Result<P
     let (_, seen) = read(seen, false).map_err(failed)?;
     let (bytes, digest) = read(own, true).map_err(failed)?;
     Ok(PartOfFile {
-        features: features_of(promise.element, bytes, columns),
+        features: features_of(promise.element, &bytes, columns),
         digest,
         seen,
     })
 }
 
 /// Bytes of a row as features: bytes stay bytes with scale 1/255.
-fn features_of(element: Element, bytes: Vec<u8>, columns: usize) -> Features {
+fn features_of(element: Element, bytes: &[u8], columns: usize) -> Features {
     match element {
-        Element::U8 => Features::U8 {
-            values: bytes,
-            columns,
-            scale: 1.0 / 255.0,
-        },
-        _ => Features::F32 {
-            values: element.decode(&bytes),
-            columns,
-        },
+        Element::U8 => Features::bytes(bytes, columns, 1.0 / 255.0),
+        _ => Features::f32(element.decode(bytes), columns),
     }
 }
 
@@ -234,7 +227,7 @@ pub fn read_features(path: &Path) -> Result<Features, DataError> {
         });
     }
     let columns = shape[1..].iter().product();
-    Ok(features_of(element, bytes, columns))
+    Ok(features_of(element, &bytes, columns))
 }
 
 /// Labels: one integer a row, as classes `0..classes`; without `classes`, as many as the largest label asks for.

@@ -110,16 +110,10 @@ fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels),
     labels.shrink_to_fit();
     let rows = labels.len();
     let features = match matrix {
-        None => Features::F32 {
-            values: Vec::new(),
-            columns: 1,
-        },
+        None => Features::f32(Vec::new(), 1),
         Some(Matrix::Dense(mut dense)) => {
             dense.values.shrink_to_fit();
-            Features::F32 {
-                values: dense.values,
-                columns: dense.columns,
-            }
+            Features::f32(dense.values, dense.columns)
         }
         Some(Matrix::Sparse(mut sparse)) => {
             let (columns, stored) = (sparse.columns, sparse.values.len());

@@ -6,7 +6,8 @@
 use crate::data::error::DataError;
 use crate::data::labels::RawLabels;
 use crate::data::source::{Compression, Source, expansion_bound};
-use rounds_algorithms::problem::Features;
+use rounds_algorithms::problem::{Buffer, ByteRows, Features};
+use rounds_kernels::memory::Pod;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -306,22 +307,22 @@ fn for_each_block(
 
 /// Elements in C order, `rows × columns`, from blocks in the order of the file.
 struct Collected<T> {
-    values: Vec<T>,
+    values: Buffer<T>,
     total: usize,
     /// rows and columns, if the file runs down the columns.
     transposed: Option<(usize, usize)>,
     position: usize,
 }
 
-impl<T: Copy + Default> Collected<T> {
+impl<T: Pod> Collected<T> {
     fn new(header: &Header) -> Self {
         let total = header.elements();
         let rows = header.shape[0];
         let transposed = (header.fortran_order && header.shape.len() > 1).then(|| (rows, total / rows));
         let values = if transposed.is_some() {
-            vec![T::default(); total]
+            Buffer::zeroed(total)
         } else {
-            Vec::new()
+            Buffer::new()
         };
         Self {
             values,
@@ -384,18 +385,11 @@ pub fn read_features(source: &mut Source<'_>) -> Result<Features, DataError> {
         let mut collected = Collected::new(&header);
         for_each_block(source, &header, |_, bytes| collected.extend(bytes, file_bytes))?;
         let scale = if header.shape.len() > 2 { 1.0 / 255.0 } else { 1.0 };
-        Ok(Features::U8 {
-            values: collected.values,
-            columns,
-            scale,
-        })
+        Ok(Features::bytes(&collected.values, columns, scale))
     } else {
         let mut collected = Collected::new(&header);
         for_each_block(source, &header, |numbers, _| collected.extend(numbers, file_bytes))?;
-        Ok(Features::F32 {
-            values: collected.values,
-            columns,
-        })
+        Ok(Features::f32(collected.values, columns))
     }
 }
 
@@ -426,7 +420,7 @@ pub fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
             collected.extend(numbers, file_bytes);
         }
     })?;
-    finite_labels(&path, collected.values)
+    finite_labels(&path, collected.values.to_vec())
 }
 
 /// Labels, if all are finite.
@@ -447,15 +441,6 @@ fn finite_labels(path: &Path, values: Vec<f32>) -> Result<RawLabels, DataError> 
 /// # Errors
 /// As [`read_features`], and arrays without a second column.
 pub fn read_table(source: &mut Source<'_>) -> Result<(Features, RawLabels), DataError> {
-    fn split<T: Copy>(mut values: Vec<T>, columns: usize) -> (Vec<T>, Vec<T>) {
-        let labels = values.iter().skip(columns - 1).step_by(columns).copied().collect();
-        let rows = values.len() / columns;
-        for row in 1..rows {
-            values.copy_within(row * columns..(row + 1) * columns - 1, row * (columns - 1));
-        }
-        values.truncate(rows * (columns - 1));
-        (values, labels)
-    }
     let features = read_features(source)?;
     let columns = features.columns();
     if columns < 2 {
@@ -466,28 +451,23 @@ pub fn read_table(source: &mut Source<'_>) -> Result<(Features, RawLabels), Data
         });
     }
     match features {
-        Features::U8 { values, columns, scale } => {
-            let (values, labels) = split(values, columns);
-            let labels = labels.into_iter().map(f32::from).collect();
-            Ok((
-                Features::U8 {
-                    values,
-                    columns: columns - 1,
-                    scale,
-                },
-                RawLabels::Numbers(labels),
-            ))
+        Features::U8 { rows, scale } => {
+            let labels = rows.iter().map(|row| f32::from(row[columns - 1])).collect();
+            let mut without = ByteRows::zeroed(rows.len(), columns - 1);
+            for (to, from) in without.iter_mut().zip(rows.iter()) {
+                to.copy_from_slice(&from[..columns - 1]);
+            }
+            Ok((Features::U8 { rows: without, scale }, RawLabels::Numbers(labels)))
         }
-        Features::F32 { values, columns } => {
-            let (values, labels) = split(values, columns);
+        Features::F32 { mut values, columns } => {
+            let labels = values.iter().skip(columns - 1).step_by(columns).copied().collect();
+            let rows = values.len() / columns;
+            for row in 1..rows {
+                values.copy_within(row * columns..(row + 1) * columns - 1, row * (columns - 1));
+            }
+            values.truncate(rows * (columns - 1));
             let labels = finite_labels(source.path(), labels)?;
-            Ok((
-                Features::F32 {
-                    values,
-                    columns: columns - 1,
-                },
-                labels,
-            ))
+            Ok((Features::f32(values, columns - 1), labels))
         }
         Features::Sparse { .. } => unreachable!("arrays are dense"),
     }

@@ -451,11 +451,11 @@ impl Series {
             return self.sample();
         }
         let hollow = if self.variant == 0 { "" } else { " hollow" };
-        format!(
-            "<g class=\"reference{hollow}\"><path class=\"path\" d=\"M0 0H28\"{}/>{}</g>",
-            self.dashes(),
-            marker(0, 14.0, 0.0)
-        )
+        let path = match self.drawing {
+            Drawing::Points => String::new(),
+            _ => format!("<path class=\"path\" d=\"M0 0H28\"{}/>", self.dashes()),
+        };
+        format!("<g class=\"reference{hollow}\">{path}{}</g>", marker(0, 14.0, 0.0))
     }
 
     fn draw(&self, across: &dyn Fn(f64) -> f64, up: &dyn Fn(f64) -> f64, svg: &mut String) {

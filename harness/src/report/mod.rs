@@ -25,7 +25,7 @@ mod training;
 
 pub use beside::{Beside, Other};
 pub use figures::time_per_round_svg;
-pub use latency::latency_svg;
+pub use latency::{latency_svg, latency_table, scaling_table};
 pub use mechanisms::mechanisms_html;
 pub use page::{report_html, report_html_with};
 pub use scaling::{scaling_html, scaling_svgs};

@@ -231,7 +231,7 @@ pub fn row_norms(rows: Rows<'_>, bias: bool, norm: Norm) -> Result<RowNorms, Non
             let scale = f64::from(bytes.scale);
             (0..rows.len())
                 .map(|row| {
-                    let values = &bytes.values[row * bytes.columns..][..bytes.columns];
+                    let values = bytes.row(row);
                     finish(
                         row,
                         match norm {

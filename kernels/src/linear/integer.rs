@@ -23,7 +23,7 @@ use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tall
 use crate::features::{Selection, U8Rows};
 use crate::loss::Loss;
 use crate::tiles::{self, ByteRows, Cache, Configured, Shapes, TILE_BYTES};
-use crate::vector::lanes::{LANES, prefetch};
+use crate::vector::lanes::LANES;
 use core::arch::x86_64 as arch;
 use std::ops::Range;
 
@@ -397,16 +397,14 @@ impl Scratch {
         let mut pointers = [std::ptr::null(); SUMMED_ROWS];
         for (pointer, position) in pointers.iter_mut().zip(positions.clone()) {
             let row = row_at(selection, position);
-            *pointer = rows.values[row * rows.columns..][..rows.columns].as_ptr();
+            *pointer = rows.row(row).as_ptr();
         }
         let padded = count.next_multiple_of(GROUP);
         let last = pointers[count.saturating_sub(1)];
         pointers[count..padded].fill(last);
-        let next = positions.end..(positions.end + SUMMED_ROWS).min(selection.len());
-        let mut ahead = AheadOf::new(rows, selection, next);
         let mut configured = self.row_shapes.configure();
         let worth = f64::from(power_of_two(step)) * f64::from(rows.scale);
-        self.add_gradient(model, &pointers[..padded], worth, sum, &mut configured, &mut ahead);
+        self.add_gradient(model, &pointers[..padded], worth, sum, &mut configured);
     }
 
     /// [`Self::margins`] at one or two points, an empty slice for none.
@@ -437,14 +435,15 @@ impl Scratch {
             let count = (positions.end - first).min(TOGETHER);
             let operand = match selection {
                 Selection::Range(range) if count == TOGETHER => {
-                    let of_rows = &rows.values[(range.start + first) * rows.columns..][..TOGETHER * rows.columns];
+                    let of_rows = &rows.values[(range.start + first) * rows.stride..]
+                        [..(TOGETHER - 1) * rows.stride + rows.columns];
                     // Rows lie across cache lines: what a step reads is asked for two steps before.
                     for (row, ask) in ask.iter_mut().enumerate() {
-                        *ask = of_rows.as_ptr().wrapping_add(row * rows.columns + 2 * GROUP);
+                        *ask = of_rows.as_ptr().wrapping_add(row * rows.stride + 2 * GROUP);
                     }
                     ByteRows {
                         start: of_rows.as_ptr(),
-                        stride: rows.columns,
+                        stride: rows.stride,
                         groups: row_lines,
                         tail: rows.columns - GROUP,
                         ask: &ask,
@@ -454,7 +453,7 @@ impl Scratch {
                 _ => {
                     for (offset, copy) in copies.chunks_exact_mut(row_lines).enumerate().take(count) {
                         let row = row_at(selection, first + offset);
-                        copy_row(&rows.values[row * rows.columns..][..rows.columns], copy);
+                        copy_row(rows.row(row), copy);
                     }
                     // Where nobody asked for rows before, those that are copied next are asked for now.
                     let next = first + count..(first + count + TOGETHER).min(cold_end);
@@ -463,7 +462,7 @@ impl Scratch {
                         *ask = rows
                             .values
                             .as_ptr()
-                            .wrapping_add(row_at(selection, position) * rows.columns);
+                            .wrapping_add(row_at(selection, position) * rows.stride);
                     }
                     ByteRows {
                         start: copies.as_ptr().cast(),
@@ -638,7 +637,7 @@ pub(super) fn accumulate(
             let count = (block_end - start).min(BLOCK_ROWS);
             for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
                 *id = row_at(&batch.selection, start + offset);
-                pointers[start - block + offset] = rows.values[*id * rows.columns..][..rows.columns].as_ptr();
+                pointers[start - block + offset] = rows.row(*id).as_ptr();
             }
             facts.gather(count, batch.targets, norms, model.outputs);
             let previous = if query.previous.is_some() {
@@ -659,11 +658,9 @@ pub(super) fn accumulate(
             scratch.write_digits(margins, count, start - block, step);
         }
         let count = block_end - block;
-        let next = block_end..(block_end + block_rows).min(total);
         let last = pointers[count - 1];
         pointers[count..count.next_multiple_of(GROUP)].fill(last);
         let worth = f64::from(power_of_two(step));
-        let mut ahead = AheadOf::new(rows, &batch.selection, next);
         let worth_of_byte = worth * f64::from(rows.scale);
         scratch.add_gradient(
             model,
@@ -671,7 +668,6 @@ pub(super) fn accumulate(
             worth_of_byte,
             sum,
             &mut configured,
-            &mut ahead,
         );
         if model.bias {
             for (output, &total) in scratch.totals.iter().enumerate() {
@@ -745,7 +741,6 @@ impl Scratch {
         worth: f64,
         sum: &mut [f64],
         configured: &mut Configured,
-        ahead: &mut AheadOf<'_>,
     ) {
         let (features, width) = (model.features, model.features + usize::from(model.bias));
         let (steps, groups) = (pointers.len() / GROUP, self.row_lines);
@@ -766,7 +761,7 @@ impl Scratch {
         let (mut quads, mut next_quads) = quads.split_at_mut(QUAD_LINES);
         let all = pointers.len() / 4;
         // SAFETY: each pointer is one of a whole row, of which 64 bytes from the group's start on are read.
-        unsafe { interleave(pointers, start_of(0), quads, 0..all, ahead) };
+        unsafe { interleave(pointers, start_of(0), quads, 0..all) };
         let several = model.outputs > GRADIENT_OUTPUTS;
         if !several {
             configured.reshape(&tiles::column_shapes(COEFFICIENT_DIGITS * model.outputs));
@@ -807,7 +802,7 @@ impl Scratch {
                     if last && group + 1 < groups {
                         let part = all * quarter / 4..all * (quarter + 1) / 4;
                         // SAFETY: as above.
-                        unsafe { interleave(pointers, start_of(group + 1), next_quads, part, ahead) };
+                        unsafe { interleave(pointers, start_of(group + 1), next_quads, part) };
                     }
                     if let Some(before) = &before {
                         before.add(quarter, other_sums, worth, sum, width);
@@ -848,47 +843,6 @@ impl Summed {
     }
 }
 
-/// The rows of the next block, asked for row after row while those of this one are summed: four cache lines at each step,
-/// of which a block takes as many as its rows have lines.
-#[derive(Debug)]
-struct AheadOf<'a> {
-    rows: U8Rows<'a>,
-    selection: &'a Selection<'a>,
-    positions: Range<usize>,
-    /// The lines of the row at hand that are still to be asked for.
-    line: *const u8,
-    lines: usize,
-}
-
-impl<'a> AheadOf<'a> {
-    fn new(rows: U8Rows<'a>, selection: &'a Selection<'a>, positions: Range<usize>) -> Self {
-        AheadOf {
-            rows,
-            selection,
-            positions,
-            line: std::ptr::null(),
-            lines: 0,
-        }
-    }
-
-    #[inline(always)]
-    fn ask(&mut self) {
-        if self.lines == 0 {
-            let Some(position) = self.positions.next() else {
-                return;
-            };
-            let row = row_at(self.selection, position);
-            self.line = self.rows.values.as_ptr().wrapping_add(row * self.rows.columns);
-            self.lines = self.rows.columns.div_ceil(GROUP);
-        }
-        for line in 0..self.lines.min(4) {
-            prefetch(self.line.wrapping_add(line * GROUP));
-        }
-        self.line = self.line.wrapping_add(4 * GROUP);
-        self.lines = self.lines.saturating_sub(4);
-    }
-}
-
 /// Lines as bytes.
 fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
     // SAFETY: a line is 64 bytes and nothing else.
@@ -900,16 +854,9 @@ fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
 ///
 /// # Safety
 /// 64 bytes are readable `start` bytes after each pointer.
-unsafe fn interleave(
-    pointers: &[*const u8],
-    start: usize,
-    quads: &mut [Line],
-    part: Range<usize>,
-    ahead: &mut AheadOf<'_>,
-) {
+unsafe fn interleave(pointers: &[*const u8], start: usize, quads: &mut [Line], part: Range<usize>) {
     assert!(quads.len() >= pointers.len() && part.end * 4 <= pointers.len());
     for quad in part {
-        ahead.ask();
         let pointers: [*const u8; 4] = std::array::from_fn(|row| pointers[4 * quad + row]);
         let out = &mut quads[quad / LANES * GROUP + quad % LANES..];
         // SAFETY: the build has AVX-512; the caller vouches for the loads, and a line is 64 bytes, aligned.
@@ -1023,11 +970,7 @@ mod tests {
                 (0..model.parameters()).map(weight).collect()
             };
             let (parameters, previous) = (weights(), weights());
-            let rows_of_bytes = Rows::U8(U8Rows {
-                values: &bytes,
-                columns: features,
-                scale: SCALE,
-            });
+            let rows_of_bytes = Rows::U8(U8Rows::tight(&bytes, features, SCALE));
             let norms = row_norms(rows_of_bytes, bias, Norm::L2).expect("bytes are finite");
             Example {
                 model,
@@ -1041,11 +984,7 @@ mod tests {
 
         fn batch<'a>(&'a self, selection: Selection<'a>) -> Batch<'a> {
             Batch {
-                rows: Rows::U8(U8Rows {
-                    values: &self.bytes,
-                    columns: self.model.features,
-                    scale: SCALE,
-                }),
+                rows: Rows::U8(U8Rows::tight(&self.bytes, self.model.features, SCALE)),
                 targets: Targets::Classes(&self.classes),
                 norms: Some(&self.norms),
                 selection,

@@ -695,8 +695,7 @@ fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
     match rows {
         Rows::F32(dense) => &dense.values[row * dense.columns..(row + 1) * dense.columns],
         Rows::U8(dense) => {
-            let bytes = &dense.values[row * dense.columns..(row + 1) * dense.columns];
-            for (value, &byte) in buffer.iter_mut().zip(bytes) {
+            for (value, &byte) in buffer.iter_mut().zip(dense.row(row)) {
                 *value = f32::from(byte) * dense.scale;
             }
             buffer
@@ -795,11 +794,7 @@ mod tests {
                     values: &values,
                     columns: features,
                 }),
-                Rows::U8(U8Rows {
-                    values: &bytes,
-                    columns: features,
-                    scale: 0.25,
-                }),
+                Rows::U8(U8Rows::tight(&bytes, features, 0.25)),
                 Rows::Sparse(SparseRows {
                     offsets: &offsets,
                     indices: &indices,

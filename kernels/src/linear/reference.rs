@@ -12,7 +12,8 @@ pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
             .iter()
             .map(|&v| f64::from(v))
             .collect(),
-        Rows::U8(bytes) => bytes.values[row * bytes.columns..(row + 1) * bytes.columns]
+        Rows::U8(bytes) => bytes
+            .row(row)
             .iter()
             .map(|&v| f64::from(v) * f64::from(bytes.scale))
             .collect(),

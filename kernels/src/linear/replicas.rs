@@ -250,7 +250,7 @@ fn load_row(rows: &Rows<'_>, index: usize, out: &mut [f32]) {
     match rows {
         Rows::F32(dense) => out.copy_from_slice(&dense.values[index * dense.columns..][..dense.columns]),
         Rows::U8(bytes) => {
-            let values = &bytes.values[index * bytes.columns..][..bytes.columns];
+            let values = bytes.row(index);
             out.iter_mut()
                 .zip(values)
                 .for_each(|(out, &byte)| *out = f32::from(byte) * bytes.scale);

@@ -1,0 +1,400 @@
+//! Memory for rows: it begins at a cache line, and much of it lies on huge pages where the system grants them.
+//!
+//! A row that begins at a cache line takes an AVX-512 load a line, one that does not takes two. Rows that are picked at random
+//! from more memory than the processor's page tables' cache covers cost a walk through the tables each; pages of 2 MiB
+//! instead of 4 KiB save most of these. `results/README.md` has the figures.
+
+/// What a [`Buffer`] holds: plain values of which every pattern of bits is one.
+pub use bytemuck::Pod;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Bytes of a cache line.
+pub const CACHE_LINE: usize = 64;
+
+/// Memory below which huge pages do not pay: it would be rounded up to a few of them.
+const LEAST_HUGE_BYTES: usize = 4 << 20;
+
+/// A growable array of plain values whose first one lies at the begin of a cache line.
+pub struct Buffer<T> {
+    /// The values' bytes from `start` on: zeros behind them.
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+    values: PhantomData<T>,
+}
+
+impl<T: Pod> Buffer<T> {
+    /// No values.
+    pub fn new() -> Self {
+        Self::zeroed(0)
+    }
+
+    /// `len` zeros, in memory that the system has not backed with pages yet if it is much.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
+    pub fn zeroed(len: usize) -> Self {
+        Self {
+            len,
+            ..Self::with_room_for(len)
+        }
+    }
+
+    fn with_room_for(len: usize) -> Self {
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .and_then(|bytes| bytes.checked_add(CACHE_LINE))
+            .expect("an array that can be addressed");
+        let mut memory = vec![0; if len == 0 { 0 } else { bytes }];
+        if bytes >= LEAST_HUGE_BYTES {
+            ask_for_huge_pages(&mut memory);
+        }
+        let start = if memory.is_empty() {
+            0
+        } else {
+            memory.as_ptr().align_offset(CACHE_LINE)
+        };
+        Self {
+            memory,
+            start,
+            len: 0,
+            values: PhantomData,
+        }
+    }
+
+    /// Values that fit without moving to other memory.
+    pub fn capacity(&self) -> usize {
+        (self.memory.len() - self.start) / size_of::<T>()
+    }
+
+    /// Makes room for `more` values, and no more.
+    pub fn reserve_exact(&mut self, more: usize) {
+        if self.len + more > self.capacity() {
+            let mut larger = Self::with_room_for(self.len + more);
+            larger.len = self.len;
+            larger.copy_from_slice(self);
+            *self = larger;
+        }
+    }
+
+    /// Appends `values`. Memory grows to twice its size where there is no room.
+    pub fn extend_from_slice(&mut self, values: &[T]) {
+        let len = self.len + values.len();
+        if len > self.capacity() {
+            self.reserve_exact(values.len().max(self.len));
+        }
+        let old = std::mem::replace(&mut self.len, len);
+        self[old..].copy_from_slice(values);
+    }
+
+    /// Forgets the values from `len` on.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl<T: Pod> Deref for Buffer<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        if self.len == 0 {
+            return &[];
+        }
+        bytemuck::cast_slice(&self.memory[self.start..][..self.len * size_of::<T>()])
+    }
+}
+
+impl<T: Pod> DerefMut for Buffer<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        bytemuck::cast_slice_mut(&mut self.memory[self.start..][..self.len * size_of::<T>()])
+    }
+}
+
+impl<T: Pod> Default for Buffer<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Pod> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        Self::from(&**self)
+    }
+}
+
+impl<T: Pod> From<&[T]> for Buffer<T> {
+    fn from(values: &[T]) -> Self {
+        let mut buffer = Self::zeroed(values.len());
+        buffer.copy_from_slice(values);
+        buffer
+    }
+}
+
+impl<T: Pod> From<Vec<T>> for Buffer<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::from(&*values)
+    }
+}
+
+impl<T: Pod + PartialEq, const N: usize> PartialEq<[T; N]> for Buffer<T> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        **self == *other
+    }
+}
+
+impl<T: Pod + PartialEq> PartialEq for Buffer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Pod + std::fmt::Debug> std::fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, T: Pod> IntoIterator for &'a Buffer<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Pod> IntoIterator for &'a mut Buffer<T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+/// Rows of equally many bytes, each of which begins at a cache line where this costs at most an eighth more memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ByteRows {
+    values: Buffer<u8>,
+    columns: usize,
+    stride: usize,
+    /// Bytes that are no whole row.
+    incomplete: usize,
+}
+
+impl ByteRows {
+    /// The rows of `values`, which follow each other there. Bytes that do not fill a row are counted and dropped.
+    pub fn new(values: &[u8], columns: usize) -> Self {
+        let mut rows = Self::zeroed(values.len().checked_div(columns).unwrap_or(0), columns);
+        for (to, from) in rows.iter_mut().zip(values.chunks_exact(columns.max(1))) {
+            to.copy_from_slice(from);
+        }
+        rows.incomplete = values.len().checked_rem(columns).unwrap_or(values.len());
+        rows
+    }
+
+    /// `rows` rows of zeros, as [`Buffer::zeroed`].
+    pub fn zeroed(rows: usize, columns: usize) -> Self {
+        let stride = stride_of(columns);
+        Self {
+            values: Buffer::zeroed(rows.checked_mul(stride).expect("an array that can be addressed")),
+            columns,
+            stride,
+            incomplete: 0,
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.values.len().checked_div(self.stride).unwrap_or(0)
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Bytes a row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Bytes that were given: those of all rows, and those that fill no row.
+    pub fn stored(&self) -> usize {
+        self.len() * self.columns + self.incomplete
+    }
+
+    /// The rows one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let columns = self.columns;
+        self.values
+            .chunks_exact(self.stride.max(1))
+            .map(move |row| &row[..columns])
+    }
+
+    /// The rows, to be written.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let columns = self.columns;
+        self.values
+            .chunks_exact_mut(self.stride.max(1))
+            .map(move |row| &mut row[..columns])
+    }
+
+    /// All bytes of the rows, gaps included, and the bytes from a row's begin to the next one's.
+    pub fn memory(&self) -> (&[u8], usize) {
+        (&self.values, self.stride)
+    }
+
+    /// As [`Self::memory`], to be written. Gaps stay zeros.
+    pub fn memory_mut(&mut self) -> (&mut [u8], usize) {
+        (&mut self.values, self.stride)
+    }
+
+    /// The rows as the kernels read them.
+    pub fn view(&self, scale: f32) -> crate::features::U8Rows<'_> {
+        crate::features::U8Rows {
+            values: &self.values,
+            columns: self.columns,
+            stride: self.stride,
+            scale,
+        }
+    }
+
+    /// The rows in `rows` alone.
+    ///
+    /// # Panics
+    /// Rows that do not exist.
+    #[must_use]
+    pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        Self {
+            values: Buffer::from(&self.values[rows.start * self.stride..rows.end * self.stride]),
+            incomplete: 0,
+            ..*self
+        }
+    }
+
+    /// Appends rows of as many bytes.
+    ///
+    /// # Panics
+    /// Rows of another length.
+    pub fn append(&mut self, rows: &Self) {
+        assert_eq!(
+            self.columns, rows.columns,
+            "bytes of the rows here (left) and of those that come (right)"
+        );
+        self.values.extend_from_slice(&rows.values);
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows * self.stride);
+    }
+}
+
+/// Bytes from row to row: whole cache lines, unless the gaps took more than an eighth of the rows.
+fn stride_of(columns: usize) -> usize {
+    let lines = columns.next_multiple_of(CACHE_LINE);
+    if lines - columns <= columns / 8 { lines } else { columns }
+}
+
+/// Asks the system to back `memory` with huge pages. It may not know them or refuse; nothing depends on it.
+#[cfg(target_os = "linux")]
+fn ask_for_huge_pages(memory: &mut [u8]) {
+    const PAGE: usize = 4096;
+    let start = memory.as_ptr().align_offset(PAGE);
+    let Some(length) = memory.len().checked_sub(start) else {
+        return;
+    };
+    // SAFETY: whole pages within an exclusive borrow; the advice changes no value in them.
+    unsafe {
+        libc::madvise(
+            memory.as_mut_ptr().add(start).cast(),
+            length - length % PAGE,
+            libc::MADV_HUGEPAGE,
+        )
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask_for_huge_pages(_: &mut [u8]) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts_at_a_line<T>(values: &[T]) -> bool {
+        values.as_ptr().addr().is_multiple_of(CACHE_LINE)
+    }
+
+    #[test]
+    fn buffers_begin_at_cache_lines_whatever_happens_to_them() {
+        for len in [0, 1, 3, 100, 10_000, 3_000_000] {
+            let values: Vec<f32> = (0..len).map(|place| place as f32).collect();
+            let mut buffer = Buffer::from(values.clone());
+            assert_eq!(*buffer, *values);
+            let copy = buffer.clone();
+            assert_eq!(copy, buffer);
+            assert!(len == 0 || (starts_at_a_line(&buffer) && starts_at_a_line(&copy)));
+            buffer.extend_from_slice(&[1.5, 2.5]);
+            assert_eq!((buffer.len(), &buffer[len..]), (len + 2, &[1.5, 2.5][..]));
+            assert_eq!(buffer[..len], *values);
+            assert!(starts_at_a_line(&buffer));
+            buffer.truncate(len);
+            assert_eq!(*buffer, *values);
+            buffer.extend_from_slice(&[7.0]);
+            assert_eq!(buffer[len], 7.0);
+        }
+        assert!(Buffer::<u8>::zeroed(5_000_000).iter().all(|&byte| byte == 0));
+        assert!(Buffer::<u8>::new().is_empty());
+    }
+
+    #[test]
+    fn rows_of_bytes_begin_at_cache_lines_where_that_is_cheap() {
+        for (columns, stride) in [
+            (784, 832),
+            (64, 64),
+            (3_072, 3_072),
+            (65, 65),
+            (100, 100),
+            (115, 128),
+            (3, 3),
+        ] {
+            let bytes: Vec<u8> = (0..7 * columns).map(|place| (place * 31 % 251) as u8).collect();
+            let rows = ByteRows::new(&bytes, columns);
+            assert_eq!((rows.len(), rows.stored(), rows.memory().1), (7, bytes.len(), stride));
+            assert!(rows.iter().eq(bytes.chunks_exact(columns)));
+            for row in 0..7 {
+                assert_eq!(rows.view(1.0).row(row), &bytes[row * columns..(row + 1) * columns]);
+                assert!(stride != 832 || starts_at_a_line(rows.view(1.0).row(row)));
+            }
+            assert!(
+                rows.part(2..5)
+                    .iter()
+                    .eq(bytes[2 * columns..5 * columns].chunks_exact(columns))
+            );
+            let mut twice = rows.clone();
+            twice.append(&rows);
+            assert!(
+                twice
+                    .iter()
+                    .eq(bytes.chunks_exact(columns).chain(bytes.chunks_exact(columns)))
+            );
+            twice.truncate(7);
+            assert_eq!(twice, rows);
+        }
+    }
+
+    #[test]
+    fn bytes_that_fill_no_row_are_counted() {
+        let rows = ByteRows::new(&[1, 2, 3, 4, 5], 2);
+        assert_eq!((rows.len(), rows.stored()), (2, 5));
+        let none = ByteRows::new(&[1, 2], 0);
+        assert_eq!((none.len(), none.stored(), none.is_empty()), (0, 2, true));
+    }
+}
