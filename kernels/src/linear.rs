@@ -902,7 +902,7 @@ pub fn evaluate(
         }
         facts.gather(count, batch.targets, None, model.outputs);
         if let Some((integer, bytes)) = &mut integer {
-            integer.margins(*bytes, &batch.selection, start..start + count, total, margins);
+            integer.margins(*bytes, &batch.selection, start..start + count, margins);
         } else if let Rows::Sparse(sparse) = batch.rows {
             sparse::margins(sparse, &facts.ids[..count], model, parameters, margins);
         } else {

@@ -355,18 +355,16 @@ impl Scratch {
         self.current.pack(model, parameters)
     }
 
-    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`. Rows behind them are asked for up
-    /// to position `cold_end`.
+    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
     pub(super) fn margins(
         &mut self,
         rows: U8Rows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
-        cold_end: usize,
         out: &mut [f32],
     ) {
         let _configured = self.row_shapes.configure();
-        self.margins_of_sides(rows, selection, positions, cold_end, [out, &mut []]);
+        self.margins_of_sides(rows, selection, positions, [out, &mut []]);
     }
 
     /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`], without the bias:
@@ -413,7 +411,6 @@ impl Scratch {
         rows: U8Rows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
-        cold_end: usize,
         mut out: [&mut [f32]; 2],
     ) {
         let Scratch {
@@ -455,8 +452,8 @@ impl Scratch {
                         let row = row_at(selection, first + offset);
                         copy_row(rows.row(row), copy);
                     }
-                    // Where nobody asked for rows before, those that are copied next are asked for now.
-                    let next = first + count..(first + count + TOGETHER).min(cold_end);
+                    // Rows that are copied next are asked for now.
+                    let next = first + count..(first + count + TOGETHER).min(selection.len());
                     ask.fill(copies.as_ptr().cast());
                     for (ask, position) in ask.iter_mut().zip(next) {
                         *ask = rows
@@ -646,9 +643,7 @@ pub(super) fn accumulate(
                 &mut []
             };
             let (sides, at) = ([&mut margins[..], previous], start..start + count);
-            // Later blocks are asked for while the one before them is summed.
-            let cold_end = if block == 0 { total.min(SUMMED_ROWS) } else { 0 };
-            scratch.margins_of_sides(rows, &batch.selection, at, cold_end, sides);
+            scratch.margins_of_sides(rows, &batch.selection, at, sides);
             if let Err(error) = coefficients(model, query, start, count, facts, margins, others, &mut tally) {
                 return Some(Err(error));
             }

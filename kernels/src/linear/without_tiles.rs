@@ -32,7 +32,7 @@ impl Scratch {
         match *self {}
     }
 
-    pub(super) fn margins(&mut self, _: U8Rows<'_>, _: &Selection<'_>, _: Range<usize>, _: usize, _: &mut [f32]) {
+    pub(super) fn margins(&mut self, _: U8Rows<'_>, _: &Selection<'_>, _: Range<usize>, _: &mut [f32]) {
         match *self {}
     }
 }
