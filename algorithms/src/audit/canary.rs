@@ -6,6 +6,11 @@
 //! shows tenfold. All other rows are 0, and so are their gradients: the other coordinates see the run's noise and
 //! nothing else. The canary is the first row, which takes part first and as often as any.
 //!
+//! **On rows of bytes** ([`CanaryRows::Bytes`]) the canary is a byte of 255 among 64, with two classes: what the integer
+//! tiles of a release take. The residual of a softmax with two classes is a multiple of (1, −1), so that the clipped
+//! gradient is C·(1, −1)/√2 ⊗ e_1 whatever the model is, as long as it is clipped; steps are so small that the margins, and
+//! the gradient with them, hardly move. The audit reads the iterates along (1, −1)/√2.
+//!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
 //! its participations is missing in the sensitivity. No switch in the algorithms weakens their guarantee.
@@ -29,6 +34,47 @@ const NO_CLIP: f64 = 1.2;
 pub(super) const COLUMNS: usize = 8;
 /// μ of the claims of Gaussian mechanisms: far from 0, and within reach of counts of a few thousand.
 const CLAIMED_MU: f64 = 2.0;
+
+/// The learning rate of audits on rows of bytes: margins of rows that are a few dozen long stay far below 1.
+const BYTES_LEARNING_RATE: f64 = 1e-4;
+/// Bytes of a row: a tile is as wide.
+const BYTES: usize = 64;
+
+/// In what format the canary stands in the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CanaryRows {
+    /// Rows of f32, a squared loss.
+    #[default]
+    F32,
+    /// Rows of bytes and two classes, summed as releases are: on processors with integer tiles, by these.
+    Bytes,
+}
+
+impl CanaryRows {
+    /// One iterate's coordinate for each of [`COLUMNS`]: the canary's first.
+    pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
+        (0..COLUMNS).map(move |column| match self {
+            Self::F32 => iterate[column],
+            Self::Bytes => std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[BYTES + column]),
+        })
+    }
+}
+
+impl std::str::FromStr for CanaryRows {
+    type Err = SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        match name {
+            "f32" => Ok(Self::F32),
+            "bytes" => Ok(Self::Bytes),
+            _ => Err(SettingsError::UnknownName {
+                flag: "--rows",
+                value: name.to_owned(),
+                known: "f32 or bytes",
+            }),
+        }
+    }
+}
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,16 +228,23 @@ impl Scene {
             .unwrap_or(1.0)
     }
 
+    /// Why the audit cannot be made on such rows.
+    pub(super) fn refusal(&self, rows: CanaryRows) -> Option<String> {
+        let own = rows == CanaryRows::Bytes && !self.parameters.is_empty();
+        own.then(|| "its audit needs the constants of a squared loss: audit it on rows of f32".to_owned())
+    }
+
     /// The settings with this budget, the clip norm `clip` times 1.
-    fn settings(&self, budget: Budget, clip: f64, accountant: Option<Accountant>, key: StreamKey) -> Settings {
+    fn settings(&self, budget: Budget, clip: f64, accountant: Option<Accountant>, rows: CanaryRows) -> Settings {
         let mut settings = Settings {
+            learning_rate: (rows == CanaryRows::Bytes).then_some(BYTES_LEARNING_RATE),
             epochs: self.epochs,
             rounds: self.rounds,
             batch_size: self.batch_size,
             clip_norm: Some(clip),
             sampling: self.sampling,
             accountant,
-            ..Settings::new(budget, key)
+            ..Settings::new(budget, StreamKey::Simulation(0))
         };
         for &(key, value) in &self.parameters {
             settings.parameters.insert(key.to_owned(), value.to_owned());
@@ -203,9 +256,9 @@ impl Scene {
     }
 
     /// The settings that are claimed.
-    pub(super) fn claimed(&self, epsilon: f64, delta: f64) -> Settings {
+    pub(super) fn claimed(&self, epsilon: f64, delta: f64, rows: CanaryRows) -> Settings {
         let budget = Budget::Target { epsilon, delta };
-        self.settings(budget, 1.0, None, StreamKey::Simulation(0))
+        self.settings(budget, 1.0, None, rows)
     }
 
     /// The settings that are run: those of the claim, its noise given as what it came to, unless sabotage changes them.
@@ -217,6 +270,7 @@ impl Scene {
         epsilon: f64,
         delta: f64,
         accountant: Option<Accountant>,
+        rows: CanaryRows,
     ) -> Settings {
         let (share, clip) = match sabotage {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
@@ -235,11 +289,16 @@ impl Scene {
                 delta,
             },
         };
-        self.settings(budget, clip, accountant, StreamKey::Simulation(0))
+        self.settings(budget, clip, accountant, rows)
     }
 
     /// The problems without and with the canary, for this relation.
-    pub(super) fn problems(&self, adjacency: Adjacency, sabotage: Option<Sabotage>) -> [Problem; 2] {
+    pub(super) fn problems(
+        &self,
+        adjacency: Adjacency,
+        sabotage: Option<Sabotage>,
+        format: CanaryRows,
+    ) -> [Problem; 2] {
         let twice = sabotage == Some(Sabotage::IgnoredParticipation);
         let rows = if twice { self.rows_with_second } else { self.rows };
         let places: &[usize] = if twice { &[0, self.second] } else { &[0] };
@@ -248,6 +307,27 @@ impl Scene {
             Adjacency::ReplaceOne => Some(self.raw as f32),
             Adjacency::ZeroOut | Adjacency::AddRemove => None,
         };
+        if format == CanaryRows::Bytes {
+            // Replaced: the same row of the other class.
+            return [absent.map(|_| 0), Some(1)].map(|class| {
+                let (mut bytes, mut classes) = (vec![0; rows * BYTES], vec![0; rows]);
+                if let Some(class) = class {
+                    for &row in places {
+                        bytes[row * BYTES] = 255;
+                        classes[row] = class;
+                    }
+                }
+                // A residual of (½, −½) makes a gradient of √2·raw.
+                let features = Features::bytes(&bytes, BYTES, 2.0 * self.raw as f32 / 255.0);
+                let labels = Labels::Classes {
+                    values: classes,
+                    classes: 2,
+                    names: None,
+                };
+                let dataset = Dataset::new("canary", features, labels).expect("bytes and two classes");
+                Problem::new(Arc::new(dataset), Loss::Softmax, false, 0.0).expect("classes for a softmax")
+            });
+        }
         [absent, Some(-self.raw as f32)].map(|target| {
             let (mut values, mut labels) = (vec![0.0; rows * COLUMNS], vec![0.0; rows]);
             if let Some(target) = target {

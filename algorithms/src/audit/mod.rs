@@ -19,7 +19,7 @@ mod likelihood;
 
 pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
 use canary::{COLUMNS, Scene};
-pub use canary::{RAW_GRADIENT, Sabotage};
+pub use canary::{CanaryRows, RAW_GRADIENT, Sabotage};
 pub use likelihood::{LikelihoodRatio, Moments, NoiseLaw};
 use rounds_kernels::random::StreamKey;
 
@@ -50,6 +50,8 @@ pub struct AuditSettings {
     pub delta: f64,
     /// What is broken on purpose.
     pub sabotage: Option<Sabotage>,
+    /// The format of the rows.
+    pub rows: CanaryRows,
 }
 
 impl Default for AuditSettings {
@@ -60,6 +62,7 @@ impl Default for AuditSettings {
             epsilon: None,
             delta: 1e-5,
             sabotage: None,
+            rows: CanaryRows::F32,
         }
     }
 }
@@ -173,10 +176,13 @@ pub fn audit(
         source,
     };
     let scene = Scene::of(algorithm);
+    if let Some(reason) = scene.refusal(settings.rows) {
+        return Ok(report(Err(reason)));
+    }
     let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
     // The claim holds for any data of this size: the relation is not known before, and does not change the size.
-    let [probe, _] = scene.problems(Adjacency::ZeroOut, settings.sabotage);
-    let claimed = scene.claimed(epsilon, settings.delta);
+    let [probe, _] = scene.problems(Adjacency::ZeroOut, settings.sabotage, settings.rows);
+    let claimed = scene.claimed(epsilon, settings.delta, settings.rows);
     let prepared = algorithm.prepare(&probe, &claimed).map_err(refused)?;
     let statement = prepared.privacy;
     let (Some(mechanism), Some(claimed_epsilon), Some(adjacency), Some(accountant)) = (
@@ -198,9 +204,10 @@ pub fn audit(
             epsilon,
             settings.delta,
             quick,
+            settings.rows,
         )
     };
-    let problems = scene.problems(adjacency, settings.sabotage);
+    let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
     let run = if settings.sabotage.is_none() {
         // What is run must be what is claimed, to the bit; else the claim's own settings are run.
         let same = algorithm
@@ -215,6 +222,7 @@ pub fn audit(
         algorithm,
         settings: &run,
         problems: &problems,
+        rows: settings.rows,
         rounds: prepared.optimizer.planned_rounds() as usize,
         seed: settings.seed,
         progress,
@@ -326,6 +334,7 @@ struct Runs<'a> {
     settings: &'a Settings,
     /// Without and with the canary.
     problems: &'a [Problem; 2],
+    rows: CanaryRows,
     rounds: usize,
     seed: u64,
     progress: &'a (dyn Fn(u64) + Sync),
@@ -356,6 +365,15 @@ impl Runs<'_> {
         StreamKey::Simulation(value ^ (value >> 31))
     }
 
+    /// An oracle that sums as it does for runs of this format.
+    fn oracle(&self, present: bool) -> Oracle<'_> {
+        let oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
+        match self.rows {
+            CanaryRows::F32 => oracle,
+            CanaryRows::Bytes => oracle.summing_rows(1),
+        }
+    }
+
     /// One run: all coordinates of the iterates, round by round.
     fn transcript(
         &self,
@@ -382,7 +400,7 @@ impl Runs<'_> {
                 algorithm: self.algorithm.id,
                 source,
             })?;
-            iterates.extend_from_slice(&prepared.optimizer.solution()[..COLUMNS]);
+            iterates.extend(self.rows.coordinates(prepared.optimizer.solution()));
         }
         Ok(())
     }
@@ -409,7 +427,7 @@ impl Runs<'_> {
         let parts = Self::spread(runs, engine, &|first, last| {
             let mut moments = Moments::new(self.rounds);
             let mut transcripts = [Vec::new(), Vec::new()];
-            let mut oracles = [0, 1].map(|index| Oracle::new(&self.problems[index], Engine::Sequential));
+            let mut oracles = [false, true].map(|present| self.oracle(present));
             let mut iterates = Vec::new();
             for run in first..last {
                 for (index, oracle) in oracles.iter_mut().enumerate() {
@@ -448,7 +466,7 @@ impl Runs<'_> {
     ) -> Result<u64, AuditError> {
         let part = if present { Part::Misses } else { Part::FalseAlarms };
         let alarms = Self::spread(runs, engine, &|first, last| {
-            let mut oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
+            let mut oracle = self.oracle(present);
             let (mut iterates, mut canary) = (Vec::new(), Vec::new());
             let mut alarms = 0;
             for run in first..last {

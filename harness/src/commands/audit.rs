@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rounds_algorithms::audit::{self, AuditReport, AuditSettings, FEWEST_RUNS, Sabotage};
+use rounds_algorithms::audit::{self, AuditReport, AuditSettings, CanaryRows, FEWEST_RUNS, Sabotage};
 use rounds_algorithms::catalog::{self, Algorithm};
 use rounds_algorithms::oracle::Engine;
 use serde_json::{Value, json};
@@ -29,6 +29,9 @@ pub struct AuditArguments {
     /// Audits a copy that is broken on purpose: halved-noise, skipped-clip or ignored-participation.
     #[arg(long, value_name = "HOW")]
     sabotage: Option<Sabotage>,
+    /// Rows of the data: `f32`, or `bytes`, summed by the kernels that releases on bytes take.
+    #[arg(long, default_value = "f32", value_name = "FORMAT")]
+    rows: CanaryRows,
     /// Seed of all runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -61,6 +64,7 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
         epsilon: arguments.epsilon,
         delta: arguments.delta,
         sabotage: arguments.sabotage,
+        rows: arguments.rows,
     };
     let progress = progress_bar(arguments.runs * algorithms.len() as u64, json);
     let mut reports = Vec::new();

@@ -15,7 +15,8 @@
 //! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
 //! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
 //! [`super::computed_sensitivity`] and [`super::clipping::Additions`] add to C covers the f64 additions, for blocks of one row
-//! as well. The audit's problems have a few rows and features and do not come here; the tests below compare neighbours.
+//! as well. The tests below compare neighbours, and `rounds audit --rows bytes`
+//! attacks releases that come here.
 
 use super::packing::split;
 use super::residuals::RowFacts;
@@ -452,7 +453,7 @@ impl Scratch {
                         let row = row_at(selection, first + offset);
                         copy_row(rows.row(row), copy);
                     }
-                    // Rows that are copied next are asked for now.
+                    // Those that are copied next are asked for.
                     let next = first + count..(first + count + TOGETHER).min(selection.len());
                     ask.fill(copies.as_ptr().cast());
                     for (ask, position) in ask.iter_mut().zip(next) {

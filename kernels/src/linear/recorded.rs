@@ -535,10 +535,10 @@ impl<'b, 'a> Pass<'b, 'a> {
             return nowhere;
         }
         if let (Some(bytes), Some(integer)) = (self.on_tiles, integer) {
-            if !self.at_zero {
-                integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
-            } else {
+            if self.at_zero {
                 self.source.ask(ids);
+            } else {
+                integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
             }
             return nowhere;
         }
