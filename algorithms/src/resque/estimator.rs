@@ -155,6 +155,23 @@ pub fn conditional_log_weight(offset_margins: &[f64], shifts: &[f64], squared_ro
     sum / (2.0 * radius * radius * squared_row_norm)
 }
 
+/// D = sup|F₁ − F₂| of two samples of equal size; P(D > c·√(2/n)) ≤ 2e^{−2c²}, which is 1e-6 at c = 2.694.
+#[cfg(test)]
+pub(super) fn kolmogorov_smirnov(mut left: Vec<f64>, mut right: Vec<f64>) -> (f64, f64) {
+    left.sort_by(f64::total_cmp);
+    right.sort_by(f64::total_cmp);
+    let (n, mut i, mut j, mut largest) = (left.len(), 0, 0, 0usize);
+    while i < n && j < n {
+        if left[i] <= right[j] {
+            i += 1;
+        } else {
+            j += 1;
+        }
+        largest = largest.max(i.abs_diff(j));
+    }
+    (largest as f64 / n as f64, 2.694 * (2.0 / n as f64).sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,22 +187,6 @@ mod tests {
 
     fn dot(a: &[f64], b: &[f64]) -> f64 {
         a.iter().zip(b).map(|(a, b)| a * b).sum()
-    }
-
-    /// D = sup|F₁ − F₂| of two samples of equal size; P(D > c·√(2/n)) ≤ 2e^{−2c²}, which is 1e-6 at c = 2.694.
-    fn kolmogorov_smirnov(mut left: Vec<f64>, mut right: Vec<f64>) -> (f64, f64) {
-        left.sort_by(f64::total_cmp);
-        right.sort_by(f64::total_cmp);
-        let (n, mut i, mut j, mut largest) = (left.len(), 0, 0, 0usize);
-        while i < n && j < n {
-            if left[i] <= right[j] {
-                i += 1;
-            } else {
-                j += 1;
-            }
-            largest = largest.max(i.abs_diff(j));
-        }
-        (largest as f64 / n as f64, 2.694 * (2.0 / n as f64).sqrt())
     }
 
     #[test]

@@ -48,20 +48,16 @@ pub(super) struct Ahead<'a> {
     rows: &'a [*const u8],
     /// Bytes that one step asks for.
     stride: usize,
-    /// From the line that a step asks for to a second one, in the loops over margins; 0 for none.
-    second: usize,
     /// Steps that one row takes.
     steps_a_row: usize,
     /// Steps taken of the first of `rows`.
     taken: usize,
 }
 
-/// A run of steps: each asks for the cache line at an address, and loops over margins for the one `second` bytes behind it;
-/// the next step for those `stride` bytes on.
+/// A run of steps: each asks for the cache line at an address, the next one for that `stride` bytes on.
 struct Run {
     start: *const u8,
     stride: usize,
-    second: usize,
     steps: usize,
 }
 
@@ -78,23 +74,7 @@ impl<'a> Ahead<'a> {
         Ahead {
             rows: if bytes == 0 { &[] } else { rows },
             stride,
-            second: 0,
             steps_a_row: bytes.div_ceil(stride.max(1)),
-            taken: 0,
-        }
-    }
-
-    /// [`Self::rows`] for loops over margins alone, which have half as many steps as a block that sums gradients as well: a
-    /// step asks for two cache lines where one is not enough.
-    pub(super) fn rows_of_margins(rows: &'a [*const u8], bytes: usize, vectors: usize, steps: usize) -> Self {
-        if rows.len() * bytes.div_ceil(LINE) <= steps {
-            return Self::rows(rows, bytes, vectors, steps);
-        }
-        Ahead {
-            rows,
-            stride: 2 * LINE,
-            second: LINE,
-            steps_a_row: bytes.div_ceil(2 * LINE),
             taken: 0,
         }
     }
@@ -107,14 +87,12 @@ impl<'a> Ahead<'a> {
             return Run {
                 start: own,
                 stride: 0,
-                second: 0,
                 steps: most,
             };
         };
         let run = Run {
             start: row.wrapping_add(self.taken * self.stride),
             stride: self.stride,
-            second: self.second,
             steps: (self.steps_a_row - self.taken).min(most),
         };
         self.taken += run.steps;
@@ -230,7 +208,6 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
             let mut line = run.start;
             for _ in 0..run.steps {
                 prefetch(line);
-                prefetch(line.wrapping_add(run.second));
                 line = line.wrapping_add(run.stride);
                 multiply::<F, R, T>(&mut sums, &group, vector * LANES, weights);
                 weights = weights.add(T);

@@ -476,12 +476,12 @@ impl<'b, 'a> Pass<'b, 'a> {
         }
         let next = positions.end..(positions.end + self.part).min(self.batch.selection.len());
         let next = self.source.starts(&self.batch.selection, next, starts);
-        let (bytes, vectors) = (self.source.row_bytes(), self.source.layout.vectors);
-        match (gradients, self.at_zero) {
-            (false, _) => Ahead::rows_of_margins(next, bytes, vectors, self.margin_steps),
-            (true, false) => Ahead::rows(next, bytes, vectors, self.margin_steps + self.gradient_steps),
-            (true, true) => Ahead::rows(next, bytes, vectors, self.gradient_steps),
-        }
+        let steps = match (gradients, self.at_zero) {
+            (false, _) => self.margin_steps,
+            (true, false) => self.margin_steps + self.gradient_steps,
+            (true, true) => self.gradient_steps,
+        };
+        Ahead::rows(next, self.source.row_bytes(), self.source.layout.vectors, steps)
     }
 
     /// First phase: facts of the rows at `positions`, and their margins at `[k·128 + i]` of the workspace's residuals.
@@ -910,6 +910,75 @@ mod tests {
         let mut workspace = RecordedWorkspace::new(&model);
         record(&model, &batch, &[1.0, 0.5], None, &mut [&mut residuals], &mut workspace).unwrap();
         assert_eq!(residuals, [1.0, 6.0]);
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_what_a_workspace_was_used_for_and_at_zero_all_margins_are_zero() {
+        let (features, count) = (67, 200);
+        let bytes: Vec<u8> = (0..count * features).map(|i| (i * 37 % 11) as u8).collect();
+        let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) * 0.25).collect();
+        let classes: Vec<u32> = (0..count).map(|i| (i % 3) as u32).collect();
+        let model = LinearModel {
+            features,
+            outputs: 3,
+            bias: true,
+            loss: Loss::Softmax,
+        };
+        let answers = waves(3 * count, 0.37);
+        let residuals = ByOutput::new(&answers, 3);
+        let (zero, first) = (vec![0.0; model.parameters()], waves(model.parameters(), 0.71));
+        let second: Vec<f32> = first.iter().map(|v| 0.5 * v).collect();
+        let formats = [
+            Rows::U8(U8Rows::tight(&bytes, features, 0.25)),
+            Rows::F32(F32Rows {
+                values: &values,
+                columns: features,
+            }),
+        ];
+        let sum = |rows: Rows<'_>, used: Range<usize>, offset: &[f32], workspace: &mut RecordedWorkspace| {
+            let norms = row_norms(rows, true, Norm::L2).unwrap();
+            let batch = Batch {
+                rows,
+                targets: Targets::Classes(&classes),
+                norms: Some(&norms),
+                selection: Selection::Range(used),
+            };
+            let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                for (row, weight) in weights.iter_mut().enumerate().take(block.positions.len()) {
+                    *weight = 1.0 + block.offset_margins(row).map(f32::abs).sum::<f32>();
+                }
+                Ok::<(), NonFiniteGradient>(())
+            };
+            let mut sum = vec![0.0; model.parameters()];
+            accumulate_reweighted(&model, &batch, offset, residuals, &mut weigh, &mut sum, workspace).unwrap();
+            sum
+        };
+        let mut shared = RecordedWorkspace::new(&model);
+        for used in [0..count, 3..20, 0..7, 5..150] {
+            for offset in [&first, &first, &zero, &second, &zero, &first] {
+                for rows in formats {
+                    let found = sum(rows, used.clone(), offset, &mut shared);
+                    let fresh = sum(rows, used.clone(), offset, &mut RecordedWorkspace::new(&model));
+                    assert_eq!(found, fresh, "{rows:?}, {used:?}");
+                    if *offset == zero {
+                        for output in 0..3 {
+                            for feature in 0..features {
+                                let term = |(position, row): (usize, usize)| {
+                                    let residual = residuals.of(output, position..position + 1)[0];
+                                    f64::from(residual) * f64::from(values[row * features + feature])
+                                };
+                                let expected: f64 = used.clone().enumerate().map(term).sum();
+                                let found = found[output * (features + 1) + feature];
+                                assert!(
+                                    (found - expected).abs() < 1e-3,
+                                    "{rows:?}, {used:?}: {found} for {expected}"
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// One row `value` of one feature, its answer 1, reweighted at `offset`, ρ = 1, with one normal.
