@@ -3,7 +3,7 @@
 //! The model, [`study::modelled_seconds`], has the measured one-thread seconds of rounds of queries, of reweighted
 //! mini-batches and of the rest. No more workers help than a round has queries, or a mini-batch samples. Bandwidth is not
 //! modelled: a worker is sent a centre of d numbers a round, and what it answers is as small as a query's answer. The
-//! model is held against the measured two-thread times.
+//! model is held against the measured two-thread times ([`study::modelled_seconds_of_two_threads`]).
 
 use std::fs;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> anyhow::Result<()> {
     } else {
         arguments.algorithms.clone()
     };
-    let cells = match &arguments.from {
+    let costs = match &arguments.from {
         Some(path) => from_study(path, arguments, &methods)?,
         None => measured(arguments, &methods)?,
     };
@@ -122,7 +122,7 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> anyhow::Result<()> {
         }],
         _ => PLACES.to_vec(),
     };
-    let rows = simulate(&cells, &places);
+    let rows = simulate(&costs, &places);
     if json {
         for row in &rows {
             println!("{}", serde_json::to_string(row)?);
@@ -133,8 +133,16 @@ pub fn run(arguments: &SimulateArguments, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One-thread and two-thread cells of each method that reached the target.
-fn measured(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result<Vec<(Cell, Option<Cell>)>> {
+/// What the model is given.
+struct Costs {
+    /// One-thread and two-thread cells of each method that reached the target.
+    cells: Vec<(Cell, Option<Cell>)>,
+    /// What a round costs two threads beside its work.
+    exchange_seconds: f64,
+}
+
+/// Measures cells now.
+fn measured(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result<Costs> {
     let function = study::hard_function(arguments.dimension as usize, arguments.accuracy)?;
     let limits = Limits {
         most_queries: 50_000_000,
@@ -175,15 +183,14 @@ fn measured(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result
         "no method reached a gap of {}: raise --accuracy",
         arguments.accuracy
     );
-    Ok(cells)
+    Ok(Costs {
+        cells,
+        exchange_seconds: study::exchange_seconds(2)?,
+    })
 }
 
 /// The same from a study's file.
-fn from_study(
-    path: &std::path::Path,
-    arguments: &SimulateArguments,
-    methods: &[Method],
-) -> anyhow::Result<Vec<(Cell, Option<Cell>)>> {
+fn from_study(path: &std::path::Path, arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result<Costs> {
     let text = fs::read_to_string(path).with_context(|| format!("--from {}", path.display()))?;
     let study: Study =
         serde_json::from_str(&text).with_context(|| format!("--from {}: not a study", path.display()))?;
@@ -222,11 +229,18 @@ fn from_study(
         ))
         .into());
     }
-    Ok(cells)
+    Ok(Costs {
+        cells,
+        exchange_seconds: study.exchange_seconds,
+    })
 }
 
 /// The model on all cells and places.
-fn simulate(cells: &[(Cell, Option<Cell>)], places: &[Place]) -> Vec<Row> {
+fn simulate(costs: &Costs, places: &[Place]) -> Vec<Row> {
+    let Costs {
+        cells,
+        exchange_seconds,
+    } = costs;
     let mut rows = Vec::new();
     for place in places {
         for (cell, two) in cells {
@@ -253,7 +267,7 @@ fn simulate(cells: &[(Cell, Option<Cell>)], places: &[Place]) -> Vec<Row> {
                 measured_seconds: cell.seconds,
                 two_thread_model_error: two
                     .as_ref()
-                    .map(|two| study::modelled_seconds(cell, 2, 0.0) / two.seconds - 1.0),
+                    .map(|two| study::modelled_seconds_of_two_threads(cell, *exchange_seconds) / two.seconds - 1.0),
                 crossovers,
             });
         }
@@ -399,12 +413,26 @@ mod tests {
     }
 
     #[test]
+    fn two_threads_share_what_is_worth_an_exchange() {
+        use super::study::modelled_seconds_of_two_threads as on_two;
+        let cell = cell("a", 10, 40, 5.0, 4.0);
+        assert!((on_two(&cell, 0.0) - 3.0).abs() < 1e-12);
+        assert!((on_two(&cell, 0.1) - 4.0).abs() < 1e-12);
+        // Rounds that cost more than sharing saves stay on one thread.
+        assert!((on_two(&cell, 0.3) - 5.0).abs() < 1e-12);
+    }
+
+    #[test]
     fn rows_hold_the_documented_keys() {
-        let cells = [
+        let cells = vec![
             (cell("a", 10, 40, 5.0, 4.0), Some(cell("a", 10, 40, 3.3, 2.0))),
             (cell("b", 90, 90, 1.0, 0.0), None),
         ];
-        let rows = simulate(&cells, &PLACES);
+        let costs = Costs {
+            cells,
+            exchange_seconds: 0.01,
+        };
+        let rows = simulate(&costs, &PLACES);
         assert_eq!(rows.len(), 8);
         let value = serde_json::to_value(&rows[0]).unwrap();
         for key in [
@@ -417,7 +445,8 @@ mod tests {
         ] {
             assert!(value.get(key).is_some(), "{key}");
         }
-        assert!((rows[0].two_thread_model_error.unwrap() + 0.0909).abs() < 1e-3);
+        // 1 + 4/2 + 10·0.01 = 3.1 against 3.3.
+        assert!((rows[0].two_thread_model_error.unwrap() + 0.0606).abs() < 1e-3);
         assert_eq!(rows[0].crossovers.len(), 1);
     }
 

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rounds_algorithms::oracle::{Engine, Ledger};
@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use super::exponents::{self, Exponent};
 use crate::data;
 use crate::machine::Build;
+use crate::statistics::median;
 
 /// The study's definition.
 pub const DEFINITION: &str = include_str!("../../../bench/studies/depth-against-work.toml");
@@ -117,17 +118,17 @@ pub struct MethodDefinition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// [`Subgradient`], one query a round.
+    /// Stochastic subgradients, one query a round.
     Sgd,
-    /// [`RandomizedSmoothing`].
+    /// Accelerated descent on a smoothed function.
     RandomizedSmoothing,
-    /// [`CuttingPlane`] with analytic centres.
+    /// Cutting planes with analytic centres.
     CuttingPlane,
-    /// [`ParallelResque`] with EpochSGD and line search.
+    /// Ball acceleration with EpochSGD and line search.
     ResqueEpochSgd,
-    /// [`ParallelResque`] with AC-SA and line search.
+    /// Ball acceleration with AC-SA and line search.
     ResqueAcSa,
-    /// [`ParallelResque`] with AC-SA and without a line search.
+    /// Ball acceleration with AC-SA, without a line search.
     ResqueBisectionFree,
 }
 
@@ -243,6 +244,10 @@ pub struct Study {
     pub cells: Vec<Cell>,
     /// Fits.
     pub exponents: Vec<FittedExponent>,
+    /// What a round costs two threads of one process beside its work ([`exchange_seconds`]), in seconds; 0 in files that do not
+    /// know it.
+    #[serde(default)]
+    pub exchange_seconds: f64,
 }
 
 impl Study {
@@ -255,7 +260,8 @@ impl Study {
         let exponents = self.exponents.iter().map(serde_json::to_string);
         let (cells, exponents): (Result<Vec<_>, _>, Result<Vec<_>, _>) = (cells.collect(), exponents.collect());
         Ok(format!(
-            "{{\"cells\": [\n{}\n], \"exponents\": [\n{}\n]}}\n",
+            "{{\"exchange_seconds\": {:e}, \"cells\": [\n{}\n], \"exponents\": [\n{}\n]}}\n",
+            self.exchange_seconds,
             cells?.join(",\n"),
             exponents?.join(",\n")
         ))
@@ -783,7 +789,40 @@ pub fn run(
         }
     }
     let exponents = fit_all(&cells, definition.threads.first().copied().unwrap_or(1));
-    Ok(Study { cells, exponents })
+    Ok(Study {
+        cells,
+        exponents,
+        exchange_seconds: exchange_seconds(2)?,
+    })
+}
+
+/// What a round costs `threads` threads of one process beside its work: starting the others and waiting for the last. The
+/// median of rounds in which every thread works for 20 µs, after as long a pause, as between rounds.
+///
+/// # Errors
+/// Threads that cannot be started.
+pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
+    const WORK: Duration = Duration::from_micros(20);
+    const ROUNDS: usize = 1_000;
+    let work = || {
+        let started = Instant::now();
+        while started.elapsed() < WORK {
+            std::hint::spin_loop();
+        }
+    };
+    let engine = Engine::with_threads(threads)?;
+    let seconds = engine.install(|| -> Vec<f64> {
+        let mut tasks = vec![(); threads];
+        (0..ROUNDS)
+            .map(|_| {
+                work();
+                let started = Instant::now();
+                engine.for_each(&mut tasks, &|(), _| work());
+                started.elapsed().saturating_sub(WORK).as_secs_f64()
+            })
+            .collect()
+    });
+    Ok(median(&seconds))
 }
 
 /// The least value that a long run of accelerated smoothing finds in the unit ball: an upper bound on the minimum, so
@@ -863,6 +902,17 @@ pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
         .reweight_seconds
         .min(reweighting + cell.reweightings as f64 * latency);
     cell.rounds as f64 * latency + queries + reweighting + rest
+}
+
+/// `rest + min(queries, queries/2 + rounds·ℓ) + min(reweighting, reweighting/2 + mini-batches·ℓ)`, with 2 for fewer than two
+/// shares as in [`modelled_seconds`]: the time on two threads of one process, whose rounds cost ℓ beside their work, and
+/// which leave a round to one thread where sharing it takes longer.
+pub fn modelled_seconds_of_two_threads(cell: &Cell, exchange: f64) -> f64 {
+    let rest = (cell.seconds - cell.query_seconds - cell.reweight_seconds).max(0.0);
+    let part =
+        |seconds: f64, shares, parts: u64| seconds.min(shared(seconds, shares, parts, 2) + parts as f64 * exchange);
+    rest + part(cell.query_seconds, cell.gradient_queries, cell.rounds)
+        + part(cell.reweight_seconds, cell.reweighted, cell.reweightings)
 }
 
 /// The latency from which on one worker reweights alone.
