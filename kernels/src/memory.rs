@@ -17,7 +17,7 @@ const LEAST_HUGE_BYTES: usize = 4 << 20;
 
 /// A growable array of plain values whose first one lies at the begin of a cache line.
 pub struct Buffer<T> {
-    /// The values' bytes from `start` on: zeros behind them.
+    /// The values' bytes from `start` on; what lies behind them is unspecified.
     memory: Vec<u8>,
     start: usize,
     len: usize,

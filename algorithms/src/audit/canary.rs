@@ -27,7 +27,7 @@ use crate::problem::{Dataset, Features, Labels, Problem};
 
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
-/// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take long
+/// A clip norm that clips nothing (on bytes: 1.2/√2 of the gradient, twelve times the claim), in units of the longest gradient: not more, since accountants of subsampled noise take long
 /// for multipliers that are very small.
 const NO_CLIP: f64 = 1.2;
 /// Coordinates: the canary's, and those that show the noise alone.
@@ -228,7 +228,8 @@ impl Scene {
             .unwrap_or(1.0)
     }
 
-    /// Whether the audit can be made on such rows: not on bytes where it needs the constants of a squared loss.
+    /// Whether the audit can be made on such rows: not on bytes where the scene gives the method parameters of its own, which
+    /// are constants of the squared loss on f32.
     pub(super) fn takes(&self, rows: CanaryRows) -> bool {
         rows == CanaryRows::F32 || self.parameters.is_empty()
     }

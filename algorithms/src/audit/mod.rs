@@ -75,9 +75,7 @@ pub enum AuditError {
     #[error("--runs {0}: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
     TooFewRuns(u64),
     /// An audit that there is on rows of f32 only.
-    #[error(
-        "{0}: its audit needs the constants of a squared loss, which rows of bytes do not have here; use --rows f32"
-    )]
+    #[error("{0}: its audit is set up for rows of f32 and a squared loss only; use --rows f32")]
     Rows(&'static str),
     /// The algorithm refused the audit's settings.
     #[error("{algorithm}: {source}")]

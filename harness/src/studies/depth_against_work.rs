@@ -797,7 +797,8 @@ pub fn run(
 }
 
 /// What a round costs `threads` threads of one process beside its work: starting the others and waiting for the last. The
-/// median of rounds in which every thread works for 20 µs, after as long a pause, as between rounds.
+/// median of rounds in which every thread works for 20 µs, after as long a pause, as between rounds. More than these 20 µs
+/// it cannot be: the first thread then does the others' work itself.
 ///
 /// # Errors
 /// Threads that cannot be started.

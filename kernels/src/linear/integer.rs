@@ -435,7 +435,7 @@ impl Scratch {
                 Selection::Range(range) if count == TOGETHER => {
                     let of_rows = &rows.values[(range.start + first) * rows.stride..]
                         [..(TOGETHER - 1) * rows.stride + rows.columns];
-                    // Rows lie across cache lines: what a step reads is asked for two steps before.
+                    // What a step reads is asked for two steps before: rows may lie across cache lines.
                     for (row, ask) in ask.iter_mut().enumerate() {
                         *ask = of_rows.as_ptr().wrapping_add(row * rows.stride + 2 * GROUP);
                     }
