@@ -145,10 +145,8 @@ fn train(problem: &Problem, engine: &Engine, id: &str, settings: &Settings, most
     let mut prepared = algorithm.prepare(problem, settings).expect("prepared");
     let mut oracle = Oracle::new(problem, engine.clone());
     let ranks = engine.ranked().map_or(0, |ranked| ranked.ranks().count());
-    if let Some(batches) = prepared.optimizer.batches()
-        && (ranks + engine.threads()) % 2 == 1
-    {
-        oracle.place(batches, prepared.optimizer.planned_rounds());
+    if (ranks + engine.threads()) % 2 == 1 {
+        oracle.place(prepared.optimizer.batches(), prepared.optimizer.planned_rounds());
     }
     for _ in 0..prepared.optimizer.planned_rounds().min(most_rounds) {
         prepared.optimizer.advance(&mut oracle).expect("a round");
@@ -302,16 +300,12 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
         (SamplingKind::Shuffled, "zero-out"),
         (SamplingKind::WithoutReplacement, "replace-one"),
     ];
-    let exchanges_in_rounds = |sampling, adjacency: &str, ranks: usize, place: bool| {
-        let settings = Settings {
-            adjacency: Some(adjacency.parse().expect("an adjacency")),
-            ..settings(Some(sampling), 2_000)
-        };
+    let two_runs = |algorithm: &str, settings: &Settings, ranks: usize, place: bool| {
         std::thread::scope(|scope| {
             let running: Vec<_> = ThreadRanks::of(ranks)
                 .into_iter()
                 .map(|own| {
-                    let (dataset, settings) = (&dataset, &settings);
+                    let dataset = &dataset;
                     scope.spawn(move || {
                         let exchanges = Arc::new(AtomicUsize::new(0));
                         let own: Arc<dyn Ranks> = Arc::new(Counting {
@@ -324,36 +318,48 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
                         let problem = Problem::sharded(part, Loss::Softmax, true, 0.01, &*own, |found| found);
                         let problem = problem.map_err(|error: ProblemError| error).expect("a problem");
                         let engine = Engine::over_ranks(own, 1).expect("a thread");
-                        let mut prepared = catalog::find("dp-sgd")
-                            .map(|algorithm| algorithm.prepare(&problem, settings).expect("prepared"))
-                            .expect("in the catalogue");
-                        let mut oracle = Oracle::new(&problem, engine);
-                        let planned = prepared.optimizer.planned_rounds();
-                        if place {
-                            oracle.place(prepared.optimizer.batches().expect("batches"), planned);
-                        }
-                        let before = exchanges.load(Ordering::Relaxed);
-                        (0..planned).for_each(|_| prepared.optimizer.advance(&mut oracle).expect("a round"));
-                        exchanges.load(Ordering::Relaxed) - before
+                        [(); 2].map(|()| {
+                            let mut prepared = catalog::find(algorithm)
+                                .map(|algorithm| algorithm.prepare(&problem, settings).expect("prepared"))
+                                .expect("in the catalogue");
+                            let mut oracle = Oracle::new(&problem, engine.clone());
+                            let planned = prepared.optimizer.planned_rounds();
+                            if place {
+                                oracle.place(prepared.optimizer.batches(), planned);
+                            }
+                            let before = exchanges.load(Ordering::Relaxed);
+                            (0..planned).for_each(|_| prepared.optimizer.advance(&mut oracle).expect("a round"));
+                            exchanges.load(Ordering::Relaxed) - before
+                        })
                     })
                 })
                 .collect();
             running
                 .into_iter()
                 .map(|rank| rank.join().expect("no rank panics"))
-                .sum::<usize>()
+                .fold([0; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]])
         })
     };
     for (sampling, adjacency) in samplings {
+        let settings = Settings {
+            adjacency: Some(adjacency.parse().expect("an adjacency")),
+            ..settings(Some(sampling), 2_000)
+        };
         for ranks in [2, 3, 4] {
-            let found = exchanges_in_rounds(sampling, adjacency, ranks, true);
-            assert_eq!(found, 0, "{sampling:?} on {ranks} ranks");
+            let found = two_runs("dp-sgd", &settings, ranks, true);
+            assert_eq!(found, [0, 0], "{sampling:?} on {ranks} ranks");
         }
-        assert!(
-            exchanges_in_rounds(sampling, adjacency, 2, false) > 0,
-            "{sampling:?} without placing"
-        );
+        let [found, _] = two_runs("dp-sgd", &settings, 2, false);
+        assert!(found > 0, "{sampling:?} without placing");
     }
+    // Batches of an order that changes: its first epoch could be foreseen; later ones travel, in every run again.
+    let epochs = |epochs| Settings {
+        epochs: Some(epochs),
+        ..settings(None, 2_000)
+    };
+    assert_eq!(two_runs("sgd", &epochs(1.0), 2, true), [0, 0]);
+    let [first, second] = two_runs("sgd", &epochs(3.0), 2, true);
+    assert!(first > 0 && first == second, "{first} exchanges, then {second}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ repeats() {
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mkdir -p "$out"
 suites=(latency)
-[ -z "${ROUNDS_DATA:-}" ] || suites+=(latency-target --data-dir "$ROUNDS_DATA")
+[ -z "${ROUNDS_DATA:-}" ] || suites+=(latency-target latency-ac-sa --data-dir "$ROUNDS_DATA")
 "$rounds" run "${suites[@]}" --threads 1 --repeats 5 --out "$out/alone" >/dev/null
 measured=()
 for delay in "${delays[@]}"; do

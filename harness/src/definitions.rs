@@ -27,6 +27,10 @@ const EMBEDDED: &[(&str, &str)] = &[
         "latency-target",
         include_str!("../../bench/definitions/latency-target.toml"),
     ),
+    (
+        "latency-ac-sa",
+        include_str!("../../bench/definitions/latency-ac-sa.toml"),
+    ),
     ("ranks", include_str!("../../bench/definitions/ranks.toml")),
 ];
 

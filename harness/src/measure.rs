@@ -114,9 +114,7 @@ pub fn time_rounds(
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let mut samples = Vec::with_capacity(planned as usize);
     let mut oracle = Oracle::new(problem, engine.clone());
-    if let Some(batches) = prepared.optimizer.batches() {
-        oracle.place(batches, planned);
-    }
+    oracle.place(prepared.optimizer.batches(), planned);
     let mut before = Traffic::default();
     engine.install(|| {
         for round in 0..planned {
@@ -155,9 +153,7 @@ fn phase_times(
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
     let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
-    if let Some(batches) = prepared.optimizer.batches() {
-        oracle.place(batches, rounds);
-    }
+    oracle.place(prepared.optimizer.batches(), rounds);
     engine.install(|| {
         (0..rounds).try_for_each(|_| {
             // Methods that draw no batch of their own begin a round here; for all others nothing is between.

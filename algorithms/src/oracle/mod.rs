@@ -131,20 +131,23 @@ impl<'a> Oracle<'a> {
     }
 
     /// Brings rows to the ranks that will read them in the first `rounds` batches of `sampler`, as far as that is known
-    /// before the first round, so that no row travels in one. Collective; nothing happens where rows are not shared out.
-    pub fn place(&self, sampler: &Sampler, rounds: u64) {
+    /// before the first round, so that no row travels in one. Rows that an earlier run brought leave, also where nothing is
+    /// known or there is no sampler: a run begins as it would alone. Collective; nothing happens where rows are not shared
+    /// out.
+    pub fn place(&self, sampler: Option<&Sampler>, rounds: u64) {
         let (Some(ranked), Some(shard)) = (self.engine.ranked(), self.problem.shard()) else {
             return;
         };
         let ranks = ranked.ranks();
         let expected = (0..ranks.count()).map(|rank| {
-            sampler.expected_rows(rounds, &|length| {
+            sampler?.expected_rows(rounds, &|length| {
                 let leaves = self.problem.leaves(length).min(self.most_leaves);
                 partition::rank_positions(length, leaves, ranks.count(), rank)
             })
         });
-        if let Some(expected) = expected.collect::<Option<Vec<_>>>() {
-            shard.place(expected, ranks);
+        match expected.collect::<Option<Vec<_>>>() {
+            Some(expected) => shard.place(expected, ranks),
+            None => shard.forget(),
         }
     }
 

@@ -230,6 +230,11 @@ impl Shard {
         }
     }
 
+    /// Every guest leaves: collective, as all ranks must still know where everything is.
+    pub(crate) fn forget(&self) {
+        self.dismiss(&mut self.store.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+
     /// Forgets the guests of all ranks.
     fn dismiss(&self, store: &mut Store) {
         store.dismiss();

@@ -284,9 +284,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     }
     let first_round = prepared.optimizer.completed_rounds();
     // Outside of the rounds, as loading is: so that no row travels in a round that could have been foreseen.
-    if let Some(batches) = prepared.optimizer.batches() {
-        oracle.place(batches, planned);
-    }
+    oracle.place(prepared.optimizer.batches(), planned);
     let before = cluster.traffic();
     let started = Instant::now();
     let trained = engine.install(|| {

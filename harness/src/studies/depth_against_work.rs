@@ -836,7 +836,11 @@ pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
         work *= 2;
         spread = seconds(work);
     }
-    Ok(if spread.is_empty() { work.as_secs_f64() } else { median(&spread) })
+    Ok(if spread.is_empty() {
+        work.as_secs_f64()
+    } else {
+        median(&spread)
+    })
 }
 
 /// The least value that a long run of accelerated smoothing finds in the unit ball: an upper bound on the minimum, so
