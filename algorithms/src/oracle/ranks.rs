@@ -16,7 +16,7 @@
 //! shuffled once or not, whose batches are known; for Poisson batches and batches without replacement, which are drawn in
 //! the order of the rows, those around a rank's own rows that lie within five standard deviations of where its part of a
 //! batch ends. Then a round is one all-reduce and nothing else. What was not foreseen travels before its round; only
-//! batches that are shuffled anew each epoch do so all the time.
+//! batches that are shuffled anew each epoch, in runs of more than one, and queries of ReSQue do so all the time.
 //!
 //! **What cannot overlap.** A rank's sum is complete when its last leaf is, in every coordinate, and the next round's
 //! gradients are taken at a point that needs the sum of all ranks: that is what an adaptive round is. Sending the sums of
