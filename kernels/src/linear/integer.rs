@@ -348,12 +348,20 @@ impl Scratch {
     /// # Panics
     /// A model of another shape than this scratch was made for.
     pub(super) fn prepare(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        self.check(model);
+        self.current.pack(model, parameters)
+    }
+
+    /// Checks that this scratch was made for models of this shape.
+    ///
+    /// # Panics
+    /// It was not.
+    pub(super) fn check(&self, model: &LinearModel) {
         let shape = (model.features, model.outputs);
         assert_eq!(
             shape, self.shape,
             "features and outputs of the model (left) and of its workspace (right)"
         );
-        self.current.pack(model, parameters)
     }
 
     /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
