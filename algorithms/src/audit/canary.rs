@@ -51,6 +51,14 @@ pub enum CanaryRows {
 }
 
 impl CanaryRows {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bytes => "bytes",
+        }
+    }
+
     /// One iterate's coordinate for each of [`COLUMNS`]: the canary's first.
     pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
         (0..COLUMNS).map(move |column| match self {
