@@ -143,6 +143,9 @@ pub(super) struct Scene {
     second: usize,
     /// Rows there are then.
     rows_with_second: usize,
+    /// Whether the method is told constants (a bound of rows, a smoothness, radii) that are those of the squared loss on the
+    /// rows of f32.
+    told_constants_of_f32: bool,
 }
 
 impl Scene {
@@ -162,6 +165,7 @@ impl Scene {
             // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
             second: 8,
             rows_with_second: 16,
+            told_constants_of_f32: false,
         };
         match algorithm.id {
             "dp-sgd" => Self {
@@ -187,6 +191,7 @@ impl Scene {
                 parameters: vec![("row-bound", "1")],
                 second: 1,
                 rows_with_second: 64,
+                told_constants_of_f32: true,
                 ..fixed
             },
             // All rows in every batch, one release a round, a ball as large as the domain: every other round is a step,
@@ -203,6 +208,7 @@ impl Scene {
                 raw: 10.0 * RAW_GRADIENT,
                 second: 1,
                 rows_with_second: 64,
+                told_constants_of_f32: true,
                 ..fixed
             },
             "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => Self {
@@ -223,6 +229,7 @@ impl Scene {
                 epsilon: Some(2.0),
                 second: 1,
                 rows_with_second: 4,
+                told_constants_of_f32: true,
                 ..fixed
             },
             _ => fixed,
@@ -236,10 +243,9 @@ impl Scene {
             .unwrap_or(1.0)
     }
 
-    /// Whether the audit can be made on such rows: not on bytes where the scene gives the method parameters of its own, which
-    /// are constants of the squared loss on f32.
+    /// Whether the audit can be made on such rows.
     pub(super) fn takes(&self, rows: CanaryRows) -> bool {
-        rows == CanaryRows::F32 || self.parameters.is_empty()
+        rows == CanaryRows::F32 || !self.told_constants_of_f32
     }
 
     /// The settings with this budget, the clip norm `clip` times 1.
