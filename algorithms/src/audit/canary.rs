@@ -27,8 +27,8 @@ use crate::problem::{Dataset, Features, Labels, Problem};
 
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
-/// A clip norm that clips nothing (on bytes: 1.2/√2 of the gradient, twelve times the claim), in units of the longest gradient: not more, since accountants of subsampled noise take long
-/// for multipliers that are very small.
+/// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take
+/// long for multipliers that are very small.
 const NO_CLIP: f64 = 1.2;
 /// Coordinates: the canary's, and those that show the noise alone.
 pub(super) const COLUMNS: usize = 8;
@@ -137,7 +137,7 @@ pub(super) struct Scene {
     scaled: Vec<(&'static str, f64)>,
     /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
     epsilon: Option<f64>,
-    /// Norm of the canary's gradient before clipping.
+    /// Norm of the canary's gradient before clipping: the longest one.
     raw: f64,
     /// Where the example stands again when a participation is ignored.
     second: usize,
@@ -331,8 +331,9 @@ impl Scene {
                         classes[row] = class;
                     }
                 }
-                // A residual of (½, −½) makes a gradient of √2·raw.
-                let features = Features::bytes(&bytes, BYTES, 2.0 * self.raw as f32 / 255.0);
+                // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
+                let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
+                let features = Features::bytes(&bytes, BYTES, scale);
                 let labels = Labels::Classes {
                     values: classes,
                     classes: 2,
@@ -355,5 +356,55 @@ impl Scene {
                 Dataset::new("canary", features, Labels::Values(labels)).expect("finite features and targets");
             Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).expect("real targets for a squared loss")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::ALGORITHMS;
+    use crate::oracle::{Engine, Oracle};
+    use rounds_kernels::features::{Norm, Selection};
+    use rounds_kernels::linear::Clip;
+
+    #[test]
+    fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+            let scene = Scene::of(algorithm);
+            for rows in [CanaryRows::F32, CanaryRows::Bytes] {
+                if !scene.takes(rows) {
+                    continue;
+                }
+                let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
+                for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
+                    let settings = scene.run(sabotage, Some(1.0), 1.0, 1e-5, None, rows);
+                    let clip = Clip::Bounded {
+                        norm: Norm::L2,
+                        clip_norm: settings.clip_norm.unwrap() as f32,
+                    };
+                    let mut oracle = Oracle::new(&present, Engine::Sequential);
+                    let model = vec![0.0; present.parameters()];
+                    let mut sum = vec![0.0; present.parameters()];
+                    let batch = Selection::Range(0..present.rows());
+                    oracle.gradient_sum(&batch, &model, clip, &mut sum).unwrap();
+                    let clipped = oracle.ledger().clipped;
+                    assert_eq!(
+                        clipped,
+                        u64::from(sabotage.is_none()),
+                        "{} on {}",
+                        algorithm.id,
+                        rows.name()
+                    );
+                    let sum: Vec<f32> = sum.into_iter().map(|value| value as f32).collect();
+                    let along = rows.coordinates(&sum).next().unwrap();
+                    assert!(
+                        (f64::from(along.abs()) - expected).abs() < 1e-5 * expected,
+                        "{} on {}: {along}, not ±{expected}",
+                        algorithm.id,
+                        rows.name()
+                    );
+                }
+            }
+        }
     }
 }
