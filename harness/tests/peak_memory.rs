@@ -146,7 +146,10 @@ fn rows_are_held_once_while_they_are_read() {
     }
     write_text(at, "table.svm", text_rows, |row, text| {
         text.push_str(["-1", "1"][row % 2]);
-        (0..32).for_each(|column| text.push_str(&format!(" {}:{}", column + 1, digit(row, column) + 1)));
+        for column in 0..32 {
+            let (index, value) = (column + 1, digit(row, column) + 1);
+            text.extend([" ", &index.to_string(), ":", &value.to_string()]);
+        }
         text.push('\n');
     });
 

@@ -54,7 +54,7 @@ impl<T: Pod> Buffer<T> {
         let bytes = len
             .checked_mul(size_of::<T>())
             .and_then(|bytes| bytes.checked_add(CACHE_LINE))
-            .filter(|&bytes| bytes <= isize::MAX as usize)
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
             .unwrap_or_else(|| not_addressable(len, size_of::<T>()));
         let mut memory = vec![0; if len == 0 { 0 } else { bytes }];
         if bytes >= LEAST_HUGE_BYTES {
