@@ -16,6 +16,8 @@ pub const CACHE_LINE: usize = 64;
 const LEAST_HUGE_BYTES: usize = 4 << 20;
 
 /// A growable array of plain values whose first one lies at the begin of a cache line.
+///
+/// Values of a size that divides a line, which no value then crosses; another size does not compile.
 pub struct Buffer<T> {
     /// The values' bytes from `start` on; what lies behind them is unspecified.
     memory: Vec<u8>,
@@ -41,11 +43,19 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
+    /// A line begins aligned for every value, and ends with one.
+    const FITS_LINES: () = assert!(
+        size_of::<T>() > 0 && CACHE_LINE.is_multiple_of(size_of::<T>()) && align_of::<T>() <= CACHE_LINE,
+        "a buffer's values have a size that divides a cache line, and need no greater alignment"
+    );
+
     fn with_room_for(len: usize) -> Self {
+        const { Self::FITS_LINES };
         let bytes = len
             .checked_mul(size_of::<T>())
             .and_then(|bytes| bytes.checked_add(CACHE_LINE))
-            .expect("an array that can be addressed");
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .unwrap_or_else(|| not_addressable(len, size_of::<T>()));
         let mut memory = vec![0; if len == 0 { 0 } else { bytes }];
         if bytes >= LEAST_HUGE_BYTES {
             ask_for_huge_pages(&mut memory);
@@ -68,10 +78,21 @@ impl<T: Pod> Buffer<T> {
         (self.memory.len() - self.start) / size_of::<T>()
     }
 
+    /// The number of values once there are `more`.
+    fn len_with(&self, more: usize) -> usize {
+        self.len
+            .checked_add(more)
+            .unwrap_or_else(|| not_addressable(more, size_of::<T>()))
+    }
+
     /// Makes room for `more` values, and no more.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
     pub fn reserve_exact(&mut self, more: usize) {
-        if self.len + more > self.capacity() {
-            let mut larger = Self::with_room_for(self.len + more);
+        let len = self.len_with(more);
+        if len > self.capacity() {
+            let mut larger = Self::with_room_for(len);
             larger.len = self.len;
             larger.copy_from_slice(self);
             *self = larger;
@@ -79,13 +100,29 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Appends `values`. Memory grows to twice its size where there is no room.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
     pub fn extend_from_slice(&mut self, values: &[T]) {
-        let len = self.len + values.len();
+        self.appended(values.len()).copy_from_slice(values);
+    }
+
+    /// Appends `count` zeros, as [`Self::extend_from_slice`] appends values.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
+    pub fn extend_zeros(&mut self, count: usize) {
+        self.appended(count).fill(T::zeroed());
+    }
+
+    /// `count` values more, unspecified ones.
+    fn appended(&mut self, count: usize) -> &mut [T] {
+        let len = self.len_with(count);
         if len > self.capacity() {
-            self.reserve_exact(values.len().max(self.len));
+            self.reserve_exact(count.max(self.len));
         }
         let old = std::mem::replace(&mut self.len, len);
-        self[old..].copy_from_slice(values);
+        &mut self[old..]
     }
 
     /// Forgets the values from `len` on.
@@ -181,43 +218,45 @@ impl<'a, T: Pod> IntoIterator for &'a mut Buffer<T> {
 /// Rows of equally many bytes, each of which begins at a cache line where this costs at most an eighth more memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByteRows {
+    /// Whole rows with their gaps, which are zeros; behind them the bytes of the incomplete row.
     values: Buffer<u8>,
     columns: usize,
     stride: usize,
-    /// Bytes that are no whole row.
+    /// Bytes behind the last whole row.
     incomplete: usize,
 }
 
 impl ByteRows {
-    /// The rows of `values`, which follow each other there. Bytes that do not fill a row are counted and dropped.
+    /// The rows of `values`, which follow each other there. Bytes that do not fill a row are counted, and belong to none.
     pub fn new(values: &[u8], columns: usize) -> Self {
-        let mut rows = Self::zeroed(values.len().checked_div(columns).unwrap_or(0), columns);
-        for (to, from) in rows.iter_mut().zip(values.chunks_exact(columns.max(1))) {
-            to.copy_from_slice(from);
-        }
-        rows.incomplete = values.len().checked_rem(columns).unwrap_or(values.len());
+        let mut rows = Self::zeroed(0, columns);
+        rows.reserve_exact(values.len());
+        rows.extend_from_slice(values);
         rows
     }
 
     /// `rows` rows of zeros, as [`Buffer::zeroed`].
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
     pub fn zeroed(rows: usize, columns: usize) -> Self {
         let stride = stride_of(columns);
         Self {
-            values: Buffer::zeroed(rows.checked_mul(stride).expect("an array that can be addressed")),
+            values: Buffer::zeroed(bytes_of(rows, stride)),
             columns,
             stride,
             incomplete: 0,
         }
     }
 
-    /// Number of rows.
+    /// Number of whole rows.
     pub fn len(&self) -> usize {
         self.values.len().checked_div(self.stride).unwrap_or(0)
     }
 
-    /// Whether there are no rows.
+    /// Whether there are no whole rows.
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
     /// Bytes a row.
@@ -230,6 +269,48 @@ impl ByteRows {
         self.len() * self.columns + self.incomplete
     }
 
+    /// Bytes of rows, as [`Self::stored`] counts them, that fit without moving to other memory.
+    pub fn capacity(&self) -> usize {
+        self.values.capacity().checked_div(self.stride).unwrap_or(0) * self.columns
+    }
+
+    /// Makes room for the rows of `more` bytes, and no more.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
+    pub fn reserve_exact(&mut self, more: usize) {
+        if self.columns > 0 {
+            let rows = self.incomplete.saturating_add(more).div_ceil(self.columns);
+            self.values.reserve_exact(bytes_of(rows, self.stride) - self.incomplete);
+        }
+    }
+
+    /// Appends bytes: they fill the incomplete row first, then rows of their own.
+    ///
+    /// # Panics
+    /// More bytes than can be addressed.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        if self.stride == self.columns {
+            if self.columns > 0 {
+                self.values.extend_from_slice(bytes);
+            }
+            let pending = self.incomplete + bytes.len();
+            self.incomplete = pending.checked_rem(self.columns).unwrap_or(pending);
+            return;
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(rest.len().min(self.columns - self.incomplete));
+            self.values.extend_from_slice(part);
+            self.incomplete += part.len();
+            if self.incomplete == self.columns {
+                self.values.extend_zeros(self.stride - self.columns);
+                self.incomplete = 0;
+            }
+            rest = after;
+        }
+    }
+
     /// The rows one after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let columns = self.columns;
@@ -238,28 +319,21 @@ impl ByteRows {
             .map(move |row| &row[..columns])
     }
 
-    /// The rows, to be written.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        let columns = self.columns;
-        self.values
-            .chunks_exact_mut(self.stride.max(1))
-            .map(move |row| &mut row[..columns])
-    }
-
     /// All bytes of the rows, gaps included, and the bytes from a row's begin to the next one's.
     pub fn memory(&self) -> (&[u8], usize) {
-        (&self.values, self.stride)
+        (&self.values[..self.len() * self.stride], self.stride)
     }
 
-    /// As [`Self::memory`], to be written. Gaps stay zeros.
+    /// As [`Self::memory`], to be written; gaps are to stay zeros.
     pub fn memory_mut(&mut self) -> (&mut [u8], usize) {
-        (&mut self.values, self.stride)
+        let whole = self.len() * self.stride;
+        (&mut self.values[..whole], self.stride)
     }
 
     /// The rows as the kernels read them.
     pub fn view(&self, scale: f32) -> crate::features::U8Rows<'_> {
         crate::features::U8Rows {
-            values: &self.values,
+            values: self.memory().0,
             columns: self.columns,
             stride: self.stride,
             scale,
@@ -272,6 +346,11 @@ impl ByteRows {
     /// Rows that do not exist.
     #[must_use]
     pub fn part(&self, rows: std::ops::Range<usize>) -> Self {
+        assert!(
+            rows.start <= rows.end && rows.end <= self.len(),
+            "there are no rows {rows:?} among {}",
+            self.len()
+        );
         Self {
             values: Buffer::from(&self.values[rows.start * self.stride..rows.end * self.stride]),
             incomplete: 0,
@@ -282,25 +361,68 @@ impl ByteRows {
     /// Appends rows of as many bytes.
     ///
     /// # Panics
-    /// Rows of another length.
+    /// Rows of another length, or rows that are incomplete here.
     pub fn append(&mut self, rows: &Self) {
         assert_eq!(
             self.columns, rows.columns,
             "bytes of the rows here (left) and of those that come (right)"
         );
+        assert_eq!(
+            self.incomplete, 0,
+            "bytes of an incomplete row, behind which no other one can begin"
+        );
         self.values.extend_from_slice(&rows.values);
+        self.incomplete = rows.incomplete;
     }
 
     /// Forgets the rows from `rows` on.
     pub fn truncate(&mut self, rows: usize) {
+        if rows < self.len() {
+            self.values.truncate(rows * self.stride);
+            self.incomplete = 0;
+        }
+    }
+
+    /// Takes the last byte of every row out, in place, and returns these.
+    ///
+    /// # Panics
+    /// Rows without bytes, or incomplete ones.
+    pub fn take_last_column(&mut self) -> Vec<u8> {
+        assert!(
+            self.columns > 0 && self.incomplete == 0,
+            "whole rows of one byte or more are needed"
+        );
+        let last = self.iter().map(|row| row[self.columns - 1]).collect();
+        let (rows, before) = (self.len(), self.stride);
+        self.columns -= 1;
+        // Shorter rows do not lie further apart, so that a row's new place is free when its turn comes.
+        self.stride = stride_of(self.columns);
+        for row in 0..rows {
+            let (old, new) = (row * before, row * self.stride);
+            self.values.copy_within(old..old + self.columns, new);
+            self.values[new + self.columns..new + self.stride].fill(0);
+        }
         self.values.truncate(rows * self.stride);
+        last
     }
 }
 
 /// Bytes from row to row: whole cache lines, unless the gaps took more than an eighth of the rows.
 fn stride_of(columns: usize) -> usize {
-    let lines = columns.next_multiple_of(CACHE_LINE);
-    if lines - columns <= columns / 8 { lines } else { columns }
+    columns
+        .checked_next_multiple_of(CACHE_LINE)
+        .filter(|lines| lines - columns <= columns / 8)
+        .unwrap_or(columns)
+}
+
+fn bytes_of(rows: usize, stride: usize) -> usize {
+    rows.checked_mul(stride)
+        .unwrap_or_else(|| not_addressable(rows, stride))
+}
+
+#[cold]
+fn not_addressable(count: usize, bytes: usize) -> ! {
+    panic!("{count} times {bytes} bytes, with what there is already, are more than can be addressed")
 }
 
 /// Asks the system to back `memory` with huge pages. It may not know them or refuse; nothing depends on it.
@@ -387,6 +509,63 @@ mod tests {
             );
             twice.truncate(7);
             assert_eq!(twice, rows);
+            for piece in [1, 7, columns, columns + 1, 3 * columns - 1] {
+                let mut grown = ByteRows::zeroed(0, columns);
+                bytes.chunks(piece).for_each(|piece| grown.extend_from_slice(piece));
+                assert_eq!(grown, rows, "{columns} columns in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_without_their_last_bytes_are_those_of_shorter_rows() {
+        for columns in [1, 2, 64, 65, 113, 114, 128, 129, 785] {
+            let bytes: Vec<u8> = (0..9 * columns).map(|place| (place * 31 % 251 + 1) as u8).collect();
+            let mut rows = ByteRows::new(&bytes, columns);
+            let last: Vec<u8> = bytes.chunks_exact(columns).map(|row| row[columns - 1]).collect();
+            assert_eq!(rows.take_last_column(), last);
+            let shorter: Vec<u8> = bytes
+                .chunks_exact(columns)
+                .flat_map(|row| row[..columns - 1].to_vec())
+                .collect();
+            if columns > 1 {
+                assert_eq!(rows, ByteRows::new(&shorter, columns - 1), "{columns}");
+            }
+        }
+        assert!((1..5_000).all(|columns| stride_of(columns - 1) <= stride_of(columns)));
+    }
+
+    #[test]
+    fn room_is_made_once_and_for_whole_rows() {
+        let mut rows = ByteRows::zeroed(0, 784);
+        rows.extend_from_slice(&[1; 10]);
+        rows.reserve_exact(784 * 4);
+        let (room, begin) = (rows.capacity(), rows.view(1.0).values.as_ptr());
+        assert!((784 * 5..784 * 6).contains(&room), "{room}");
+        rows.extend_from_slice(&vec![2; 784 * 5 - 10]);
+        assert_eq!((rows.len(), rows.stored(), rows.capacity()), (5, 784 * 5, room));
+        assert!(rows.view(1.0).values.as_ptr() == begin);
+        let mut values = Buffer::from(vec![1.0_f32; 3]);
+        values.extend_zeros(2);
+        assert_eq!(values, [1.0, 1.0, 1.0, 0.0, 0.0]);
+        values.truncate(1);
+        values.extend_zeros(2);
+        assert_eq!(values, [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn what_cannot_be_addressed_is_refused_with_its_size() {
+        let refusals: [fn(); 5] = [
+            || drop(Buffer::<f32>::zeroed(usize::MAX / 4)),
+            || drop(Buffer::<f32>::zeroed(usize::MAX / 8)),
+            || Buffer::from(vec![1_u8; 10]).reserve_exact(usize::MAX - 5),
+            || drop(ByteRows::zeroed(usize::MAX / 100, 784)),
+            || ByteRows::new(&[1; 10], 784).reserve_exact(usize::MAX),
+        ];
+        for refusal in refusals {
+            let panic = std::panic::catch_unwind(refusal).expect_err("a panic");
+            let message = panic.downcast_ref::<String>().expect("a formatted message");
+            assert!(message.contains("more than can be addressed"), "{message}");
         }
     }
 

@@ -27,8 +27,8 @@ use crate::problem::{Dataset, Features, Labels, Problem};
 
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
-/// A clip norm that clips nothing (on bytes: 1.2/√2 of the gradient, twelve times the claim), in units of the longest gradient: not more, since accountants of subsampled noise take long
-/// for multipliers that are very small.
+/// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take
+/// long for multipliers that are very small.
 const NO_CLIP: f64 = 1.2;
 /// Coordinates: the canary's, and those that show the noise alone.
 pub(super) const COLUMNS: usize = 8;
@@ -51,6 +51,14 @@ pub enum CanaryRows {
 }
 
 impl CanaryRows {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bytes => "bytes",
+        }
+    }
+
     /// One iterate's coordinate for each of [`COLUMNS`]: the canary's first.
     pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
         (0..COLUMNS).map(move |column| match self {
@@ -129,12 +137,15 @@ pub(super) struct Scene {
     scaled: Vec<(&'static str, f64)>,
     /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
     epsilon: Option<f64>,
-    /// Norm of the canary's gradient before clipping.
+    /// Norm of the canary's gradient before clipping: the longest one.
     raw: f64,
     /// Where the example stands again when a participation is ignored.
     second: usize,
     /// Rows there are then.
     rows_with_second: usize,
+    /// Whether the method is told constants (a bound of rows, a smoothness, radii) that are those of the squared loss on the
+    /// rows of f32.
+    told_constants_of_f32: bool,
 }
 
 impl Scene {
@@ -154,6 +165,7 @@ impl Scene {
             // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
             second: 8,
             rows_with_second: 16,
+            told_constants_of_f32: false,
         };
         match algorithm.id {
             "dp-sgd" => Self {
@@ -179,6 +191,7 @@ impl Scene {
                 parameters: vec![("row-bound", "1")],
                 second: 1,
                 rows_with_second: 64,
+                told_constants_of_f32: true,
                 ..fixed
             },
             // All rows in every batch, one release a round, a ball as large as the domain: every other round is a step,
@@ -195,6 +208,7 @@ impl Scene {
                 raw: 10.0 * RAW_GRADIENT,
                 second: 1,
                 rows_with_second: 64,
+                told_constants_of_f32: true,
                 ..fixed
             },
             "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => Self {
@@ -215,6 +229,7 @@ impl Scene {
                 epsilon: Some(2.0),
                 second: 1,
                 rows_with_second: 4,
+                told_constants_of_f32: true,
                 ..fixed
             },
             _ => fixed,
@@ -228,10 +243,9 @@ impl Scene {
             .unwrap_or(1.0)
     }
 
-    /// Whether the audit can be made on such rows: not on bytes where the scene gives the method parameters of its own, which
-    /// are constants of the squared loss on f32.
+    /// Whether the audit can be made on such rows.
     pub(super) fn takes(&self, rows: CanaryRows) -> bool {
-        rows == CanaryRows::F32 || self.parameters.is_empty()
+        rows == CanaryRows::F32 || !self.told_constants_of_f32
     }
 
     /// The settings with this budget, the clip norm `clip` times 1.
@@ -317,8 +331,9 @@ impl Scene {
                         classes[row] = class;
                     }
                 }
-                // A residual of (½, −½) makes a gradient of √2·raw.
-                let features = Features::bytes(&bytes, BYTES, 2.0 * self.raw as f32 / 255.0);
+                // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
+                let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
+                let features = Features::bytes(&bytes, BYTES, scale);
                 let labels = Labels::Classes {
                     values: classes,
                     classes: 2,
@@ -341,5 +356,55 @@ impl Scene {
                 Dataset::new("canary", features, Labels::Values(labels)).expect("finite features and targets");
             Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).expect("real targets for a squared loss")
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::ALGORITHMS;
+    use crate::oracle::{Engine, Oracle};
+    use rounds_kernels::features::{Norm, Selection};
+    use rounds_kernels::linear::Clip;
+
+    #[test]
+    fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+            let scene = Scene::of(algorithm);
+            for rows in [CanaryRows::F32, CanaryRows::Bytes] {
+                if !scene.takes(rows) {
+                    continue;
+                }
+                let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
+                for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
+                    let settings = scene.run(sabotage, Some(1.0), 1.0, 1e-5, None, rows);
+                    let clip = Clip::Bounded {
+                        norm: Norm::L2,
+                        clip_norm: settings.clip_norm.unwrap() as f32,
+                    };
+                    let mut oracle = Oracle::new(&present, Engine::Sequential);
+                    let model = vec![0.0; present.parameters()];
+                    let mut sum = vec![0.0; present.parameters()];
+                    let batch = Selection::Range(0..present.rows());
+                    oracle.gradient_sum(&batch, &model, clip, &mut sum).unwrap();
+                    let clipped = oracle.ledger().clipped;
+                    assert_eq!(
+                        clipped,
+                        u64::from(sabotage.is_none()),
+                        "{} on {}",
+                        algorithm.id,
+                        rows.name()
+                    );
+                    let sum: Vec<f32> = sum.into_iter().map(|value| value as f32).collect();
+                    let along = rows.coordinates(&sum).next().unwrap();
+                    assert!(
+                        (f64::from(along.abs()) - expected).abs() < 1e-5 * expected,
+                        "{} on {}: {along}, not ±{expected}",
+                        algorithm.id,
+                        rows.name()
+                    );
+                }
+            }
+        }
     }
 }

@@ -105,6 +105,8 @@ pub struct AuditReport {
     pub algorithm: &'static str,
     /// What was broken on purpose.
     pub sabotage: Option<Sabotage>,
+    /// The format of the rows.
+    pub rows: CanaryRows,
     /// The claim and the bound; or why nothing is claimed.
     pub finding: Result<Finding, String>,
 }
@@ -112,6 +114,8 @@ pub struct AuditReport {
 /// A claim beside its lower bound.
 #[derive(Clone, Debug)]
 pub struct Finding {
+    /// Whether the rows were summed by integer tiles.
+    pub integer_tiles: bool,
     /// The mechanism, for people.
     pub mechanism: String,
     /// The relation of the claim.
@@ -174,6 +178,7 @@ pub fn audit(
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
         sabotage: settings.sabotage,
+        rows: settings.rows,
         finding,
     };
     if !algorithm.private {
@@ -264,6 +269,7 @@ pub fn audit(
     let errors = TestErrors::from_counts(false_alarms, misses, quarter, ERROR);
     let bound = family.lower_bound(errors)?;
     Ok(report(Ok(Finding {
+        integer_tiles: problems.iter().all(Problem::is_on_integer_tiles),
         mechanism: mechanism.to_string(),
         adjacency,
         delta,

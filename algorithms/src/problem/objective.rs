@@ -127,6 +127,12 @@ impl Problem {
         Ok(problem)
     }
 
+    /// Whether rows go through integer tiles here ([`linear::has_integer_tiles_for`]): rows of bytes, on a processor that has
+    /// them, for a model that suits them.
+    pub fn is_on_integer_tiles(&self) -> bool {
+        self.on_tiles
+    }
+
     /// The same problem with its rows in the memory of the nodes that read them: where tasks of `engine` are shared out by
     /// memory node, each part of the rows is copied by the threads that answer for it in a batch of all rows, by the same
     /// split ([`partition::leaves`]). Else nothing is copied.

@@ -3,7 +3,7 @@
 //! Every row draws from its own generator, addressed by (seed, purpose, row), and all arithmetic is plain IEEE 754
 //! without fused operations, with transcendentals in software.
 
-use crate::problem::dataset::{Dataset, Features, Labels};
+use crate::problem::dataset::{Buffer, ByteRows, Dataset, Features, Labels};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -145,20 +145,25 @@ impl StrokeModel {
     }
 
     fn dataset(&self, name: &str, seed: u64, purpose: Purpose, rows: usize) -> Dataset {
-        let mut values = vec![0u8; rows * PIXELS];
+        let mut pixels = ByteRows::zeroed(rows, PIXELS);
         let mut labels = vec![0u32; rows];
-        values
-            .par_chunks_mut(BLOCK * PIXELS)
+        let (memory, stride) = pixels.memory_mut();
+        memory
+            .par_chunks_mut(BLOCK * stride)
             .zip(labels.par_chunks_mut(BLOCK))
             .enumerate()
             .for_each(|(block, (images, labels))| {
-                for (offset, (image, label)) in images.chunks_exact_mut(PIXELS).zip(labels).enumerate() {
+                for (offset, (row, label)) in images.chunks_exact_mut(stride).zip(labels).enumerate() {
+                    let image = &mut row[..PIXELS];
                     let mut generator = stream(seed, purpose, (block * BLOCK + offset) as u64);
                     self.write(&mut generator, image);
                     *label = self.label(&mut generator, image);
                 }
             });
-        let features = Features::bytes(&values, PIXELS, 1.0 / 255.0);
+        let features = Features::U8 {
+            rows: pixels,
+            scale: 1.0 / 255.0,
+        };
         let labels = Labels::Classes {
             values: labels,
             classes: CLASSES,
@@ -284,7 +289,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
     );
     let mut generator = stream(seed, Purpose::PlantedWeights, 0);
     let weights: Vec<f64> = (0..d).map(|_| normal(&mut generator)).collect();
-    let mut values = vec![0f32; n.checked_mul(d).expect("n·d values can be addressed")];
+    let mut values = Buffer::zeroed(n.checked_mul(d).expect("n·d values can be addressed"));
     let mut labels = vec![0u32; n];
     values
         .par_chunks_mut(BLOCK * d)

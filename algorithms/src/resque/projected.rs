@@ -388,70 +388,77 @@ mod tests {
         }
     }
 
-    /// Everything of a query that a gradient is made of: `[r_1, w, w·r_1, w·r_K]`, r the residuals, w the weight. Of a pool, one
-    /// query after the other.
-    fn queries_of_a_pool(
-        problem: &Problem,
+    /// Queries of one row, again and again, at one point of the ball around a centre.
+    struct Queries<'a> {
+        problem: &'a Problem,
         row: usize,
-        centre: &[f64],
-        offset: &[f32],
+        centre: &'a [f64],
+        offset: &'a [f32],
         radius: f64,
         count: usize,
-    ) -> Law {
-        let mut oracle = Oracle::new(problem, Engine::default());
-        let key = StreamKey::Simulation(31);
-        let mut pool = ProjectedPool::new(problem, OracleMode::Projected, Weights::Full, 1.0, key).unwrap();
-        pool.restrict(row..row + 1);
-        let mut queries = pool.on(&mut oracle);
-        queries.fetch(centre, radius, count).unwrap();
-        let a = row_of(problem, row);
-        let squared_norm: f32 = a.iter().map(|a| a * a).sum();
-        let along = |gradient: &[f32]| a.iter().zip(gradient).map(|(a, g)| a * g).sum::<f32>() / squared_norm;
-        let (centred, mut gradient) = (vec![0.0; offset.len()], vec![0.0; offset.len()]);
-        let mut law = Law::default();
-        for sample in 0..count {
-            queries
-                .reweighted_mean(sample..sample + 1, &centred, &mut gradient)
-                .unwrap();
-            let residual = along(&gradient);
-            queries
-                .reweighted_mean(sample..sample + 1, offset, &mut gradient)
-                .unwrap();
-            let first = along(&gradient);
-            let last = along(&gradient[gradient.len() - a.len()..]);
-            law.push([residual, first / residual, first, last].map(f64::from));
-        }
-        law
     }
 
-    /// The same from ξ in all its dimensions.
-    fn materialised_queries(
-        problem: &Problem,
-        row: usize,
-        centre: &[f64],
-        offset: &[f32],
-        radius: f64,
-        count: usize,
-    ) -> Law {
-        let a: Vec<f64> = row_of(problem, row).into_iter().map(f64::from).collect();
-        let target = match problem.targets() {
-            Targets::Values(values) => Target::Value(f64::from(values[row])),
-            Targets::Classes(classes) => Target::Class(classes[row] as usize),
-        };
-        let (mut law, mut z) = (Law::default(), vec![0f32; centre.len()]);
-        for sample in 0..count {
-            fill_gaussian(&StreamKey::Simulation(32), Purpose(2), sample as u64, 1.0, &mut z);
-            let xi: Vec<f64> = z.iter().map(|&z| radius * f64::from(z)).collect();
-            let point: Vec<f64> = centre.iter().zip(&xi).map(|(x, xi)| x + xi).collect();
-            let margin = |weights: &[f64]| a.iter().zip(weights).map(|(a, w)| a * w).sum::<f64>();
-            let mut residuals: Vec<f64> = point.chunks_exact(a.len()).map(margin).collect();
-            problem.model().loss.residual(&mut residuals, target);
-            let inner: f64 = offset.iter().zip(&xi).map(|(&v, xi)| f64::from(v) * xi).sum();
-            let weight = log_weight(inner, squared_norm(offset), radius).exp();
-            let (first, last) = (residuals[0], residuals[residuals.len() - 1]);
-            law.push([first, weight, weight * first, weight * last]);
+    impl Queries<'_> {
+        /// Everything of a query that a gradient is made of: `[r_1, w, w·r_1, w·r_K]`, r the residuals, w the weight. Of a
+        /// pool, one query after the other.
+        fn of_a_pool(&self) -> Law {
+            let Self { problem, offset, .. } = *self;
+            let mut oracle = Oracle::new(problem, Engine::default());
+            let key = StreamKey::Simulation(31);
+            let mut pool = ProjectedPool::new(problem, OracleMode::Projected, Weights::Full, 1.0, key).unwrap();
+            pool.restrict(self.row..self.row + 1);
+            let mut queries = pool.on(&mut oracle);
+            queries.fetch(self.centre, self.radius, self.count).unwrap();
+            let a = row_of(problem, self.row);
+            let squared_norm: f32 = a.iter().map(|a| a * a).sum();
+            let along = |gradient: &[f32]| a.iter().zip(gradient).map(|(a, g)| a * g).sum::<f32>() / squared_norm;
+            let (centred, mut gradient) = (vec![0.0; offset.len()], vec![0.0; offset.len()]);
+            let mut law = Law::default();
+            for sample in 0..self.count {
+                queries
+                    .reweighted_mean(sample..sample + 1, &centred, &mut gradient)
+                    .unwrap();
+                let residual = along(&gradient);
+                queries
+                    .reweighted_mean(sample..sample + 1, offset, &mut gradient)
+                    .unwrap();
+                let first = along(&gradient);
+                let last = along(&gradient[gradient.len() - a.len()..]);
+                law.push([residual, first / residual, first, last].map(f64::from));
+            }
+            law
         }
-        law
+
+        /// The same from ξ in all its dimensions.
+        fn materialised(&self) -> Law {
+            let Self {
+                problem,
+                row,
+                centre,
+                offset,
+                radius,
+                count,
+            } = *self;
+            let a: Vec<f64> = row_of(problem, row).into_iter().map(f64::from).collect();
+            let target = match problem.targets() {
+                Targets::Values(values) => Target::Value(f64::from(values[row])),
+                Targets::Classes(classes) => Target::Class(classes[row] as usize),
+            };
+            let (mut law, mut z) = (Law::default(), vec![0f32; centre.len()]);
+            for sample in 0..count {
+                fill_gaussian(&StreamKey::Simulation(32), Purpose(2), sample as u64, 1.0, &mut z);
+                let xi: Vec<f64> = z.iter().map(|&z| radius * f64::from(z)).collect();
+                let point: Vec<f64> = centre.iter().zip(&xi).map(|(x, xi)| x + xi).collect();
+                let margin = |weights: &[f64]| a.iter().zip(weights).map(|(a, w)| a * w).sum::<f64>();
+                let mut residuals: Vec<f64> = point.chunks_exact(a.len()).map(margin).collect();
+                problem.model().loss.residual(&mut residuals, target);
+                let inner: f64 = offset.iter().zip(&xi).map(|(&v, xi)| f64::from(v) * xi).sum();
+                let weight = log_weight(inner, squared_norm(offset), radius).exp();
+                let (first, last) = (residuals[0], residuals[residuals.len() - 1]);
+                law.push([first, weight, weight * first, weight * last]);
+            }
+            law
+        }
     }
 
     #[derive(Default)]
@@ -497,9 +504,16 @@ mod tests {
                 .collect();
             let scale = share * radius / direction.iter().map(|v| v * v).sum::<f64>().sqrt();
             let offset: Vec<f32> = direction.iter().map(|v| (v * scale) as f32).collect();
-            let pool = queries_of_a_pool(&problem, row, &centre, &offset, radius, count);
-            let materialised = materialised_queries(&problem, row, &centre, &offset, radius, count);
-            for (statistic, (left, right)) in pool.0.into_iter().zip(materialised.0).enumerate() {
+            let queries = Queries {
+                problem: &problem,
+                row,
+                centre: &centre,
+                offset: &offset,
+                radius,
+                count,
+            };
+            let laws = queries.of_a_pool().0.into_iter().zip(queries.materialised().0);
+            for (statistic, (left, right)) in laws.enumerate() {
                 let (distance, critical) = kolmogorov_smirnov(left, right);
                 assert!(
                     distance < critical,

@@ -130,6 +130,8 @@ fn document(report: &AuditReport, seconds: f64) -> Value {
         Ok(finding) => json!({
             "algorithm": report.algorithm,
             "sabotage": sabotage,
+            "rows": report.rows.name(),
+            "integer_tiles": finding.integer_tiles,
             "claimed_mu": finding.claimed_mu,
             "claimed_epsilon": finding.claimed_epsilon,
             "delta": finding.delta,
@@ -149,6 +151,8 @@ fn document(report: &AuditReport, seconds: f64) -> Value {
         Err(reason) => json!({
             "algorithm": report.algorithm,
             "sabotage": sabotage,
+            "rows": report.rows.name(),
+            "integer_tiles": null,
             "claimed_mu": null,
             "claimed_epsilon": null,
             "lower_bound_mu": null,
@@ -206,6 +210,16 @@ fn print_table(reports: &[(AuditReport, f64)]) {
         };
     }
     println!("{table}");
+    let audited = reports.iter().find_map(|(report, _)| {
+        let finding = report.finding.as_ref().ok()?;
+        Some((report.rows, finding.integer_tiles))
+    });
+    match audited {
+        Some((CanaryRows::Bytes, true)) => println!("Rows of bytes, summed by integer tiles."),
+        Some((CanaryRows::Bytes, false)) => println!("Rows of bytes, summed in f32: there are no integer tiles here."),
+        Some((CanaryRows::F32, _)) => println!("Rows of f32."),
+        None => {}
+    }
     println!(
         "Bounds hold with probability {} each; a bound below a claim is no proof of it.",
         1.0 - audit::ERROR
@@ -222,4 +236,28 @@ fn progress_bar(runs: u64, json: bool) -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_say_which_rows_were_audited_and_what_summed_them() {
+        for (rows, name, tiles) in [
+            (CanaryRows::F32, "f32", false),
+            (CanaryRows::Bytes, "bytes", rounds_kernels::linear::has_integer_tiles()),
+        ] {
+            let settings = AuditSettings {
+                runs: FEWEST_RUNS,
+                rows,
+                ..AuditSettings::default()
+            };
+            let algorithm = catalog::find("dp-memf").ok().unwrap();
+            let report = audit::audit(algorithm, &settings, &Engine::Sequential, &|_| ()).unwrap();
+            let document = document(&report, 1.0);
+            assert_eq!(document["rows"], name);
+            assert_eq!(document["integer_tiles"], tiles);
+        }
+    }
 }

@@ -2,9 +2,10 @@
 //! several files are one data set, unpacked side by side.
 
 use crate::data::error::DataError;
+use crate::data::room::reserve;
 use crate::data::source::{Compression, Source};
 use rayon::prelude::*;
-use rounds_algorithms::problem::{Features, Labels};
+use rounds_algorithms::problem::{ByteRows, Features, Labels};
 use std::path::{Path, PathBuf};
 
 /// Bytes of an image.
@@ -21,18 +22,22 @@ const BLOCK: usize = 64;
 /// Missing or damaged files, files that do not end with a record, labels above 9, no file at all.
 pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
     let parts: Vec<_> = paths.par_iter().map(|path| read_file(path)).collect::<Result<_, _>>()?;
-    let rows = parts.iter().map(|(_, labels)| labels.len()).sum::<usize>();
-    let mut parts = parts.into_iter();
-    let (mut pixels, mut labels) = parts.next().unwrap_or_default();
-    pixels.reserve_exact(rows * PIXELS - pixels.len());
-    labels.reserve_exact(rows - labels.len());
-    for (more_pixels, more_labels) in parts {
-        pixels.extend_from_slice(&more_pixels);
-        labels.extend_from_slice(&more_labels);
-    }
-    let features = Features::bytes(&pixels, PIXELS, 1.0 / 255.0);
+    let (mut pixels, labels): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let rows = if pixels.len() == 1 {
+        pixels.remove(0)
+    } else {
+        let mut all = ByteRows::zeroed(0, PIXELS);
+        all.reserve_exact(pixels.iter().map(ByteRows::stored).sum());
+        // A file's rows are given back as soon as they are copied.
+        pixels.into_iter().for_each(|of_file| all.append(&of_file));
+        all
+    };
+    let labels = labels.concat();
     Ok((
-        features,
+        Features::U8 {
+            rows,
+            scale: 1.0 / 255.0,
+        },
         Labels::Classes {
             values: labels,
             classes: CLASSES,
@@ -41,7 +46,7 @@ pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
     ))
 }
 
-fn read_file(path: &Path) -> Result<(Vec<u8>, Vec<u32>), DataError> {
+fn read_file(path: &Path) -> Result<(ByteRows, Vec<u32>), DataError> {
     let mut source = Source::open(path)?;
     let incomplete = |bytes: u128| {
         let record = RECORD as u128;
@@ -54,7 +59,7 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, Vec<u32>), DataError> {
     if source.compression() == Compression::Plain && !source.file_bytes().is_multiple_of(RECORD as u64) {
         return Err(incomplete(u128::from(source.file_bytes())));
     }
-    let (mut pixels, mut labels) = (Vec::new(), Vec::new());
+    let (mut pixels, mut labels) = (ByteRows::zeroed(0, PIXELS), Vec::new());
     let mut block = Vec::with_capacity(BLOCK * RECORD);
     loop {
         block.clear();
@@ -63,10 +68,7 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, Vec<u32>), DataError> {
         if !rest.is_empty() || (read == 0 && labels.is_empty()) {
             return Err(incomplete((labels.len() * RECORD + read) as u128));
         }
-        if pixels.len() + records.len() * PIXELS > pixels.capacity() {
-            let expected = source.progress().extrapolate(pixels.len() + records.len() * PIXELS);
-            pixels.reserve_exact(expected.max(pixels.len() / 8 + records.len() * PIXELS) - pixels.len().min(expected));
-        }
+        reserve(&mut pixels, records.len() * PIXELS, source.progress());
         for record in records {
             if usize::from(record[0]) >= CLASSES {
                 return Err(DataError::Label {

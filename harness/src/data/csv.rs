@@ -3,10 +3,11 @@
 
 use crate::data::error::{DataError, listing};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
-use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks, reserve};
+use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
 use crate::data::number;
+use crate::data::room::reserve;
 use crate::data::source::Source;
-use rounds_algorithms::problem::Features;
+use rounds_algorithms::problem::{Buffer, Features};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -65,7 +66,7 @@ pub fn read(path: &Path, options: &CsvOptions) -> Result<(Features, RawLabels), 
         text.drain(..skipped);
     }
     let columns = shape.fields - 1;
-    let mut values = Vec::new();
+    let mut values = Buffer::new();
     let mut numbers = Vec::new();
     let mut rows = Vec::new();
     let mut words = Words::default();
@@ -92,7 +93,6 @@ pub fn read(path: &Path, options: &CsvOptions) -> Result<(Features, RawLabels), 
             Ok(())
         },
     )?;
-    values.shrink_to_fit();
     numbers.shrink_to_fit();
     rows.shrink_to_fit();
     let labels = if shape.words {

@@ -2,15 +2,16 @@
 //! big-endian u32, then the elements, big-endian, row-major. Plain, gzip or xz.
 
 use crate::data::error::DataError;
+use crate::data::room::reserve_promised;
 use crate::data::source::{Compression, Source};
-use rounds_algorithms::problem::{Features, Labels};
+use rounds_algorithms::problem::{Buffer, ByteRows, Features, Labels};
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-/// Bytes that are read at once.
+/// Bytes that are read at once, whole elements.
 const BLOCK: usize = 1 << 20;
 
 /// Data has no more dimensions than this.
@@ -57,13 +58,6 @@ impl Element {
             Self::F64 => convert(bytes, |element| f64::from_be_bytes(element) as f32),
         }
     }
-}
-
-/// Elements of an IDX file and their shape.
-struct Array {
-    element: Element,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
 }
 
 /// What a header promises.
@@ -133,14 +127,52 @@ fn read_header(path: &Path, source: &mut Source<'_>) -> Result<Promise, DataErro
     })
 }
 
-/// Reads a whole file, checked against what its header promises.
-fn read(path: &Path) -> Result<Array, DataError> {
-    let mut source = Source::open(path)?;
-    let promise = read_header(path, &mut source)?;
-    let bytes = source.read_exactly(usize::try_from(promise.payload).unwrap_or(usize::MAX), promise.total)?;
-    source.expect_end(promise.total)?;
-    let Promise { element, shape, .. } = promise;
-    Ok(Array { element, shape, bytes })
+/// Features from elements in the order of the file: bytes stay bytes with scale 1/255, all else becomes f32.
+enum Rows {
+    Bytes(ByteRows),
+    Numbers {
+        element: Element,
+        values: Buffer<f32>,
+        columns: usize,
+    },
+}
+
+impl Rows {
+    fn new(element: Element, columns: usize) -> Self {
+        match element {
+            Element::U8 => Self::Bytes(ByteRows::zeroed(0, columns)),
+            _ => Self::Numbers {
+                element,
+                values: Buffer::new(),
+                columns,
+            },
+        }
+    }
+
+    /// Appends whole elements of the `promised` bytes, of which the file's size justifies `justified`.
+    fn extend(&mut self, bytes: &[u8], promised: usize, justified: usize) {
+        match self {
+            Self::Bytes(rows) => {
+                reserve_promised(rows, bytes.len(), promised, justified);
+                rows.extend_from_slice(bytes);
+            }
+            Self::Numbers { element, values, .. } => {
+                let size = element.bytes();
+                reserve_promised(values, bytes.len() / size, promised / size, justified / size);
+                values.extend_from_slice(&element.decode(bytes));
+            }
+        }
+    }
+
+    fn into_features(self) -> Features {
+        match self {
+            Self::Bytes(rows) => Features::U8 {
+                rows,
+                scale: 1.0 / 255.0,
+            },
+            Self::Numbers { values, columns, .. } => Features::f32(values, columns),
+        }
+    }
 }
 
 /// Rows of a plain file that were read alone.
@@ -178,38 +210,28 @@ pub fn read_part(path: &Path, own: Range<usize>, seen: Range<usize>) -> Result<P
         source,
     };
     let mut file = File::open(path).map_err(failed)?;
-    let mut read = |rows: Range<usize>, keep: bool| -> std::io::Result<(Vec<u8>, [u8; 32])> {
+    let mut read = |rows: Range<usize>, take: &mut dyn FnMut(&[u8])| -> std::io::Result<[u8; 32]> {
         file.seek(SeekFrom::Start(promise.start + (rows.start * width) as u64))?;
         let mut hasher = Sha256::new();
-        let mut bytes = Vec::with_capacity(if keep { rows.len() * width } else { 0 });
         let mut block = vec![0; BLOCK];
         let mut left = rows.len() * width;
         while left > 0 {
             let block = &mut block[..left.min(BLOCK)];
             file.read_exact(block)?;
             hasher.update(&*block);
-            if keep {
-                bytes.extend_from_slice(block);
-            }
+            take(block);
             left -= block.len();
         }
-        Ok((bytes, hasher.finalize().into()))
+        Ok(hasher.finalize().into())
     };
-    let (_, seen) = read(seen, false).map_err(failed)?;
-    let (bytes, digest) = read(own, true).map_err(failed)?;
+    let seen = read(seen, &mut |_| ()).map_err(failed)?;
+    let (mut rows, promised) = (Rows::new(promise.element, columns), own.len() * width);
+    let digest = read(own, &mut |bytes| rows.extend(bytes, promised, promised)).map_err(failed)?;
     Ok(PartOfFile {
-        features: features_of(promise.element, &bytes, columns),
+        features: rows.into_features(),
         digest,
         seen,
     })
-}
-
-/// Bytes of a row as features: bytes stay bytes with scale 1/255.
-fn features_of(element: Element, bytes: &[u8], columns: usize) -> Features {
-    match element {
-        Element::U8 => Features::bytes(bytes, columns, 1.0 / 255.0),
-        _ => Features::f32(element.decode(bytes), columns),
-    }
 }
 
 /// Features: the first dimension is the row, the others are flattened. Bytes stay bytes with scale 1/255; every other
@@ -218,7 +240,14 @@ fn features_of(element: Element, bytes: &[u8], columns: usize) -> Features {
 /// # Errors
 /// Missing, damaged, truncated or oversized files, wrong magic numbers, shapes without rows or features.
 pub fn read_features(path: &Path) -> Result<Features, DataError> {
-    let Array { element, shape, bytes } = read(path)?;
+    let mut source = Source::open(path)?;
+    let Promise {
+        element,
+        shape,
+        payload,
+        total,
+        ..
+    } = read_header(path, &mut source)?;
     if shape.len() < 2 {
         return Err(DataError::Header {
             path: path.into(),
@@ -226,8 +255,25 @@ pub fn read_features(path: &Path) -> Result<Features, DataError> {
             found: format!("the shape {shape:?}"),
         });
     }
-    let columns = shape[1..].iter().product();
-    Ok(features_of(element, &bytes, columns))
+    let mut rows = Rows::new(element, shape[1..].iter().product());
+    let (promised, justified) = (usize::try_from(payload).unwrap_or(usize::MAX), source.justified_bytes());
+    let (mut left, mut block) = (promised, Vec::new());
+    while left > 0 {
+        block.clear();
+        let wanted = left.min(BLOCK);
+        let read = source.read_up_to(wanted, &mut block)?;
+        if read < wanted {
+            return Err(DataError::Size {
+                path: path.into(),
+                promised: total,
+                found: total - (left - read) as u128,
+            });
+        }
+        rows.extend(&block, promised, justified);
+        left -= wanted;
+    }
+    source.expect_end(total)?;
+    Ok(rows.into_features())
 }
 
 /// Labels: one integer a row, as classes `0..classes`; without `classes`, as many as the largest label asks for.
@@ -235,7 +281,14 @@ pub fn read_features(path: &Path) -> Result<Features, DataError> {
 /// # Errors
 /// As [`read_features`], and [`DataError::Label`] for labels that are no class.
 pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataError> {
-    let Array { element, shape, bytes } = read(path)?;
+    let mut source = Source::open(path)?;
+    let Promise {
+        element,
+        shape,
+        payload,
+        total,
+        ..
+    } = read_header(path, &mut source)?;
     if shape.len() != 1 {
         return Err(DataError::Header {
             path: path.into(),
@@ -243,6 +296,8 @@ pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataEr
             found: format!("the shape {shape:?}"),
         });
     }
+    let bytes = source.read_exactly(usize::try_from(payload).unwrap_or(usize::MAX), total)?;
+    source.expect_end(total)?;
     // Without a number of classes any label that leaves the classes at most as many as the rows, or 256, is taken.
     let limit = classes.unwrap_or_else(|| shape[0].max(256));
     let label = |(row, label): (usize, i64)| {

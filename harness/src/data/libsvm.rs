@@ -3,10 +3,11 @@
 
 use crate::data::error::DataError;
 use crate::data::labels::RawLabels;
-use crate::data::lines::{BadLine, excerpt, parse_blocks, reserve};
+use crate::data::lines::{BadLine, excerpt, parse_blocks};
 use crate::data::number;
+use crate::data::room::reserve;
 use crate::data::source::{Progress, Source};
-use rounds_algorithms::problem::Features;
+use rounds_algorithms::problem::{Buffer, Features};
 use std::path::Path;
 
 /// How rows are kept.
@@ -110,11 +111,8 @@ fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels),
     labels.shrink_to_fit();
     let rows = labels.len();
     let features = match matrix {
-        None => Features::f32(Vec::new(), 1),
-        Some(Matrix::Dense(mut dense)) => {
-            dense.values.shrink_to_fit();
-            Features::f32(dense.values, dense.columns)
-        }
+        None => Features::f32(Buffer::new(), 1),
+        Some(Matrix::Dense(dense)) => Features::f32(dense.values, dense.columns),
         Some(Matrix::Sparse(mut sparse)) => {
             let (columns, stored) = (sparse.columns, sparse.values.len());
             if options.columns.is_none() && columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * stored) {
@@ -179,7 +177,7 @@ impl Matrix {
         };
         if dense {
             Self::Dense(Dense {
-                values: Vec::new(),
+                values: Buffer::new(),
                 columns: part.columns,
             })
         } else {
@@ -214,7 +212,7 @@ impl Sparse {
 }
 
 struct Dense {
-    values: Vec<f32>,
+    values: Buffer<f32>,
     columns: usize,
 }
 
@@ -227,7 +225,7 @@ impl Dense {
         let filled = self.values.len();
         let more = part.labels.len() * columns;
         reserve(&mut self.values, more, progress);
-        self.values.resize(filled + more, 0.0);
+        self.values.extend_zeros(more);
         let mut start = 0;
         for (row, &end) in self.values[filled..].chunks_exact_mut(columns).zip(&part.ends) {
             for (&index, &value) in part.indices[start..end].iter().zip(&part.values[start..end]) {
@@ -244,7 +242,7 @@ impl Dense {
             return;
         }
         let rows = self.values.len() / before;
-        self.values.resize(rows * columns, 0.0);
+        self.values.extend_zeros(rows * (columns - before));
         // From the last row on: a row's new place starts at or after its old one and is free by then.
         for row in (0..rows).rev() {
             self.values.copy_within(row * before..(row + 1) * before, row * columns);

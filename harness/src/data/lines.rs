@@ -161,13 +161,3 @@ pub fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
         }
     }
 }
-
-/// Makes room for `more` elements: at once what the whole file is expected to need, judging by what has been read.
-pub fn reserve<T>(values: &mut Vec<T>, more: usize, progress: Progress) {
-    let needed = values.len() + more;
-    if needed > values.capacity() {
-        // Never less than a sixteenth more, so that a file that grows denser towards its end moves only now and then.
-        let wanted = progress.extrapolate(needed).max(needed + values.len() / 16);
-        values.reserve_exact(wanted - values.len());
-    }
-}

@@ -16,6 +16,7 @@ pub mod lines;
 pub mod npy;
 pub mod number;
 pub mod part;
+pub mod room;
 pub mod source;
 
 pub use error::DataError;

@@ -5,9 +5,9 @@
 
 use crate::data::error::DataError;
 use crate::data::labels::RawLabels;
+use crate::data::room::{Growing, reserve_promised};
 use crate::data::source::{Compression, Source, expansion_bound};
 use rounds_algorithms::problem::{Buffer, ByteRows, Features};
-use rounds_kernels::memory::Pod;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -305,38 +305,66 @@ fn for_each_block(
     source.expect_end(header.promised)
 }
 
+/// An array of rows: empty, or of zeros to be overwritten in any order.
+trait Rows: Growing<Value: Copy> {
+    fn zeroed(rows: usize, columns: usize) -> Self;
+
+    /// All values, and how far a row's begin lies from the one before.
+    fn memory(&mut self, columns: usize) -> (&mut [Self::Value], usize);
+}
+
+impl Rows for Buffer<f32> {
+    fn zeroed(rows: usize, columns: usize) -> Self {
+        Buffer::zeroed(rows * columns)
+    }
+
+    fn memory(&mut self, columns: usize) -> (&mut [f32], usize) {
+        (self, columns)
+    }
+}
+
+impl Rows for ByteRows {
+    fn zeroed(rows: usize, columns: usize) -> Self {
+        ByteRows::zeroed(rows, columns)
+    }
+
+    fn memory(&mut self, _: usize) -> (&mut [u8], usize) {
+        self.memory_mut()
+    }
+}
+
 /// Elements in C order, `rows × columns`, from blocks in the order of the file.
-struct Collected<T> {
-    values: Buffer<T>,
+struct Collected<R> {
+    values: R,
     total: usize,
+    /// Elements for which room may be made before they have arrived.
+    justified: usize,
     /// rows and columns, if the file runs down the columns.
     transposed: Option<(usize, usize)>,
     position: usize,
 }
 
-impl<T: Pod> Collected<T> {
-    fn new(header: &Header) -> Self {
+impl<R: Rows> Collected<R> {
+    fn new(header: &Header, source: &Source<'_>) -> Self {
         let total = header.elements();
         let rows = header.shape[0];
-        let transposed = (header.fortran_order && header.shape.len() > 1).then(|| (rows, total / rows));
-        let values = if transposed.is_some() {
-            Buffer::zeroed(total)
-        } else {
-            Buffer::new()
-        };
+        let columns = total / rows;
+        let transposed = (header.fortran_order && header.shape.len() > 1).then_some((rows, columns));
         Self {
-            values,
+            values: R::zeroed(if transposed.is_some() { rows } else { 0 }, columns),
             total,
+            justified: source.justified_bytes() / header.element.bytes(),
             transposed,
             position: 0,
         }
     }
 
-    fn extend(&mut self, block: &[T], source_bytes: usize) {
+    fn extend(&mut self, block: &[R::Value]) {
         if let Some((rows, columns)) = self.transposed {
+            let (memory, stride) = self.values.memory(columns);
             let (mut column, mut row) = (self.position / rows, self.position % rows);
             for &value in block {
-                self.values[row * columns + column] = value;
+                memory[row * stride + column] = value;
                 row += 1;
                 if row == rows {
                     (row, column) = (0, column + 1);
@@ -344,13 +372,8 @@ impl<T: Pod> Collected<T> {
             }
             self.position += block.len();
         } else {
-            let needed = self.values.len() + block.len();
-            if needed > self.values.capacity() {
-                // What the file's size or what has arrived justifies, at most all.
-                let justified = needed.max(2 * self.values.len()).max(source_bytes / size_of::<T>());
-                self.values.reserve_exact(justified.min(self.total) - self.values.len());
-            }
-            self.values.extend_from_slice(block);
+            reserve_promised(&mut self.values, block.len(), self.total, self.justified);
+            self.values.append(block);
         }
     }
 }
@@ -380,15 +403,17 @@ pub fn read_features(source: &mut Source<'_>) -> Result<Features, DataError> {
         ));
     }
     let columns = header.shape[1..].iter().product();
-    let file_bytes = source.file_bytes() as usize;
     if header.element == Element::U8 {
-        let mut collected = Collected::new(&header);
-        for_each_block(source, &header, |_, bytes| collected.extend(bytes, file_bytes))?;
+        let mut collected = Collected::<ByteRows>::new(&header, source);
+        for_each_block(source, &header, |_, bytes| collected.extend(bytes))?;
         let scale = if header.shape.len() > 2 { 1.0 / 255.0 } else { 1.0 };
-        Ok(Features::bytes(&collected.values, columns, scale))
+        Ok(Features::U8 {
+            rows: collected.values,
+            scale,
+        })
     } else {
-        let mut collected = Collected::new(&header);
-        for_each_block(source, &header, |numbers, _| collected.extend(numbers, file_bytes))?;
+        let mut collected = Collected::<Buffer<f32>>::new(&header, source);
+        for_each_block(source, &header, |numbers, _| collected.extend(numbers))?;
         Ok(Features::f32(collected.values, columns))
     }
 }
@@ -408,16 +433,15 @@ pub fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
             found: format!("the shape {:?}", header.shape),
         });
     }
-    let mut collected = Collected::new(&header);
-    let file_bytes = source.file_bytes() as usize;
+    let mut collected = Collected::<Buffer<f32>>::new(&header, source);
     let mut bytes_as_numbers = Vec::new();
     for_each_block(source, &header, |numbers, bytes| {
         if header.element == Element::U8 {
             bytes_as_numbers.clear();
             header.element.decode(false, bytes, &mut bytes_as_numbers);
-            collected.extend(&bytes_as_numbers, file_bytes);
+            collected.extend(&bytes_as_numbers);
         } else {
-            collected.extend(numbers, file_bytes);
+            collected.extend(numbers);
         }
     })?;
     finite_labels(&path, collected.values.to_vec())
@@ -451,13 +475,9 @@ pub fn read_table(source: &mut Source<'_>) -> Result<(Features, RawLabels), Data
         });
     }
     match features {
-        Features::U8 { rows, scale } => {
-            let labels = rows.iter().map(|row| f32::from(row[columns - 1])).collect();
-            let mut without = ByteRows::zeroed(rows.len(), columns - 1);
-            for (to, from) in without.iter_mut().zip(rows.iter()) {
-                to.copy_from_slice(&from[..columns - 1]);
-            }
-            Ok((Features::U8 { rows: without, scale }, RawLabels::Numbers(labels)))
+        Features::U8 { mut rows, scale } => {
+            let labels = rows.take_last_column().into_iter().map(f32::from).collect();
+            Ok((Features::U8 { rows, scale }, RawLabels::Numbers(labels)))
         }
         Features::F32 { mut values, columns } => {
             let labels = values.iter().skip(columns - 1).step_by(columns).copied().collect();

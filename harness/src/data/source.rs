@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 use liblzma::bufread::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +46,8 @@ impl Compression {
 
 /// A packed file may unpack to this many times its size. Data files reach 20; bombs 1,000 and more.
 pub const EXPANSION_LIMIT: u64 = 200;
+/// Room for this many times its size may be made before the bytes have arrived.
+const EXPANSION_EXPECTED: u64 = 20;
 /// … or to this many bytes, if that is more.
 pub const EXPANSION_FLOOR: u64 = 1 << 20;
 
@@ -107,19 +109,24 @@ impl<'a> Source<'a> {
         (&mut file).take(6).read_to_end(&mut start).map_err(read)?;
         let compression = Compression::of(&start);
         let consumed = Arc::new(AtomicU64::new(0));
-        let raw = Metered {
-            reader: Cursor::new(start).chain(file),
+        let raw = Cursor::new(start).chain(file);
+        // Decoders are metered by what they use, not by what waits in their buffer.
+        let metered = |raw| Metered {
+            reader: BufReader::with_capacity(1 << 16, raw),
             consumed: Arc::clone(&consumed),
         };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::Plain | Compression::Zip => Box::new(raw),
-            Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, raw))),
+            Compression::Plain | Compression::Zip => Box::new(Metered {
+                reader: raw,
+                consumed: Arc::clone(&consumed),
+            }),
+            Compression::Gzip => Box::new(MultiGzDecoder::new(metered(raw))),
             Compression::Xz => {
                 let decoder = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED).map_err(|error| DataError::Read {
                     path: path.into(),
                     source: error.into(),
                 })?;
-                Box::new(XzDecoder::new_stream(BufReader::with_capacity(1 << 16, raw), decoder))
+                Box::new(XzDecoder::new_stream(metered(raw), decoder))
             }
         };
         Ok(Self {
@@ -174,6 +181,16 @@ impl<'a> Source<'a> {
             Compression::Plain => self.file_bytes,
             _ => expansion_bound(self.file_bytes),
         }
+    }
+
+    /// Bytes for which room may be made before they have arrived: the file's own when plain, as many as data files unpack to
+    /// otherwise.
+    pub fn justified_bytes(&self) -> usize {
+        let bytes = match self.compression {
+            Compression::Plain => self.file_bytes,
+            _ => self.file_bytes.saturating_mul(EXPANSION_EXPECTED),
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Checks that the header's promise of `total` bytes, header included, can be kept, before anything is allocated.
@@ -283,10 +300,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Extrapolates a count reached so far to the whole file, with a margin of 2 %.
+    /// Extrapolates a count reached so far to the whole file, with a margin of an eighth.
     pub fn extrapolate(&self, so_far: usize) -> usize {
         let file_bytes = self.file_bytes.max(1);
-        (so_far as f64 * (file_bytes as f64 / self.consumed.clamp(1, file_bytes) as f64) * 1.02) as usize
+        (so_far as f64 * (file_bytes as f64 / self.consumed.clamp(1, file_bytes) as f64) * 1.125) as usize
     }
 }
 
@@ -301,5 +318,16 @@ impl<R: Read> Read for Metered<R> {
         let count = self.reader.read(buffer)?;
         self.consumed.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Metered<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.reader.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.reader.consume(count);
+        self.consumed.fetch_add(count as u64, Ordering::Relaxed);
     }
 }

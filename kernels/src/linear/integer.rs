@@ -348,12 +348,20 @@ impl Scratch {
     /// # Panics
     /// A model of another shape than this scratch was made for.
     pub(super) fn prepare(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+        self.check(model);
+        self.current.pack(model, parameters)
+    }
+
+    /// Checks that this scratch was made for models of this shape.
+    ///
+    /// # Panics
+    /// It was not.
+    pub(super) fn check(&self, model: &LinearModel) {
         let shape = (model.features, model.outputs);
         assert_eq!(
             shape, self.shape,
             "features and outputs of the model (left) and of its workspace (right)"
         );
-        self.current.pack(model, parameters)
     }
 
     /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
@@ -988,10 +996,14 @@ mod tests {
         }
 
         fn sum(&self, batch: &Batch<'_>, query: &Query<'_>) -> Vec<f64> {
-            let mut sum = vec![0.0; self.model.parameters()];
             let block_rows = if query.perturbation.is_some() { BLOCK_ROWS } else { 1 };
-            let mut workspace = Workspace::summing_rows(&self.model, block_rows);
+            let workspace = Workspace::summing_rows(&self.model, block_rows);
             assert!(workspace.integer.is_some());
+            self.sum_in(batch, query, workspace)
+        }
+
+        fn sum_in(&self, batch: &Batch<'_>, query: &Query<'_>, mut workspace: Workspace) -> Vec<f64> {
+            let mut sum = vec![0.0; self.model.parameters()];
             accumulate_any(&self.model, batch, query, &mut sum, &mut workspace).expect("finite");
             sum
         }
@@ -1019,6 +1031,88 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
         }
         here
+    }
+
+    /// The same rows, each behind `gap` bytes of 255 but the first, and 255 behind the last one.
+    fn with_gaps(bytes: &[u8], columns: usize, gap: usize) -> Vec<u8> {
+        let gaps = vec![255; gap];
+        bytes
+            .chunks_exact(columns)
+            .flat_map(|row| row.iter().chain(&gaps).copied())
+            .collect()
+    }
+
+    #[test]
+    fn bytes_between_rows_do_not_change_a_bit() {
+        // Sums of a release, of all else, and both without tiles.
+        let workspaces: [(&str, fn(&LinearModel) -> Workspace); 4] = [
+            ("a release", |model| Workspace::summing_rows(model, 1)),
+            ("blocks", Workspace::new),
+            ("a release without tiles", |model| {
+                Workspace::summing_rows(model, 1).without_integer_tiles()
+            }),
+            ("blocks without tiles", |model| {
+                Workspace::new(model).without_integer_tiles()
+            }),
+        ];
+        for (rows, features, outputs, bias) in [
+            (40, 64, 2, false),
+            (65, 65, 3, true),
+            (600, 131, 10, true),
+            (150, 784, 13, false),
+        ] {
+            let example = Example::new(rows, features, outputs, bias);
+            let indices: Vec<u32> = (0..rows as u32 - 1).map(|place| place * 7 % rows as u32).collect();
+            let (shifts, weights) = (vec![0.3; rows * outputs], vec![0.7; rows]);
+            for gap in [1, 48, 64 + 64 - features % 64] {
+                let spread = with_gaps(&example.bytes, features, gap);
+                let spread = Rows::U8(U8Rows {
+                    values: &spread,
+                    columns: features,
+                    stride: features + gap,
+                    scale: SCALE,
+                });
+                for selection in [Selection::Range(0..rows), Selection::Indices(&indices)] {
+                    let perturbation = Perturbation {
+                        shifts: &shifts[..selection.len() * outputs],
+                        weights: &weights[..selection.len()],
+                    };
+                    let clipped = || example.gradient(0.4);
+                    let queries = [
+                        clipped(),
+                        Query {
+                            clip: Clip::Unbounded,
+                            ..clipped()
+                        },
+                        Query {
+                            previous: Some(Point {
+                                coefficient: 0.75,
+                                parameters: &example.previous,
+                            }),
+                            ..clipped()
+                        },
+                        Query {
+                            perturbation: Some(perturbation),
+                            ..clipped()
+                        },
+                    ];
+                    for query in queries {
+                        let tight = example.batch(selection.clone());
+                        let apart = Batch {
+                            rows: spread,
+                            ..tight.clone()
+                        };
+                        for (name, workspace) in workspaces {
+                            assert_eq!(
+                                example.sum_in(&apart, &query, workspace(&example.model)),
+                                example.sum_in(&tight, &query, workspace(&example.model)),
+                                "{name}: {rows} rows of {features} features, {gap} bytes apart"
+                            );
+                        }
+                    }
+                }
+            }
+        }
     }
 
     fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {

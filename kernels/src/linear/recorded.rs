@@ -77,11 +77,15 @@ impl RecordedWorkspace {
         }
     }
 
-    /// Packs weights in digits for integer tiles. Whether there are any and they take these.
-    fn pack_digits(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+    /// Packs weights in digits for integer tiles, unless they are 0. Whether there are any and they take these.
+    fn pack_digits(&mut self, model: &LinearModel, parameters: &[f32], at_zero: bool) -> bool {
         let Some(integer) = &mut self.blocks.integer else {
             return false;
         };
+        if at_zero {
+            integer.check(model);
+            return true;
+        }
         let form = Form {
             shape: (model.features, model.outputs),
             layout: None,
@@ -261,7 +265,7 @@ pub fn record(
     let norms = shifts.is_some().then(|| l2_norms(batch));
     let pass = Pass {
         targets: Some(batch.targets),
-        ..Pass::new(model, batch, parameters, norms, workspace)
+        ..Pass::new(model, batch, parameters, false, norms, workspace)
     };
     for start in (0..total).step_by(pass.part) {
         let rows = start..(start + pass.part).min(total);
@@ -304,10 +308,8 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
 ) -> Result<(), E> {
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let (total, outputs) = (batch.selection.len(), model.outputs);
-    let pass = Pass {
-        at_zero: offset.iter().all(|&value| value == 0.0),
-        ..Pass::new(model, batch, offset, Some(l2_norms(batch)), workspace)
-    };
+    let at_zero = offset.iter().all(|&value| value == 0.0);
+    let pass = Pass::new(model, batch, offset, at_zero, Some(l2_norms(batch)), workspace);
     if let Some(bytes) = pass.on_tiles {
         return pass.reweighted_on_tiles(bytes, residuals, weigh, sum, workspace);
     }
@@ -416,9 +418,9 @@ struct Pass<'b, 'a> {
     /// Steps of the loops over such rows, for [`Ahead`]: those of margins and those of gradients.
     margin_steps: usize,
     gradient_steps: usize,
-    /// Whether the parameters were packed for the kernels of blocks.
-    packed: bool,
-    /// The rows, where they go through integer tiles, for which the parameters were packed.
+    /// Whether the rows go through the kernels of blocks, for which the parameters were packed unless they are 0.
+    in_blocks: bool,
+    /// The rows, where they go through integer tiles, for which the parameters were packed unless they are 0.
     on_tiles: Option<U8Rows<'a>>,
     /// Targets, where residuals are asked for.
     targets: Option<Targets<'a>>,
@@ -431,6 +433,7 @@ impl<'b, 'a> Pass<'b, 'a> {
         model: &'b LinearModel,
         batch: &'b Batch<'a>,
         parameters: &'b [f32],
+        at_zero: bool,
         norms: Option<&'a [f32]>,
         workspace: &mut RecordedWorkspace,
     ) -> Self {
@@ -441,10 +444,10 @@ impl<'b, 'a> Pass<'b, 'a> {
             Rows::U8(bytes) if batch.selection.len() >= integer::LEAST_ROWS => Some(bytes),
             _ => None,
         };
-        let on_tiles = on_tiles.filter(|_| workspace.pack_digits(model, parameters));
+        let on_tiles = on_tiles.filter(|_| workspace.pack_digits(model, parameters, at_zero));
         let part = if on_tiles.is_some() { BLOCK_ROWS } else { part };
-        let packed = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
-        if packed {
+        let in_blocks = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
+        if in_blocks && !at_zero {
             workspace.pack_vectors(model, source.layout, parameters);
         }
         let gradient_steps = dense::steps(model.outputs, source.layout, part, 0);
@@ -457,10 +460,10 @@ impl<'b, 'a> Pass<'b, 'a> {
             part,
             margin_steps: dense::steps(model.outputs, source.layout, part, 1) - gradient_steps,
             gradient_steps,
-            packed,
+            in_blocks,
             on_tiles,
             targets: None,
-            at_zero: false,
+            at_zero,
         }
     }
 
@@ -542,7 +545,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             }
             return nowhere;
         }
-        if self.packed {
+        if self.in_blocks {
             let cold = positions.start == 0 && self.source.is_scattered(&self.batch.selection);
             if self.at_zero {
                 return self.source.margins(ids, scratch, [], cold, ahead);
@@ -928,8 +931,19 @@ mod tests {
         let residuals = ByOutput::new(&answers, 3);
         let (zero, first) = (vec![0.0; model.parameters()], waves(model.parameters(), 0.71));
         let second: Vec<f32> = first.iter().map(|v| 0.5 * v).collect();
+        let spread: Vec<u8> = bytes
+            .chunks_exact(features)
+            .flat_map(|row| row.iter().copied().chain([255; 61]))
+            .collect();
+        let tight = Rows::U8(U8Rows::tight(&bytes, features, 0.25));
         let formats = [
-            Rows::U8(U8Rows::tight(&bytes, features, 0.25)),
+            tight,
+            Rows::U8(U8Rows {
+                values: &spread,
+                columns: features,
+                stride: features + 61,
+                scale: 0.25,
+            }),
             Rows::F32(F32Rows {
                 values: &values,
                 columns: features,
@@ -953,6 +967,11 @@ mod tests {
             accumulate_reweighted(&model, &batch, offset, residuals, &mut weigh, &mut sum, workspace).unwrap();
             sum
         };
+        let mut idle = RecordedWorkspace::new(&model);
+        for rows in formats {
+            sum(rows, 0..count, &zero, &mut idle);
+            assert!(idle.packed.form.is_none(), "weights of 0 are packed for nothing");
+        }
         let mut shared = RecordedWorkspace::new(&model);
         for used in [0..count, 3..20, 0..7, 5..150] {
             for offset in [&first, &first, &zero, &second, &zero, &first] {
@@ -960,6 +979,10 @@ mod tests {
                     let found = sum(rows, used.clone(), offset, &mut shared);
                     let fresh = sum(rows, used.clone(), offset, &mut RecordedWorkspace::new(&model));
                     assert_eq!(found, fresh, "{rows:?}, {used:?}");
+                    if let Rows::U8(_) = rows {
+                        let found_tight = sum(tight, used.clone(), offset, &mut RecordedWorkspace::new(&model));
+                        assert_eq!(found, found_tight, "bytes between rows change nothing: {used:?}");
+                    }
                     if *offset == zero {
                         for output in 0..3 {
                             for feature in 0..features {

@@ -20,6 +20,10 @@ impl Scratch {
         match *self {}
     }
 
+    pub(super) fn check(&self, _: &LinearModel) {
+        match *self {}
+    }
+
     pub(super) fn add_outer(
         &mut self,
         _: &LinearModel,

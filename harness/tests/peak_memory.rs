@@ -1,0 +1,197 @@
+//! What loading takes beside the rows that come out: a set that fits in memory once is to be loadable. One test, since the
+//! system tells the peak of the process.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use rounds::data::load;
+use rounds_algorithms::problem::Features;
+use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
+
+/// Memory above which the allocator always asks the system, and gives back to it; in MiB.
+const ROWS: usize = 40;
+/// What readers take whatever the size of the file is: blocks of text and of bytes, their parsed parts, decoders.
+const BUFFERS: f64 = 14.0;
+
+/// A line of `/proc/self/status` in MiB.
+fn status(name: &str) -> Option<f64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    let kibibytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes / 1024.0)
+}
+
+/// What `work` takes at its peak, beyond what there was, in MiB; `None` where the system does not tell.
+fn peak<T>(work: impl FnOnce() -> T) -> Option<(T, f64)> {
+    fs::write("/proc/self/clear_refs", "5").ok()?;
+    let before = status("VmRSS:")?;
+    let outcome = work();
+    Some((outcome, status("VmHWM:")? - before))
+}
+
+fn idx_header(sizes: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, 8, sizes.len() as u8];
+    sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+    bytes
+}
+
+fn npy_header(descr: &str, rows: usize, columns: usize) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}\n");
+    let mut bytes = b"\x93NUMPY\x01\0".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+/// Bytes that do not repeat soon, and pack about as images do.
+fn pixels(count: usize) -> Vec<u8> {
+    (0..count as u64)
+        .map(|place| {
+            let hash = place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+            if place % 5 == 0 { hash as u8 & 15 } else { 0 }
+        })
+        .collect()
+}
+
+fn write(folder: &Path, name: &str, parts: &[&[u8]]) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut file: Box<dyn std::io::Write> = if path.extension().is_some_and(|extension| extension == "gz") {
+        let file = fs::File::create(&path).unwrap();
+        Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))
+    } else {
+        Box::new(std::io::BufWriter::new(fs::File::create(&path).unwrap()))
+    };
+    parts.iter().for_each(|part| file.write_all(part).unwrap());
+    file.flush().unwrap();
+}
+
+/// Four files like MNIST's, the training images packed or not.
+fn write_idx(folder: &Path, name: &str, extension: &str) {
+    let rows = (ROWS << 20) / 784;
+    let images = format!("{name}/train-images-idx3-ubyte{extension}");
+    write(
+        folder,
+        &images,
+        &[&idx_header(&[rows as u32, 28, 28]), &pixels(rows * 784)],
+    );
+    let labels: Vec<u8> = (0..rows).map(|row| (row % 10) as u8).collect();
+    write(
+        folder,
+        &format!("{name}/train-labels-idx1-ubyte"),
+        &[&idx_header(&[rows as u32]), &labels],
+    );
+    write(
+        folder,
+        &format!("{name}/t10k-images-idx3-ubyte"),
+        &[&idx_header(&[10, 28, 28]), &pixels(7_840)],
+    );
+    write(
+        folder,
+        &format!("{name}/t10k-labels-idx1-ubyte"),
+        &[&idx_header(&[10]), &labels[..10]],
+    );
+}
+
+fn write_records(folder: &Path, name: &str, rows: usize) {
+    let bytes: Vec<u8> = pixels(rows * 3_073)
+        .chunks_mut(3_073)
+        .enumerate()
+        .flat_map(|(row, record)| {
+            record[0] = (row % 10) as u8;
+            record.to_vec()
+        })
+        .collect();
+    write(folder, name, &[&bytes]);
+}
+
+fn write_text(folder: &Path, name: &str, rows: usize, line: impl Fn(usize, &mut String)) {
+    let mut text = String::new();
+    (0..rows).for_each(|row| line(row, &mut text));
+    write(folder, name, &[text.as_bytes()]);
+}
+
+#[test]
+fn rows_are_held_once_while_they_are_read() {
+    if peak(|| ()).is_none() {
+        eprintln!("skipped: the system does not tell the peak of a process's memory");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_idx(at, "idx", "");
+    write_idx(at, "packed", ".gz");
+    let records = (ROWS << 20) / 3_072;
+    write_records(at, "records/test_batch.bin", 10);
+    write_records(at, "records/data_batch_1.bin", records);
+    for part in 1..=3 {
+        write_records(at, &format!("parts/data_batch_{part}.bin"), records);
+    }
+    write_records(at, "parts/test_batch.bin", 10);
+    let table = (ROWS << 20) / 100;
+    write(at, "bytes.npy", &[&npy_header("|u1", table, 100), &pixels(table * 100)]);
+    let floats: Vec<u8> = (0..ROWS << 18)
+        .flat_map(|place| ((place % 100) as f32).to_le_bytes())
+        .collect();
+    write(at, "floats.npy", &[&npy_header("<f4", (ROWS << 18) / 64, 64), &floats]);
+    drop(floats);
+    let digit = |row: usize, column: usize| (row * 7 + column * column * 3) % 10;
+    let text_rows = (ROWS << 18) / 32;
+    for name in ["table.csv", "table.csv.gz"] {
+        write_text(at, name, text_rows, |row, text| {
+            (0..32).for_each(|column| text.extend(["0.", &digit(row, column).to_string(), ","]));
+            text.push_str(["no\n", "yes\n"][row % 2]);
+        });
+    }
+    write_text(at, "table.svm", text_rows, |row, text| {
+        text.push_str(["-1", "1"][row % 2]);
+        for column in 0..32 {
+            let (index, value) = (column + 1, digit(row, column) + 1);
+            text.extend([" ", &index.to_string(), ":", &value.to_string()]);
+        }
+        text.push('\n');
+    });
+
+    // Blocks of text in flight are a few for each thread.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let mut failures = Vec::new();
+    let mut judge = |name: &str, features: &Features, peak: f64, share: f64| {
+        let rows = match features {
+            Features::F32 { values, .. } => size_of_val(&**values),
+            Features::U8 { rows, .. } => rows.memory().0.len(),
+            Features::Sparse { .. } => panic!("{name} is dense"),
+        };
+        let rows = rows as f64 / f64::from(1 << 20);
+        eprintln!("{name}: {rows:.0} MiB of rows, at most {peak:.0} MiB");
+        if peak > share * rows + BUFFERS {
+            failures.push(format!("{name}: {peak:.0} MiB for {rows:.0} MiB of rows"));
+        }
+        assert!(
+            peak > 0.9 * rows,
+            "{name}: {peak} MiB for {rows} MiB of rows: nothing is measured"
+        );
+    };
+    for (name, share) in [
+        ("idx", 1.0),
+        ("packed", 1.0),
+        ("records", 1.0),
+        // One of three files more than the rows.
+        ("parts", 1.34),
+        ("bytes.npy", 1.0),
+        ("floats.npy", 1.0),
+        ("table.csv", 1.0),
+        ("table.csv.gz", 1.0),
+        ("table.svm", 1.0),
+    ] {
+        let path = at.join(name);
+        let loaded = || pool.install(|| load(path.to_str().unwrap(), None).unwrap());
+        let (data, peak) = peak(loaded).unwrap();
+        judge(name, data.train.features(), peak, share);
+    }
+    let (data, used) = peak(|| pool.install(|| synthetic_mnist(1).0)).unwrap();
+    judge("synthetic-mnist", data.features(), used, 1.0);
+    let (data, used) = peak(|| pool.install(|| synthetic_logistic(ROWS << 13, 32, 1))).unwrap();
+    judge("synthetic-logistic", data.features(), used, 1.0);
+    assert!(failures.is_empty(), "{failures:#?}");
+}
