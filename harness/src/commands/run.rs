@@ -24,7 +24,9 @@ use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, he
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
 use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
-use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
+use crate::results::{
+    Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, beyond_roofline, pool, results_directory,
+};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
@@ -245,7 +247,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
         .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
-        print_table(store.cells());
+        print_table(store.cells(), store.environment());
         print_doubts(store.cells(), store.environment(), most_threads);
     }
     let resume = format!(
@@ -802,7 +804,7 @@ impl Verdict<'_> {
 }
 
 /// The finished cells for people, repeats pooled.
-fn print_table(cells: &[Cell]) {
+fn print_table(cells: &[Cell], environment: &Environment) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
@@ -861,6 +863,9 @@ fn print_table(cells: &[Cell]) {
         }
     }
     println!("{table}");
+    if let Some(sentence) = beyond_roofline(&pooled, environment) {
+        println!("of roofline: {sentence}");
+    }
 }
 
 /// What disturbed the run, and what makes samples doubtful, each kind once with its remedy.

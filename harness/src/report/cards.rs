@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::format::{count, escape, percent, some, three_digits, time};
 use super::labels::parameters;
-use super::tables::{Entry, Table, spread};
+use super::tables::{Entry, Table, about_roofline, spread};
+use crate::machine::Environment;
 use crate::results::{Phases, Pooled};
 
 /// The anchor of an algorithm's card.
@@ -36,7 +37,7 @@ const STATEMENT: &[(&str, &str)] = &[
 ];
 
 /// The cards as the inside of a section: measured algorithms and those of the catalogue that this run left out.
-pub(super) fn cards(cells: &[Pooled]) -> String {
+pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> String {
     let of = |id: &str| -> Vec<&Pooled> {
         cells
             .iter()
@@ -49,8 +50,9 @@ pub(super) fn cards(cells: &[Pooled]) -> String {
         .count();
     let mut html = format!(
         "<h2>Algorithms</h2><p class=\"lead\">Every algorithm of the catalogue: its source, its promise, what the measured \
-         runs guarantee, and what a round cost. {measured} of {} are measured here.</p><div class=\"cards\">",
-        ALGORITHMS.len()
+         runs guarantee, and what a round cost. {measured} of {} are measured here.{}</p><div class=\"cards\">",
+        ALGORITHMS.len(),
+        about_roofline(cells, environment)
     );
     for algorithm in ALGORITHMS {
         card(algorithm, &of(algorithm.id), &mut html);
@@ -325,11 +327,12 @@ mod tests {
 
     #[test]
     fn every_algorithm_of_the_catalogue_has_one_card_and_measured_ones_their_cost() {
-        let html = cards(&pool(&[
+        let cells = pool(&[
             cell("dp-sgd", 64, 1, 0),
             cell("dp-sgd", 500, 2, 0),
             cell("sgd", 64, 1, 0),
-        ]));
+        ]);
+        let html = cards(&cells, &Environment::capture(&[]));
         for algorithm in ALGORITHMS {
             let id = format!("id=\"{}\"", anchor(algorithm.id));
             assert_eq!(html.matches(&id).count(), 1, "{id}");

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{escape, three_digits, time};
+use super::format::{count, escape, three_digits, time};
 use super::section::{Picture, Section};
 use super::shell::Page;
+use super::tables::{Entry, Table};
 use crate::studies::scaling::{Curve, Estimate, Kind, Study, limits};
 
 /// The page.
@@ -188,10 +189,16 @@ fn efficiencies(study: &Study) -> Chart {
 }
 
 fn table(study: &Study, page: &mut String) {
-    page.push_str(
-        "<h3>All curves</h3><div class=\"scroll\"><table><thead><tr><th>curve</th><th>threads</th><th>batch</th>\
-         <th>round</th><th>speed-up</th><th>efficiency</th><th>serial fraction</th></tr></thead><tbody>",
-    );
+    let mut table = Table::new(vec![
+        ("curve", false),
+        ("threads", true),
+        ("batch", true),
+        ("round", true),
+        ("speed-up", true),
+        ("efficiency", true),
+        ("serial fraction", true),
+    ]);
+    let estimated = |estimate: Estimate| Entry::html(escape(&estimate.to_string()), Some(estimate.value));
     for curve in &study.curves {
         for point in &curve.points {
             let key = (&curve.method, curve.kind, curve.size, point.threads);
@@ -199,23 +206,27 @@ fn table(study: &Study, page: &mut String) {
             let median = cells
                 .find(|cell| (&cell.method, cell.kind, cell.size, cell.threads) == key)
                 .map_or(f64::NAN, |cell| cell.round_ns.value);
-            let fraction = curve
-                .serial_fraction
-                .filter(|_| point.threads > 1)
-                .map_or_else(String::new, |fraction| {
-                    format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
-                });
-            let _ = write!(
-                page,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{fraction}</td></tr>",
-                escape(&curve.label()),
-                point.threads,
-                point.batch_size,
-                time(median),
-                point.speedup,
-                point.efficiency,
-            );
+            let fraction = curve.serial_fraction.filter(|_| point.threads > 1);
+            table.row(vec![
+                Entry::text(&curve.label()),
+                Entry::number(Some(point.threads as f64), count),
+                Entry::number(Some(point.batch_size as f64), count),
+                Entry::number(Some(median), time),
+                estimated(point.speedup),
+                estimated(point.efficiency),
+                Entry::number(fraction.map(|fraction| fraction.value), |value| {
+                    let interval = fraction.map_or_else(String::new, |fraction| {
+                        format!(" ({:.3} – {:.3})", fraction.low, fraction.high)
+                    });
+                    format!("{value:.3}{interval}")
+                }),
+            ]);
         }
     }
-    page.push_str("</tbody></table></div>");
+    let title = "All curves";
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">{title}</h3>{}",
+        table.html(Some("scaling-curves"), title, true)
+    );
 }

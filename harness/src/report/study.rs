@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::beside::against_theory;
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{count, escape, three_digits, time};
+use super::format::{count, three_digits, time};
 use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{Entry, Table};
@@ -43,7 +43,7 @@ pub(super) fn study_section(study: &Study, command: &str) -> String {
             command: command.to_owned(),
         };
         section.figure(&title, &mut html);
-        places(study, family, dimension, &mut html);
+        places(study, family, dimension, &format!("places-{}", number + 1), &mut html);
     }
     exponents(&study.exponents, &mut html);
     validation(study, command, &mut html);
@@ -132,26 +132,33 @@ fn validation(study: &Study, command: &str, page: &mut String) {
     if errors.is_empty() {
         return;
     }
+    let mut table = Table::new(vec![
+        ("method", false),
+        ("median", true),
+        ("10 %", true),
+        ("90 %", true),
+        ("cells", true),
+    ]);
+    let two = |value: f64| format!("{value:.2}");
+    for error in errors {
+        table.row(vec![
+            Entry::text(&error.algorithm),
+            Entry::number(Some(error.median), two),
+            Entry::number(Some(error.low), two),
+            Entry::number(Some(error.high), two),
+            Entry::number(Some(error.cells as f64), count),
+        ]);
+    }
+    let title = "The model against two threads";
     let _ = write!(
         page,
-        "<h3 class=\"study\">The model against two threads</h3><p>Predicted over measured two-thread time, cells of at least {} ms on \
+        "<h3 class=\"study\">{title}</h3><p class=\"lead\">Predicted over measured two-thread time, cells of at least {} ms on \
          one thread. A round costs two threads of this machine {:.1} µs beside its work, measured on its own; rounds for which that is \
-         too much stay on one thread.</p><table><thead><tr><th>method</th><th>median</th><th>10 %</th><th>90 %</th><th>cells</th></tr></thead><tbody>",
+         too much stay on one thread.</p>{}",
         1e3 * LEAST_SECONDS,
-        1e6 * study.exchange_seconds
+        1e6 * study.exchange_seconds,
+        table.html(Some("model-errors"), title, false)
     );
-    for error in errors {
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
-            escape(&error.algorithm),
-            error.median,
-            error.low,
-            error.high,
-            error.cells
-        );
-    }
-    page.push_str("</tbody></table>");
     if let Some(chart) = predicted_against_measured(study) {
         let title = chart.title.clone();
         let section = Section {
@@ -277,7 +284,7 @@ fn predicted_against_measured(study: &Study) -> Option<Chart> {
 }
 
 /// Time to the target in each place, and from which latency on each method overtakes another.
-fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
+fn places(study: &Study, family: Kind, dimension: usize, id: &str, page: &mut String) {
     let cells: Vec<&Cell> = study
         .cells
         .iter()
@@ -288,11 +295,15 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
     if cells.is_empty() {
         return;
     }
-    let _ = write!(
-        page,
-        "<h3 class=\"study\">Time to ε = {accuracy} elsewhere, modelled</h3><table><thead><tr><th>place</th><th>workers</th><th>latency</th>\
-         <th>method</th><th>time</th><th>faster than, from this latency on</th></tr></thead><tbody>"
-    );
+    let mut table = Table::new(vec![
+        ("place", false),
+        ("workers", true),
+        ("latency", true),
+        ("method", false),
+        ("time", true),
+        ("faster than, from this latency on", false),
+    ]);
+    let nanoseconds = |seconds: f64| Entry::number(Some(1e9 * seconds), time);
     for place in PLACES {
         let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
         let mut sorted = cells.clone();
@@ -305,19 +316,22 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
                     Some(format!("{} {}", other.algorithm, time(1e9 * latency)))
                 })
                 .collect();
-            let _ = write!(
-                page,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                place.name,
-                place.workers,
-                time(1e9 * place.latency),
-                escape(&cell.algorithm),
-                time(1e9 * seconds(cell)),
-                escape(&overtaken.join(", "))
-            );
+            table.row(vec![
+                Entry::text(place.name),
+                Entry::number(Some(place.workers as f64), count),
+                nanoseconds(place.latency),
+                Entry::text(&cell.algorithm),
+                nanoseconds(seconds(cell)),
+                Entry::text(&overtaken.join(", ")),
+            ]);
         }
     }
-    page.push_str("</tbody></table>");
+    let title = format!("Time to ε = {accuracy} elsewhere, modelled");
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">{title}</h3>{}",
+        table.html(Some(id), &title, true)
+    );
 }
 
 /// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
