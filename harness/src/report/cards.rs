@@ -50,10 +50,18 @@ pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> String {
         .count();
     let mut html = format!(
         "<h2>Algorithms</h2><p class=\"lead\">Every algorithm of the catalogue: its source, its promise, what the measured \
-         runs guarantee, and what a round cost. {measured} of {} are measured here.{}</p><div class=\"cards\">",
+         runs guarantee, and what a round cost. {measured} of {} are measured here.{}</p>",
         ALGORITHMS.len(),
         about_roofline(cells, environment)
     );
+    if measured > 0 {
+        html.push_str("<p class=\"circumstances\">Phases:");
+        for (part, (name, _)) in parts(&Phases::default()).iter().enumerate() {
+            let _ = write!(html, "<i class=\"key s{part}\"></i>{name}");
+        }
+        html.push_str("</p>");
+    }
+    html.push_str("<div class=\"cards\">");
     for algorithm in ALGORITHMS {
         card(algorithm, &of(algorithm.id), &mut html);
     }
@@ -285,14 +293,19 @@ fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
     ));
 }
 
-/// The phases of a round as a small bar and, for those who point at it or cannot see it, in words.
-fn phases(phases: &Phases) -> Entry {
-    let values = [
+/// The phases of a round by name, in the order and the colours of their figure.
+fn parts(phases: &Phases) -> [(&'static str, u64); 4] {
+    [
         ("sampling", phases.sample),
         ("gradient", phases.gradient),
         ("noise", phases.noise),
         ("update", phases.update),
-    ];
+    ]
+}
+
+/// The phases of a round as a small bar and, for those who point at it or cannot see it, in words.
+fn phases(phases: &Phases) -> Entry {
+    let values = parts(phases);
     let total: u64 = values.iter().map(|(_, value)| value).sum();
     if total == 0 {
         return Entry::text("");

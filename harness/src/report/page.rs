@@ -80,7 +80,8 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
     let datasets: BTreeSet<String> = cells.iter().map(dataset_name).collect();
     let shared = Labels::of(cells.iter().map(Pooled::configuration)).shared();
     let mut page = format!(
-        "<h1>What a round costs: {}</h1><p class=\"lead\">{} on {}, {}. {} of {} on {}, {} in all{}.</p>",
+        "<h1>What a round costs{}{}</h1><p class=\"lead\">{} on {}, {}. {} of {} on {}, {} in all{}.</p>",
+        if suites.is_empty() { "" } else { ": " },
         escape(suites),
         escape(&environment.machine.topology.processor.to_string()),
         escape(&plural(environment.machine.topology.cores, "core")),
@@ -96,7 +97,7 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
         },
     );
     if cells.is_empty() {
-        page.push_str("<p class=\"notes\">No cell is finished yet.</p>");
+        page.push_str("<p class=\"notes\">No cell is finished yet, or measurements.jsonl is not here.</p>");
         notes(run, beside, cells, &mut page);
         return page;
     }

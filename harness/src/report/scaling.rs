@@ -111,12 +111,12 @@ fn series(curves: impl Iterator<Item = (usize, String, Vec<Point>)>) -> Vec<Seri
         .collect()
 }
 
-fn reference(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Series {
+fn reference(name: &str, variant: usize, points: impl Iterator<Item = (f64, f64)>) -> Series {
     Series {
         name: name.to_owned(),
         drawing: Drawing::Reference,
         colour: 0,
-        variant: 0,
+        variant,
         points: points
             .map(|(x, y)| Point {
                 x,
@@ -143,10 +143,10 @@ fn speedups(study: &Study, kind: Kind, title: &str, subtitle: &str) -> Chart {
         )
     }));
     let counts = || study.threads.iter().map(|&threads| threads as f64);
-    all.push(reference("one per thread", counts().map(|count| (count, count))));
-    for (name, limit) in limits(study) {
+    all.push(reference("one per thread", 0, counts().map(|count| (count, count))));
+    for (variant, (name, limit)) in (1..).zip(limits(study)) {
         let points = limit.into_iter().map(|(threads, speedup)| (threads as f64, speedup));
-        all.push(reference(name, points));
+        all.push(reference(name, variant, points));
     }
     Chart {
         title: title.to_owned(),

@@ -313,7 +313,9 @@ fn places(study: &Study, family: Kind, dimension: usize, id: &str, page: &mut St
                 .iter()
                 .filter_map(|other| {
                     let latency = crossover(cell, other, place.workers)?;
-                    Some(format!("{} {}", other.algorithm, time(1e9 * latency)))
+                    // A number stays with its unit where the list is broken.
+                    let from = time(1e9 * latency).replace(' ', "\u{a0}");
+                    Some(format!("{} {from}", other.algorithm))
                 })
                 .collect();
             table.row(vec![
@@ -714,8 +716,8 @@ fn exponents(fits: &[FittedExponent], page: &mut String) {
         table.row(vec![
             Entry::text(&fit.algorithm),
             Entry::text(family.trim_matches('"')),
-            Entry::text(&fit.quantity),
-            Entry::text(&fit.variable),
+            Entry::text(&fit.quantity.replace('_', " ")),
+            Entry::text(&fit.variable.replace('_', " ")),
             Entry::number(Some(fit.theory), two),
             Entry::number(Some(fit.exponent.measured), two),
             Entry::html(
