@@ -422,21 +422,23 @@ fn studies() -> Option<Beside> {
     found
 }
 
+/// The pages that studies have for themselves.
+fn pages_of(beside: &Beside) -> Vec<(&'static str, String)> {
+    let depth = beside.depth.as_ref();
+    let depth = depth.map(|study| ("depth-against-work", study_html(study, &environment())));
+    let scaling = beside.scaling.as_ref();
+    let scaling = scaling.map(|study| ("scaling", scaling_html(study)));
+    let mechanisms = beside.mechanisms.as_ref();
+    let mechanisms = mechanisms.map(|study| ("noise-mechanisms", mechanisms_html(study, &environment())));
+    [depth, scaling, mechanisms].into_iter().flatten().collect()
+}
+
 #[test]
 fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
     let (folder, _) = page();
     let run = read_run(folder.path()).unwrap();
     let mut beside = studies().unwrap_or_default();
-    let mut pages = Vec::new();
-    if let Some(study) = &beside.depth {
-        pages.push(("depth against work", study_html(study, &environment())));
-    }
-    if let Some(study) = &beside.scaling {
-        pages.push(("thread scaling", scaling_html(study)));
-    }
-    if let Some(study) = &beside.mechanisms {
-        pages.push(("noise mechanisms", mechanisms_html(study, &environment())));
-    }
+    let mut pages = pages_of(&beside);
     beside.others.push(unruly());
     beside.messages.push("y".repeat(400));
     pages.push(("run", report_html_with(&run, &beside)));
@@ -487,6 +489,9 @@ fn screenshots_for_looking_at() {
     fs::write(target.join("report.html"), &page).unwrap();
     let dark = page.replace("<html lang=\"en\">", "<html lang=\"en\" data-theme=\"dark\">");
     fs::write(target.join("dark.html"), dark).unwrap();
+    for (name, page) in pages_of(&studies().unwrap_or_default()) {
+        fs::write(target.join(format!("{name}.html")), page).unwrap();
+    }
     for (name, width) in [("report", 1200), ("dark", 1200), ("phone", 390)] {
         let source = if name == "phone" { "report" } else { name };
         let frame = format!(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::beside::against_theory;
+use super::beside::paired;
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::{count, three_digits, time};
 use super::section::{Picture, Section};
@@ -12,6 +12,12 @@ use crate::machine::Environment;
 use crate::studies::depth_against_work::{
     Cell, FittedExponent, Kind, Method, PLACES, Study, crossover, modelled_seconds, modelled_seconds_of_two_threads,
 };
+
+/// What the series of a method are held against: how the names of those references end, and what a legend calls them.
+const AGAINST: &[(&str, &str)] = &[
+    (" theory", "slope of Table I"),
+    (" waiting alone", "waiting for rounds alone"),
+];
 
 /// Workers of the figure of time against latency.
 const WORKERS: u64 = 1_024;
@@ -38,7 +44,7 @@ pub(super) fn study_section(study: &Study, command: &str) -> String {
             panels_by: "What is shown",
             panels: charts
                 .into_iter()
-                .map(|(name, chart)| (name.replace('-', " "), against_theory(chart, "slope of Table I")))
+                .map(|(name, chart)| (name.replace('-', " "), paired(chart, AGAINST)))
                 .collect(),
             command: command.to_owned(),
         };
