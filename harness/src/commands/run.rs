@@ -636,11 +636,14 @@ impl Bench<'_> {
                 reason,
             });
         }
+        let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
+        let gflops = typical(&|flops, _, seconds| flops / seconds * 1e-9);
+        let gbytes_per_s = typical(&|_, bytes, seconds| bytes / seconds * 1e-9);
+        let roofline_fraction = store
+            .environment()
+            .roofline(configuration.threads)
+            .map(|roofline| typical(&|flops, bytes, seconds| roofline.fraction(flops, bytes, seconds)));
         let times = RoundTimes::new(measurement.samples.round);
-        let seconds = times.median as f64 * 1e-9;
-        let rounds = measurement.ledger.rounds.max(1) as f64;
-        let flops = measurement.ledger.flops as f64 / rounds;
-        let bytes = measurement.ledger.bytes as f64 / rounds;
         let median = |samples: &[u64]| RoundTimes::new(samples.to_vec()).median;
         let [sample, gradient, noise, update] = measurement.samples.phases;
         Ok(Record::Cell(Box::new(Cell {
@@ -663,12 +666,9 @@ impl Bench<'_> {
             row_bytes: traffic.map(|traffic| a_round(traffic.row_bytes)),
             link_ns: link.map(|link| link.message_ns),
             link_bytes_per_s: link.map(|link| link.bytes_per_s),
-            gflops: Some(flops / seconds * 1e-9),
-            gbytes_per_s: Some(bytes / seconds * 1e-9),
-            roofline_fraction: store
-                .environment()
-                .roofline(configuration.threads)
-                .map(|roofline| roofline.fraction(flops, bytes, seconds)),
+            gflops: Some(gflops),
+            gbytes_per_s: Some(gbytes_per_s),
+            roofline_fraction,
             train_loss: Some(train_loss),
             test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
             excess_risk,
