@@ -9,6 +9,7 @@ use rounds_algorithms::problem::Problem;
 use sha2::{Digest, Sha256};
 
 use crate::cluster::Traffic;
+use crate::statistics::median;
 
 /// The order in which phases are stored.
 pub const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
@@ -26,6 +27,8 @@ pub struct Samples {
 pub struct Measurement {
     /// Nanoseconds of the timed rounds.
     pub samples: Samples,
+    /// Flops and bytes of each timed round.
+    pub work: Vec<(u64, u64)>,
     /// What this rank said to others in the timed rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data, warm-up included.
@@ -34,6 +37,18 @@ pub struct Measurement {
     pub parameters: Vec<f32>,
     /// SHA-256 of their little-endian bytes.
     pub model_sha256: String,
+}
+
+impl Measurement {
+    /// Median over the timed rounds of `rate(flops, bytes, seconds)`, each round's work over its own time: batches that
+    /// halve from phase to phase have no round that stands for all. NaN without rounds.
+    pub fn typical(&self, rate: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
+        let rounds = self.samples.round.iter().zip(&self.work);
+        let rates: Vec<f64> = rounds
+            .map(|(&nanoseconds, &(flops, bytes))| rate(flops as f64, bytes as f64, nanoseconds.max(1) as f64 * 1e-9))
+            .collect();
+        median(&rates)
+    }
 }
 
 /// The marks of a run: which phase began when.
@@ -79,6 +94,7 @@ pub fn measure(
             round: timed.round,
             phases,
         },
+        work: timed.work,
         traffic: timed.traffic,
         ledger: timed.ledger,
         parameters: timed.parameters,
@@ -91,6 +107,8 @@ pub fn measure(
 pub struct TimedRounds {
     /// Nanoseconds of each round but those of the warm-up.
     pub round: Vec<u64>,
+    /// Flops and bytes of the same rounds: not all methods ask as much in each.
+    pub work: Vec<(u64, u64)>,
     /// What passed between ranks in these rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data.
@@ -113,6 +131,7 @@ pub fn time_rounds(
     let planned = prepared.optimizer.planned_rounds();
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let mut samples = Vec::with_capacity(planned as usize);
+    let mut work = Vec::with_capacity(planned as usize);
     let mut oracle = Oracle::new(problem, engine.clone());
     oracle.place(prepared.optimizer.batches(), planned);
     let mut before = Traffic::default();
@@ -121,10 +140,13 @@ pub fn time_rounds(
             if round == warm_up {
                 before = traffic();
             }
+            let asked = oracle.ledger();
             let started = Instant::now();
             prepared.optimizer.advance(&mut oracle)?;
             let elapsed = started.elapsed().as_nanos() as u64;
             if round >= warm_up {
+                let ledger = oracle.ledger();
+                work.push((ledger.flops - asked.flops, ledger.bytes - asked.bytes));
                 samples.push(elapsed);
             }
         }
@@ -132,6 +154,7 @@ pub fn time_rounds(
     })?;
     Ok(TimedRounds {
         round: samples,
+        work,
         traffic: traffic() - before,
         ledger: oracle.ledger(),
         parameters: prepared.optimizer.solution().to_vec(),
@@ -191,4 +214,30 @@ pub fn digest(parameters: &[f32]) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_rounds_that_halve_is_that_of_each_of_them() {
+        let measurement = Measurement {
+            samples: Samples {
+                round: vec![16_000, 8_000, 4_000, 2_000, 1_000],
+                phases: Default::default(),
+            },
+            work: (0..5).map(|phase| (48_000 >> phase, 16_000 >> phase)).collect(),
+            traffic: Traffic::default(),
+            ledger: Ledger::default(),
+            parameters: Vec::new(),
+            model_sha256: String::new(),
+        };
+        let gflops = measurement.typical(&|flops, _, seconds| flops / seconds * 1e-9);
+        let gbytes = measurement.typical(&|_, bytes, seconds| bytes / seconds * 1e-9);
+        assert!(
+            (gflops - 3.0).abs() < 1e-9 && (gbytes - 1.0).abs() < 1e-9,
+            "{gflops} {gbytes}"
+        );
+    }
 }

@@ -9,7 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use rounds::report::{report_html, time_per_round_svg};
+use rounds::report::{
+    Beside, Other, mechanisms_html, report_html, report_html_with, scaling_html, study_html, time_per_round_svg,
+};
 use rounds::results::{Record, read_run};
 use synthetic::{Plan, environment, write_run};
 
@@ -80,12 +82,22 @@ fn facts(folder: &Path, page: &str, script: &str) -> Option<serde_json::Value> {
     let path = folder.join("examined.html");
     fs::write(&path, examined(page, script)).unwrap();
     let dom = chromium(&path, &["--dump-dom", "--window-size=1200,900"])?;
+    Some(title_of(&dom))
+}
+
+/// The JSON in the title of a page.
+fn title_of(dom: &str) -> serde_json::Value {
     let title = dom
         .split("<title>")
         .nth(1)
         .and_then(|rest| rest.split("</title>").next())
         .expect("a title");
-    Some(serde_json::from_str(&title.replace("&quot;", "\"").replace("&amp;", "&")).expect(title))
+    let text = title
+        .replace("&quot;", "\"")
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&");
+    serde_json::from_str(&text).expect(title)
 }
 
 #[test]
@@ -211,6 +223,7 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
     assert_eq!(facts["cards"], rounds_algorithms::catalog::ALGORITHMS.len());
     assert_eq!(facts["loads"], 0, "nothing is loaded from anywhere");
     assert_eq!(facts["overflow"], true);
+    assert!(!page.contains("above 100 %"), "nothing to explain");
 }
 
 #[test]
@@ -308,8 +321,14 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
         cell.roofline_fraction = cell.roofline_fraction.map(|share| 5.0 * share);
     }
     write_run(folder.path(), &cells);
-    let page = report_html(&read_run(folder.path()).unwrap());
+    let mut run = read_run(folder.path()).unwrap();
+    run.environment.build.isa = "avx512+amx".into();
+    let page = report_html(&run);
     assert!(page.contains("f32 FMA peak 260 GFLOP/s"));
+    // Under the overview's table, above the cards and above all cells.
+    let explained = "are above 100 % of the roofline, which is that of f32 multiply-adds and of reads from memory: rows of bytes are \
+                     multiplied as 8-bit integers in the processor&#39;s tiles (AMX), whose own, higher peak is not measured";
+    assert_eq!(page.matches(explained).count(), 3, "a share above 1 says why");
     let script = r"
         const chart = document.querySelector('#figure-roofline .panel:not([hidden]) svg.wide');
         const outer = chart.getBoundingClientRect();
@@ -328,33 +347,136 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
     assert_eq!(facts, serde_json::json!({"inside": true, "above": true, "ticks": true}));
 }
 
+/// What a script says of a page in a frame of each width (headless windows have a least width, frames have not): the
+/// script ends in `tell(facts)`. `None` where there is no browser.
+fn framed(folder: &Path, page: &str, widths: &[u32], script: &str) -> Option<Vec<serde_json::Value>> {
+    let tell = "const tell = (facts) => parent.postMessage([Number(name), facts], '*');";
+    fs::write(folder.join("framed.html"), examined(page, &format!("{tell}{script}"))).unwrap();
+    let frames: String = (0..widths.len())
+        .map(|place| {
+            let width = widths[place];
+            format!(
+                "<iframe name=\"{place}\" src=\"framed.html\" style=\"width:{width}px;height:844px;border:0\"></iframe>"
+            )
+        })
+        .collect();
+    let frame = folder.join("frame.html");
+    let text = format!(
+        "<!doctype html><title>waiting</title><script>const told = [];onmessage = (e) => {{told[e.data[0]] = e.data[1];\
+         if (Object.keys(told).length === {}) document.title = JSON.stringify(told)}}</script>{frames}",
+        widths.len()
+    );
+    fs::write(&frame, text).unwrap();
+    let dom = chromium(&frame, &["--dump-dom", "--window-size=1600,900"])?;
+    Some(serde_json::from_value(title_of(&dom)).unwrap())
+}
+
 #[test]
 fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
     let (folder, page) = page();
-    // Headless windows have a least width; a frame of 390 pixels has not.
-    let path = folder.path().join("report.html");
     let script = r"
         const $ = (s) => [...document.querySelectorAll(s)];
         const wide = $('svg.wide').filter((s) => s.getBoundingClientRect().width > 0).length;
         const narrow = $('figure .panel:not([hidden]) svg.narrow').filter((s) => s.getBoundingClientRect().width > 300).length;
-        parent.postMessage(JSON.stringify([wide, narrow, document.documentElement.scrollWidth, innerWidth]), '*');
+        tell({ wide, narrow, width: innerWidth, overflow: document.documentElement.scrollWidth > innerWidth });
     ";
-    fs::write(&path, examined(&page, script)).unwrap();
-    let frame = folder.path().join("frame.html");
-    let text = "<!doctype html><title>waiting</title><script>onmessage=(e)=>{document.title=e.data}</script>\
-                <iframe src=\"report.html\" style=\"width:390px;height:844px;border:0\"></iframe>";
-    fs::write(&frame, text).unwrap();
-    let Some(dom) = chromium(&frame, &["--dump-dom", "--window-size=800,900"]) else {
+    let Some(facts) = framed(folder.path(), &page, &[390], script) else {
         return;
     };
-    let title = dom
-        .split("<title>")
-        .nth(1)
-        .and_then(|rest| rest.split("</title>").next())
-        .expect("a title");
-    let facts: Vec<u32> = serde_json::from_str(title).expect(title);
-    assert_eq!(facts[..2], [0, 6], "{title}");
-    assert!(facts[2] <= 390 && facts[3] == 390, "{title}");
+    assert_eq!(
+        facts[0],
+        serde_json::json!({"wide": 0, "narrow": 6, "width": 390, "overflow": false})
+    );
+}
+
+/// What nobody planned for: words without an end, cells of many words, a picture wider than any window.
+fn unruly() -> Other {
+    let words = "faster than another one from 3.62 ms on, ".repeat(12);
+    let name = "5".repeat(400);
+    Other {
+        name: "paper/unruly".into(),
+        command: Some(format!("rounds run unruly --out {name}")),
+        pictures: vec![(
+            "wide".into(),
+            "<svg xmlns='http://www.w3.org/2000/svg' width='3000' height='40'/>".into(),
+        )],
+        tables: vec![format!(
+            "# {name}\n\nA revision: {name}.\n\n| method | faster than | path | time | rounds |\n|---|---|---|---:|---:|\n\
+             | a | {words} | {name} | 1,234,567.5 ms | 1 |\n| b | none | none | 1 ms | 2 |\n"
+        )],
+        rows: vec![("rows".into(), serde_json::json!([{"method": words, "seconds": 1.5}]))],
+    }
+}
+
+/// The newest studies of this repository's results; `None` in a copy without them.
+fn studies() -> Option<Beside> {
+    let days = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../results")).ok()?;
+    let machines = days.flatten().filter_map(|day| fs::read_dir(day.path()).ok());
+    let mut folders: Vec<_> = machines.flatten().flatten().map(|machine| machine.path()).collect();
+    folders.sort();
+    let found = folders.iter().rev().map(|folder| Beside::read(folder));
+    let found = found.into_iter().find(|beside| beside.depth.is_some());
+    if found.is_none() {
+        println!("no studies below results/: only the pages of a run are looked at");
+    }
+    found
+}
+
+/// The pages that studies have for themselves.
+fn pages_of(beside: &Beside) -> Vec<(&'static str, String)> {
+    let depth = beside.depth.as_ref();
+    let depth = depth.map(|study| ("depth-against-work", study_html(study, &environment())));
+    let scaling = beside.scaling.as_ref();
+    let scaling = scaling.map(|study| ("scaling", scaling_html(study)));
+    let mechanisms = beside.mechanisms.as_ref();
+    let mechanisms = mechanisms.map(|study| ("noise-mechanisms", mechanisms_html(study, &environment())));
+    [depth, scaling, mechanisms].into_iter().flatten().collect()
+}
+
+#[test]
+fn no_page_is_wider_than_its_window_and_what_is_wider_scrolls_in_its_own_box() {
+    let (folder, _) = page();
+    let run = read_run(folder.path()).unwrap();
+    let mut beside = studies().unwrap_or_default();
+    let mut pages = pages_of(&beside);
+    beside.others.push(unruly());
+    beside.messages.push("y".repeat(400));
+    pages.push(("run", report_html_with(&run, &beside)));
+    let script = r"
+        const $ = (s) => [...document.querySelectorAll(s)];
+        // Everything that a reader may open is open.
+        $('.panel').forEach((panel) => { panel.hidden = false; });
+        $('details').forEach((details) => { details.open = true; });
+        const facts = { width: innerWidth, page: document.documentElement.scrollWidth };
+        facts.loose = $('table').filter((table) => !table.closest('.scroll')).length;
+        facts.outside = $('.scroll, .drawn, figure, .card, .legend, .tools, .panels')
+            .filter((box) => box.getBoundingClientRect().right > innerWidth + 0.5).length;
+        facts.broken = $('td.number, th').filter((cell) => getComputedStyle(cell).whiteSpace !== 'nowrap').length;
+        // Words of a table may stand in several lines; no cell of words asks for more than a window.
+        facts.unbroken = $('td:not(.number)').filter((cell) => cell.getBoundingClientRect().width > innerWidth).length;
+        const clipped = $('svg.chart').flatMap((chart) => {
+            const outer = chart.getBoundingClientRect();
+            const inside = (box) => box.left >= outer.left - 1 && box.right <= outer.right + 1 && box.top >= outer.top - 1 && box.bottom <= outer.bottom + 1;
+            return [...chart.querySelectorAll('text')].filter((text) => !inside(text.getBoundingClientRect())).map((text) => text.textContent);
+        });
+        facts.clipped = clipped.slice(0, 5);
+        facts.tables = $('table').length;
+        tell(facts);
+    ";
+    for (name, page) in pages {
+        let Some(told) = framed(folder.path(), &page, &[1400, 390], script) else {
+            return;
+        };
+        for (facts, width) in told.iter().zip([1400, 390]) {
+            assert_eq!(facts["width"], width, "{name}");
+            assert_eq!(facts["page"], width, "{name} scrolls sideways at {width}: {facts}");
+            for fact in ["loose", "outside", "broken", "unbroken"] {
+                assert_eq!(facts[fact], 0, "{fact} in {name} at {width}: {facts}");
+            }
+            assert_eq!(facts["clipped"], serde_json::json!([]), "{name} at {width}");
+            assert!(facts["tables"].as_u64() > Some(2), "{name}: {facts}");
+        }
+    }
 }
 
 #[test]
@@ -367,6 +489,9 @@ fn screenshots_for_looking_at() {
     fs::write(target.join("report.html"), &page).unwrap();
     let dark = page.replace("<html lang=\"en\">", "<html lang=\"en\" data-theme=\"dark\">");
     fs::write(target.join("dark.html"), dark).unwrap();
+    for (name, page) in pages_of(&studies().unwrap_or_default()) {
+        fs::write(target.join(format!("{name}.html")), page).unwrap();
+    }
     for (name, width) in [("report", 1200), ("dark", 1200), ("phone", 390)] {
         let source = if name == "phone" { "report" } else { name };
         let frame = format!(

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::UsageError;
 use crate::kernel_rates;
-use crate::machine::{Cache, Environment, Known, PinPolicy, Pinning, Place, Topology, disturbances, measure_roofline};
+use crate::machine::{
+    Cache, Environment, Known, PinPolicy, Pinning, Place, Topology, beyond_rooflines, disturbances, measure_roofline,
+};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count.
 #[derive(Debug, Clone, Args)]
@@ -55,6 +57,12 @@ pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
         if let Some(kernels) = kernels {
             let roofline = environment.roofline(1).unwrap_or_else(|| measure_roofline(1, &pinning));
             println!("{}", kernel_rates::table(&kernels, Some(roofline)));
+            let reached = kernels
+                .iter()
+                .map(|rate| (rate.gflops(), rate.gbytes_per_s(), roofline));
+            if let Some(sentence) = beyond_rooflines("kernels", reached, &environment.build.isa) {
+                println!("of roofline: {sentence}");
+            }
         }
     }
     Ok(())

@@ -24,7 +24,9 @@ use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, he
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
 use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
-use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, pool, results_directory};
+use crate::results::{
+    Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, beyond_roofline, pool, results_directory,
+};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
@@ -245,7 +247,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
         .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
-        print_table(store.cells());
+        print_table(store.cells(), store.environment());
         print_doubts(store.cells(), store.environment(), most_threads);
     }
     let resume = format!(
@@ -634,11 +636,14 @@ impl Bench<'_> {
                 reason,
             });
         }
+        let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
+        let gflops = typical(&|flops, _, seconds| flops / seconds * 1e-9);
+        let gbytes_per_s = typical(&|_, bytes, seconds| bytes / seconds * 1e-9);
+        let roofline_fraction = store
+            .environment()
+            .roofline(configuration.threads)
+            .map(|roofline| typical(&|flops, bytes, seconds| roofline.fraction(flops, bytes, seconds)));
         let times = RoundTimes::new(measurement.samples.round);
-        let seconds = times.median as f64 * 1e-9;
-        let rounds = measurement.ledger.rounds.max(1) as f64;
-        let flops = measurement.ledger.flops as f64 / rounds;
-        let bytes = measurement.ledger.bytes as f64 / rounds;
         let median = |samples: &[u64]| RoundTimes::new(samples.to_vec()).median;
         let [sample, gradient, noise, update] = measurement.samples.phases;
         Ok(Record::Cell(Box::new(Cell {
@@ -661,12 +666,9 @@ impl Bench<'_> {
             row_bytes: traffic.map(|traffic| a_round(traffic.row_bytes)),
             link_ns: link.map(|link| link.message_ns),
             link_bytes_per_s: link.map(|link| link.bytes_per_s),
-            gflops: Some(flops / seconds * 1e-9),
-            gbytes_per_s: Some(bytes / seconds * 1e-9),
-            roofline_fraction: store
-                .environment()
-                .roofline(configuration.threads)
-                .map(|roofline| roofline.fraction(flops, bytes, seconds)),
+            gflops: Some(gflops),
+            gbytes_per_s: Some(gbytes_per_s),
+            roofline_fraction,
             train_loss: Some(train_loss),
             test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
             excess_risk,
@@ -802,7 +804,7 @@ impl Verdict<'_> {
 }
 
 /// The finished cells for people, repeats pooled.
-fn print_table(cells: &[Cell]) {
+fn print_table(cells: &[Cell], environment: &Environment) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
@@ -861,6 +863,9 @@ fn print_table(cells: &[Cell]) {
         }
     }
     println!("{table}");
+    if let Some(sentence) = beyond_roofline(&pooled, environment) {
+        println!("of roofline: {sentence}");
+    }
 }
 
 /// What disturbed the run, and what makes samples doubtful, each kind once with its remedy.

@@ -41,10 +41,48 @@ impl Roofline {
 
     /// The share of the roofline that a measured time reaches: 1 at the limit, less below it.
     ///
-    /// Above 1 the bytes did not all come from memory: the rows were in a cache.
+    /// Above 1 the bytes did not all come from memory, or the flops were not all in f32: [`beyond_rooflines`] says which.
     pub fn fraction(&self, flops: f64, bytes: f64, seconds: f64) -> f64 {
         self.seconds(flops, bytes) / seconds
     }
+}
+
+/// How many rates (GFLOP/s, GB/s) exceed their limit and what lets them, in a sentence for people; `None` where none does.
+/// `what` has these rates: `configurations`.
+///
+/// `isa` is the build's: the kernels multiply rows of bytes as integers where it names AMX, and only there.
+pub fn beyond_rooflines(
+    what: &str,
+    rates: impl IntoIterator<Item = (f64, f64, Roofline)>,
+    isa: &str,
+) -> Option<String> {
+    let (mut all, mut beyond, mut computes, mut reads) = (0, 0, false, false);
+    for (gflops, gbytes_per_s, limit) in rates {
+        let faster = gflops > limit.peak_gflops;
+        let nearer = gbytes_per_s > limit.bandwidth_gbytes_per_s;
+        all += 1;
+        beyond += usize::from(faster || nearer);
+        computes |= faster;
+        reads |= nearer;
+    }
+    let tiles = if isa.contains("amx") {
+        "rows of bytes are multiplied as 8-bit integers in the processor's tiles (AMX), whose own, higher peak is not measured"
+    } else {
+        "the processor ran faster than while its peak was measured"
+    };
+    let causes: Vec<&str> = [
+        (computes, tiles),
+        (reads, "rows that were read before come from a cache"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, cause)| holds.then_some(cause))
+    .collect();
+    (beyond > 0).then(|| {
+        format!(
+            "{beyond} of {all} {what} are above 100 % of the roofline, which is that of f32 multiply-adds and of reads from memory: {}",
+            causes.join("; ")
+        )
+    })
 }
 
 /// Peak of f32 multiply-adds on `threads` threads, in GFLOP/s: the median of short repeats (about 40 ms in all).
@@ -203,6 +241,28 @@ mod tests {
         assert!((roofline.seconds(1e11, 1.0) - 1.0).abs() < 1e-12);
         assert!((roofline.seconds(1.0, 2e10) - 2.0).abs() < 1e-12);
         assert!((roofline.fraction(1e11, 2e10, 4.0) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_exceeds_the_roofline_is_counted_and_explained() {
+        let limit = Roofline {
+            threads: 1,
+            peak_gflops: 100.0,
+            bandwidth_gbytes_per_s: 10.0,
+        };
+        let said = |rates: &[(f64, f64)], isa: &str| {
+            beyond_rooflines(
+                "kernels",
+                rates.iter().map(|&(gflops, gbytes)| (gflops, gbytes, limit)),
+                isa,
+            )
+        };
+        assert_eq!(said(&[(99.0, 9.0), (100.0, 10.0)], "avx512+amx"), None);
+        let tiles = said(&[(99.0, 9.0), (170.0, 4.0)], "avx512+amx").unwrap();
+        assert!(tiles.starts_with("1 of 2 kernels ") && tiles.contains("AMX") && !tiles.contains("cache"));
+        let cache = said(&[(30.0, 30.0)], "avx512+amx").unwrap();
+        assert!(cache.contains("cache") && !cache.contains("AMX"));
+        assert!(said(&[(170.0, 30.0)], "avx2").unwrap().contains("ran faster"));
     }
 
     #[test]

@@ -283,15 +283,19 @@ fn command(folder: &Path) -> Option<String> {
     Some(sheet.get("command")?.as_str()?.to_owned())
 }
 
-/// A chart whose series come in pairs of measurement and theory: one entry a method, one for what theory says.
-pub(super) fn against_theory(chart: Chart, theory: &str) -> Picture {
-    let suffix = " theory";
+/// A chart whose series come in pairs of what was measured and what it is held against: one entry a method, one for each
+/// of `against`, which are the ends of the references' names with what the legend calls them.
+pub(super) fn paired(chart: Chart, against: &[(&str, &str)]) -> Picture {
     let apart: Vec<(String, String)> = chart
         .series
         .iter()
-        .map(|series| match series.name.strip_suffix(suffix) {
-            Some(method) => (method.to_owned(), theory.to_owned()),
-            None => (series.name.clone(), String::new()),
+        .map(|series| {
+            let of =
+                |(end, called): &(&str, &str)| Some((series.name.strip_suffix(end)?.to_owned(), (*called).to_owned()));
+            against
+                .iter()
+                .find_map(of)
+                .unwrap_or_else(|| (series.name.clone(), String::new()))
         })
         .collect();
     let legend = Legend::of_pairs(&chart, &apart);

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::format::{count, escape, percent, some, three_digits, time};
 use super::labels::parameters;
-use super::tables::{Entry, Table, spread};
+use super::tables::{Entry, Table, about_roofline, spread};
+use crate::machine::Environment;
 use crate::results::{Phases, Pooled};
 
 /// The anchor of an algorithm's card.
@@ -36,7 +37,7 @@ const STATEMENT: &[(&str, &str)] = &[
 ];
 
 /// The cards as the inside of a section: measured algorithms and those of the catalogue that this run left out.
-pub(super) fn cards(cells: &[Pooled]) -> String {
+pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> String {
     let of = |id: &str| -> Vec<&Pooled> {
         cells
             .iter()
@@ -49,9 +50,18 @@ pub(super) fn cards(cells: &[Pooled]) -> String {
         .count();
     let mut html = format!(
         "<h2>Algorithms</h2><p class=\"lead\">Every algorithm of the catalogue: its source, its promise, what the measured \
-         runs guarantee, and what a round cost. {measured} of {} are measured here.</p><div class=\"cards\">",
-        ALGORITHMS.len()
+         runs guarantee, and what a round cost. {measured} of {} are measured here.{}</p>",
+        ALGORITHMS.len(),
+        about_roofline(cells, environment)
     );
+    if measured > 0 {
+        html.push_str("<p class=\"circumstances\">Phases:");
+        for (part, (name, _)) in parts(&Phases::default()).iter().enumerate() {
+            let _ = write!(html, "<i class=\"key s{part}\"></i>{name}");
+        }
+        html.push_str("</p>");
+    }
+    html.push_str("<div class=\"cards\">");
     for algorithm in ALGORITHMS {
         card(algorithm, &of(algorithm.id), &mut html);
     }
@@ -283,14 +293,19 @@ fn measurements(id: &str, cells: &[&Pooled], html: &mut String) {
     ));
 }
 
-/// The phases of a round as a small bar and, for those who point at it or cannot see it, in words.
-fn phases(phases: &Phases) -> Entry {
-    let values = [
+/// The phases of a round by name, in the order and the colours of their figure.
+fn parts(phases: &Phases) -> [(&'static str, u64); 4] {
+    [
         ("sampling", phases.sample),
         ("gradient", phases.gradient),
         ("noise", phases.noise),
         ("update", phases.update),
-    ];
+    ]
+}
+
+/// The phases of a round as a small bar and, for those who point at it or cannot see it, in words.
+fn phases(phases: &Phases) -> Entry {
+    let values = parts(phases);
     let total: u64 = values.iter().map(|(_, value)| value).sum();
     if total == 0 {
         return Entry::text("");
@@ -325,11 +340,12 @@ mod tests {
 
     #[test]
     fn every_algorithm_of_the_catalogue_has_one_card_and_measured_ones_their_cost() {
-        let html = cards(&pool(&[
+        let cells = pool(&[
             cell("dp-sgd", 64, 1, 0),
             cell("dp-sgd", 500, 2, 0),
             cell("sgd", 64, 1, 0),
-        ]));
+        ]);
+        let html = cards(&cells, &Environment::capture(&[]));
         for algorithm in ALGORITHMS {
             let id = format!("id=\"{}\"", anchor(algorithm.id));
             assert_eq!(html.matches(&id).count(), 1, "{id}");

@@ -422,6 +422,7 @@ impl Series {
     fn dashes(&self) -> &'static str {
         match (self.drawing, self.variant) {
             (Drawing::Reference, 1) => " stroke-dasharray=\"1 7\"",
+            (Drawing::Reference, 2) => " stroke-dasharray=\"9 4 1 4\"",
             (Drawing::Reference, _) => " stroke-dasharray=\"2 4\"",
             (_, 0) => "",
             (_, 1) => " stroke-dasharray=\"6 4\"",
@@ -676,6 +677,45 @@ mod tests {
             }
         }
         assert_eq!(marks, 3);
+    }
+
+    /// (L + 0.05) / (L′ + 0.05) of the lighter over the darker, L the relative luminance of WCAG 2.
+    fn contrast(variables: &str, one: &str, other: &str) -> f64 {
+        let luminance = |name: &str| {
+            let colour = variables.split(&format!("--{name}:#")).nth(1).unwrap();
+            let channel = |place: usize| {
+                let value = f64::from(u8::from_str_radix(&colour[place..place + 2], 16).unwrap()) / 255.0;
+                if value <= 0.04045 {
+                    value / 12.92
+                } else {
+                    ((value + 0.055) / 1.055).powf(2.4)
+                }
+            };
+            0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
+        };
+        let (one, other) = (luminance(one) + 0.05, luminance(other) + 0.05);
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn text_and_series_are_readable_on_light_and_dark_pages() {
+        for variables in [VARIABLES, DARK_VARIABLES] {
+            for text in ["ink", "quiet", "s0"] {
+                for ground in ["paper", "faint"] {
+                    assert!(
+                        contrast(variables, text, ground) >= 4.5,
+                        "{text} on {ground} of {variables}"
+                    );
+                }
+            }
+            for colour in 0..SERIES_COLOURS {
+                assert!(
+                    contrast(variables, &format!("s{colour}"), "paper") >= 3.0,
+                    "s{colour} of {variables}"
+                );
+            }
+            assert!(contrast(variables, "reference", "paper") >= 3.0);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::format::{count, percent, three_digits, time};
 use super::labels::Labels;
 use super::legend::Legend;
 use crate::kernel_rates::KernelRate;
-use crate::machine::{Environment, Roofline};
+use crate::machine::{Environment, Roofline, beyond_rooflines};
 use crate::results::{Cell, Pooled, pool};
 
 /// A chart with its legend.
@@ -559,13 +559,16 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
     }
     let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
     series.extend(ceilings(&[&limit], &intensities).into_iter().map(|(series, ..)| series));
+    let reached = rates.iter().map(|rate| (rate.gflops(), rate.gbytes_per_s(), limit));
+    let beyond = beyond_rooflines("kernels", reached, &environment.build.isa);
     let chart = Chart {
         title: "Kernels under the roofline".into(),
         subtitle: format!(
-            "one thread, median calls; {}, {}, revision {}",
+            "one thread, median calls; {}, {}, revision {}{}",
             environment.machine.topology.processor,
             environment.build.isa,
-            environment.build.short_revision()
+            environment.build.short_revision(),
+            beyond.map_or_else(String::new, |sentence| format!("; {sentence}"))
         ),
         x: axis("flops per byte read and written", Scale::Logarithmic, three_digits),
         y: axis("GFLOP/s", Scale::Logarithmic, three_digits),

@@ -165,8 +165,8 @@ impl Legend {
             }
             if of_group().count() > 4 {
                 html.push_str(
-                    "<button type=\"button\" class=\"every\" data-all=\"true\">all</button>\
-                     <button type=\"button\" class=\"every\" data-all=\"false\">none</button>",
+                    "<span class=\"switches\"><button type=\"button\" class=\"every\" data-all=\"true\">all</button>\
+                     <button type=\"button\" class=\"every\" data-all=\"false\">none</button></span>",
                 );
             }
             html.push_str("</div>");

@@ -248,10 +248,15 @@
 
   // Where the reader is.
   const links = all('.bar nav a');
+  const bar = document.querySelector('.bar nav');
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
-      links.forEach((link) => link.classList.toggle('here', link.hash === '#' + entry.target.id));
+      for (const link of links) {
+        const here = link.hash === '#' + entry.target.id;
+        link.classList.toggle('here', here);
+        if (here) bar.scrollLeft = link.offsetLeft - bar.offsetLeft - (bar.clientWidth - link.offsetWidth) / 2;
+      }
     }
   }, { rootMargin: '-60px 0px -70% 0px' });
   all('main section[id]').forEach((section) => seen.observe(section));

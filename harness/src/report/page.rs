@@ -35,7 +35,7 @@ pub fn report_html_with(run: &Run, beside: &Beside) -> String {
             .iter()
             .map(Section::rendered),
     );
-    sections.push(section("algorithms", "Algorithms", cards(&cells)));
+    sections.push(section("algorithms", "Algorithms", cards(&cells, environment)));
     sections.extend(Peers::beside(&run.folder).map(|peers| peers.section()));
     sections.extend(beside.sections());
     sections.extend(doubts(&cells).map(|html| section("doubtful", "Doubtful samples", html)));
@@ -45,8 +45,9 @@ pub fn report_html_with(run: &Run, beside: &Beside) -> String {
         "All cells",
         format!(
             "<h2>All cells</h2><p class=\"lead\">Every configuration, its repeats pooled. A heading sorts; several words \
-             filter by all of them.</p>{}<div class=\"tools\"><button type=\"button\" data-save=\"measurements\">CSV of all \
+             filter by all of them.{}</p>{}<div class=\"tools\"><button type=\"button\" data-save=\"measurements\">CSV of all \
              repeats</button></div>",
+            tables::about_roofline(&cells, environment),
             tables::of_cells(&cells).html(Some("all-cells"), "All cells", true)
         ),
     ));
@@ -79,7 +80,8 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
     let datasets: BTreeSet<String> = cells.iter().map(dataset_name).collect();
     let shared = Labels::of(cells.iter().map(Pooled::configuration)).shared();
     let mut page = format!(
-        "<h1>What a round costs: {}</h1><p class=\"lead\">{} on {}, {}. {} of {} on {}, {} in all{}.</p>",
+        "<h1>What a round costs{}{}</h1><p class=\"lead\">{} on {}, {}. {} of {} on {}, {} in all{}.</p>",
+        if suites.is_empty() { "" } else { ": " },
         escape(suites),
         escape(&environment.machine.topology.processor.to_string()),
         escape(&plural(environment.machine.topology.cores, "core")),
@@ -95,7 +97,7 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
         },
     );
     if cells.is_empty() {
-        page.push_str("<p class=\"notes\">No cell is finished yet.</p>");
+        page.push_str("<p class=\"notes\">No cell is finished yet, or measurements.jsonl is not here.</p>");
         notes(run, beside, cells, &mut page);
         return page;
     }
@@ -117,9 +119,12 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
         let batch_size = count(configuration.batch_size as f64);
         let _ = write!(
             page,
-            "<h2>The algorithms at batch size {batch_size}, {}</h2>{}",
+            "<h2>The algorithms at batch size {batch_size}, {}</h2>{}<p class=\"circumstances\">Of roofline: the least time \
+             that the measured peak of f32 multiply-adds and bandwidth of memory allow a round, max(flops / peak, bytes / \
+             bandwidth), over its median time.{}</p>",
             threads_name(configuration.threads),
-            tables::of_algorithms(&typical).html(Some("typical"), "Algorithms", false)
+            tables::of_algorithms(&typical).html(Some("typical"), "Algorithms", false),
+            tables::about_roofline(cells, environment)
         );
     }
     notes(run, beside, cells, &mut page);
@@ -176,7 +181,7 @@ fn headlines(cells: &[Pooled]) -> Vec<(String, String, String)> {
     if let Some(best) = cells.iter().max_by(|a, b| share(a).total_cmp(&share(b)))
         && let Some(share) = best.cell.roofline_fraction
     {
-        headlines.push(("Best share of the roofline".into(), percent(share), describe(best)));
+        headlines.push(("Best share of the f32 roofline".into(), percent(share), describe(best)));
     }
     // What privacy costs: dp-sgd beside sgd, all else equal, at the typical batch.
     let typical = typical_cells(cells);

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{escape, three_digits, time};
+use super::format::{count, escape, three_digits, time};
 use super::section::{Picture, Section};
 use super::shell::Page;
+use super::tables::{Entry, Table};
 use crate::studies::scaling::{Curve, Estimate, Kind, Study, limits};
 
 /// The page.
@@ -110,12 +111,12 @@ fn series(curves: impl Iterator<Item = (usize, String, Vec<Point>)>) -> Vec<Seri
         .collect()
 }
 
-fn reference(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Series {
+fn reference(name: &str, variant: usize, points: impl Iterator<Item = (f64, f64)>) -> Series {
     Series {
         name: name.to_owned(),
         drawing: Drawing::Reference,
         colour: 0,
-        variant: 0,
+        variant,
         points: points
             .map(|(x, y)| Point {
                 x,
@@ -142,10 +143,10 @@ fn speedups(study: &Study, kind: Kind, title: &str, subtitle: &str) -> Chart {
         )
     }));
     let counts = || study.threads.iter().map(|&threads| threads as f64);
-    all.push(reference("one per thread", counts().map(|count| (count, count))));
-    for (name, limit) in limits(study) {
+    all.push(reference("one per thread", 0, counts().map(|count| (count, count))));
+    for (variant, (name, limit)) in (1..).zip(limits(study)) {
         let points = limit.into_iter().map(|(threads, speedup)| (threads as f64, speedup));
-        all.push(reference(name, points));
+        all.push(reference(name, variant, points));
     }
     Chart {
         title: title.to_owned(),
@@ -188,10 +189,16 @@ fn efficiencies(study: &Study) -> Chart {
 }
 
 fn table(study: &Study, page: &mut String) {
-    page.push_str(
-        "<h3>All curves</h3><div class=\"scroll\"><table><thead><tr><th>curve</th><th>threads</th><th>batch</th>\
-         <th>round</th><th>speed-up</th><th>efficiency</th><th>serial fraction</th></tr></thead><tbody>",
-    );
+    let mut table = Table::new(vec![
+        ("curve", false),
+        ("threads", true),
+        ("batch", true),
+        ("round", true),
+        ("speed-up", true),
+        ("efficiency", true),
+        ("serial fraction", true),
+    ]);
+    let estimated = |estimate: Estimate| Entry::html(escape(&estimate.to_string()), Some(estimate.value));
     for curve in &study.curves {
         for point in &curve.points {
             let key = (&curve.method, curve.kind, curve.size, point.threads);
@@ -199,23 +206,27 @@ fn table(study: &Study, page: &mut String) {
             let median = cells
                 .find(|cell| (&cell.method, cell.kind, cell.size, cell.threads) == key)
                 .map_or(f64::NAN, |cell| cell.round_ns.value);
-            let fraction = curve
-                .serial_fraction
-                .filter(|_| point.threads > 1)
-                .map_or_else(String::new, |fraction| {
-                    format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
-                });
-            let _ = write!(
-                page,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{fraction}</td></tr>",
-                escape(&curve.label()),
-                point.threads,
-                point.batch_size,
-                time(median),
-                point.speedup,
-                point.efficiency,
-            );
+            let fraction = curve.serial_fraction.filter(|_| point.threads > 1);
+            table.row(vec![
+                Entry::text(&curve.label()),
+                Entry::number(Some(point.threads as f64), count),
+                Entry::number(Some(point.batch_size as f64), count),
+                Entry::number(Some(median), time),
+                estimated(point.speedup),
+                estimated(point.efficiency),
+                Entry::number(fraction.map(|fraction| fraction.value), |value| {
+                    let interval = fraction.map_or_else(String::new, |fraction| {
+                        format!(" ({:.3} – {:.3})", fraction.low, fraction.high)
+                    });
+                    format!("{value:.3}{interval}")
+                }),
+            ]);
         }
     }
-    page.push_str("</tbody></table></div>");
+    let title = "All curves";
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">{title}</h3>{}",
+        table.html(Some("scaling-curves"), title, true)
+    );
 }

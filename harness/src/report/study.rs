@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::beside::against_theory;
+use super::beside::paired;
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
-use super::format::{count, escape, three_digits, time};
+use super::format::{count, three_digits, time};
 use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{Entry, Table};
@@ -12,6 +12,12 @@ use crate::machine::Environment;
 use crate::studies::depth_against_work::{
     Cell, FittedExponent, Kind, Method, PLACES, Study, crossover, modelled_seconds, modelled_seconds_of_two_threads,
 };
+
+/// What the series of a method are held against: how the names of those references end, and what a legend calls them.
+const AGAINST: &[(&str, &str)] = &[
+    (" theory", "slope of Table I"),
+    (" waiting alone", "waiting for rounds alone"),
+];
 
 /// Workers of the figure of time against latency.
 const WORKERS: u64 = 1_024;
@@ -38,12 +44,12 @@ pub(super) fn study_section(study: &Study, command: &str) -> String {
             panels_by: "What is shown",
             panels: charts
                 .into_iter()
-                .map(|(name, chart)| (name.replace('-', " "), against_theory(chart, "slope of Table I")))
+                .map(|(name, chart)| (name.replace('-', " "), paired(chart, AGAINST)))
                 .collect(),
             command: command.to_owned(),
         };
         section.figure(&title, &mut html);
-        places(study, family, dimension, &mut html);
+        places(study, family, dimension, &format!("places-{}", number + 1), &mut html);
     }
     exponents(&study.exponents, &mut html);
     validation(study, command, &mut html);
@@ -132,26 +138,33 @@ fn validation(study: &Study, command: &str, page: &mut String) {
     if errors.is_empty() {
         return;
     }
+    let mut table = Table::new(vec![
+        ("method", false),
+        ("median", true),
+        ("10 %", true),
+        ("90 %", true),
+        ("cells", true),
+    ]);
+    let two = |value: f64| format!("{value:.2}");
+    for error in errors {
+        table.row(vec![
+            Entry::text(&error.algorithm),
+            Entry::number(Some(error.median), two),
+            Entry::number(Some(error.low), two),
+            Entry::number(Some(error.high), two),
+            Entry::number(Some(error.cells as f64), count),
+        ]);
+    }
+    let title = "The model against two threads";
     let _ = write!(
         page,
-        "<h3 class=\"study\">The model against two threads</h3><p>Predicted over measured two-thread time, cells of at least {} ms on \
+        "<h3 class=\"study\">{title}</h3><p class=\"lead\">Predicted over measured two-thread time, cells of at least {} ms on \
          one thread. A round costs two threads of this machine {:.1} µs beside its work, measured on its own; rounds for which that is \
-         too much stay on one thread.</p><table><thead><tr><th>method</th><th>median</th><th>10 %</th><th>90 %</th><th>cells</th></tr></thead><tbody>",
+         too much stay on one thread.</p>{}",
         1e3 * LEAST_SECONDS,
-        1e6 * study.exchange_seconds
+        1e6 * study.exchange_seconds,
+        table.html(Some("model-errors"), title, false)
     );
-    for error in errors {
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{:.2}</td><td>{:.2}</td><td>{:.2}</td><td>{}</td></tr>",
-            escape(&error.algorithm),
-            error.median,
-            error.low,
-            error.high,
-            error.cells
-        );
-    }
-    page.push_str("</tbody></table>");
     if let Some(chart) = predicted_against_measured(study) {
         let title = chart.title.clone();
         let section = Section {
@@ -277,7 +290,7 @@ fn predicted_against_measured(study: &Study) -> Option<Chart> {
 }
 
 /// Time to the target in each place, and from which latency on each method overtakes another.
-fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
+fn places(study: &Study, family: Kind, dimension: usize, id: &str, page: &mut String) {
     let cells: Vec<&Cell> = study
         .cells
         .iter()
@@ -288,11 +301,15 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
     if cells.is_empty() {
         return;
     }
-    let _ = write!(
-        page,
-        "<h3 class=\"study\">Time to ε = {accuracy} elsewhere, modelled</h3><table><thead><tr><th>place</th><th>workers</th><th>latency</th>\
-         <th>method</th><th>time</th><th>faster than, from this latency on</th></tr></thead><tbody>"
-    );
+    let mut table = Table::new(vec![
+        ("place", false),
+        ("workers", true),
+        ("latency", true),
+        ("method", false),
+        ("time", true),
+        ("faster than, from this latency on", false),
+    ]);
+    let nanoseconds = |seconds: f64| Entry::number(Some(1e9 * seconds), time);
     for place in PLACES {
         let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
         let mut sorted = cells.clone();
@@ -302,22 +319,27 @@ fn places(study: &Study, family: Kind, dimension: usize, page: &mut String) {
                 .iter()
                 .filter_map(|other| {
                     let latency = crossover(cell, other, place.workers)?;
-                    Some(format!("{} {}", other.algorithm, time(1e9 * latency)))
+                    // A number stays with its unit where the list is broken.
+                    let from = time(1e9 * latency).replace(' ', "\u{a0}");
+                    Some(format!("{} {from}", other.algorithm))
                 })
                 .collect();
-            let _ = write!(
-                page,
-                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                place.name,
-                place.workers,
-                time(1e9 * place.latency),
-                escape(&cell.algorithm),
-                time(1e9 * seconds(cell)),
-                escape(&overtaken.join(", "))
-            );
+            table.row(vec![
+                Entry::text(place.name),
+                Entry::number(Some(place.workers as f64), count),
+                nanoseconds(place.latency),
+                Entry::text(&cell.algorithm),
+                nanoseconds(seconds(cell)),
+                Entry::text(&overtaken.join(", ")),
+            ]);
         }
     }
-    page.push_str("</tbody></table>");
+    let title = format!("Time to ε = {accuracy} elsewhere, modelled");
+    let _ = write!(
+        page,
+        "<h3 class=\"study\">{title}</h3>{}",
+        table.html(Some(id), &title, true)
+    );
 }
 
 /// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
@@ -700,8 +722,8 @@ fn exponents(fits: &[FittedExponent], page: &mut String) {
         table.row(vec![
             Entry::text(&fit.algorithm),
             Entry::text(family.trim_matches('"')),
-            Entry::text(&fit.quantity),
-            Entry::text(&fit.variable),
+            Entry::text(&fit.quantity.replace('_', " ")),
+            Entry::text(&fit.variable.replace('_', " ")),
             Entry::number(Some(fit.theory), two),
             Entry::number(Some(fit.exponent.measured), two),
             Entry::html(

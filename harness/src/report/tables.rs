@@ -7,7 +7,8 @@ use super::bars::Bars;
 use super::chart::Chart;
 use super::format::{count, escape, percent, some, three_digits, time};
 use super::labels::{self, Labels};
-use crate::results::Pooled;
+use crate::machine::Environment;
+use crate::results::{Pooled, beyond_roofline};
 use crate::statistics::SampleWarning;
 
 /// A table with headings that sort.
@@ -157,7 +158,7 @@ impl Table {
                     .value
                     .as_ref()
                     .map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
-                let class = if entry.html.len() > 60 && !number {
+                let class = if !number && letters(&entry.html) > UNBROKEN {
                     " class=\"words\""
                 } else {
                     class(*number)
@@ -173,6 +174,20 @@ impl Table {
 
 /// A table of more rows can be filtered.
 const UNFILTERED: usize = 12;
+/// Words of more letters than these are broken into lines; numbers never are.
+const UNBROKEN: usize = 48;
+
+/// How many letters of `html` a reader sees, tags aside.
+fn letters(html: &str) -> usize {
+    let mut inside = false;
+    html.chars()
+        .filter(|&letter| {
+            let tag = inside || letter == '<';
+            inside = (inside || letter == '<') && letter != '>';
+            !tag
+        })
+        .count()
+}
 
 /// The numbers of a chart, series by series.
 pub(super) fn of_chart(chart: &Chart) -> Table {
@@ -211,6 +226,11 @@ pub(super) fn of_bars(bars: &Bars) -> Table {
         }
     }
     table
+}
+
+/// Why some configurations exceed the roofline, as a sentence behind others; nothing where none does.
+pub(super) fn about_roofline(cells: &[Pooled], environment: &Environment) -> String {
+    beyond_roofline(cells, environment).map_or_else(String::new, |sentence| format!(" {}.", escape(&sentence)))
 }
 
 /// The entry of a cell's algorithm: it leads to the algorithm's card.

@@ -250,7 +250,12 @@ fn charts(study: &Study, panel: &Panel) -> Vec<(&'static str, String, Chart)> {
         Metric::ExcessRisk => ("excess population risk", Scale::Logarithmic),
     };
     let metric = chart(label, scale, &|outcome| {
-        (outcome.mean, Some((outcome.low, outcome.high)))
+        // An interval of few runs may end where no accuracy can be.
+        let (low, high) = match panel.metric {
+            Metric::TestAccuracy => (outcome.low.max(0.0), outcome.high.min(100.0)),
+            Metric::ExcessRisk => (outcome.low, outcome.high),
+        };
+        (outcome.mean, Some((low, high)))
     });
     let mut charts = vec![("", metric)];
     if panel.metric == Metric::ExcessRisk {

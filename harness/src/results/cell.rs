@@ -144,11 +144,11 @@ pub struct Cell {
     /// Bytes a second that longer messages travel with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
-    /// Floating-point operations a second at the median.
+    /// Median over the rounds of their floating-point operations a second.
     pub gflops: Option<f64>,
-    /// Bytes of rows read a second at the median.
+    /// Median over the rounds of the bytes of rows they read a second.
     pub gbytes_per_s: Option<f64>,
-    /// Roofline time divided by the median.
+    /// Median over the rounds of roofline time over time.
     pub roofline_fraction: Option<f64>,
     /// Mean loss over the training data.
     pub train_loss: Option<f64>,

@@ -10,7 +10,7 @@ mod store;
 mod table;
 
 pub use cell::{Cell, Configuration, Phases, Record, RoundTimes, SCHEMA};
-pub use pooled::{Pooled, pool};
+pub use pooled::{Pooled, beyond_roofline, pool};
 pub use store::{Binding, Mode, ResultsError, Run, Store, newest_directory, read_run, results_directory};
 pub use table::write_csv;
 

@@ -1,6 +1,7 @@
 //! The repeats of a configuration, pooled: one row a configuration, for tables, figures and comparison.
 
 use super::{Cell, Configuration, RoundTimes};
+use crate::machine::{Environment, beyond_rooflines};
 use crate::statistics::{Interval, SampleWarning, bootstrap_median, examine, median};
 
 /// Resamples of an interval: its ends move by less than a tenth of its width between seeds.
@@ -40,6 +41,15 @@ impl Pooled {
     pub fn roofline_ns(&self) -> Option<f64> {
         Some(self.median() * self.cell.roofline_fraction.filter(|fraction| *fraction > 0.0)?)
     }
+}
+
+/// How many configurations exceed the roofline of their threads and what lets them; `None` where none does.
+pub fn beyond_roofline(cells: &[Pooled], environment: &Environment) -> Option<String> {
+    let rates = cells.iter().filter_map(|pooled| {
+        let limit = environment.roofline(pooled.configuration().threads)?;
+        Some((pooled.cell.gflops?, pooled.cell.gbytes_per_s?, limit))
+    });
+    beyond_rooflines("configurations", rates, &environment.build.isa)
 }
 
 /// Pools the repeats of each configuration. The order does not depend on that of the run: by data set, algorithm,
