@@ -32,9 +32,25 @@ impl Pooled {
         self.cell.round_ns.median as f64
     }
 
-    /// Time of one pass over the data, in seconds: n / batch size rounds of the median time.
+    /// Time of one pass over the data, in seconds: n / batch size rounds of the median time; where batches get smaller than
+    /// the nominal size as a run goes on (by a tenth or more in the mean), n / mean size rounds of the mean time.
     pub fn epoch_seconds(&self) -> f64 {
-        self.median() * 1e-9 * self.cell.n as f64 / self.cell.configuration.batch_size as f64
+        let Cell {
+            n,
+            rounds,
+            gradient_queries,
+            round_ns,
+            ..
+        } = &self.cell;
+        let nominal = self.configuration().batch_size as f64;
+        let mean = *gradient_queries as f64 / (*rounds).max(1) as f64;
+        let samples = &round_ns.samples;
+        let (size, round) = if mean > 0.0 && mean < 0.9 * nominal && !samples.is_empty() {
+            (mean, samples.iter().sum::<u64>() as f64 / samples.len() as f64)
+        } else {
+            (nominal, self.median())
+        };
+        round * 1e-9 * *n as f64 / size
     }
 
     /// Time of a round at the roofline, in nanoseconds.
@@ -165,5 +181,16 @@ mod tests {
         let pooled = pool(&[cell("dp-sgd", 600, 1, 0)]);
         let expected = pooled[0].median() * 1e-9 * 100.0;
         assert!((pooled[0].epoch_seconds() - expected).abs() < 1e-12 * expected);
+    }
+
+    #[test]
+    fn an_epoch_of_halving_batches_is_that_of_their_mean() {
+        let mut halving = cell("phased-sgd", 600, 1, 0);
+        halving.round_ns = RoundTimes::new(vec![6_000, 3_000, 1_500]);
+        halving.rounds = 3;
+        halving.gradient_queries = 600 + 300 + 150;
+        let rows = halving.n as f64;
+        let epoch = pool(&[halving])[0].epoch_seconds();
+        assert!((epoch - rows * 1e-8).abs() < 1e-9 * epoch, "10 ns a row: {epoch}");
     }
 }
