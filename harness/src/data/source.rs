@@ -46,10 +46,10 @@ impl Compression {
 
 /// A packed file may unpack to this many times its size. Data files reach 20; bombs 1,000 and more.
 pub const EXPANSION_LIMIT: u64 = 200;
-/// Room for this many times its size may be made before the bytes have arrived.
-const EXPANSION_EXPECTED: u64 = 20;
 /// … or to this many bytes, if that is more.
 pub const EXPANSION_FLOOR: u64 = 1 << 20;
+/// Room for this many times its size may be made before a packed file's bytes have arrived.
+const EXPANSION_EXPECTED: u64 = 20;
 
 /// Memory that an xz decoder may take; `xz -9` asks for 65 MiB, whatever the size of the file.
 const XZ_MEMORY: u64 = 128 << 20;
