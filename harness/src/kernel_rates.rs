@@ -15,7 +15,7 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Roofline;
+use crate::machine::{Reached, Roofline};
 use crate::statistics::median;
 
 /// The file beside the measurements of a run.
@@ -40,6 +40,16 @@ impl KernelRate {
     /// Flops a second, in 10⁹.
     pub fn gflops(&self) -> f64 {
         self.flops / self.seconds * 1e-9
+    }
+
+    /// This rate beside a limit.
+    pub fn beside(&self, limit: Roofline) -> Reached {
+        Reached {
+            gflops: self.gflops(),
+            gbytes_per_s: self.gbytes_per_s(),
+            limit,
+            on_bytes: self.shape.contains("u8"),
+        }
     }
 
     /// Bytes a second, in 10⁹.

@@ -27,8 +27,8 @@ pub struct Samples {
 pub struct Measurement {
     /// Nanoseconds of the timed rounds.
     pub samples: Samples,
-    /// Flops and bytes of each timed round.
-    pub work: Vec<(u64, u64)>,
+    /// Work of each timed round.
+    pub work: Vec<Work>,
     /// What this rank said to others in the timed rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data, warm-up included.
@@ -39,13 +39,24 @@ pub struct Measurement {
     pub model_sha256: String,
 }
 
+/// What a round asked of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Gradient queries.
+    pub queries: u64,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Bytes of rows.
+    pub bytes: u64,
+}
+
 impl Measurement {
     /// Median over the timed rounds of `rate(flops, bytes, seconds)`, each round's work over its own time: batches that
     /// halve from phase to phase have no round that stands for all. NaN without rounds.
     pub fn typical(&self, rate: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
         let rounds = self.samples.round.iter().zip(&self.work);
         let rates: Vec<f64> = rounds
-            .map(|(&nanoseconds, &(flops, bytes))| rate(flops as f64, bytes as f64, nanoseconds.max(1) as f64 * 1e-9))
+            .map(|(&nanoseconds, work)| rate(work.flops as f64, work.bytes as f64, nanoseconds.max(1) as f64 * 1e-9))
             .collect();
         median(&rates)
     }
@@ -107,8 +118,8 @@ pub fn measure(
 pub struct TimedRounds {
     /// Nanoseconds of each round but those of the warm-up.
     pub round: Vec<u64>,
-    /// Flops and bytes of the same rounds: not all methods ask as much in each.
-    pub work: Vec<(u64, u64)>,
+    /// Work of the same rounds: not all methods ask as much in each.
+    pub work: Vec<Work>,
     /// What passed between ranks in these rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data.
@@ -146,7 +157,11 @@ pub fn time_rounds(
             let elapsed = started.elapsed().as_nanos() as u64;
             if round >= warm_up {
                 let ledger = oracle.ledger();
-                work.push((ledger.flops - asked.flops, ledger.bytes - asked.bytes));
+                work.push(Work {
+                    queries: ledger.gradient_queries - asked.gradient_queries,
+                    flops: ledger.flops - asked.flops,
+                    bytes: ledger.bytes - asked.bytes,
+                });
                 samples.push(elapsed);
             }
         }
@@ -227,7 +242,13 @@ mod tests {
                 round: vec![16_000, 8_000, 4_000, 2_000, 1_000],
                 phases: Default::default(),
             },
-            work: (0..5).map(|phase| (48_000 >> phase, 16_000 >> phase)).collect(),
+            work: (0..5)
+                .map(|phase| Work {
+                    queries: 20 >> phase,
+                    flops: 48_000 >> phase,
+                    bytes: 16_000 >> phase,
+                })
+                .collect(),
             traffic: Traffic::default(),
             ledger: Ledger::default(),
             parameters: Vec::new(),

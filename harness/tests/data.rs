@@ -766,9 +766,39 @@ fn npz_that_is_wrong_or_a_bomb_is_refused() {
     // 64 MB of zeros in 64 kB.
     let bomb = npy("|u1", false, "8000, 8000", &vec![0; 64_000_000]);
     assert_says(
-        folder.load("a.npz", npz(&[("x", bomb), ("y", y)], deflated)),
+        folder.load("a.npz", npz(&[("x", bomb), ("y", y.clone())], deflated)),
         &["x.npy", "would unpack", "plain"],
     );
+    // Promises that no file of this size can keep: refused before room is made for them.
+    for (fortran, shape) in [
+        (true, "1099511627776, 1024"),
+        (false, "1099511627776, 1024"),
+        (true, "4294967296, 4294967296"),
+        (false, "4294967296, 4294967295"),
+    ] {
+        let promise = npy("|u1", fortran, shape, &[1; 4]);
+        assert_says(
+            folder.load("a.npz", npz(&[("x", promise), ("y", y.clone())], deflated)),
+            &["x.npy", "would unpack"],
+        );
+    }
+}
+
+#[test]
+fn arrays_in_fortran_order_are_turned_into_rows_that_lie_apart() {
+    let folder = Folder::new();
+    for columns in [3, 115, 784] {
+        let value = |row: usize, column: usize| ((row * columns + column) * 31 % 251) as u8;
+        let by_row: Vec<u8> = (0..5 * columns)
+            .map(|place| value(place / columns, place % columns))
+            .collect();
+        let by_column: Vec<u8> = (0..5 * columns).map(|place| value(place % 5, place / 5)).collect();
+        let y = npy("|u1", false, "5,", &[0, 1, 0, 1, 1]);
+        let x = npy("|u1", true, &format!("5, {columns}"), &by_column);
+        let file = npz(&[("x", x), ("y", y)], zip::CompressionMethod::Deflated);
+        let data = folder.load("a.npz", file).unwrap().train;
+        assert_eq!(data.features(), &Features::bytes(&by_row, columns, 1.0));
+    }
 }
 
 // Names, folders, preparation

@@ -377,7 +377,7 @@ impl ByteRows {
 
     /// Forgets the rows from `rows` on.
     pub fn truncate(&mut self, rows: usize) {
-        if rows < self.len() {
+        if rows <= self.len() {
             self.values.truncate(rows * self.stride);
             self.incomplete = 0;
         }
@@ -545,6 +545,9 @@ mod tests {
         rows.extend_from_slice(&vec![2; 784 * 5 - 10]);
         assert_eq!((rows.len(), rows.stored(), rows.capacity()), (5, 784 * 5, room));
         assert!(rows.view(1.0).values.as_ptr() == begin);
+        rows.extend_from_slice(&[3; 10]);
+        rows.truncate(5);
+        assert_eq!((rows.len(), rows.stored()), (5, 784 * 5));
         let mut values = Buffer::from(vec![1.0_f32; 3]);
         values.extend_zeros(2);
         assert_eq!(values, [1.0, 1.0, 1.0, 0.0, 0.0]);

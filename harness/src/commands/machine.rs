@@ -57,9 +57,7 @@ pub fn run(arguments: &MachineArguments, json: bool) -> Result<()> {
         if let Some(kernels) = kernels {
             let roofline = environment.roofline(1).unwrap_or_else(|| measure_roofline(1, &pinning));
             println!("{}", kernel_rates::table(&kernels, Some(roofline)));
-            let reached = kernels
-                .iter()
-                .map(|rate| (rate.gflops(), rate.gbytes_per_s(), roofline));
+            let reached = kernels.iter().map(|rate| rate.beside(roofline));
             if let Some(sentence) = beyond_rooflines("kernels", reached, &environment.build.isa) {
                 println!("of roofline: {sentence}");
             }

@@ -654,6 +654,7 @@ impl Bench<'_> {
             classes: problem.train.dataset().classes().unwrap_or(1),
             rounds: measurement.ledger.rounds,
             gradient_queries: measurement.ledger.gradient_queries,
+            timed_queries: Some(measurement.work.iter().map(|work| work.queries).sum()),
             pinning: self.pinning.policy(),
             phases_ns: Phases {
                 sample: median(&sample),

@@ -103,3 +103,19 @@ pub fn reserve_promised(values: &mut impl Growing, more: usize, promised: usize,
         values.make_room(wanted - filled);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_begin_that_packs_too_well_makes_no_room_for_a_rest_that_cannot() {
+        // A megabyte of zeros came from a thousand bytes of a file of 60 MB, whose rest may well be noise.
+        let begin = Progress::of(1_000, 1 << 20, 60_000_000);
+        let expected = begin.extrapolate(1 << 20) as f64;
+        assert!(expected < 1.2 * 20.0 * 60e6, "{expected}");
+        // What packs as data do is taken at its word.
+        let typical = Progress::of(100_000, 500_000, 1_000_000);
+        assert_eq!(typical.extrapolate(500_000), 5_625_000);
+    }
+}

@@ -171,6 +171,7 @@ impl<'a> Source<'a> {
     pub fn progress(&self) -> Progress {
         Progress {
             consumed: self.consumed.load(Ordering::Relaxed),
+            unpacked: self.unpacked,
             file_bytes: self.file_bytes,
         }
     }
@@ -205,7 +206,9 @@ impl<'a> Source<'a> {
                 promised: total,
                 found: u128::from(self.file_bytes),
             }),
-            Compression::Gzip | Compression::Xz if total > u128::from(self.byte_bound()) => Err(self.expands()),
+            Compression::Gzip | Compression::Xz | Compression::Zip if total > u128::from(self.byte_bound()) => {
+                Err(self.expands())
+            }
             _ => Ok(()),
         }
     }
@@ -296,14 +299,30 @@ impl<'a> Source<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     consumed: u64,
+    unpacked: u64,
     file_bytes: u64,
 }
 
 impl Progress {
-    /// Extrapolates a count reached so far to the whole file, with a margin of an eighth.
+    /// Of `file_bytes`, `consumed` bytes have unpacked to `unpacked`.
+    #[cfg(test)]
+    pub fn of(consumed: u64, unpacked: u64, file_bytes: u64) -> Self {
+        Self {
+            consumed,
+            unpacked,
+            file_bytes,
+        }
+    }
+
+    /// Extrapolates a count reached so far to the whole file, with a margin of an eighth. A file whose begin packs better
+    /// than data do is taken for one whose rest does not.
     pub fn extrapolate(&self, so_far: usize) -> usize {
         let file_bytes = self.file_bytes.max(1);
-        (so_far as f64 * (file_bytes as f64 / self.consumed.clamp(1, file_bytes) as f64) * 1.125) as usize
+        let consumed = self
+            .consumed
+            .max(self.unpacked / EXPANSION_EXPECTED)
+            .clamp(1, file_bytes);
+        (so_far as f64 * (file_bytes as f64 / consumed as f64) * 1.125) as usize
     }
 }
 

@@ -47,31 +47,42 @@ impl Roofline {
     }
 }
 
-/// How many rates (GFLOP/s, GB/s) exceed their limit and what lets them, in a sentence for people; `None` where none does.
-/// `what` has these rates: `configurations`.
+/// What something reaches, beside the limit of its threads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached {
+    /// Floating-point operations a second, in 10⁹.
+    pub gflops: f64,
+    /// Bytes a second, in 10⁹.
+    pub gbytes_per_s: f64,
+    /// Its limit.
+    pub limit: Roofline,
+    /// Whether it works on rows of bytes.
+    pub on_bytes: bool,
+}
+
+/// How many of `what` (`configurations`) exceed their limit and what lets them, in a sentence for people; `None` where none
+/// does.
 ///
 /// `isa` is the build's: the kernels multiply rows of bytes as integers where it names AMX, and only there.
-pub fn beyond_rooflines(
-    what: &str,
-    rates: impl IntoIterator<Item = (f64, f64, Roofline)>,
-    isa: &str,
-) -> Option<String> {
-    let (mut all, mut beyond, mut computes, mut reads) = (0, 0, false, false);
-    for (gflops, gbytes_per_s, limit) in rates {
-        let faster = gflops > limit.peak_gflops;
-        let nearer = gbytes_per_s > limit.bandwidth_gbytes_per_s;
+pub fn beyond_rooflines(what: &str, rates: impl IntoIterator<Item = Reached>, isa: &str) -> Option<String> {
+    let (mut all, mut beyond, mut tiles, mut clock, mut reads) = (0, 0, false, false, false);
+    for rate in rates {
+        let faster = rate.gflops > rate.limit.peak_gflops;
+        let nearer = rate.gbytes_per_s > rate.limit.bandwidth_gbytes_per_s;
+        let on_tiles = rate.on_bytes && isa.contains("amx");
         all += 1;
         beyond += usize::from(faster || nearer);
-        computes |= faster;
+        tiles |= faster && on_tiles;
+        clock |= faster && !on_tiles;
         reads |= nearer;
     }
-    let tiles = if isa.contains("amx") {
-        "rows of bytes are multiplied as 8-bit integers in the processor's tiles (AMX), whose own, higher peak is not measured"
-    } else {
-        "the processor ran faster than while its peak was measured"
-    };
     let causes: Vec<&str> = [
-        (computes, tiles),
+        (
+            tiles,
+            "rows of bytes are multiplied as 8-bit integers in the processor's tiles (AMX), whose own, higher peak is not \
+             measured",
+        ),
+        (clock, "the processor ran faster than while its peak was measured"),
         (reads, "rows that were read before come from a cache"),
     ]
     .into_iter()
@@ -250,12 +261,14 @@ mod tests {
             peak_gflops: 100.0,
             bandwidth_gbytes_per_s: 10.0,
         };
+        let reached = |on_bytes: bool, (gflops, gbytes_per_s): (f64, f64)| Reached {
+            gflops,
+            gbytes_per_s,
+            limit,
+            on_bytes,
+        };
         let said = |rates: &[(f64, f64)], isa: &str| {
-            beyond_rooflines(
-                "kernels",
-                rates.iter().map(|&(gflops, gbytes)| (gflops, gbytes, limit)),
-                isa,
-            )
+            beyond_rooflines("kernels", rates.iter().map(|&rates| reached(true, rates)), isa)
         };
         assert_eq!(said(&[(99.0, 9.0), (100.0, 10.0)], "avx512+amx"), None);
         let tiles = said(&[(99.0, 9.0), (170.0, 4.0)], "avx512+amx").unwrap();
@@ -263,6 +276,8 @@ mod tests {
         let cache = said(&[(30.0, 30.0)], "avx512+amx").unwrap();
         assert!(cache.contains("cache") && !cache.contains("AMX"));
         assert!(said(&[(170.0, 30.0)], "avx2").unwrap().contains("ran faster"));
+        let floats = beyond_rooflines("kernels", [reached(false, (101.0, 4.0))], "avx512+amx").unwrap();
+        assert!(floats.contains("ran faster") && !floats.contains("AMX"));
     }
 
     #[test]

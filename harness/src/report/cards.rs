@@ -57,7 +57,8 @@ pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> String {
     if measured > 0 {
         html.push_str("<p class=\"circumstances\">Phases:");
         for (part, (name, _)) in parts(&Phases::default()).iter().enumerate() {
-            let _ = write!(html, "<i class=\"key s{part}\"></i>{name}");
+            let comma = if part == 0 { "" } else { "," };
+            let _ = write!(html, "{comma} <i class=\"key s{part}\"></i>{name}");
         }
         html.push_str("</p>");
     }

@@ -314,7 +314,8 @@ fn rooflines(cells: &[&Pooled]) -> Vec<(Series, String, String)> {
         .len()
         > 1;
     let mut limits: BTreeMap<(usize, String), BTreeMap<usize, f64>> = BTreeMap::new();
-    for cell in cells {
+    // Smaller batches than the nominal ones have limits of their own.
+    for cell in cells.iter().filter(|cell| cell.shrunk_batch().is_none()) {
         let Some(limit) = cell.roofline_ns() else { continue };
         let dataset = if several {
             format!(", {}", dataset_name(cell))
@@ -559,7 +560,7 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
     }
     let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
     series.extend(ceilings(&[&limit], &intensities).into_iter().map(|(series, ..)| series));
-    let reached = rates.iter().map(|rate| (rate.gflops(), rate.gbytes_per_s(), limit));
+    let reached = rates.iter().map(|rate| rate.beside(limit));
     let beyond = beyond_rooflines("kernels", reached, &environment.build.isa);
     let chart = Chart {
         title: "Kernels under the roofline".into(),

@@ -121,7 +121,7 @@ fn overview(run: &Run, beside: &Beside, cells: &[Pooled], suites: &str) -> Strin
             page,
             "<h2>The algorithms at batch size {batch_size}, {}</h2>{}<p class=\"circumstances\">Of roofline: the least time \
              that the measured peak of f32 multiply-adds and bandwidth of memory allow a round, max(flops / peak, bytes / \
-             bandwidth), over its median time.{}</p>",
+             bandwidth), over its time; the median of the rounds.{}</p>",
             threads_name(configuration.threads),
             tables::of_algorithms(&typical).html(Some("typical"), "Algorithms", false),
             tables::about_roofline(cells, environment)
@@ -422,7 +422,8 @@ fn figures_of(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate
         section(
             "time-per-epoch",
             "Time per epoch",
-            "Time of one pass over the data: n / batch size rounds. Small batches pay the fixed costs of a round more often.",
+            "Time of one pass over the data: n / batch size rounds, of batches that shrink as many as their mean size asks for. \
+             Small batches pay the fixed costs of a round more often.",
             &|cells| Some(chart(figures::time_per_epoch(cells, environment))),
         ),
         section(

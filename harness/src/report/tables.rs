@@ -86,7 +86,13 @@ impl Entry {
     pub(super) fn html(html: String, value: Option<f64>) -> Self {
         Self {
             html,
-            value: value.map(|value| value.to_string()),
+            value: value.map(|value| {
+                if value.is_finite() {
+                    value.to_string()
+                } else {
+                    String::new()
+                }
+            }),
         }
     }
 

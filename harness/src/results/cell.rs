@@ -122,6 +122,9 @@ pub struct Cell {
     pub rounds: u64,
     /// Gradient queries of these rounds.
     pub gradient_queries: u64,
+    /// Those of the timed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed_queries: Option<u64>,
     /// How its threads were bound.
     #[serde(default, skip_serializing_if = "PinPolicy::is_none")]
     pub pinning: PinPolicy,

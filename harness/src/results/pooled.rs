@@ -1,7 +1,7 @@
 //! The repeats of a configuration, pooled: one row a configuration, for tables, figures and comparison.
 
 use super::{Cell, Configuration, RoundTimes};
-use crate::machine::{Environment, beyond_rooflines};
+use crate::machine::{Environment, Reached, beyond_rooflines};
 use crate::statistics::{Interval, SampleWarning, bootstrap_median, examine, median};
 
 /// Resamples of an interval: its ends move by less than a tenth of its width between seeds.
@@ -32,25 +32,22 @@ impl Pooled {
         self.cell.round_ns.median as f64
     }
 
-    /// Time of one pass over the data, in seconds: n / batch size rounds of the median time; where batches get smaller than
-    /// the nominal size as a run goes on (by a tenth or more in the mean), n / mean size rounds of the mean time.
+    /// Mean queries of the timed rounds, where that is a tenth or more below the nominal batch size: batches of such methods
+    /// shrink as a run goes on.
+    pub fn shrunk_batch(&self) -> Option<f64> {
+        let mean = self.cell.timed_queries? as f64 / self.cell.round_ns.samples.len() as f64;
+        (mean > 0.0 && mean < 0.9 * self.configuration().batch_size as f64).then_some(mean)
+    }
+
+    /// Time of one pass over the data, in seconds: n / batch size rounds of the median time; where batches shrink, n / mean
+    /// size rounds of the mean time.
     pub fn epoch_seconds(&self) -> f64 {
-        let Cell {
-            n,
-            rounds,
-            gradient_queries,
-            round_ns,
-            ..
-        } = &self.cell;
-        let nominal = self.configuration().batch_size as f64;
-        let mean = *gradient_queries as f64 / (*rounds).max(1) as f64;
-        let samples = &round_ns.samples;
-        let (size, round) = if mean > 0.0 && mean < 0.9 * nominal && !samples.is_empty() {
-            (mean, samples.iter().sum::<u64>() as f64 / samples.len() as f64)
-        } else {
-            (nominal, self.median())
+        let samples = &self.cell.round_ns.samples;
+        let (size, round) = match self.shrunk_batch() {
+            Some(size) => (size, samples.iter().sum::<u64>() as f64 / samples.len() as f64),
+            None => (self.configuration().batch_size as f64, self.median()),
         };
-        round * 1e-9 * *n as f64 / size
+        round * 1e-9 * self.cell.n as f64 / size
     }
 
     /// Time of a round at the roofline, in nanoseconds.
@@ -63,7 +60,12 @@ impl Pooled {
 pub fn beyond_roofline(cells: &[Pooled], environment: &Environment) -> Option<String> {
     let rates = cells.iter().filter_map(|pooled| {
         let limit = environment.roofline(pooled.configuration().threads)?;
-        Some((pooled.cell.gflops?, pooled.cell.gbytes_per_s?, limit))
+        Some(Reached {
+            gflops: pooled.cell.gflops?,
+            gbytes_per_s: pooled.cell.gbytes_per_s?,
+            limit,
+            on_bytes: pooled.configuration().features == "u8",
+        })
     });
     beyond_rooflines("configurations", rates, &environment.build.isa)
 }
@@ -120,6 +122,7 @@ fn pool_group(group: &[&Cell]) -> Pooled {
     let phase = |value: &dyn Fn(&Cell) -> u64| middle(&|cell| Some(value(cell) as f64)).map_or(0, |value| value as u64);
     let mut cell = group[0].clone();
     cell.round_ns = RoundTimes::new(samples);
+    cell.timed_queries = group.iter().map(|cell| cell.timed_queries).sum();
     cell.gflops = middle(&|cell| cell.gflops);
     cell.gbytes_per_s = middle(&|cell| cell.gbytes_per_s);
     cell.roofline_fraction = middle(&|cell| cell.roofline_fraction);
@@ -185,12 +188,18 @@ mod tests {
 
     #[test]
     fn an_epoch_of_halving_batches_is_that_of_their_mean() {
-        let mut halving = cell("phased-sgd", 600, 1, 0);
-        halving.round_ns = RoundTimes::new(vec![6_000, 3_000, 1_500]);
-        halving.rounds = 3;
-        halving.gradient_queries = 600 + 300 + 150;
-        let rows = halving.n as f64;
-        let epoch = pool(&[halving])[0].epoch_seconds();
+        // The first round is the warm-up's.
+        let repeat = |repeat| {
+            let mut halving = cell("phased-sgd", 600, 1, repeat);
+            halving.round_ns = RoundTimes::new(vec![3_000, 1_500, 750]);
+            halving.rounds = 4;
+            halving.gradient_queries = 600 + 300 + 150 + 75;
+            halving.timed_queries = Some(300 + 150 + 75);
+            halving
+        };
+        let pooled = &pool(&[repeat(0), repeat(1)])[0];
+        let (epoch, rows) = (pooled.epoch_seconds(), pooled.cell.n as f64);
         assert!((epoch - rows * 1e-8).abs() < 1e-9 * epoch, "10 ns a row: {epoch}");
+        assert!(pool(&[cell("dp-sgd", 600, 1, 0)])[0].shrunk_batch().is_none());
     }
 }

@@ -722,6 +722,7 @@ pub(crate) mod tests {
             rounds: 21,
             pinning: crate::machine::PinPolicy::None,
             gradient_queries: 21 * batch_size as u64,
+            timed_queries: None,
             round_ns: RoundTimes::new(samples),
             phases_ns: Phases {
                 sample: 900,

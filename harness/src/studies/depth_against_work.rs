@@ -34,7 +34,6 @@ use serde::{Deserialize, Serialize};
 use super::exponents::{self, Exponent};
 use crate::data;
 use crate::machine::Build;
-use crate::statistics::median;
 
 /// The study's definition.
 pub const DEFINITION: &str = include_str!("../../../bench/studies/depth-against-work.toml");
@@ -797,16 +796,16 @@ pub fn run(
 }
 
 /// What a round costs `threads` threads of one process beside its work: starting the others and waiting for the last. The
-/// median of rounds in which every thread works for some time, after as long a pause, as between rounds. Rounds in which a
-/// thread did another's work, because that one came too late, do not count; where those are most, all work longer: from
-/// 20 µs up to 1.28 ms, which is the answer where threads never work at the same time.
+/// median of rounds in which every thread works for some time, after as long a pause, as between rounds. A round in which a
+/// thread did another's work, because that one came too late, took longer than all that were measured; where most are such,
+/// all work longer: from 20 µs up to 1.28 ms, which is the answer where threads hardly ever work at the same time.
 ///
 /// # Errors
 /// Threads that cannot be started.
 pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
-    const ROUNDS: usize = 1_000;
+    const ROUNDS: usize = 1_001;
     let engine = Engine::with_threads(threads)?;
-    let seconds = |work: Duration| -> Vec<f64> {
+    let typical = |work: Duration| {
         let spin = || {
             let started = Instant::now();
             while started.elapsed() < work {
@@ -815,32 +814,29 @@ pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
         };
         engine.install(|| {
             let mut workers = vec![0; threads];
-            (0..ROUNDS)
-                .filter_map(|_| {
+            let mut seconds = [(); ROUNDS].map(|()| {
+                spin();
+                let started = Instant::now();
+                engine.for_each(&mut workers, &|own, worker| {
+                    *own = worker;
                     spin();
-                    let started = Instant::now();
-                    engine.for_each(&mut workers, &|own, worker| {
-                        *own = worker;
-                        spin();
-                    });
-                    let seconds = started.elapsed().saturating_sub(work).as_secs_f64();
-                    workers.sort_unstable();
-                    workers.iter().is_sorted_by(|a, b| a < b).then_some(seconds)
-                })
-                .collect()
+                });
+                let seconds = started.elapsed().saturating_sub(work).as_secs_f64();
+                workers.sort_unstable();
+                let each_worked = workers.windows(2).all(|pair| pair[0] < pair[1]);
+                if each_worked { seconds } else { f64::INFINITY }
+            });
+            seconds.sort_unstable_by(f64::total_cmp);
+            seconds[ROUNDS / 2]
         })
     };
     let mut work = Duration::from_micros(20);
-    let mut spread = seconds(work);
-    while 2 * spread.len() < ROUNDS && work < Duration::from_millis(1) {
+    let mut exchange = typical(work);
+    while exchange.is_infinite() && work < Duration::from_millis(1) {
         work *= 2;
-        spread = seconds(work);
+        exchange = typical(work);
     }
-    Ok(if spread.is_empty() {
-        work.as_secs_f64()
-    } else {
-        median(&spread)
-    })
+    Ok(exchange.min(work.as_secs_f64()))
 }
 
 /// The least value that a long run of accelerated smoothing finds in the unit ball: an upper bound on the minimum, so

@@ -81,6 +81,7 @@ pub(crate) fn cell(
         rounds: 60,
         pinning: rounds::machine::PinPolicy::None,
         gradient_queries: 60 * batch_size as u64,
+        timed_queries: None,
         phases_ns: Phases {
             sample: (0.02 * median) as u64,
             gradient: (0.96 * median - noise_ns).max(0.3 * median) as u64,
