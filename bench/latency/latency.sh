@@ -92,6 +92,12 @@ shift
 exec ip netns exec $right sh -c "\$*"
 AGENT
 chmod +x "$agent"
+# Each rank has a core of its own, as machines of their own would give it. (mpirun takes both for the first of its host.)
+cat >"$scratch/own-core" <<OWN
+#!/usr/bin/env bash
+exec taskset --cpu-list \$((OMPI_COMM_WORLD_RANK % $(nproc))) "$rounds" "\$@"
+OWN
+chmod +x "$scratch/own-core"
 printf '10.77.0.1 slots=1\n10.77.0.2 slots=1\n' >"$scratch/hosts"
 
 if has_netem; then link=netem; up=up_netem; else link=relay; up=up_relay; fi
@@ -121,7 +127,7 @@ for delay in "${delays[@]}"; do
     --mca plm_rsh_agent "$agent" --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_if_include 10.77.0.0/24 \
     --mca btl self,tcp --mca btl_tcp_if_include 10.77.0.0/24 --mca btl_tcp_eager_limit 131072 \
     --mca mpi_yield_when_idle 1 -x PATH \
-    "$rounds" run "${suites[@]}" --engine mpi --threads 1 --repeats "$(repeats "$delay")" --out "$out/$delay" >/dev/null
+    "$scratch/own-core" run "${suites[@]}" --engine mpi --threads 1 --repeats "$(repeats "$delay")" --out "$out/$delay" >/dev/null
   down
   measured+=(--measured "$delay=$out/$delay")
 done

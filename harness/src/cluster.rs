@@ -216,6 +216,20 @@ impl Cluster {
         }
     }
 
+    /// For each place the largest of all ranks' `values`, of which every rank has as many.
+    pub fn largest(&self, values: &[u64]) -> Vec<u64> {
+        let mut largest = values.to_vec();
+        if let Some(ranks) = self.ranks() {
+            let own: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            for message in gather_messages(ranks, &own) {
+                for (largest, value) in largest.iter_mut().zip(message.as_chunks::<8>().0) {
+                    *largest = (*largest).max(u64::from_le_bytes(*value));
+                }
+            }
+        }
+        largest
+    }
+
     /// Loads this rank's part of the data and compares what the ranks saw.
     ///
     /// # Errors

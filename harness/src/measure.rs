@@ -29,6 +29,8 @@ pub struct Measurement {
     pub samples: Samples,
     /// Work of each timed round.
     pub work: Vec<Work>,
+    /// Nanoseconds of each timed round that this rank spent outside of calls to others.
+    pub computing: Vec<u64>,
     /// What this rank said to others in the timed rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data, warm-up included.
@@ -106,6 +108,7 @@ pub fn measure(
             phases,
         },
         work: timed.work,
+        computing: timed.computing,
         traffic: timed.traffic,
         ledger: timed.ledger,
         parameters: timed.parameters,
@@ -120,6 +123,8 @@ pub struct TimedRounds {
     pub round: Vec<u64>,
     /// Work of the same rounds: not all methods ask as much in each.
     pub work: Vec<Work>,
+    /// Nanoseconds of them that this rank spent outside of calls to others.
+    pub computing: Vec<u64>,
     /// What passed between ranks in these rounds.
     pub traffic: Traffic,
     /// What all rounds asked of the data.
@@ -143,6 +148,7 @@ pub fn time_rounds(
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let mut samples = Vec::with_capacity(planned as usize);
     let mut work = Vec::with_capacity(planned as usize);
+    let mut computing = Vec::with_capacity(planned as usize);
     let mut oracle = Oracle::new(problem, engine.clone());
     oracle.place(prepared.optimizer.batches(), planned);
     let mut before = Traffic::default();
@@ -151,7 +157,7 @@ pub fn time_rounds(
             if round == warm_up {
                 before = traffic();
             }
-            let asked = oracle.ledger();
+            let (asked, said) = (oracle.ledger(), traffic());
             let started = Instant::now();
             prepared.optimizer.advance(&mut oracle)?;
             let elapsed = started.elapsed().as_nanos() as u64;
@@ -162,6 +168,7 @@ pub fn time_rounds(
                     flops: ledger.flops - asked.flops,
                     bytes: ledger.bytes - asked.bytes,
                 });
+                computing.push(elapsed.saturating_sub((traffic() - said).nanoseconds));
                 samples.push(elapsed);
             }
         }
@@ -170,6 +177,7 @@ pub fn time_rounds(
     Ok(TimedRounds {
         round: samples,
         work,
+        computing,
         traffic: traffic() - before,
         ledger: oracle.ledger(),
         parameters: prepared.optimizer.solution().to_vec(),
@@ -249,6 +257,7 @@ mod tests {
                     bytes: 16_000 >> phase,
                 })
                 .collect(),
+            computing: Vec::new(),
             traffic: Traffic::default(),
             ledger: Ledger::default(),
             parameters: Vec::new(),

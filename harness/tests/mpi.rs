@@ -491,5 +491,12 @@ fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
     for cell in &found {
         assert_eq!(cell["model_sha256"], expected[0]["model_sha256"]);
         assert!(cell["ranks"] == 2 && cell["communication_ns"].as_u64().unwrap() > 0);
+        let slowest = cell["round_ns"]["samples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|round| round.as_u64().unwrap())
+            .max();
+        assert!((1..=slowest.unwrap()).contains(&cell["computing_ns"].as_u64().unwrap()));
     }
 }

@@ -608,6 +608,7 @@ impl Bench<'_> {
             self.cluster.traffic()
         })?;
         self.cluster.same("model", &measurement.model_sha256)?;
+        let computing = self.cluster.largest(&measurement.computing);
         let timed_rounds = measurement.samples.round.len().max(1);
         let traffic = self.cluster.count().map(|_| measurement.traffic);
         let a_round = |total: u64| total as f64 / timed_rounds as f64;
@@ -663,6 +664,7 @@ impl Bench<'_> {
                 update: median(&update),
             },
             communication_ns: traffic.map(|traffic| traffic.nanoseconds / timed_rounds as u64),
+            computing_ns: traffic.map(|_| median(&computing)),
             messages: traffic.map(|traffic| a_round(traffic.messages)),
             row_bytes: traffic.map(|traffic| a_round(traffic.row_bytes)),
             link_ns: link.map(|link| link.message_ns),

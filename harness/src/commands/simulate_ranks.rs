@@ -5,13 +5,14 @@
 //! round(P, ℓ) = compute(P) + messages·(link + ℓ) + rows/bandwidth
 //! ```
 //!
-//! *compute* is what a round of the ranks without delay took outside of calls to other ranks. *messages* are those of a
-//! round that wait for each other: the all-reduce of its sum is recursive doubling, log₂P of them (a reduction and a
-//! broadcast along a tree would be 2·log₂P), and rows that travel are one more. They and the bytes of these rows are
-//! counted, not timed. *link* is the median time of a message with a sum and *bandwidth* that of longer messages, both
-//! measured by the ranks without delay and outside of any round; ℓ is the delay of a direction. No time of a round with a
-//! delay enters its prediction. A second prediction takes *compute* from one process with one thread,
-//! `(round − gradient) + gradient·s(P)`, s(P) being the largest share of a batch's rows that a rank sums.
+//! *compute* is what a round of the ranks without delay took outside of calls to other ranks, on the rank that took longest
+//! and that the others waited for; the median over rounds. *messages* are those of a round that wait for each other: the
+//! all-reduce of its sum is recursive doubling, log₂P of them (a reduction and a broadcast along a tree would be 2·log₂P), and
+//! rows that travel are one more. They and the bytes of these rows are counted, not timed. *link* is the median time of a
+//! message with a sum and *bandwidth* that of longer messages, both measured by the ranks without delay and outside of any
+//! round; ℓ is the delay of a direction. No time of a round with a delay enters its prediction. A second prediction takes
+//! *compute* from one process with one thread, `(round − gradient) + gradient·s(P)`, s(P) being the largest share of a batch's
+//! rows that a rank sums.
 //!
 //! What a round took is the median over *pairs* of rounds: ranks that begin a round δ apart wait ℓ + δ and ℓ − δ for each
 //! other and begin the next one as far apart the other way round, so that a rank's rounds are long and short in turns.
@@ -153,7 +154,11 @@ impl Costs {
         let gradient = gradient.min(round);
         let bandwidth = undelayed.link_bytes_per_s.unwrap_or(f64::INFINITY);
         Self {
-            compute: seconds_of_round(undelayed) * (1.0 - waiting(undelayed)),
+            compute: match undelayed.computing_ns {
+                Some(computing) => computing as f64 * 1e-9,
+                // Results without it.
+                None => seconds_of_round(undelayed) * (1.0 - waiting(undelayed)),
+            },
             compute_from_one: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
             link: undelayed.link_ns.unwrap_or(0) as f64 * 1e-9,
             messages: undelayed

@@ -135,6 +135,9 @@ pub struct Cell {
     /// Mean time of a round in calls to other ranks, waiting for them included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<u64>,
+    /// Median over the rounds of the longest time that a rank spent outside of calls to others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computing_ns: Option<u64>,
     /// Messages of a round that wait for each other, in the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<f64>,

@@ -141,6 +141,7 @@ fn pool_group(group: &[&Cell]) -> Pooled {
         (rounds > 0.0).then(|| total / rounds)
     };
     cell.communication_ns = mean(&|cell| cell.communication_ns.map(|waited| waited as f64)).map(|waited| waited as u64);
+    cell.computing_ns = middle(&|cell| cell.computing_ns.map(|computing| computing as f64)).map(|ns| ns as u64);
     cell.messages = mean(&|cell| cell.messages);
     cell.row_bytes = mean(&|cell| cell.row_bytes);
     cell.link_ns = middle(&|cell| cell.link_ns.map(|link| link as f64)).map(|link| link as u64);

@@ -731,6 +731,7 @@ pub(crate) mod tests {
                 update: 700,
             },
             communication_ns: None,
+            computing_ns: None,
             messages: None,
             row_bytes: None,
             link_ns: None,

@@ -89,6 +89,7 @@ pub(crate) fn cell(
             update: (0.02 * median) as u64,
         },
         communication_ns: None,
+        computing_ns: None,
         messages: None,
         row_bytes: None,
         link_ns: None,
