@@ -93,6 +93,7 @@ exec ip netns exec $right sh -c "\$*"
 AGENT
 chmod +x "$agent"
 # Each rank has a core of its own, as machines of their own would give it. (mpirun takes both for the first of its host.)
+# Processors 0 and 1 are two cores where nothing shares one; ranks see one core each, and say so in their environment.json.
 cat >"$scratch/own-core" <<OWN
 #!/usr/bin/env bash
 exec taskset --cpu-list \$((OMPI_COMM_WORLD_RANK % $(nproc))) "$rounds" "\$@"

@@ -35,7 +35,12 @@ impl Pooled {
     /// Mean queries of the timed rounds, where that is a tenth or more below the nominal batch size: batches of such methods
     /// shrink as a run goes on.
     pub fn shrunk_batch(&self) -> Option<f64> {
-        let mean = self.cell.timed_queries? as f64 / self.cell.round_ns.samples.len() as f64;
+        let cell = &self.cell;
+        let mean = match cell.timed_queries {
+            Some(queries) => queries as f64 / cell.round_ns.samples.len() as f64,
+            // Results without it: those of the warm-up too.
+            None => cell.gradient_queries as f64 / cell.rounds as f64,
+        };
         (mean > 0.0 && mean < 0.9 * self.configuration().batch_size as f64).then_some(mean)
     }
 

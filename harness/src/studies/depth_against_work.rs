@@ -836,7 +836,11 @@ pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
         work *= 2;
         exchange = typical(work);
     }
-    Ok(exchange.min(work.as_secs_f64()))
+    Ok(if exchange.is_infinite() {
+        work.as_secs_f64()
+    } else {
+        exchange
+    })
 }
 
 /// The least value that a long run of accelerated smoothing finds in the unit ball: an upper bound on the minimum, so
