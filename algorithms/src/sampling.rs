@@ -51,14 +51,15 @@ pub struct Sampler {
     rows: usize,
     batch: usize,
     key: StreamKey,
-    /// A permutation of all rows for shuffled sampling and sampling without replacement; empty otherwise.
+    /// A permutation of all rows for shuffled sampling; empty otherwise.
     order: Vec<u32>,
     /// The epoch that `order` belongs to, for reshuffled sampling.
     epoch: u64,
     /// Gaps of a rare Poisson sampling; absent where every row's decision is drawn.
     gaps: Option<BernoulliGaps>,
     chosen: Vec<u32>,
-    swaps: Vec<u32>,
+    /// Room for a bit a row, for sampling without replacement.
+    members: Vec<u64>,
 }
 
 /// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Decisions are
@@ -97,23 +98,23 @@ impl Sampler {
             epoch: 0,
             gaps: None,
             chosen: Vec::new(),
-            swaps: Vec::new(),
+            members: Vec::new(),
         };
         match sampling {
             Sampling::FullBatch | Sampling::FixedOrder => {}
             Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => sampler.shuffle(0),
             Sampling::WithoutReplacement { .. } => {
-                sampler.order = (0..rows as u32).collect();
-                sampler.chosen = Vec::with_capacity(batch);
-                sampler.swaps = Vec::with_capacity(batch);
+                // What is written at once beyond the last row: 64.
+                sampler.chosen = Vec::with_capacity(batch + 64);
+                sampler.members = Vec::with_capacity(rows.div_ceil(64));
             }
             Sampling::Poisson { rate } => {
                 if rate < RARE && matches!(sampler.key, StreamKey::Simulation(_)) {
                     sampler.gaps = Some(BernoulliGaps::new(rate));
                 }
-                // Eight standard deviations above the mean: no allocation in a round.
+                // Eight standard deviations above the mean, and 64 that are written at once: no allocation in a round.
                 let mean = rate * rows as f64;
-                sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize));
+                sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize) + 64);
             }
         }
         Ok(sampler)
@@ -218,33 +219,13 @@ impl Sampler {
                 let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
                 match self.gaps {
                     None => stream.bernoulli_subset(rate, self.rows as u32, &mut self.chosen),
-                    Some(gaps) => {
-                        self.chosen.clear();
-                        let mut next = gaps.next(&mut stream);
-                        while next < self.rows as u64 {
-                            self.chosen.push(next as u32);
-                            next = next.saturating_add(1).saturating_add(gaps.next(&mut stream));
-                        }
-                    }
+                    Some(gaps) => gaps.subset(self.rows as u32, &mut stream, &mut self.chosen),
                 }
                 Selection::Indices(&self.chosen)
             }
             Sampling::WithoutReplacement { .. } => {
-                // A partial Fisher–Yates shuffle of the identity, undone afterwards: O(B), and the draw depends on
-                // the round alone.
                 let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
-                self.swaps.clear();
-                for position in 0..self.batch {
-                    let other = position + stream.below((self.rows - position) as u64) as usize;
-                    self.order.swap(position, other);
-                    self.swaps.push(other as u32);
-                }
-                self.chosen.clear();
-                self.chosen.extend_from_slice(&self.order[..self.batch]);
-                for (position, &other) in self.swaps.iter().enumerate().rev() {
-                    self.order.swap(position, other as usize);
-                }
-                self.chosen.sort_unstable();
+                stream.subset(self.batch as u32, self.rows as u32, &mut self.members, &mut self.chosen);
                 Selection::Indices(&self.chosen)
             }
         }

@@ -24,6 +24,7 @@ pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
+use rounds_kernels::vector;
 
 use crate::problem::Problem;
 use crate::sampling::Sampler;
@@ -192,7 +193,16 @@ impl<'a> Oracle<'a> {
     ) -> Result<(), NonFiniteGradient> {
         self.round(batch, clip, 1, 4, sum, &|model, rows, sum, workspace| {
             linear::accumulate_gradients(model, rows, parameters, clip, sum, workspace)
-        })
+        })?;
+        self.take_back(batch.len(), parameters);
+        Ok(())
+    }
+
+    /// Asks for parameters that a round's other threads have read: the caller is about to change them.
+    fn take_back(&self, rows: usize, parameters: &[f32]) {
+        if self.problem.leaves(rows).min(self.most_leaves) > 1 && self.engine.threads() > 1 {
+            vector::ask_to_write(parameters);
+        }
     }
 
     /// `sum = Σ_{i ∈ batch} clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, one clip of the difference: one adaptive round of two
@@ -210,7 +220,10 @@ impl<'a> Oracle<'a> {
     ) -> Result<(), NonFiniteGradient> {
         self.round(batch, clip, 2, 6, sum, &|model, rows, sum, workspace| {
             linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
-        })
+        })?;
+        self.take_back(batch.len(), current.parameters);
+        self.take_back(batch.len(), previous.parameters);
+        Ok(())
     }
 
     /// `sum = Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)`: one adaptive round of the projected ReSQue estimator, one

@@ -1,9 +1,10 @@
 //! Uniform words, and the sampling decisions that are made of them.
 
+use super::elementary::{minus_two_ln_f64, split_to_f64};
 use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
 use super::xoshiro::XoshiroLanes;
 use bytemuck::cast;
-use wide::u64x8;
+use wide::{f64x8, u64x8};
 use zeroize::Zeroize;
 
 /// A stream of uniform 64-bit words for sampling decisions.
@@ -40,14 +41,21 @@ impl UniformStream {
         }
     }
 
+    /// The next sixteen words of the generator. Those that are left of the words before are skipped.
+    #[inline]
+    fn next_words(&mut self) -> [u64x8; 2] {
+        self.used = 16;
+        match &mut self.generator {
+            Generator::Simulation(generator) => generator.next(),
+            Generator::Release(generator) => generator.next_vectors(),
+        }
+    }
+
     /// The next 64 uniform bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         if self.used == 16 {
-            self.words = cast(match &mut self.generator {
-                Generator::Simulation(generator) => generator.next(),
-                Generator::Release(generator) => generator.next_vectors(),
-            });
+            self.words = cast(self.next_words());
             self.used = 0;
         }
         self.used += 1;
@@ -145,13 +153,28 @@ fn bernoulli_subset(q: f64, n: u32, indices: &mut Vec<u32>, mut next: impl FnMut
     }
 }
 
-/// Appends `first + i` for each bit `i` of the mask, ascending.
+/// Appends `first + i` for each bit `i` of the mask, ascending. Four at a time, whether there are as many or not: a loop that
+/// ends after each mask's own number of members would be mispredicted at most of them.
 #[inline]
 fn push_members(first: u32, mut mask: u64, indices: &mut Vec<u32>) {
-    while mask != 0 {
-        indices.push(first + mask.trailing_zeros());
-        mask &= mask - 1;
+    if mask == 0 {
+        return;
     }
+    let members = mask.count_ones() as usize;
+    indices.reserve(64);
+    let room: &mut [_; 64] = indices.spare_capacity_mut().first_chunk_mut().expect("reserved");
+    for four in room.as_chunks_mut::<4>().0 {
+        for place in four {
+            // Beyond the last member 64, which is not kept.
+            place.write(first.wrapping_add(mask.trailing_zeros()));
+            mask &= mask.wrapping_sub(1);
+        }
+        if mask == 0 {
+            break;
+        }
+    }
+    // SAFETY: the loop wrote at least as many places as the mask has bits, all of them within the reserved ones.
+    unsafe { indices.set_len(indices.len() + members) };
 }
 
 /// 1024 independent Bernoulli(q) decisions: bit `i` is `[U_i < q]`, where the binary digits of `U_i ∈ [0, 1)` are bit
@@ -199,10 +222,10 @@ fn assert_probability(q: f64) {
 
 /// Gaps between the successes of Bernoulli(q) trials: `P(gap ≥ k) = (1 − q)^k`.
 ///
-/// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`. **Not exact**: rounding moves each boundary
-/// `(1 − q)^k` by a relative 2⁻⁵¹·(1 + |ln u|), and u ends at 2⁻⁶⁵, so no gap exceeds 45/q. Where the sampling
-/// probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs a fifth of
-/// a word an item; gaps pay for q far below 1/1000.
+/// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`, sixteen words at a time. **Not exact**: rounding moves
+/// each boundary `(1 − q)^k` by a relative 2⁻⁵⁰·(1 + |ln u|), and u ends at 2⁻⁶⁵, so no gap exceeds 45/q. Where the
+/// sampling probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs
+/// a fifth of a word an item; gaps pay for q below 1/25.
 #[derive(Clone, Copy, Debug)]
 pub struct BernoulliGaps {
     /// 1/ln(1 − q), in [−∞, −0].
@@ -221,13 +244,37 @@ impl BernoulliGaps {
         }
     }
 
-    /// How many trials fail before the next success; `u64::MAX` if none ever succeeds.
-    pub fn next(&self, stream: &mut UniformStream) -> u64 {
+    /// The next sixteen gaps: how many trials fail before each next success; `u64::MAX` if none ever succeeds.
+    #[inline]
+    pub fn next(&self, stream: &mut UniformStream) -> [u64; 16] {
         if self.inverse_log == f64::NEG_INFINITY {
-            return u64::MAX;
+            return [u64::MAX; 16];
         }
-        let u = (stream.next_u64() as f64 + 0.5) * 2f64.powi(-64);
-        (libm::log(u) * self.inverse_log) as u64
+        let factor = f64x8::splat(-0.5 * self.inverse_log);
+        let gaps = stream.next_words().map(|words| {
+            let (high, low) = split_to_f64(words);
+            let u = (low + f64x8::HALF).mul_add(f64x8::splat(2f64.powi(-64)), high);
+            (minus_two_ln_f64(u) * factor).to_array().map(|gap| gap as u64)
+        });
+        cast(gaps)
+    }
+
+    /// Replaces `indices` by the subset of `0..n` whose trials succeed, ascending.
+    ///
+    /// Allocates only where `indices` lacks the capacity.
+    pub fn subset(&self, n: u32, stream: &mut UniformStream, indices: &mut Vec<u32>) {
+        indices.clear();
+        let mut next = 0_u64;
+        loop {
+            for gap in self.next(stream) {
+                next = next.saturating_add(gap);
+                if next >= u64::from(n) {
+                    return;
+                }
+                indices.push(next as u32);
+                next += 1;
+            }
+        }
     }
 }
 
@@ -374,8 +421,14 @@ mod tests {
             assert!(indices.is_empty());
             stream.bernoulli_subset(0.5, 0, &mut indices);
             assert!(indices.is_empty());
-            assert_eq!(BernoulliGaps::new(1.0).next(&mut stream), 0);
-            assert_eq!(BernoulliGaps::new(0.0).next(&mut stream), u64::MAX);
+            assert_eq!(BernoulliGaps::new(1.0).next(&mut stream), [0; 16]);
+            assert_eq!(BernoulliGaps::new(0.0).next(&mut stream), [u64::MAX; 16]);
+            BernoulliGaps::new(1.0).subset(131, &mut stream, &mut indices);
+            assert_eq!(indices, (0..131).collect::<Vec<_>>());
+            BernoulliGaps::new(0.0).subset(131, &mut stream, &mut indices);
+            assert!(indices.is_empty());
+            BernoulliGaps::new(0.5).subset(0, &mut stream, &mut indices);
+            assert!(indices.is_empty());
         }
     }
 
@@ -476,7 +529,9 @@ mod tests {
                 let gaps = BernoulliGaps::new(q);
                 let cells = (20.0 / q) as usize;
                 let mut counts = vec![0; cells + 1];
-                (0..200_000).for_each(|_| counts[(gaps.next(&mut stream) as usize).min(cells)] += 1);
+                for gap in (0..12_500).flat_map(|_| gaps.next(&mut stream)) {
+                    counts[(gap as usize).min(cells)] += 1;
+                }
                 let mut probabilities: Vec<f64> = (0..cells).map(|k| q * libm::pow(1.0 - q, k as f64)).collect();
                 probabilities.push(libm::pow(1.0 - q, cells as f64));
                 assert_chi_square(&counts, &probabilities);
@@ -484,8 +539,28 @@ mod tests {
             // q·gap tends to the exponential law.
             for q in [1e-9, 1e-15] {
                 let gaps = BernoulliGaps::new(q);
-                let sample = (0..100_000).map(|_| gaps.next(&mut stream) as f64 * q).collect();
+                let sample = (0..6_250)
+                    .flat_map(|_| gaps.next(&mut stream))
+                    .map(|gap| gap as f64 * q)
+                    .collect();
                 assert_kolmogorov_smirnov(sample, |x| 1.0 - libm::exp(-x));
+            }
+        }
+    }
+
+    #[test]
+    fn gaps_are_the_inverse_of_their_law_at_the_words_of_the_stream() {
+        for (mut stream, mut words) in streams().into_iter().zip(streams()) {
+            for q in [0.9, 0.03, 1.0 / 120.0, 1e-5] {
+                let gaps = BernoulliGaps::new(q);
+                for gap in (0..500).flat_map(|_| gaps.next(&mut stream)) {
+                    let u = (words.next_u64() as f64 + 0.5) * 2f64.powi(-64);
+                    let expected = libm::log(u) / libm::log1p(-q);
+                    assert!(
+                        gap == expected as u64 || (expected - expected.round()).abs() < 1e-12 * (1.0 + expected),
+                        "{gap}, expected {expected}"
+                    );
+                }
             }
         }
     }
@@ -496,15 +571,16 @@ mod tests {
         for mut stream in streams() {
             let gaps = BernoulliGaps::new(q);
             let mut sizes = vec![0; n as usize + 1];
+            let mut members = vec![0; n as usize];
+            let mut indices = Vec::new();
             for _ in 0..50_000 {
-                let (mut next, mut size) = (gaps.next(&mut stream), 0);
-                while next < u64::from(n) {
-                    size += 1;
-                    next = next.saturating_add(1).saturating_add(gaps.next(&mut stream));
-                }
-                sizes[size] += 1;
+                gaps.subset(n, &mut stream, &mut indices);
+                assert!(indices.is_sorted_by(|a, b| a < b));
+                sizes[indices.len()] += 1;
+                indices.iter().for_each(|&index| members[index as usize] += 1);
             }
             assert_chi_square(&sizes, &binomial(n, q));
+            assert_chi_square(&members, &vec![1.0 / f64::from(n); n as usize]);
         }
     }
 

@@ -182,6 +182,18 @@ pub(crate) fn prefetch(pointer: *const u8) {
     let _ = pointer;
 }
 
+/// Asks for the cache line at `pointer` in order to write to it: other cores give it up. A hint: any address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(pointer: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(pointer.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = pointer;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
