@@ -405,6 +405,34 @@ mod tests {
     }
 
     #[test]
+    fn draws_stay_within_the_room_of_the_first() {
+        let without_replacement = Sampling::WithoutReplacement {
+            batch: 1_000,
+            population: 1_000,
+        };
+        for sampling in [
+            without_replacement,
+            Sampling::Poisson { rate: 1.0 },
+            Sampling::Poisson { rate: 0.01 },
+        ] {
+            let mut sampler = sampler(sampling, 1_000, 1_000);
+            let room = |sampler: &Sampler| (sampler.chosen.capacity(), sampler.members.capacity());
+            let before = room(&sampler);
+            for round in 0..50 {
+                sampler.draw(round);
+            }
+            assert_eq!(room(&sampler), before, "{sampling:?}");
+        }
+    }
+
+    #[test]
+    fn releases_decide_about_every_row() {
+        let sampling = Sampling::Poisson { rate: 1e-3 };
+        let gaps = |key| Sampler::new(sampling, 1_000, 1, key).unwrap().gaps.is_some();
+        assert!(gaps(StreamKey::Simulation(7)) && !gaps(StreamKey::Release([7; 32])));
+    }
+
+    #[test]
     fn impossible_batches_are_refused() {
         let key = || StreamKey::Simulation(0);
         assert!(matches!(

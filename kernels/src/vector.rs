@@ -214,8 +214,12 @@ pub fn round_to_f32(a: f64, sum: &[f64], out: &mut [f32]) {
 /// Asks for the memory of `x` in order to write to it. A vector that several cores have read is in all their caches, and the first
 /// write to each of its lines waits until the others gave it up; asked for beforehand, the lines come side by side.
 pub fn ask_to_write(x: &[f32]) {
-    for line in x.chunks(16) {
+    for line in x.chunks(LANES) {
         lanes::prefetch_to_write(line.as_ptr().cast());
+    }
+    // In the line behind those where x does not begin with one.
+    if let Some(last) = x.last() {
+        lanes::prefetch_to_write(std::ptr::from_ref(last).cast());
     }
 }
 

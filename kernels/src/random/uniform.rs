@@ -108,7 +108,7 @@ impl UniformStream {
     /// Sampling without replacement: replaces `indices` by a uniformly random subset of `0..n` of exactly `size` elements,
     /// ascending (Floyd's algorithm: `size` draws; Bentley and Floyd 1987).
     ///
-    /// `members` is room for n bits. Allocates only where it or `indices` lacks the capacity.
+    /// `members` is room for n bits, all of which are written and read: O(size + n/64). Allocates only where it or `indices` lacks the capacity.
     ///
     /// # Panics
     /// If `size > n`.
@@ -126,7 +126,7 @@ impl UniformStream {
             let chosen = if is_member { last } else { drawn };
             members[chosen as usize / 64] |= 1 << (chosen % 64);
         }
-        for (first, &mask) in (0..).step_by(64).zip(members.iter()) {
+        for (&mask, first) in members.iter().zip((0..).step_by(64)) {
             push_members(first, mask, indices);
         }
     }
@@ -223,9 +223,9 @@ fn assert_probability(q: f64) {
 /// Gaps between the successes of Bernoulli(q) trials: `P(gap ≥ k) = (1 − q)^k`.
 ///
 /// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`, sixteen words at a time. **Not exact**: rounding moves
-/// each boundary `(1 − q)^k` by a relative 2⁻⁵⁰·(1 + |ln u|), and u ends at 2⁻⁶⁵, so no gap exceeds 45/q. Where the
-/// sampling probability carries a privacy guarantee, use [`UniformStream::bernoulli_subset`], which is exact and costs
-/// a fifth of a word an item; gaps pay for q below 1/25.
+/// each boundary `(1 − q)^k` by a relative 2⁻⁵⁰·(1 + |ln u|), so that short gaps are told apart only where k·q is far above
+/// 2⁻⁵³; and u ends at 2⁻⁶⁵, so no gap exceeds 46/q. Where the sampling probability carries a privacy guarantee, use
+/// [`UniformStream::bernoulli_subset`], which is exact and costs a fifth of a word an item; gaps pay for q below 1/64.
 #[derive(Clone, Copy, Debug)]
 pub struct BernoulliGaps {
     /// 1/ln(1 − q), in [−∞, −0].
@@ -469,6 +469,34 @@ mod tests {
     }
 
     #[test]
+    fn members_are_the_bits_of_their_masks() {
+        let mut state = 1_u64;
+        let random = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                .wrapping_add(0x1405_7B7E_F767_814F);
+            // Few bits and many.
+            [
+                state & state >> 17 & state << 9 & state >> 31,
+                state,
+                state | state >> 13,
+            ]
+        });
+        let masks = [0, 1, 1 << 63, u64::MAX, 0xf, 0x1f]
+            .into_iter()
+            .chain(random.take(100).flatten());
+        let (mut found, mut expected) = (vec![7], vec![7]);
+        for mask in masks {
+            // The last one ends with the greatest index that there is.
+            for first in [0, 64, u32::MAX - 63] {
+                push_members(first, mask, &mut found);
+                expected.extend((0..64).filter(|bit| mask >> bit & 1 == 1).map(|bit| first + bit));
+                assert_eq!(found, expected, "{mask:#x}");
+            }
+        }
+    }
+
+    #[test]
     fn subsets_of_a_size_are_equally_likely() {
         for mut stream in streams() {
             let (mut members, mut indices) = (Vec::new(), Vec::new());
@@ -567,8 +595,12 @@ mod tests {
 
     #[test]
     fn trials_by_gaps_have_binomial_counts() {
-        let (n, q) = (400, 0.01);
-        for mut stream in streams() {
+        let n = 400;
+        for (mut stream, q) in streams()
+            .into_iter()
+            .zip([0.01, 0.1])
+            .chain(streams().into_iter().zip([0.1, 0.01]))
+        {
             let gaps = BernoulliGaps::new(q);
             let mut sizes = vec![0; n as usize + 1];
             let mut members = vec![0; n as usize];

@@ -182,7 +182,8 @@ pub(crate) fn prefetch(pointer: *const u8) {
     let _ = pointer;
 }
 
-/// Asks for the cache line at `pointer` in order to write to it: other cores give it up. A hint: any address is allowed.
+/// Asks for the cache line at `pointer` in order to write to it: other cores give it up, where the build has the instruction
+/// (PRFCHW), which is so for the processor at hand but not for x86-64-v3 and v4. A hint: any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
