@@ -17,6 +17,7 @@ import os
 import re
 import statistics
 import sys
+from fractions import Fraction
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILES = ["README.md", os.path.join("results", "README.md")]
@@ -70,8 +71,9 @@ def cells(folder):
             continue
         key = (record["dataset"], record["features"], record["algorithm"], json.dumps(record["parameters"], sort_keys=True),
                record["batch_size"], record["threads"])
-        cell = pooled.setdefault(key, {**record, "samples": [], "fractions": []})
+        cell = pooled.setdefault(key, {**record, "samples": [], "repeats": [], "fractions": []})
         cell["samples"] += record["round_ns"]["samples"]
+        cell["repeats"].append(record["round_ns"]["median"])
         if record.get("roofline_fraction") is not None:
             cell["fractions"].append(record["roofline_fraction"])
     if not pooled:
@@ -93,6 +95,11 @@ def main_problem(all_cells):
 def here(folder, readme):
     """A folder as a file in `readme`'s folder links it."""
     return os.path.relpath(folder, os.path.join(ROOT, os.path.dirname(readme))).replace(os.sep, "/")
+
+
+def with_files(dataset):
+    """How a run comes to a data set that is not generated."""
+    return "" if dataset.startswith("synthetic") else " (its files in `ROUNDS_DATA`)"
 
 
 def round_times(readme):
@@ -119,8 +126,12 @@ def round_times(readme):
         )
     sheet = json.loads(read(os.path.join(folder, "environment.json")))
     picture = f"{here(folder, readme)}/time-per-round.svg"
-    lines += ["", f"`{sheet['command']}`, rows of `{dataset}` as {features}, medians of whole rounds, sampling included; "
-              f"{sheet['machine']['processor']}, {sheet['date'][:10]} ([sheet]({here(folder, readme)}/sheet.md)).",
+    shown = [of[key] for size in sizes for key in [("dp-sgd", size, few), ("dp-sgd", size, many), ("sgd", size, many)] if key in of]
+    spread = max(max(cell["repeats"]) / min(cell["repeats"]) - 1 for cell in shown)
+    lines += ["", f"`{sheet['command']}`, rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included; "
+              f"{sheet['machine']['processor']}, {sheet['date'][:10]} ([sheet]({here(folder, readme)}/sheet.md)). "
+              f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them. Of roofline: the time "
+              f"that the measured multiply-add peak and bandwidth of {plural(many)} allow, over the time taken; integer tiles can pass it.",
               "", f"![Time per round of every algorithm against the batch size]({picture})"]
     return lines
 
@@ -145,7 +156,8 @@ def algorithms(readme):
         lines.append(f"| `{name}` | {time(small['median'])} | {time(large['median'])} | {ratio} | {queries:.1f} | "
                      + (f"{epsilon:g}" if epsilon else "∞") + " |")
     sheet = f"[sheet]({here(folder, readme)}/sheet.md)"
-    return [*lines, "", f"Rows of `{dataset}` as {features}, medians of whole rounds, sampling included ({sheet})."]
+    return [*lines, "", f"Rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included ({sheet}). "
+            "`phased-sgd` halves its batches as it goes: its median round is smaller than B."]
 
 
 def plural(threads):
@@ -173,7 +185,8 @@ def accounting(readme):
         case = row["case"]
         both = [f"{row[name]['epsilon']:.6f} in {time(1e9 * row[name]['seconds'])}" if name in row else "–"
                 for name in ["rounds", "dp-accounting"]]
-        lines.append(f"| q = {case['sampling_rate']:.5f}, σ = {case['noise_multiplier']:g}, {case['steps']:,} steps | {' | '.join(both)} |")
+        rate = Fraction(case["sampling_rate"]).limit_denominator(10_000)
+        lines.append(f"| q = {rate}, σ = {case['noise_multiplier']:g}, {case['steps']:,} steps | {' | '.join(both)} |")
     lines += ["", "| normal numbers, f32, 1 thread | a second |", "| --- | ---: |"]
     lines += [f"| {row['sampler']} | {row['per_second'] / 1e6:,.0f} M |" for row in document["samplers"]]
     return [*lines, "", f"`rounds account` is timed as a whole process, dp-accounting without its import ([peers.md]({here(folder, readme)}/peers.md))."]
@@ -186,12 +199,10 @@ def peers(readme):
     of = {(row["peer"], row["features"], row["kind"], row["batch_size"]): row
           for row in document["rows"] if row["threads"] == threads}
     lines = []
-    for kind, title, named in [
-        ("kernel", "On a given batch, rows in memory one after another",
-         [("opacus-hooks", "Opacus, hooks"), ("jax-privacy", "jax-privacy, defaults")]),
-        ("end-to-end", "End to end, each with its own Poisson sampler and loader",
-         [("opacus-ghost", "Opacus, ghost clipping"), ("jax-privacy-micro-batched", "jax-privacy, micro-batched")]),
-    ]:
+    named = [("opacus-hooks", "Opacus, hooks"), ("opacus-ghost", "Opacus, ghost clipping"),
+             ("jax-privacy", "jax-privacy, defaults"), ("jax-privacy-micro-batched", "jax-privacy, micro-batched")]
+    for kind, title in [("kernel", "On a given batch, rows in memory one after another"),
+                        ("end-to-end", "End to end, each with its own Poisson sampler and loader")]:
         sizes = sorted({size for _, _, its, size in of if its == kind})
         if not sizes:
             continue
@@ -208,7 +219,9 @@ def peers(readme):
     packages = ", ".join(f"{name} {number}" for name, number in document["packages"].items() if number)
     lines += ["", f"In brackets: how many times a round of `rounds` fits in, on rows of bytes and on f32 rows, same run, "
               f"{plural(threads)}, {document['processor']}, {document['date'][:10]}. {packages}. Closed forms compute the norm of a row's "
-              f"gradient as a product of norms. All peers, intervals, accounting and samplers: [peers.md]({here(folder, readme)}/peers.md)."]
+              f"gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise, ghost clipping "
+              f"and micro-batches what they do when tuned. jax-privacy's defaults are slower on a given batch than end to end, where the "
+              f"mask of its loader lets XLA fuse the gradients of rows. All peers, intervals, accounting and samplers: [peers.md]({here(folder, readme)}/peers.md)."]
     return lines[1:]
 
 

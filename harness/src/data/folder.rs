@@ -138,7 +138,7 @@ pub const NAMES: &[Name] = &[
     },
     Name {
         name: "covtype",
-        about: "CSV file: forest cover, 54 features, 7 classes; the 16 % subset of 92,962 rows is a subset",
+        about: "CSV file: forest cover, 54 features, 7 classes, or the 16 % of it in covtype-16pct-scaled01.csv",
         contents: Contents::Csv(&["covtype-16pct-scaled01.csv", "covtype.csv"], "Cover_Type"),
     },
     Name {
