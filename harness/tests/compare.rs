@@ -52,6 +52,27 @@ fn a_repetition_shows_no_change_and_a_planted_one_is_named() {
 }
 
 #[test]
+fn what_all_configurations_share_in_a_virtual_machine_may_be_the_machine() {
+    let slower_by = |percent: f64| move |_: &str, _: usize| 1.0 + percent / 100.0;
+    let in_machine = |mut run: Run, kind: Option<&str>| {
+        run.environment.state.virtualisation = kind.map(String::from).into();
+        run
+    };
+    let verdict = |percent: f64, kinds: [Option<&str>; 2]| {
+        let before = in_machine(run(1, 5, &|_, _| 1.0), kinds[0]);
+        let after = in_machine(run(2, 5, &slower_by(percent)), kinds[1]);
+        let rules = Rules::default().with_noise_of([&before, &after]);
+        compare(&before, &after, rules).unwrap().common.unwrap().verdict
+    };
+    let (bare, unknown, virtual_machine) = (Some("none"), None, Some("virtual machine (KVM)"));
+    assert_eq!(verdict(5.0, [bare, bare]), Verdict::Slower);
+    assert_eq!(verdict(5.0, [unknown, unknown]), Verdict::Slower);
+    assert_eq!(verdict(5.0, [bare, virtual_machine]), Verdict::Unchanged);
+    assert_eq!(verdict(5.0, [virtual_machine, virtual_machine]), Verdict::Unchanged);
+    assert_eq!(verdict(12.0, [virtual_machine, virtual_machine]), Verdict::Slower);
+}
+
+#[test]
 fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced() {
     let first = run(1, 2, &|_, _| 1.0);
     let cases: [(&str, Alter); 4] = [

@@ -36,9 +36,10 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub threshold: f64,
     /// What the machine may do to all times of a run by itself, as a standard deviation in percent: smaller changes that all
-    /// configurations share are not told from it.
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
-    pub machine_noise: f64,
+    /// configurations share are not told from it. Default: 1, or 2 if a run was in a virtual machine, whose neighbours come
+    /// and go.
+    #[arg(long, value_name = "PERCENT")]
+    pub machine_noise: Option<f64>,
     /// Show unchanged configurations too.
     #[arg(long)]
     pub all: bool,
@@ -51,7 +52,7 @@ pub struct CompareArguments {
 pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
     for (name, percentage) in [
         ("--threshold", arguments.threshold),
-        ("--machine-noise", arguments.machine_noise),
+        ("--machine-noise", arguments.machine_noise.unwrap_or(0.0)),
     ] {
         if !(0.0..1000.0).contains(&percentage) {
             return Err(UsageError::new(format!("{name} {percentage}: expected a percentage from 0 up")).into());
@@ -59,7 +60,9 @@ pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
     }
     let rules = Rules {
         threshold: arguments.threshold / 100.0,
-        machine_noise: arguments.machine_noise / 100.0,
+        machine_noise: arguments
+            .machine_noise
+            .map_or(Rules::default().machine_noise, |percent| percent / 100.0),
         force: arguments.force,
         ..Rules::default()
     };
@@ -67,6 +70,11 @@ pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
         return calibrated(rules, arguments.comparisons as usize, json);
     };
     let (before, after) = (read_run(before)?, read_run(after)?);
+    let rules = if arguments.machine_noise.is_none() {
+        rules.with_noise_of([&before, &after])
+    } else {
+        rules
+    };
     let comparison = compare(&before, &after, rules)?;
     if json {
         println!("{}", serde_json::to_string(&comparison)?);
