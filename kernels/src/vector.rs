@@ -211,8 +211,9 @@ pub fn round_to_f32(a: f64, sum: &[f64], out: &mut [f32]) {
     }
 }
 
-/// Asks for the memory of `x` in order to write to it. A vector that several cores have read is in all their caches, and the first
-/// write to each of its lines waits until the others gave it up; asked for beforehand, the lines come side by side.
+/// Asks for the memory of `x` in order to write to it. A vector that several cores have read is in all their caches, and
+/// the first write to each of its lines waits until the others gave it up; asked for beforehand, the lines come side by
+/// side.
 pub fn ask_to_write(x: &[f32]) {
     for line in x.chunks(LANES) {
         lanes::prefetch_to_write(line.as_ptr().cast());

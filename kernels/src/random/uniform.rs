@@ -108,7 +108,8 @@ impl UniformStream {
     /// Sampling without replacement: replaces `indices` by a uniformly random subset of `0..n` of exactly `size` elements,
     /// ascending (Floyd's algorithm: `size` draws; Bentley and Floyd 1987).
     ///
-    /// `members` is room for n bits, all of which are written and read: O(size + n/64). Allocates only where it or `indices` lacks the capacity.
+    /// `members` is room for n bits, all of which are written and read: O(size + n/64). Allocates only where it or `indices`
+    /// lacks the capacity.
     ///
     /// # Panics
     /// If `size > n`.
