@@ -4,6 +4,7 @@
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
 pub mod dataset;
+pub mod domain;
 pub mod objective;
 pub mod planted;
 mod second_moment;
@@ -11,5 +12,8 @@ pub(crate) mod shard;
 pub mod synthetic;
 
 pub use dataset::{Buffer, ByteRows, Dataset, DatasetError, Features, Labels};
+pub use domain::{
+    Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
+};
 pub use objective::{Problem, ProblemError};
 pub use second_moment::largest_second_moment;

@@ -1,0 +1,431 @@
+//! The declared domain of a data set: everything that a private run knows before it opens the rows.
+//!
+//! A privacy claim compares two data sets that differ in one row. Shapes, scales, batch sizes, divisors and formats may
+//! therefore depend on the domain, never on a row. Rows outside the domain are mapped into it, so that no row can fail.
+
+use std::fmt::Write as _;
+
+use rounds_kernels::features::Norm;
+use sha2::{Digest as _, Sha256};
+
+use crate::privacy::Adjacency;
+
+/// The neighbouring relation of a claim, with what it makes public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// One row becomes the null row. The number of rows and their order are public.
+    ZeroOut,
+    /// One row becomes any other row of the domain. The number of rows and their order are public.
+    ReplaceOne,
+    /// One row more or less. The number of rows is private; `public_rows` takes its place in every rate, divisor and
+    /// number of rounds.
+    AddRemove {
+        /// N ≥ 1, chosen without looking at the rows.
+        public_rows: usize,
+    },
+}
+
+impl Relation {
+    /// The relation's name for accountants.
+    pub fn adjacency(self) -> Adjacency {
+        match self {
+            Self::ZeroOut => Adjacency::ZeroOut,
+            Self::ReplaceOne => Adjacency::ReplaceOne,
+            Self::AddRemove { .. } => Adjacency::AddRemove,
+        }
+    }
+
+    /// The row count that plans are computed from: n where it is public, else N.
+    pub fn public_rows(self, rows: usize) -> usize {
+        match self {
+            Self::ZeroOut | Self::ReplaceOne => rows,
+            Self::AddRemove { public_rows } => public_rows,
+        }
+    }
+}
+
+/// A closed interval lo < hi of finite numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    lo: f64,
+    hi: f64,
+}
+
+impl Bounds {
+    /// `[lo, hi]`.
+    ///
+    /// # Errors
+    /// Bounds that are not finite or not in order, or whose difference overflows.
+    pub fn new(lo: f64, hi: f64) -> Result<Self, DomainError> {
+        if lo.is_finite() && hi.is_finite() && lo < hi && (hi - lo).is_finite() {
+            Ok(Self { lo, hi })
+        } else {
+            Err(DomainError::Bounds { lo, hi })
+        }
+    }
+
+    /// The lower end.
+    pub fn lo(self) -> f64 {
+        self.lo
+    }
+
+    /// The upper end.
+    pub fn hi(self) -> f64 {
+        self.hi
+    }
+
+    /// `max(|lo|, |hi|)`.
+    pub fn magnitude(self) -> f64 {
+        self.lo.abs().max(self.hi.abs())
+    }
+
+    /// `value` cut to the interval; `missing` for NaN.
+    pub fn clamp(self, value: f64, missing: f64) -> f64 {
+        if value.is_nan() { missing } else { value }.max(self.lo).min(self.hi)
+    }
+
+    /// The affine map of the interval onto [−1, 1], cut to it against rounding.
+    pub fn to_unit(self, value: f64) -> f64 {
+        ((value - self.lo) / (self.hi - self.lo))
+            .mul_add(2.0, -1.0)
+            .clamp(-1.0, 1.0)
+    }
+
+    /// The inverse of [`to_unit`](Self::to_unit).
+    pub fn from_unit(self, unit: f64) -> f64 {
+        (0.5 * (unit + 1.0)).mul_add(self.hi - self.lo, self.lo)
+    }
+}
+
+/// The value of a category column that is not among the declared ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// The whole row becomes the null row.
+    NullRow,
+    /// The value with this index.
+    Value(usize),
+}
+
+/// The kind of a named column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ColumnKind {
+    /// A bounded number, one feature in [−1, 1].
+    Number {
+        /// Values outside are cut to the bounds.
+        bounds: Bounds,
+        /// The value of an empty field, a word, or NaN; `None` makes the row the null row.
+        missing: Option<f64>,
+    },
+    /// One of several words, one feature of 0 or 1 each.
+    Category {
+        /// The words, in the order of their features.
+        values: Vec<String>,
+        /// The value of any other word, and of an empty field.
+        other: Other,
+    },
+}
+
+/// A named column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The name in the file's header.
+    pub name: String,
+    /// Its kind.
+    pub kind: ColumnKind,
+}
+
+/// The feature columns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Columns {
+    /// Columns of a table, matched by name.
+    Named(Vec<Column>),
+    /// Columns without names: LIBSVM indices, matrices, image bytes. Values outside of the bounds are cut to them, NaN is 0
+    /// (or the bound next to 0). Divided by `max(|lo|, |hi|)` where 0 lies within the bounds, so that 0 stays 0; else mapped
+    /// onto [−1, 1].
+    Matrix {
+        /// Number of columns.
+        count: usize,
+        /// Bounds of every value.
+        bounds: Bounds,
+    },
+}
+
+/// The format in which rows are kept. It follows from the declaration, never from the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// f32, every value.
+    #[default]
+    Dense,
+    /// Bytes of a matrix with bounds [0, 255].
+    Bytes,
+    /// The values of a matrix that are not 0.
+    Sparse,
+}
+
+impl Storage {
+    /// The name in a schema.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Bytes => "bytes",
+            Self::Sparse => "sparse",
+        }
+    }
+}
+
+/// The label. A missing label, or one that is not declared, makes the row the null row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Label {
+    /// One of these classes, in this order. Of two classes the second is +1 for binary losses.
+    Classes(Vec<String>),
+    /// A bounded number, mapped onto [−1, 1].
+    Number(Bounds),
+}
+
+/// Where a domain was declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DomainSource {
+    /// A schema file, by its name.
+    Schema(String),
+    /// The built-in schema of a named data set.
+    BuiltIn(String),
+    /// Flags of the command line, or the program that made the rows.
+    Arguments,
+    /// A draft that was read from the rows: it covers no claim.
+    Draft(String),
+}
+
+/// A domain that is no domain.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DomainError {
+    /// Bounds out of order.
+    #[error("bounds [{lo}, {hi}]: two finite numbers are needed, the lower one first")]
+    Bounds {
+        /// The lower end.
+        lo: f64,
+        /// The upper end.
+        hi: f64,
+    },
+    /// Anything else.
+    #[error("{what}: {found}; {expected}")]
+    Declaration {
+        /// The part of the declaration.
+        what: String,
+        /// What stands there.
+        found: String,
+        /// What is needed.
+        expected: &'static str,
+    },
+}
+
+/// The declared domain of a data set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Domain {
+    /// The neighbouring relation.
+    pub relation: Relation,
+    /// The feature columns.
+    pub columns: Columns,
+    /// The format in which rows are kept.
+    pub storage: Storage,
+    /// The label.
+    pub label: Label,
+    /// The label's column, for tables.
+    pub label_column: Option<String>,
+    /// Whether the rows of the test set are public, so that accuracy on them may be printed.
+    pub test_is_public: bool,
+    /// Where it was declared.
+    pub source: DomainSource,
+}
+
+impl Domain {
+    /// Checks the declaration.
+    ///
+    /// # Errors
+    /// No column, a repeated column or value, a category without values, fewer than two classes, N = 0, a storage that the
+    /// columns do not allow.
+    pub fn check(&self) -> Result<(), DomainError> {
+        let refuse = |what: &str, found: &str, expected| {
+            Err(DomainError::Declaration {
+                what: what.to_owned(),
+                found: found.to_owned(),
+                expected,
+            })
+        };
+        if self.relation == (Relation::AddRemove { public_rows: 0 }) {
+            return refuse("public-rows", "0", "a public number of rows of at least 1 is needed");
+        }
+        match &self.columns {
+            Columns::Named(columns) => {
+                if columns.is_empty() {
+                    return refuse("columns", "none", "declare at least one feature column");
+                }
+                if let Some(name) = repeated(columns.iter().map(|column| &column.name)) {
+                    return refuse("columns", &format!("{name:?} twice"), "declare each column once");
+                }
+                for column in columns {
+                    let what = format!("column {:?}", column.name);
+                    match &column.kind {
+                        ColumnKind::Category { values, .. } if values.is_empty() => {
+                            return refuse(&what, "no values", "list the values of the category");
+                        }
+                        ColumnKind::Category { values, other } => {
+                            if let Some(value) = repeated(values.iter()) {
+                                return refuse(&what, &format!("{value:?} twice"), "list each value once");
+                            }
+                            if matches!(other, Other::Value(index) if *index >= values.len()) {
+                                return refuse(
+                                    &what,
+                                    "an unknown policy",
+                                    "other is \"null-row\" or one of the values",
+                                );
+                            }
+                        }
+                        ColumnKind::Number { missing, .. } => {
+                            if missing.is_some_and(|missing| !missing.is_finite()) {
+                                return refuse(&what, "a missing value that is not finite", "give a finite number");
+                            }
+                        }
+                    }
+                }
+                if self
+                    .label_column
+                    .as_ref()
+                    .is_some_and(|label| columns.iter().any(|column| column.name == *label))
+                {
+                    return refuse("label", "also a feature column", "the label is no feature");
+                }
+                if self.storage != Storage::Dense {
+                    return refuse(
+                        "storage",
+                        self.storage.name(),
+                        "tables with named columns are kept dense",
+                    );
+                }
+            }
+            Columns::Matrix { count, bounds } => {
+                if *count == 0 || *count > u32::MAX as usize {
+                    return refuse(
+                        "columns",
+                        &count.to_string(),
+                        "between 1 and 2^32 − 1 columns are needed",
+                    );
+                }
+                let keeps_zero = bounds.lo <= 0.0 && 0.0 <= bounds.hi;
+                if self.storage == Storage::Sparse && !keeps_zero {
+                    return refuse(
+                        "storage",
+                        "sparse, and 0 lies outside of the bounds",
+                        "sparse columns keep 0",
+                    );
+                }
+                if self.storage == Storage::Bytes && (bounds.lo, bounds.hi) != (0.0, 255.0) {
+                    return refuse("storage", "bytes", "bytes have the bounds [0, 255]");
+                }
+            }
+        }
+        match &self.label {
+            Label::Classes(names) if names.len() < 2 => {
+                refuse("classes", &names.len().to_string(), "declare at least two classes")
+            }
+            Label::Classes(names) => match repeated(names.iter()) {
+                Some(name) => refuse("classes", &format!("{name:?} twice"), "declare each class once"),
+                None => Ok(()),
+            },
+            Label::Number(_) => Ok(()),
+        }
+    }
+
+    /// Whether it was read from the rows and not yet confirmed by a person.
+    pub fn is_draft(&self) -> bool {
+        matches!(self.source, DomainSource::Draft(_))
+    }
+
+    /// Features of an encoded row, without a bias.
+    pub fn features(&self) -> usize {
+        match &self.columns {
+            Columns::Named(columns) => columns
+                .iter()
+                .map(|column| match &column.kind {
+                    ColumnKind::Number { .. } => 1,
+                    ColumnKind::Category { values, .. } => values.len(),
+                })
+                .sum(),
+            Columns::Matrix { count, .. } => *count,
+        }
+    }
+
+    /// Number of classes, or `None` for a number.
+    pub fn classes(&self) -> Option<usize> {
+        match &self.label {
+            Label::Classes(names) => Some(names.len()),
+            Label::Number(_) => None,
+        }
+    }
+
+    /// A bound on the norm of every encoded row, bias excluded. Every number is at most 1, and of the features of a category
+    /// one is 1: with c columns `‖a‖₂ ≤ √c` and `‖a‖₁ ≤ c`.
+    pub fn row_bound(&self, norm: Norm) -> f64 {
+        let columns = match &self.columns {
+            Columns::Named(columns) => columns.len(),
+            Columns::Matrix { count, .. } => *count,
+        } as f64;
+        match norm {
+            Norm::L1 => columns,
+            Norm::L2 => columns.sqrt().next_up(),
+        }
+    }
+
+    /// The public parts, a line each, in a canonical form.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        let mut line = |arguments: std::fmt::Arguments<'_>| {
+            text.write_fmt(arguments).expect("a string takes any text");
+            text.push('\n');
+        };
+        line(format_args!("relation {}", self.relation.adjacency()));
+        if let Relation::AddRemove { public_rows } = self.relation {
+            line(format_args!("public rows {public_rows}"));
+        }
+        line(format_args!("storage {}", self.storage.name()));
+        match &self.columns {
+            Columns::Named(columns) => {
+                for Column { name, kind } in columns {
+                    match kind {
+                        ColumnKind::Number { bounds, missing } => line(format_args!(
+                            "column {name:?} number {:?} {:?} missing {missing:?}",
+                            bounds.lo, bounds.hi
+                        )),
+                        ColumnKind::Category { values, other } => {
+                            line(format_args!("column {name:?} category {values:?} other {other:?}"));
+                        }
+                    }
+                }
+            }
+            Columns::Matrix { count, bounds } => {
+                line(format_args!("columns {count} {:?} {:?}", bounds.lo, bounds.hi));
+            }
+        }
+        match &self.label {
+            Label::Classes(names) => line(format_args!("label {:?} classes {names:?}", self.label_column)),
+            Label::Number(bounds) => line(format_args!(
+                "label {:?} number {:?} {:?}",
+                self.label_column, bounds.lo, bounds.hi
+            )),
+        }
+        line(format_args!("test public {}", self.test_is_public));
+        text
+    }
+
+    /// SHA-256 of [`describe`](Self::describe): the same for equal domains, wherever they were declared. It says nothing of
+    /// the rows.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.describe()).into()
+    }
+}
+
+/// The first name that stands twice.
+fn repeated<'a>(names: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+    let mut seen = std::collections::HashSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}
