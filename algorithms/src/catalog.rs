@@ -8,7 +8,7 @@ use crate::optimizers::{
     srg_matrix_factorization, unaccelerated_srg,
 };
 use crate::privacy::{Claim, PrivacyError, PrivacyStatement};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::SamplingError;
 use crate::theory::TheoryError;
 
@@ -113,7 +113,7 @@ pub struct Algorithm {
     /// Its own `--set` parameters and what each does, default included.
     pub parameters: &'static [(&'static str, &'static str)],
     /// Its constructor; call [`Algorithm::prepare`].
-    pub constructor: fn(&Problem, &Settings) -> Result<Prepared, PrepareError>,
+    pub constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
 }
 
 /// An optimiser ready for its first round, calibrated, with what it guarantees.
@@ -163,10 +163,15 @@ impl Algorithm {
     ///
     /// # Errors
     /// Settings out of range or unknown to the algorithm, guarantees that no theorem covers.
-    pub fn prepare(&'static self, problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    pub fn prepare(&'static self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
         let known: Vec<_> = self.parameters.iter().map(|(key, _)| *key).collect();
         settings.check_parameters(self.id, &known)?;
         let mut prepared = (self.constructor)(problem, settings)?;
+        if prepared.privacy.claim != Claim::None
+            && let Some(reason) = problem.unclaimable()
+        {
+            prepared.privacy = prepared.privacy.revoked(reason);
+        }
         if settings.is_release() && !RELEASED.contains(&self.id) && prepared.privacy.claim == Claim::Release {
             let reason = format!(
                 "the rounding of {}'s sums is not covered by its noise: no release is claimed",

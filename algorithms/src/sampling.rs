@@ -200,13 +200,15 @@ impl Sampler {
         })
     }
 
-    /// The batch of `round` (0-based).
-    pub fn draw(&mut self, round: u64) -> Selection<'_> {
+    /// The batch of `round` (0-based) from the `population` rows that there are. It is the number of rows that the sampler was
+    /// made for, unless that is the public stand-in of a private number (add/remove): Poisson and full batches then
+    /// read all rows that there are, at the public rate.
+    pub fn draw(&mut self, round: u64, population: usize) -> Selection<'_> {
         let per_epoch = self.rounds_per_epoch() as u64;
         let start = (round % per_epoch) as usize * self.batch;
         let range = start..(start + self.batch).min(self.rows);
         match self.sampling {
-            Sampling::FullBatch => Selection::Range(0..self.rows),
+            Sampling::FullBatch => Selection::Range(0..population),
             Sampling::FixedOrder => Selection::Range(range),
             Sampling::ShuffledOnce => Selection::Indices(&self.order[range]),
             Sampling::ReshuffledEachEpoch => {
@@ -218,8 +220,8 @@ impl Sampler {
             Sampling::Poisson { rate } => {
                 let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
                 match self.gaps {
-                    None => stream.bernoulli_subset(rate, self.rows as u32, &mut self.chosen),
-                    Some(gaps) => gaps.subset(self.rows as u32, &mut stream, &mut self.chosen),
+                    None => stream.bernoulli_subset(rate, population as u32, &mut self.chosen),
+                    Some(gaps) => gaps.subset(population as u32, &mut stream, &mut self.chosen),
                 }
                 Selection::Indices(&self.chosen)
             }
@@ -255,6 +257,11 @@ mod tests {
         }
     }
 
+    fn draw(sampler: &mut Sampler, round: u64) -> Selection<'_> {
+        let population = sampler.rows;
+        sampler.draw(round, population)
+    }
+
     fn sampler(sampling: Sampling, rows: usize, batch: usize) -> Sampler {
         Sampler::new(sampling, rows, batch, StreamKey::Simulation(7)).unwrap()
     }
@@ -269,7 +276,7 @@ mod tests {
             let mut sampler = sampler(sampling, 103, 10);
             for epoch in 0..3 {
                 let mut seen: Vec<u32> = (0..11)
-                    .flat_map(|round| rows_of(&sampler.draw(epoch * 11 + round)))
+                    .flat_map(|round| rows_of(&draw(&mut sampler, epoch * 11 + round)))
                     .collect();
                 seen.sort_unstable();
                 assert_eq!(seen, (0..103).collect::<Vec<_>>());
@@ -290,7 +297,7 @@ mod tests {
                     );
                     let read: Vec<u32> = (0..sampler.rounds_per_epoch() as u64)
                         .flat_map(|round| {
-                            let rows = rows_of(&sampler.draw(round));
+                            let rows = rows_of(&draw(&mut sampler, round));
                             rows[share(rows.len())].to_vec()
                         })
                         .collect();
@@ -308,7 +315,7 @@ mod tests {
                     // Little more than its share, and all that 500 rounds ask for.
                     assert!(expected.len() < 20_000 / parts + 2 * 5 * 320, "{} rows", expected.len());
                     for round in 0..500 {
-                        let rows = rows_of(&sampler.draw(round));
+                        let rows = rows_of(&draw(&mut sampler, round));
                         let rows = &rows[share(rows.len())];
                         assert!(expected.contains(&rows[0]) && expected.contains(&rows[rows.len() - 1]));
                     }
@@ -328,11 +335,11 @@ mod tests {
     #[test]
     fn shuffled_once_repeats_its_epoch_and_reshuffled_does_not() {
         let mut once = sampler(Sampling::ShuffledOnce, 1_000, 100);
-        assert_eq!(rows_of(&once.draw(3)), rows_of(&once.draw(13)));
+        assert_eq!(rows_of(&draw(&mut once, 3)), rows_of(&draw(&mut once, 13)));
         let mut each = sampler(Sampling::ReshuffledEachEpoch, 1_000, 100);
-        let first = rows_of(&each.draw(3));
-        assert_ne!(first, rows_of(&each.draw(13)));
-        assert_eq!(first, rows_of(&each.draw(3)));
+        let first = rows_of(&draw(&mut each, 3));
+        assert_ne!(first, rows_of(&draw(&mut each, 13)));
+        assert_eq!(first, rows_of(&draw(&mut each, 3)));
     }
 
     #[test]
@@ -345,10 +352,10 @@ mod tests {
             },
         ] {
             let mut sampler = sampler(sampling, 1_000, 100);
-            let first = rows_of(&sampler.draw(5));
-            let other = rows_of(&sampler.draw(6));
+            let first = rows_of(&draw(&mut sampler, 5));
+            let other = rows_of(&draw(&mut sampler, 6));
             assert_ne!(first, other);
-            assert_eq!(first, rows_of(&sampler.draw(5)));
+            assert_eq!(first, rows_of(&draw(&mut sampler, 5)));
             assert!(first.windows(2).all(|pair| pair[0] < pair[1]));
         }
     }
@@ -370,7 +377,7 @@ mod tests {
             let mut counts = vec![0_u32; rows];
             let mut sizes = Vec::new();
             for round in 0..u64::from(rounds) {
-                let chosen = rows_of(&sampler.draw(round));
+                let chosen = rows_of(&draw(&mut sampler, round));
                 sizes.push(chosen.len() as f64);
                 chosen.iter().for_each(|&row| counts[row as usize] += 1);
             }
@@ -399,9 +406,9 @@ mod tests {
     #[test]
     fn extreme_rates_are_exact() {
         let mut all = sampler(Sampling::Poisson { rate: 1.0 }, 50, 50);
-        assert_eq!(rows_of(&all.draw(0)).len(), 50);
+        assert_eq!(rows_of(&draw(&mut all, 0)).len(), 50);
         let mut rare = sampler(Sampling::Poisson { rate: 1e-12 }, 50, 1);
-        assert!(rows_of(&rare.draw(0)).is_empty());
+        assert!(rows_of(&draw(&mut rare, 0)).is_empty());
     }
 
     #[test]
@@ -419,7 +426,7 @@ mod tests {
             let room = |sampler: &Sampler| (sampler.chosen.capacity(), sampler.members.capacity());
             let before = room(&sampler);
             for round in 0..50 {
-                sampler.draw(round);
+                draw(&mut sampler, round);
             }
             assert_eq!(room(&sampler), before, "{sampling:?}");
         }

@@ -269,7 +269,7 @@ pub fn audit(
     let errors = TestErrors::from_counts(false_alarms, misses, quarter, ERROR);
     let bound = family.lower_bound(errors)?;
     Ok(report(Ok(Finding {
-        integer_tiles: problems.iter().all(Problem::is_on_integer_tiles),
+        integer_tiles: problems.iter().all(|problem| problem.is_on_integer_tiles()),
         mechanism: mechanism.to_string(),
         adjacency,
         delta,

@@ -21,7 +21,7 @@ use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
     Sampling, gaussian, zcdp,
 };
-use crate::problem::{Problem, largest_second_moment};
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::theory::multistage::Schedule;
 use crate::theory::{Curvature, allocation};
@@ -185,7 +185,7 @@ impl AcceleratedPlan {
     ///
     /// # Errors
     /// Settings out of range, constants that no theorem covers, a budget that some round would get nothing of.
-    pub fn new(method: Method, problem: &Problem, settings: &Settings) -> Result<Self, PrepareError> {
+    pub fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
         let id = method.id();
         let unsupported = |flag, value: String, reason| SettingsError::Unsupported {
             flag,
@@ -214,7 +214,7 @@ impl AcceleratedPlan {
                 return Err(unsupported("--sampling", "of another kind".to_owned(), reason).into());
             }
         };
-        let adjacency = settings.adjacency.unwrap_or(Adjacency::ReplaceOne);
+        let adjacency = problem.adjacency(settings.adjacency)?;
         let constants = Constants::new(method, problem, settings)?;
         let asked = match settings.epochs {
             Some(epochs) => (positive("--epochs", epochs)? * rows as f64 / batch as f64).ceil(),
@@ -232,7 +232,12 @@ impl AcceleratedPlan {
         };
         let clip_norm = clip_norm(problem, settings, gaussian)?;
         let release = settings.is_release();
-        let inflation = release_inflation(settings, problem, adjacency, batch);
+        let largest_batch = if sampling == Sampling::FullBatch {
+            problem.most_rows()
+        } else {
+            batch
+        };
+        let inflation = release_inflation(settings, problem, adjacency, largest_batch);
         let budget = BudgetOf {
             settings,
             sampling,
@@ -241,7 +246,7 @@ impl AcceleratedPlan {
             rows,
             dimension: problem.parameters(),
             clip_norm: f64::from(clip_norm),
-            sensitivity: f64::from(clip_norm) * adjacency.row_change_factor() * inflation,
+            sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency) * inflation,
         };
         let schedule = constants.schedule(method, settings, rounds)?;
         let rounds = match (&schedule, method.optimized(), settings.budget) {
@@ -274,7 +279,7 @@ impl AcceleratedPlan {
                 delta,
                 clip_norm: budget.clip_norm,
                 sensitivity_inflation: inflation,
-                examples: Some(rows),
+                problem: Some(problem),
                 noise_source: if release {
                     NoiseSource::Chacha20
                 } else {
@@ -286,11 +291,6 @@ impl AcceleratedPlan {
                     Arithmetic::IdealisedLaplace
                 },
             });
-            let statement = if constants.estimated {
-                statement.revoked("the smoothness L was estimated from the data (smoothness=estimate)")
-            } else {
-                statement
-            };
             (Some(noise), Some(mechanism), statement)
         };
         let norm = if gaussian { Norm::L2 } else { Norm::L1 };
@@ -342,7 +342,7 @@ impl AcceleratedPlan {
     }
 
     /// The iteration on `problem`, with noise from `key`.
-    pub fn iteration(&self, problem: &Problem, key: StreamKey) -> NoisyMomentum {
+    pub fn iteration(&self, problem: &PublicProblem, key: StreamKey) -> NoisyMomentum {
         NoisyMomentum::new(
             self.acceleration,
             self.steps.clone(),
@@ -357,7 +357,7 @@ impl AcceleratedPlan {
     ///
     /// # Errors
     /// Batches that the data cannot give.
-    pub fn optimizer(&self, problem: &Problem, key: &StreamKey) -> Result<MomentumMethod, PrepareError> {
+    pub fn optimizer(&self, problem: &PublicProblem, key: &StreamKey) -> Result<MomentumMethod, PrepareError> {
         let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
         Ok(MomentumMethod::new(
             self.iteration(problem, key.clone()),
@@ -369,7 +369,7 @@ impl AcceleratedPlan {
 }
 
 /// The catalogue's constructor of `method`.
-pub(super) fn prepare(method: Method, problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+pub(super) fn prepare(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let plan = AcceleratedPlan::new(method, problem, settings)?;
     let optimizer = plan.optimizer(problem, &settings.key)?;
     Ok(Prepared {
@@ -384,25 +384,20 @@ struct Constants {
     curvature: Option<Curvature>,
     smoothness: f64,
     momentum: Option<f64>,
-    estimated: bool,
 }
 
 impl Constants {
-    fn new(method: Method, problem: &Problem, settings: &Settings) -> Result<Self, PrepareError> {
+    fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
         let expected = "a number above 0, or 'estimate'";
         let asked = NumberOrWord::of(settings, "smoothness", "estimate", expected)?;
-        let estimated = asked == NumberOrWord::Word;
         let smoothness = match asked {
             NumberOrWord::Number(smoothness) => smoothness,
-            NumberOrWord::Word if problem.is_sharded() => {
-                return Err(PrepareError::from(SettingsError::OutOfRange {
+            NumberOrWord::Word => {
+                let moment = problem.measured().second_moment.ok_or(SettingsError::OutOfRange {
                     flag: "--set smoothness",
                     value: "estimate".to_owned(),
-                    expected: "a number, where rows are shared out over ranks: no rank can estimate it alone",
-                }));
-            }
-            NumberOrWord::Word => {
-                let moment = largest_second_moment(problem, 1e-6);
+                    expected: "a number, where the rows were not measured before (no rank can measure shared rows alone)",
+                })?;
                 loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))? * moment
                     + problem.regularization()
             }
@@ -450,7 +445,6 @@ impl Constants {
             curvature,
             smoothness,
             momentum,
-            estimated,
         })
     }
 
@@ -533,7 +527,7 @@ fn residual_bound(loss: Loss, norm: Norm) -> Option<f64> {
     }
 }
 
-fn not_smooth(method: Method, problem: &Problem) -> SettingsError {
+fn not_smooth(method: Method, problem: &PublicProblem) -> SettingsError {
     SettingsError::Unsupported {
         flag: "--loss",
         value: format!("{:?}", problem.model().loss).to_lowercase(),
@@ -543,7 +537,7 @@ fn not_smooth(method: Method, problem: &Problem) -> SettingsError {
 }
 
 /// A public bound on the norm of a row, its bias included.
-fn public_norm(problem: &Problem, bound: f64, norm: Norm) -> f64 {
+fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
     match (problem.model().bias, norm) {
         (false, _) => bound,
         (true, Norm::L1) => bound + 1.0,
@@ -552,9 +546,9 @@ fn public_norm(problem: &Problem, bound: f64, norm: Norm) -> f64 {
 }
 
 /// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
-fn public_smoothness(method: Method, problem: &Problem, settings: &Settings) -> Result<f64, PrepareError> {
+fn public_smoothness(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<f64, PrepareError> {
     let factor = loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))?;
-    let enforced = problem.dataset().public_bound(Norm::L2);
+    let enforced = problem.row_bound(Norm::L2);
     let bound = settings.number(
         "feature-bound",
         enforced.unwrap_or(0.0),
@@ -575,11 +569,10 @@ fn public_smoothness(method: Method, problem: &Problem, settings: &Settings) -> 
 }
 
 /// The clip norm asked for, else the bound that features and loss imply (then nothing is ever clipped).
-fn clip_norm(problem: &Problem, settings: &Settings, gaussian: bool) -> Result<f32, SettingsError> {
+fn clip_norm(problem: &PublicProblem, settings: &Settings, gaussian: bool) -> Result<f32, SettingsError> {
     let norm = if gaussian { Norm::L2 } else { Norm::L1 };
     let implied = problem
-        .dataset()
-        .public_bound(norm)
+        .row_bound(norm)
         .zip(residual_bound(problem.model().loss, norm))
         .map(|(bound, residual)| public_norm(problem, bound, norm) * residual);
     match (settings.clip_norm, implied) {
@@ -686,7 +679,7 @@ impl BudgetOf<'_> {
         let mechanism = |scales: &[f64]| -> Mechanism {
             if log_weights.is_none() {
                 let (scale, steps) = (scales[0], scales.len());
-                let l1_sensitivity = self.clip_norm * self.adjacency.row_change_factor();
+                let l1_sensitivity = self.clip_norm * self.sampling.row_change_factor(self.adjacency);
                 Mechanism::Laplace {
                     scale,
                     l1_sensitivity,
@@ -694,7 +687,7 @@ impl BudgetOf<'_> {
                     steps,
                 }
             } else {
-                let l1_sensitivity = self.clip_norm * self.adjacency.row_change_factor();
+                let l1_sensitivity = self.clip_norm * self.sampling.row_change_factor(self.adjacency);
                 Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling)
             }
         };
@@ -707,7 +700,7 @@ impl BudgetOf<'_> {
         }
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
-        let inflation = self.sensitivity / (self.clip_norm * self.adjacency.row_change_factor());
+        let inflation = self.sensitivity / (self.clip_norm * self.sampling.row_change_factor(self.adjacency));
         let factor = privacy::calibrate(accountant, self.adjacency, epsilon, delta, |factor| {
             mechanism(&times(factor))
         })?;
@@ -765,7 +758,7 @@ impl BudgetOf<'_> {
             .settings
             .accountant
             .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-        let inflation = self.sensitivity / (self.clip_norm * self.adjacency.row_change_factor());
+        let inflation = self.sensitivity / (self.clip_norm * self.sampling.row_change_factor(self.adjacency));
         let (noise_multiplier, delta) = match self.settings.budget {
             Budget::Target { epsilon, delta } => {
                 let exact = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;

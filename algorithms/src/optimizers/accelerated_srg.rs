@@ -30,7 +30,7 @@ use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::Mechanism;
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 use crate::theory;
@@ -92,11 +92,11 @@ const PARAMETERS: &[(&str, &str)] = &[
     ),
 ];
 
-fn recursive(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn recursive(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     prepare(problem, settings, true)
 }
 
-fn independent(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn independent(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     prepare(problem, settings, false)
 }
 
@@ -113,11 +113,10 @@ struct Proven {
 ///
 /// A proof needs the worst row at the worst point, φ''_max·A². The mean loss is far below that: rows of bytes are on
 /// average a quarter to an eighth of their bound, and models start at 0.
-pub(super) fn smoothness(problem: &Problem, settings: &Settings) -> Result<f64, SettingsError> {
+pub(super) fn smoothness(problem: &PublicProblem, settings: &Settings) -> Result<f64, SettingsError> {
     let model = problem.model();
     let bound = problem
-        .dataset()
-        .public_bound(Norm::L2)
+        .row_bound(Norm::L2)
         .map(|a| a * a + f64::from(u8::from(model.bias)));
     let at_zero = match model.loss {
         Loss::Softmax => Some(1.0 / model.outputs as f64),
@@ -136,9 +135,9 @@ pub(super) fn smoothness(problem: &Problem, settings: &Settings) -> Result<f64, 
 
 /// S where none is given: the Lipschitz constant of the losses, of a public bound on the rows, at most 4 (the best of 0.5, 1,
 /// 2, 4 and 8 on MNIST, for ε = 0.1 and 1).
-pub(super) fn default_clip_norm(problem: &Problem) -> f64 {
+pub(super) fn default_clip_norm(problem: &PublicProblem) -> f64 {
     let model = problem.model();
-    let bound = problem.dataset().public_bound(Norm::L2);
+    let bound = problem.row_bound(Norm::L2);
     let lipschitz = bound
         .map(|a| (a * a + f64::from(u8::from(model.bias))).sqrt())
         .and_then(|a| match model.loss {
@@ -172,7 +171,7 @@ pub(super) fn recursion_variance(plan: &BatchPlan, clip_norm: f32, noise_deviati
 /// R is the radius, or 5. The third is a third of what the bound asks for: on MNIST at ε = 0.1 and 1, for B from 250 to
 /// 2,000, the best β of a grid lies within a factor of 2 of these.
 struct PracticalBeta<'a> {
-    problem: &'a Problem,
+    problem: &'a PublicProblem,
     plan: &'a BatchPlan,
     smoothness: f64,
     radius: f64,
@@ -323,7 +322,7 @@ fn left_assumptions(
     warnings
 }
 
-fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Prepared, PrepareError> {
+fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Result<Prepared, PrepareError> {
     let id = if recursive {
         ACCELERATED_DP_SRG.id
     } else {
@@ -342,7 +341,7 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
         }),
         ..settings.clone()
     };
-    let plan = single_pass(&defaulted, rows, id)?;
+    let plan = single_pass(&defaulted, problem, id)?;
     let smoothness = smoothness(problem, settings)?;
     let proven = proven(settings)?;
     let zeta = settings.number(
@@ -459,10 +458,10 @@ fn prepare(problem: &Problem, settings: &Settings, recursive: bool) -> Result<Pr
 /// A plan of one pass over disjoint batches.
 pub(super) fn single_pass(
     settings: &Settings,
-    rows: usize,
+    problem: &PublicProblem,
     algorithm: &'static str,
 ) -> Result<BatchPlan, PrepareError> {
-    let plan = whole_epochs(settings, rows, 1.0, algorithm)?;
+    let plan = whole_epochs(settings, problem, 1.0, algorithm)?;
     if plan.rounds > plan.rounds_per_epoch {
         return Err(SettingsError::Unsupported {
             flag: "--epochs",
@@ -528,7 +527,7 @@ impl Optimizer for AcceleratedSrg {
         }
         let decay = self.decay();
         oracle.enter(Phase::Sample);
-        let batch = self.sampler.draw(round);
+        let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         // Coefficients of the two gradients, the recursion's factor, and the weight that the sum is divided by.
         let (current, before, carried, weight) = match (self.recursive, self.growth > 0.0) {

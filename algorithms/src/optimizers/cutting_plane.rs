@@ -7,7 +7,7 @@ use super::{Optimizer, RoundError, Settings, SettingsError};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, PrivacyStatement};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
 use crate::resque::estimator::OracleMode;
 use crate::resque::projected::{self, ProjectedPool, Weights};
@@ -31,7 +31,7 @@ pub static CUTTING_PLANE: Algorithm = Algorithm {
     constructor: prepare,
 };
 
-fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let dimension = problem.parameters();
     if dimension > MOST_DIMENSIONS {
         return Err(SettingsError::OutOfRange {

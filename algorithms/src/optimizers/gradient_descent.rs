@@ -4,7 +4,7 @@
 use super::Settings;
 use super::accelerated_plan::{self, Method, PARAMETERS};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// The catalogue's entry.
 pub static DP_GD: Algorithm = Algorithm {
@@ -17,6 +17,6 @@ pub static DP_GD: Algorithm = Algorithm {
     constructor: dp_gd,
 };
 
-fn dp_gd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_gd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::GradientDescent, problem, settings)
 }

@@ -5,7 +5,7 @@
 use super::Settings;
 use super::accelerated_plan::{self, Method, PARAMETERS};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// The catalogue's entry.
 pub static DP_HB: Algorithm = Algorithm {
@@ -18,6 +18,6 @@ pub static DP_HB: Algorithm = Algorithm {
     constructor: dp_hb,
 };
 
-fn dp_hb(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_hb(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::HeavyBall, problem, settings)
 }

@@ -26,7 +26,7 @@ use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoisePlan, PlannedNoise};
 use crate::privacy::Sampling;
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 
 /// What a variant does where nothing is asked for.
@@ -54,7 +54,7 @@ macro_rules! entry {
             constructor: $constructor,
         };
 
-        fn $constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+        fn $constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
             prepare(problem, settings, $variant)
         }
     };
@@ -170,7 +170,7 @@ entry!(
 /// A plan whose rounds are whole epochs: correlated noise is made for a fixed number of participations.
 pub(super) fn whole_epochs(
     settings: &Settings,
-    rows: usize,
+    problem: &PublicProblem,
     epochs: f64,
     algorithm: &'static str,
 ) -> Result<BatchPlan, PrepareError> {
@@ -179,7 +179,7 @@ pub(super) fn whole_epochs(
         epochs,
         sampling: SamplingKind::Shuffled,
     };
-    let mut plan = BatchPlan::new(settings, rows, defaults)?;
+    let mut plan = BatchPlan::new(settings, problem, defaults)?;
     if !matches!(
         plan.sampling,
         Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch
@@ -199,8 +199,8 @@ pub(super) fn whole_epochs(
     Ok(plan)
 }
 
-fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
-    let plan = whole_epochs(settings, problem.rows(), variant.epochs, variant.id)?;
+fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
     let parameters = sgd::parameters(settings, &plan, variant.learning_rate, variant.momentum)?;
     let mut workload = WorkloadSpecification::prefix();
     let weighs_momentum = match settings.parameters.get("workload").map(String::as_str) {
@@ -245,7 +245,7 @@ fn prepare(problem: &Problem, settings: &Settings, variant: Variant) -> Result<P
 
 /// Planned noise scaled to the budget.
 pub(super) fn calibrated(
-    problem: &Problem,
+    problem: &PublicProblem,
     settings: &Settings,
     plan: &BatchPlan,
     noise: PlannedNoise,
@@ -255,7 +255,7 @@ pub(super) fn calibrated(
         settings,
         clip_norm,
         plan.adjacency,
-        (problem, plan.largest_batch(problem.rows())),
+        (problem, plan.largest_batch(problem)),
         |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
     )?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);

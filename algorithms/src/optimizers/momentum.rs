@@ -199,7 +199,7 @@ impl Optimizer for MomentumMethod {
         let round = self.iteration.completed_rounds() as u64;
         let planned = self.planned_rounds();
         oracle.enter(Phase::Sample);
-        let batch = self.sampler.draw(round);
+        let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let point = self.iteration.query().ok_or(RoundError::Finished { rounds: planned })?;
         oracle

@@ -5,7 +5,7 @@
 use super::Settings;
 use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, STAGES, joined};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.
 pub static DP_MASG: Algorithm = Algorithm {
@@ -29,10 +29,10 @@ pub static DP_MASG_OPT: Algorithm = Algorithm {
     constructor: dp_masg_opt,
 };
 
-fn dp_masg(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_masg(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::Multistage { optimized: false }, problem, settings)
 }
 
-fn dp_masg_opt(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_masg_opt(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::Multistage { optimized: true }, problem, settings)
 }

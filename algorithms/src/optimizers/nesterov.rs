@@ -5,7 +5,7 @@
 use super::Settings;
 use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, joined};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.
 pub static DP_NAG: Algorithm = Algorithm {
@@ -29,10 +29,10 @@ pub static DP_NAG_OPT: Algorithm = Algorithm {
     constructor: dp_nag_opt,
 };
 
-fn dp_nag(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_nag(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::Nesterov { optimized: false }, problem, settings)
 }
 
-fn dp_nag_opt(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_nag_opt(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     accelerated_plan::prepare(Method::Nesterov { optimized: true }, problem, settings)
 }

@@ -14,7 +14,7 @@
 //! μ-GDP. Chunks are disjoint, hence the run is μ-GDP (parallel composition; later phases post-process). Gradients of
 //! one-margin losses are clipped to L = C: clamping a monotone residual is the gradient of another convex loss with the
 //! same M, so clipping keeps the argument; the softmax residual is not monotone in one margin, and its bound √2·A is used
-//! instead. M needs a public bound A on the rows. The argument is about exact arithmetic: the f32 rounding of the steps
+//! instead. M needs a public bound A on the rows: that of the domain, or of clipped features, which no row exceeds. The argument is about exact arithmetic: the f32 rounding of the steps
 //! is not accounted, so a run with a release key carries no claim.
 
 use rounds_kernels::features::{Norm, Selection};
@@ -27,8 +27,8 @@ use super::{Optimizer, RoundError, Settings, SettingsError};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Adjacency, Mechanism, Sampling};
-use crate::problem::Problem;
+use crate::privacy::{Mechanism, Sampling};
+use crate::problem::PublicProblem;
 use crate::resque::localization;
 use crate::state::StateVisitor;
 
@@ -39,16 +39,10 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     source: "Feldman, Koren and Talwar 2020, Algorithm 2; [002 Table II]",
     promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
     private: true,
-    parameters: &[
-        (
-            "radius",
-            "radius R of the ball around 0 that iterates are projected on (default 10)",
-        ),
-        (
-            "row-bound",
-            "public bound A on the norm of a row, bias excluded (default: what the data format or clipped features imply)",
-        ),
-    ],
+    parameters: &[(
+        "radius",
+        "radius R of the ball around 0 that iterates are projected on (default 10)",
+    )],
     constructor: prepare,
 };
 
@@ -62,7 +56,7 @@ fn curvature(loss: Loss) -> Option<f64> {
     }
 }
 
-fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let loss = problem.model().loss;
     let refused = |flag, value: String, reason| {
         PrepareError::from(SettingsError::Unsupported {
@@ -77,34 +71,13 @@ fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareEr
             "needs a smooth loss: its privacy rests on gradient steps that do not expand; use huber or logistic";
         return Err(refused("--loss", format!("{loss:?}"), reason));
     };
-    let adjacency = settings.adjacency.unwrap_or(Adjacency::ZeroOut);
+    let adjacency = problem.adjacency(settings.adjacency)?;
     Sampling::FixedOrder.check(adjacency)?;
-    let implied = problem.dataset().public_bound(Norm::L2);
-    let bound = settings.number(
-        "row-bound",
-        implied.unwrap_or(0.0),
-        "a bound above 0 is needed",
-        |bound| bound > 0.0,
-    )?;
-    if bound <= 0.0 {
-        let reason = "needs a public bound on the rows: clip the features, or give --set row-bound=A with an A that \
-                      does not come from the data";
-        return Err(refused("--set row-bound", "none".to_owned(), reason));
-    }
-    // A declared bound that a row exceeds would void the proof: the data refuse it.
+    let Some(bound) = problem.row_bound(Norm::L2) else {
+        let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
+        return Err(refused("--clip-features", "none".to_owned(), reason));
+    };
     let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
-    if let Some(row) = problem
-        .row_norms(Norm::L2)
-        .values
-        .iter()
-        .position(|&norm| f64::from(norm).powi(2) > squared * 1.000_01)
-    {
-        return Err(PrepareError::from(SettingsError::OutOfRange {
-            flag: "--set row-bound",
-            value: format!("{bound} (row {row} is longer)"),
-            expected: "a bound that every row keeps",
-        }));
-    }
     let smoothness = curvature * squared + problem.regularization();
     if loss == Loss::Softmax
         && let Some(asked) = settings.clip_norm
@@ -129,7 +102,7 @@ fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareEr
         settings,
         clip_norm,
         adjacency,
-        (problem, problem.rows()),
+        (problem, problem.most_rows()),
         |noise_multiplier| Mechanism::Gaussian {
             noise_multiplier,
             sampling: Sampling::FixedOrder,

@@ -9,7 +9,7 @@ use crate::oracle::partition;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
 };
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// Which batches, and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,12 +38,12 @@ pub struct BatchDefaults {
 }
 
 impl BatchPlan {
-    /// The plan for `rows` examples. Without `--adjacency` it takes the first relation that the sampling allows, in the
-    /// order add-remove, zero-out, replace-one.
+    /// The plan for `problem`, under the relation that the settings ask for or the domain declares.
     ///
     /// # Errors
-    /// Zero epochs, and batches that the data cannot give.
-    pub fn new(settings: &Settings, rows: usize, defaults: BatchDefaults) -> Result<Self, PrepareError> {
+    /// Zero epochs, batches that the data cannot give, add/remove without a public number of rows.
+    pub fn new(settings: &Settings, problem: &PublicProblem, defaults: BatchDefaults) -> Result<Self, PrepareError> {
+        let rows = problem.rows();
         let batch_size = settings.batch_size.unwrap_or(defaults.batch_size.min(rows));
         if batch_size == 0 || batch_size > rows {
             return Err(SettingsError::OutOfRange {
@@ -71,12 +71,7 @@ impl BatchPlan {
             SamplingKind::Shuffled => Sampling::ShuffledOnce,
             SamplingKind::Reshuffled => Sampling::ReshuffledEachEpoch,
         };
-        let adjacency = settings.adjacency.unwrap_or_else(|| {
-            [Adjacency::AddRemove, Adjacency::ZeroOut, Adjacency::ReplaceOne]
-                .into_iter()
-                .find(|&adjacency| sampling.check(adjacency).is_ok())
-                .unwrap_or(Adjacency::ZeroOut)
-        });
+        let adjacency = problem.adjacency(settings.adjacency)?;
         Ok(Self {
             batch_size,
             rounds,
@@ -87,9 +82,9 @@ impl BatchPlan {
     }
 
     /// Rows of the largest batch that the sampling can draw.
-    pub fn largest_batch(&self, rows: usize) -> usize {
+    pub fn largest_batch(&self, problem: &PublicProblem) -> usize {
         match self.sampling {
-            Sampling::Poisson { .. } | Sampling::FullBatch => rows,
+            Sampling::Poisson { .. } | Sampling::FullBatch => problem.most_rows(),
             _ => self.batch_size,
         }
     }
@@ -128,7 +123,12 @@ pub const RELEASE_BLOCK_ROWS: usize = 1;
 /// What the sensitivity of a sum of at most `largest_batch` rows of `problem` grows by, relative to C, because it is
 /// computed in floating point: a release's rounding of each contribution ([`computed_sensitivity`]) and of the sum over
 /// contributions ([`Additions`]); 1 for a simulation.
-pub fn release_inflation(settings: &Settings, problem: &Problem, adjacency: Adjacency, largest_batch: usize) -> f64 {
+pub fn release_inflation(
+    settings: &Settings,
+    problem: &PublicProblem,
+    adjacency: Adjacency,
+    largest_batch: usize,
+) -> f64 {
     if !settings.is_release() {
         return 1.0;
     }
@@ -152,7 +152,7 @@ pub fn calibrate(
     settings: &Settings,
     clip_norm: f32,
     adjacency: Adjacency,
-    (problem, largest_batch): (&Problem, usize),
+    (problem, largest_batch): (&PublicProblem, usize),
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
     let accountant = settings
@@ -200,7 +200,7 @@ pub fn calibrate(
         delta,
         clip_norm,
         sensitivity_inflation: inflation,
-        examples: Some(problem.rows()),
+        problem: Some(problem),
         noise_source: if release {
             NoiseSource::Chacha20
         } else {

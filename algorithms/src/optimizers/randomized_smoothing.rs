@@ -8,7 +8,7 @@ use super::{Optimizer, RoundError, Settings};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, PrivacyStatement};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::resque::estimator::OracleMode;
 use crate::resque::projected::{self, ProjectedPool, Weights};
@@ -29,7 +29,7 @@ pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     constructor: prepare,
 };
 
-fn prepare(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let lipschitz = projected::lipschitz(problem)?;
     let batch = settings.batch_size.unwrap_or(500.min(problem.rows())).max(1);
     let epochs = positive("--epochs", settings.epochs.unwrap_or(5.0))?;

@@ -8,7 +8,7 @@ use super::{Optimizer, RoundError, Settings};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, PrivacyStatement};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::resque::estimator::{OracleMode, RadiusRule};
 use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
 use crate::resque::projected::{self, ProjectedPool, Weights};
@@ -71,7 +71,7 @@ impl std::str::FromStr for Weights {
     }
 }
 
-fn prepare(problem: &Problem, settings: &Settings, solver: Solver) -> Result<Prepared, PrepareError> {
+fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Result<Prepared, PrepareError> {
     let lipschitz = projected::lipschitz(problem)?;
     let above_zero = |value: f64| value > 0.0 && value.is_finite();
     let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;

@@ -30,7 +30,7 @@ use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
 use crate::resque::estimator::OracleMode;
@@ -85,7 +85,7 @@ pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
 const MOST_CHUNKS: usize = 3;
 
 fn prepare(
-    problem: &Problem,
+    problem: &PublicProblem,
     settings: &Settings,
     id: &'static str,
     localized: bool,
@@ -98,7 +98,7 @@ fn prepare(
 
 /// The theorem's algorithms, with its constants or the user's.
 fn by_theorem(
-    problem: &Problem,
+    problem: &PublicProblem,
     settings: &Settings,
     id: &'static str,
     mode: Mode,
@@ -191,7 +191,7 @@ fn by_theorem(
 
 /// The phases of localisation, or one chunk of all rows without a regulariser.
 fn chunks(
-    problem: &Problem,
+    problem: &PublicProblem,
     localized: bool,
     lipschitz: f64,
     domain_radius: f64,
@@ -298,7 +298,7 @@ impl Optimizer for TheoremResque {
     }
 }
 
-fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<Prepared, PrepareError> {
+fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> Result<Prepared, PrepareError> {
     let above_zero = |value: f64| value > 0.0 && value.is_finite();
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let lipschitz = f64::from(clip_norm);
@@ -326,19 +326,20 @@ fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<
         delta,
         MOST_CHUNKS,
     );
-    let adjacency = match (localized, settings.adjacency) {
-        (false, asked) => asked.unwrap_or(Adjacency::AddRemove),
-        (true, None | Some(Adjacency::ZeroOut)) => Adjacency::ZeroOut,
-        (true, Some(other)) => {
-            return Err(SettingsError::Unsupported {
+    let adjacency =
+        match problem.adjacency(settings.adjacency)? {
+            Adjacency::ZeroOut => Adjacency::ZeroOut,
+            other => {
+                return Err(SettingsError::Unsupported {
                 flag: "--adjacency",
                 value: other.to_string(),
-                algorithm: "resque-private-sco",
-                reason: "reads fixed disjoint chunks with Poisson batches: only zero-out adjacency keeps them; omit the flag",
+                algorithm: if localized { RESQUE_PRIVATE_SCO.id } else { RESQUE_PRIVATE_ERM.id },
+                reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
+                         zero-out keeps them; omit the flag",
             }
             .into());
-        }
-    };
+            }
+        };
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     let rows = chunks[0].rows.len();
     let batch = settings.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
@@ -351,7 +352,7 @@ fn practical(problem: &Problem, settings: &Settings, localized: bool) -> Result<
         settings,
         clip_norm,
         adjacency,
-        (problem, problem.rows()),
+        (problem, problem.most_rows()),
         |noise_multiplier| Mechanism::SubsampledGaussian {
             noise_multiplier,
             sampling,
@@ -491,7 +492,8 @@ impl NoisyOracle<'_, '_, '_> {
         balls.rows.clear();
         balls.ends.clear();
         for step in 0..balls.inner as u64 {
-            match balls.samplers[balls.chunk].draw(balls.releases + step) {
+            let population = balls.chunks[balls.chunk].rows.len();
+            match balls.samplers[balls.chunk].draw(balls.releases + step, population) {
                 Selection::Range(range) => balls.rows.extend(range.map(|row| first + row as u32)),
                 Selection::Indices(rows) => balls.rows.extend(rows.iter().map(|row| first + row)),
             }

@@ -24,7 +24,7 @@ use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, PrivacyStatement};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
@@ -62,13 +62,13 @@ pub static DP_SGD: Algorithm = Algorithm {
     constructor: dp_sgd,
 };
 
-fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let defaults = BatchDefaults {
         batch_size: 500,
         epochs: 5.0,
         sampling: SamplingKind::Reshuffled,
     };
-    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let plan = BatchPlan::new(settings, problem, defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let parameters = parameters(settings, &plan, 0.1, 0.0)?;
     let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
@@ -78,20 +78,20 @@ fn sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError>
     })
 }
 
-fn dp_sgd(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
+fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let defaults = BatchDefaults {
         batch_size: 4_000,
         epochs: 10.0,
         sampling: SamplingKind::Poisson,
     };
-    let plan = BatchPlan::new(settings, problem.rows(), defaults)?;
+    let plan = BatchPlan::new(settings, problem, defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let noise = plan::calibrate(
         settings,
         clip_norm,
         plan.adjacency,
-        (problem, plan.largest_batch(problem.rows())),
+        (problem, plan.largest_batch(problem)),
         |noise_multiplier| {
             if plan.sampling.amplifies() {
                 Mechanism::SubsampledGaussian {
@@ -278,7 +278,7 @@ impl Optimizer for Sgd {
             });
         }
         oracle.enter(Phase::Sample);
-        let batch = self.sampler.draw(round);
+        let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         oracle
             .gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)

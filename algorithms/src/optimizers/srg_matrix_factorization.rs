@@ -26,7 +26,7 @@ use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::Mechanism;
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
@@ -47,8 +47,8 @@ pub static DP_SRG_MEMF: Algorithm = Algorithm {
     constructor,
 };
 
-fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let plan = whole_epochs(settings, problem.rows(), 5.0, DP_SRG_MEMF.id)?;
+fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let plan = whole_epochs(settings, problem, 5.0, DP_SRG_MEMF.id)?;
     let decay = settings.number("decay", (-2.5_f64).exp(), "a number in [0, 1) is needed", |c| {
         (0.0..1.0).contains(&c)
     })?;
@@ -137,7 +137,7 @@ impl Optimizer for SrgMatrixFactorization {
             return Err(RoundError::Finished { rounds: self.rounds });
         }
         oracle.enter(Phase::Sample);
-        let batch = self.sampler.draw(round);
+        let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let decay = if round == 0 { 0.0 } else { self.decay };
         let outcome = if decay == 0.0 {

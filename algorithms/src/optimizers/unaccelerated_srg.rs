@@ -21,7 +21,7 @@ use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::Mechanism;
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
@@ -53,8 +53,8 @@ pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     constructor,
 };
 
-fn constructor(problem: &Problem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let plan = single_pass(settings, problem.rows(), UNACCELERATED_DP_SRG.id)?;
+fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let plan = single_pass(settings, problem, UNACCELERATED_DP_SRG.id)?;
     let smoothness = smoothness(problem, settings)?;
     let power = settings.number("power", 1.0, "a number of at least 0 is needed", |k| {
         k >= 0.0 && k.is_finite()
@@ -145,7 +145,7 @@ impl Optimizer for UnacceleratedSrg {
             return Err(RoundError::Finished { rounds: self.rounds });
         }
         oracle.enter(Phase::Sample);
-        let batch = self.sampler.draw(round);
+        let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let weight = (round as f64 + 1.0).powf(self.power);
         let outcome = if round == 0 {

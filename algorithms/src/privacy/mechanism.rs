@@ -148,6 +148,17 @@ impl Mechanism {
         mechanism
     }
 
+    /// The only step of a composition of one, or the mechanism itself if it is none.
+    pub fn single(&self) -> Option<&Self> {
+        match self {
+            Self::Composition(parts) => match parts.as_slice() {
+                [part] => part.single(),
+                _ => None,
+            },
+            single => Some(single),
+        }
+    }
+
     /// The steps of a composition, nested ones flattened; the mechanism itself if it is none.
     pub fn steps(&self) -> Vec<&Self> {
         match self {
@@ -158,7 +169,9 @@ impl Mechanism {
 
     /// μ of this step where it is exactly one Gaussian mechanism: every kind but Laplace and truly random batches.
     pub(super) fn gaussian_mu(&self, adjacency: Adjacency) -> Option<f64> {
-        let factor = adjacency.row_change_factor();
+        let factor = self.sampling().map_or(adjacency.row_change_factor(), |sampling| {
+            sampling.row_change_factor(adjacency)
+        });
         match *self {
             Self::Gaussian {
                 noise_multiplier,

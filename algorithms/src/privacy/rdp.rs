@@ -445,7 +445,7 @@ impl RenyiCurve {
                     },
                     Sampling::WithoutReplacement { batch, population } => {
                         let rate = batch as f64 / population as f64;
-                        let mu = adjacency.row_change_factor() / noise_multiplier;
+                        let mu = sampling.row_change_factor(adjacency) / noise_multiplier;
                         Part::WithoutReplacement {
                             curve: WithoutReplacement::new(rate, mu)?,
                             steps,

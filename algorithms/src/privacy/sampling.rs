@@ -63,6 +63,22 @@ impl Sampling {
         }
     }
 
+    /// The relation whose analysis covers a claim under `adjacency`. Without replacement a batch without the row holds another
+    /// in its place, and the amplification theorem compares two arbitrary rows there: zero-out, one of whose two rows is the
+    /// null row, is claimed at replace-one's ε.
+    pub fn analysed_as(self, adjacency: Adjacency) -> Adjacency {
+        match (self, adjacency) {
+            (Self::WithoutReplacement { .. }, Adjacency::ZeroOut) => Adjacency::ReplaceOne,
+            _ => adjacency,
+        }
+    }
+
+    /// ‖change of a batch's sum‖ / clip norm between neighbours: [`Adjacency::row_change_factor`] of
+    /// [`analysed_as`](Self::analysed_as).
+    pub fn row_change_factor(self, adjacency: Adjacency) -> f64 {
+        self.analysed_as(adjacency).row_change_factor()
+    }
+
     /// The table of specification 2.7, the only place that decides which sampler goes with which adjacency.
     ///
     /// # Errors
@@ -98,10 +114,10 @@ impl Sampling {
             Self::WithoutReplacement { batch, population } => {
                 error::batch(batch, population)?;
                 match adjacency {
-                    Adjacency::ReplaceOne => Ok(()),
-                    Adjacency::ZeroOut | Adjacency::AddRemove => refuse(
-                        "the amplification theorems for a fixed batch size hold n fixed; use replace-one adjacency, or \
-                         poisson sampling",
+                    Adjacency::ReplaceOne | Adjacency::ZeroOut => Ok(()),
+                    Adjacency::AddRemove => refuse(
+                        "the amplification theorems for a fixed batch size hold n fixed; use zero-out or replace-one \
+                         adjacency, or poisson sampling",
                     ),
                 }
             }
@@ -134,7 +150,7 @@ mod tests {
             (Sampling::ShuffledOnce, [true, false, true]),
             (Sampling::ReshuffledEachEpoch, [true, false, true]),
             (poisson, [true, true, false]),
-            (without, [false, false, true]),
+            (without, [true, false, true]),
         ];
         for (sampling, allowed) in table {
             for (adjacency, allowed) in [ZeroOut, AddRemove, ReplaceOne].into_iter().zip(allowed) {

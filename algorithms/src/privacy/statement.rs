@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, error};
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, gdp};
+use crate::problem::{DomainSource, PublicProblem, Relation};
 
 /// What a run may be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -56,8 +57,8 @@ pub struct PrivateRun<'a> {
     pub clip_norm: f64,
     /// Factor ≥ 1 by which rounding can lift the sensitivity above the clip norm (1 for a simulation).
     pub sensitivity_inflation: f64,
-    /// Number of examples, for the warning about δ.
-    pub examples: Option<usize>,
+    /// The public part of the problem: the domain, and the number of rows for the warning about δ.
+    pub problem: Option<&'a PublicProblem>,
     /// Where noise and sampling come from.
     pub noise_source: NoiseSource,
     /// How the noise is represented.
@@ -81,8 +82,21 @@ pub struct PrivacyStatement {
     pub accountant: Option<Accountant>,
     /// The sampler that was assumed and run.
     pub sampling: Option<String>,
-    /// The mechanism, for people.
+    /// The mechanism in words.
     pub mechanism: Option<String>,
+    /// Every mechanism of the run, in order and in full: with accountant, adjacency, δ and the factor below, ε can be
+    /// computed from them again.
+    pub mechanisms: Vec<Mechanism>,
+    /// Factor ≥ 1 on the sensitivity of every mechanism, for the rounding of sums.
+    pub sensitivity_factor: Option<f64>,
+    /// The norm in which terms are clipped and sensitivities are stated.
+    pub norm: Option<String>,
+    /// What the guarantee takes for public.
+    pub public: Vec<String>,
+    /// The declared domain.
+    pub domain: Option<DomainStatement>,
+    /// The guarantee that follows for replacing one row by any other, labels included.
+    pub replace_one: Option<ReplaceOne>,
     /// Noise standard deviation / clip norm.
     pub noise_multiplier: Option<f64>,
     /// Clip norm of a per-example term.
@@ -99,6 +113,24 @@ pub struct PrivacyStatement {
     pub reason: Option<String>,
 }
 
+/// The declared domain of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainStatement {
+    /// SHA-256 of its canonical form ([`Domain::digest`](crate::problem::Domain::digest)); it says nothing of the rows.
+    pub sha256: String,
+    /// Where it was declared.
+    pub source: String,
+}
+
+/// A guarantee for replacing one row by any other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ReplaceOne {
+    /// ε.
+    pub epsilon: f64,
+    /// δ.
+    pub delta: f64,
+}
+
 impl PrivacyStatement {
     /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
@@ -111,9 +143,10 @@ impl PrivacyStatement {
                 },
                 epsilon: Some(epsilon),
                 delta: Some(run.delta),
+                replace_one: Some(Self::for_replacement(run, epsilon)),
                 notes: run
-                    .examples
-                    .and_then(|examples| PrivacyWarning::for_delta(run.delta, examples))
+                    .problem
+                    .and_then(|problem| PrivacyWarning::for_delta(run.delta, problem.rows()))
                     .map(|warning| warning.to_string())
                     .into_iter()
                     .collect(),
@@ -138,6 +171,12 @@ impl PrivacyStatement {
             accountant: None,
             sampling: None,
             mechanism: None,
+            mechanisms: Vec::new(),
+            sensitivity_factor: None,
+            norm: None,
+            public: Vec::new(),
+            domain: None,
+            replace_one: None,
             noise_multiplier: None,
             clip_norm: None,
             noise_source: None,
@@ -154,6 +193,7 @@ impl PrivacyStatement {
             claim: Claim::None,
             epsilon: None,
             delta: None,
+            replace_one: None,
             reason: Some(reason.into()),
             ..self
         }
@@ -164,6 +204,74 @@ impl PrivacyStatement {
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
+    }
+
+    /// ε at δ of the statement's mechanisms, computed anew.
+    ///
+    /// # Errors
+    /// A statement that claims nothing, and whatever the accountant refuses.
+    pub fn recomputed_epsilon(&self) -> Result<f64, PrivacyError> {
+        let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
+            return Err(PrivacyError::EmptyComposition);
+        };
+        let mechanism = Mechanism::Composition(self.mechanisms.clone())
+            .with_inflated_sensitivity(self.sensitivity_factor.unwrap_or(1.0));
+        accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)
+    }
+
+    /// What zero-out or add/remove at (ε, δ) gives for replacing one row: a row is replaced by way of the null row (or of its
+    /// absence), two steps. For a Gaussian mechanism that is 2μ; in general (2ε, (1 + e^ε)δ), group privacy for two.
+    fn for_replacement(run: &PrivateRun<'_>, epsilon: f64) -> ReplaceOne {
+        let delta = run.delta;
+        if run.adjacency == Adjacency::ReplaceOne {
+            return ReplaceOne { epsilon, delta };
+        }
+        let inflated = run.mechanism.with_inflated_sensitivity(run.sensitivity_inflation);
+        let gaussian = gdp::mu(&inflated, run.adjacency)
+            .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
+            .ok()
+            .map(|epsilon| ReplaceOne { epsilon, delta });
+        // Where batches are drawn without replacement the claim is replace-one's already.
+        let covered = run
+            .mechanism
+            .sampling()
+            .is_some_and(|sampling| sampling.analysed_as(run.adjacency) == Adjacency::ReplaceOne);
+        if covered {
+            return ReplaceOne { epsilon, delta };
+        }
+        gaussian.unwrap_or(ReplaceOne {
+            epsilon: 2.0 * epsilon,
+            delta: (delta * (1.0 + epsilon.exp())).min(1.0),
+        })
+    }
+
+    /// The facts that the guarantee takes for public.
+    fn public_facts(problem: &PublicProblem, adjacency: Adjacency) -> Vec<String> {
+        let rows = match problem.relation() {
+            Relation::AddRemove { public_rows } => format!(
+                "a row count of {public_rows} that was chosen without the rows; the true one is private, at most {}",
+                problem.most_rows()
+            ),
+            Relation::ZeroOut | Relation::ReplaceOne => {
+                format!("the number of rows, {}, and their order", problem.rows())
+            }
+        };
+        let shape = format!(
+            "{} features and {} outputs, from the declared domain",
+            problem.model().features,
+            problem.model().outputs
+        );
+        let relation = match adjacency {
+            Adjacency::ZeroOut => "compared: any data set with the one that has the null row in place of one row",
+            Adjacency::AddRemove => "compared: any data set with the one that has one row more or less",
+            Adjacency::ReplaceOne => "compared: any two data sets that differ in one row",
+        };
+        vec![
+            relation.to_owned(),
+            rows,
+            shape,
+            "hyper-parameters, which must be chosen without the rows".to_owned(),
+        ]
     }
 
     fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
@@ -201,6 +309,31 @@ impl PrivacyStatement {
             accountant: Some(run.accountant),
             sampling: run.mechanism.sampling().map(|sampling| sampling.name().into()),
             mechanism: Some(run.mechanism.to_string()),
+            mechanisms: run.mechanism.steps().into_iter().cloned().collect(),
+            sensitivity_factor: Some(run.sensitivity_inflation),
+            norm: Some(
+                match run.arithmetic {
+                    Arithmetic::IdealisedLaplace => "l1",
+                    Arithmetic::IdealisedGaussian | Arithmetic::DiscreteGaussian => "l2",
+                }
+                .to_owned(),
+            ),
+            public: run
+                .problem
+                .map(|problem| Self::public_facts(problem, run.adjacency))
+                .unwrap_or_default(),
+            domain: run
+                .problem
+                .and_then(PublicProblem::domain)
+                .map(|domain| DomainStatement {
+                    sha256: domain.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+                    source: match &domain.source {
+                        DomainSource::Schema(name) => format!("schema {name}"),
+                        DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),
+                        DomainSource::Arguments => "arguments".to_owned(),
+                        DomainSource::Draft(name) => format!("draft {name}"),
+                    },
+                }),
             noise_multiplier: run.mechanism.noise_multiplier(),
             clip_norm: Some(run.clip_norm),
             noise_source: Some(run.noise_source),
@@ -262,7 +395,7 @@ mod tests {
             delta: 1e-5,
             clip_norm: 1.0,
             sensitivity_inflation: 1.0,
-            examples: Some(60_000),
+            problem: None,
             noise_source: NoiseSource::Xoshiro,
             arithmetic: Arithmetic::IdealisedGaussian,
         }

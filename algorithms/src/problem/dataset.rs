@@ -9,6 +9,7 @@ pub use rounds_kernels::memory::{Buffer, ByteRows};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
+use super::{Domain, Storage};
 use crate::oracle::ranks::{Ranks, gather_messages};
 use crate::oracle::{Engine, partition};
 
@@ -117,6 +118,15 @@ impl Features {
                 values,
                 ..
             } => size_of_val(offsets.as_slice()) + size_of_val(indices.as_slice()) + size_of_val(values.as_slice()),
+        }
+    }
+
+    /// The format in a domain's words.
+    pub fn storage(&self) -> Storage {
+        match self {
+            Features::F32 { .. } => Storage::Dense,
+            Features::U8 { .. } => Storage::Bytes,
+            Features::Sparse { .. } => Storage::Sparse,
         }
     }
 
@@ -334,6 +344,7 @@ pub struct Dataset {
     features: Features,
     labels: Labels,
     feature_bound: Option<FeatureBound>,
+    domain: Option<std::sync::Arc<Domain>>,
 }
 
 impl Dataset {
@@ -359,7 +370,13 @@ impl Dataset {
             features,
             labels,
             feature_bound: None,
+            domain: None,
         })
+    }
+
+    /// The domain that the rows were encoded into.
+    pub fn domain(&self) -> Option<&std::sync::Arc<Domain>> {
+        self.domain.as_ref()
     }
 
     /// What the data set is called in tables and results.

@@ -7,6 +7,7 @@ pub mod dataset;
 pub mod domain;
 pub mod objective;
 pub mod planted;
+pub mod public;
 mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
@@ -16,4 +17,5 @@ pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
 };
 pub use objective::{Problem, ProblemError};
+pub use public::{Measured, PublicProblem};
 pub use second_moment::largest_second_moment;

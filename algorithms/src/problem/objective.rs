@@ -1,30 +1,40 @@
 //! What is minimised: the mean loss of a linear model over a data set, plus an optional quadratic regulariser.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use rounds_kernels::features::{Norm, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, LinearModel, NonFiniteGradient, RowNorms};
+use rounds_kernels::linear::{self, Batch, NonFiniteGradient, RowNorms};
 use rounds_kernels::loss::Loss;
 
+use super::public::{PublicProblem, flops_per_row};
 use super::shard::Shard;
-use super::{Dataset, Features, Labels};
+use super::{Dataset, Relation, largest_second_moment};
+use crate::oracle::Engine;
 use crate::oracle::ranks::Ranks;
-use crate::oracle::{Engine, partition};
 
-/// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs.
+/// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs: a
+/// [`PublicProblem`] with its rows.
 ///
 /// The regulariser is independent of the data: optimisers add `λ·x` after clipping and noise, and it never enters a
 /// sensitivity.
 pub struct Problem {
+    public: PublicProblem,
     dataset: Arc<Dataset>,
-    model: LinearModel,
-    regularization: f64,
     l2_norms: RowNorms,
     l1_norms: OnceLock<RowNorms>,
     /// What this rank knows of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
-    /// Whether the kernels sum these rows on integer tiles.
-    on_tiles: bool,
+}
+
+/// The public part. `rows` is hidden on purpose: [`Problem::rows`] counts the rows that there are,
+/// [`PublicProblem::rows`] is the number that plans may read.
+impl Deref for Problem {
+    type Target = PublicProblem;
+
+    fn deref(&self) -> &PublicProblem {
+        &self.public
+    }
 }
 
 /// A data set and a loss that do not fit together.
@@ -59,46 +69,47 @@ impl Problem {
     /// # Errors
     /// A loss whose kind of target the data set does not have; a regularisation below 0 or not finite.
     pub fn new(dataset: Arc<Dataset>, loss: Loss, bias: bool, regularization: f64) -> Result<Self, ProblemError> {
-        if !(regularization >= 0.0 && regularization.is_finite()) {
-            return Err(ProblemError::Regularization(regularization));
-        }
-        let outputs = match (loss, dataset.labels()) {
-            (Loss::Softmax, Labels::Classes { classes, .. }) => *classes,
-            (Loss::Softmax, Labels::Values(_)) => {
-                return Err(ProblemError::Targets {
-                    loss,
-                    dataset: dataset.name().to_owned(),
-                    needed: "class labels",
-                    found: "real targets",
-                });
-            }
-            (_, Labels::Classes { .. }) => {
-                return Err(ProblemError::Targets {
-                    loss,
-                    dataset: dataset.name().to_owned(),
-                    needed: "real (or ±1) targets",
-                    found: "class labels",
-                });
-            }
-            (_, Labels::Values(_)) => 1,
-        };
-        let model = LinearModel {
-            features: dataset.columns(),
-            outputs,
-            bias,
-            loss,
-        };
+        let public = PublicProblem::of_dataset(&dataset, loss, bias, regularization)?;
         let l2_norms = linear::row_norms(dataset.rows(), bias, Norm::L2)?;
-        let on_tiles = matches!(dataset.features(), Features::U8 { .. }) && linear::has_integer_tiles_for(&model);
         Ok(Self {
+            public,
             dataset,
-            model,
-            regularization,
             l2_norms,
             l1_norms: OnceLock::new(),
             shard: None,
-            on_tiles,
         })
+    }
+
+    /// The same problem under another relation than its domain declares.
+    #[must_use]
+    pub fn under(mut self, relation: Relation) -> Self {
+        self.public.set_relation(relation, self.rows());
+        self
+    }
+
+    /// The same problem with the L2 norm of its longest row as a constant. Plans on it claim nothing.
+    #[must_use]
+    pub fn with_longest_row(mut self) -> Self {
+        let norms = &self.row_norms(Norm::L2).values;
+        let longest = norms.iter().copied().fold(0_f32, f32::max);
+        self.public.measured_mut().longest_row = Some(f64::from(longest));
+        self
+    }
+
+    /// The same problem with its [`largest_second_moment`] as a constant. Plans on it claim nothing.
+    ///
+    /// # Panics
+    /// Rows that are shared out over ranks.
+    #[must_use]
+    pub fn with_second_moment(mut self) -> Self {
+        let moment = largest_second_moment(&self, 1e-6);
+        self.public.measured_mut().second_moment = Some(moment);
+        self
+    }
+
+    /// The public part.
+    pub fn public(&self) -> &PublicProblem {
+        &self.public
     }
 
     /// The problem of rows that are shared out over ranks: `part` holds the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋` of rank r. It asks
@@ -124,13 +135,8 @@ impl Problem {
         let mut dataset = Arc::unwrap_or_clone(problem.dataset);
         problem.shard = Some(Shard::new(&mut dataset, &problem.l2_norms, bias, ranks));
         problem.dataset = Arc::new(dataset);
-        Ok(problem)
-    }
-
-    /// Whether rows go through integer tiles here ([`linear::has_integer_tiles_for`]): rows of bytes, on a processor that has
-    /// them, for a model that suits them.
-    pub fn is_on_integer_tiles(&self) -> bool {
-        self.on_tiles
+        let relation = problem.relation();
+        Ok(problem.under(relation))
     }
 
     /// The same problem with its rows in the memory of the nodes that read them: where tasks of `engine` are shared out by
@@ -167,24 +173,9 @@ impl Problem {
         &self.dataset
     }
 
-    /// Shape and loss.
-    pub fn model(&self) -> &LinearModel {
-        &self.model
-    }
-
-    /// λ of the regulariser.
-    pub fn regularization(&self) -> f64 {
-        self.regularization
-    }
-
-    /// Number of examples n.
+    /// Number of rows n that there are. Plans read [`PublicProblem::rows`].
     pub fn rows(&self) -> usize {
         self.shard.as_ref().map_or_else(|| self.dataset.len(), Shard::rows)
-    }
-
-    /// Number of parameters p.
-    pub fn parameters(&self) -> usize {
-        self.model.parameters()
     }
 
     /// Mean stored features of a row: all of them for dense rows.
@@ -199,7 +190,7 @@ impl Problem {
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
     /// row touches, in the margins and again in the gradient.
     pub fn flops_per_row(&self) -> f64 {
-        4.0 * self.model.outputs as f64 * (self.stored_per_row() + f64::from(u8::from(self.model.bias)))
+        flops_per_row(self.model(), self.stored_per_row())
     }
 
     /// Bytes of features of one row.
@@ -209,25 +200,6 @@ impl Problem {
             .as_ref()
             .map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
         bytes as f64 / self.rows().max(1) as f64
-    }
-
-    /// What a row costs, for the partition of batches.
-    pub fn row_cycles(&self) -> f64 {
-        partition::row_cycles(self.flops_per_row(), self.bytes_per_row())
-    }
-
-    /// Leaves of a batch of `rows` rows.
-    pub fn leaves(&self, rows: usize) -> usize {
-        partition::leaves(rows, self.row_cycles(), self.leaf_rows())
-    }
-
-    /// What a leaf costs beside its rows, in rows.
-    pub(crate) fn leaf_rows(&self) -> f64 {
-        if self.on_tiles {
-            partition::LEAF_ROWS_ON_TILES
-        } else {
-            partition::LEAF_ROWS
-        }
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.
@@ -258,7 +230,7 @@ impl Problem {
             (Norm::L2, Some(shard)) => shard.l2_norms(),
             (Norm::L1, Some(_)) => panic!("no rank holds the L1 norms of all rows"),
             (Norm::L1, None) => self.l1_norms.get_or_init(|| {
-                linear::row_norms(self.dataset.rows(), self.model.bias, Norm::L1)
+                linear::row_norms(self.dataset.rows(), self.model().bias, Norm::L1)
                     .expect("the rows were checked when their L2 norms were computed")
             }),
         }

@@ -22,7 +22,7 @@ use super::geometry::squared_norm;
 use super::pool::GradientPool;
 use super::smoothed::smoothed_loss;
 use crate::oracle::{Ledger, Oracle};
-use crate::problem::Problem;
+use crate::problem::PublicProblem;
 
 /// Streams of the rows that a round queries.
 const ROWS: Purpose = Purpose(0x524f_5753);
@@ -74,16 +74,20 @@ pub fn largest_slope(loss: Loss) -> Option<f64> {
     }
 }
 
-/// L of a problem: the largest slope times the longest row, a value read off the data.
+/// L of a problem: the largest slope times the longest row where it was measured, else times the public bound on rows.
 ///
 /// # Errors
-/// The squared loss, whose slope is unbounded.
-pub fn lipschitz(problem: &Problem) -> Result<f64, ResqueError> {
+/// The squared loss, whose slope is unbounded; rows without a bound.
+pub fn lipschitz(problem: &PublicProblem) -> Result<f64, ResqueError> {
     let slope = largest_slope(problem.model().loss).unwrap_or(f64::INFINITY);
-    let longest = problem.row_norms(Norm::L2).values.iter().copied().fold(0f32, f32::max);
+    let with_bias = |bound: f64| if problem.model().bias { bound.hypot(1.0) } else { bound };
+    let longest = problem
+        .measured()
+        .longest_row
+        .or_else(|| problem.row_bound(Norm::L2).map(with_bias));
     super::positive(
-        "L (the largest slope of the loss times the longest row)",
-        slope * f64::from(longest),
+        "L (the largest slope of the loss times a bound on the rows)",
+        slope * longest.unwrap_or(f64::INFINITY),
     )
 }
 
@@ -94,7 +98,7 @@ impl ProjectedPool {
     /// L not above 0; the closed form of softmax; the black-box mode, which needs
     /// [`super::black_box::BlackBoxOracle`].
     pub fn new(
-        problem: &Problem,
+        problem: &PublicProblem,
         mode: OracleMode,
         weights: Weights,
         lipschitz: f64,

@@ -265,8 +265,14 @@ fn laplace_answer(arguments: &LaplaceArguments) -> Result<Answer, PrivacyError> 
     let adjacency = arguments.method.adjacency.unwrap_or(Adjacency::ReplaceOne);
     let population = arguments.method.examples.or(arguments.m).unwrap_or(1);
     let batch = arguments.m.unwrap_or(population);
-    let mechanism =
-        |scale| laplace::mean_mechanism(scale, arguments.l1_sensitivity, batch, population, arguments.steps);
+    // Without replacement a neighbour's batch may hold another row in place of the null row: the difference of two terms.
+    let sampled_factor = if batch < population && adjacency == Adjacency::ZeroOut {
+        2.0
+    } else {
+        1.0
+    };
+    let l1_sensitivity = sampled_factor * arguments.l1_sensitivity;
+    let mechanism = |scale| laplace::mean_mechanism(scale, l1_sensitivity, batch, population, arguments.steps);
     let accountant = arguments.method.accountant.unwrap_or(if arguments.delta == 0.0 {
         Accountant::Pure
     } else {

@@ -1,0 +1,263 @@
+//! The public part of a problem: everything that a plan may be computed from.
+
+use std::sync::Arc;
+
+use rounds_kernels::features::Norm;
+use rounds_kernels::linear::{self, LinearModel};
+use rounds_kernels::loss::Loss;
+
+use super::{Dataset, Domain, ProblemError, Relation, Storage};
+use crate::optimizers::SettingsError;
+use crate::oracle::partition;
+use crate::privacy::Adjacency;
+
+/// Stored values that a sparse row is taken to have where batches are partitioned: the true number is private.
+const SPARSE_ROW_VALUES: usize = 64;
+
+/// Under add/remove a data set of the domain has at most this many times the public number of rows.
+pub const MOST_ROWS_PER_PUBLIC_ROW: usize = 4;
+
+/// Shape, loss, relation and bounds of a problem, without its rows. Batch sizes, rates, numbers of rounds, divisors, steps,
+/// noise and the split of batches are functions of this and of the settings: constructors of optimisers take nothing else,
+/// so no row can change a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublicProblem {
+    name: String,
+    relation: Relation,
+    rows: usize,
+    model: LinearModel,
+    regularization: f64,
+    storage: Storage,
+    bounds: [Option<f64>; 2],
+    domain: Option<Arc<Domain>>,
+    measured: Measured,
+}
+
+/// Constants that were read off the rows. A plan on a problem with one of them claims nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// The largest L2 norm of a row, bias included.
+    pub longest_row: Option<f64>,
+    /// The largest eigenvalue of `AᵀA/n`, bias included.
+    pub second_moment: Option<f64>,
+}
+
+impl PublicProblem {
+    /// The public part of the problem of fitting a linear model with `loss` and an intercept to a data set of `domain` with
+    /// `rows` rows. Under add/remove `rows` is not read.
+    ///
+    /// # Errors
+    /// A loss that does not fit the label; a regularisation below 0 or not finite.
+    pub fn of_domain(
+        name: impl Into<String>,
+        domain: &Arc<Domain>,
+        rows: usize,
+        loss: Loss,
+        regularization: f64,
+    ) -> Result<Self, ProblemError> {
+        let name = name.into();
+        let classes = domain.classes().filter(|_| loss == Loss::Softmax);
+        let outputs = outputs(&name, loss, classes)?;
+        Ok(Self {
+            relation: domain.relation,
+            rows: domain.relation.public_rows(rows),
+            model: LinearModel {
+                features: domain.features(),
+                outputs,
+                bias: true,
+                loss,
+            },
+            regularization: checked_regularization(regularization)?,
+            storage: domain.storage,
+            bounds: [Norm::L1, Norm::L2].map(|norm| Some(domain.row_bound(norm))),
+            domain: Some(Arc::clone(domain)),
+            measured: Measured::default(),
+            name,
+        })
+    }
+
+    /// The public part of a problem on `dataset`: of its domain where it has one, else of its shape, which then covers no
+    /// claim.
+    pub(super) fn of_dataset(
+        dataset: &Dataset,
+        loss: Loss,
+        bias: bool,
+        regularization: f64,
+    ) -> Result<Self, ProblemError> {
+        let outputs = outputs(dataset.name(), loss, dataset.classes())?;
+        let relation = dataset.domain().map_or(Relation::ZeroOut, |domain| domain.relation);
+        Ok(Self {
+            name: dataset.name().to_owned(),
+            relation,
+            rows: relation.public_rows(dataset.len()),
+            model: LinearModel {
+                features: dataset.columns(),
+                outputs,
+                bias,
+                loss,
+            },
+            regularization: checked_regularization(regularization)?,
+            storage: dataset.features().storage(),
+            bounds: [Norm::L1, Norm::L2].map(|norm| dataset.public_bound(norm)),
+            domain: dataset.domain().cloned(),
+            measured: Measured::default(),
+        })
+    }
+
+    /// The data set's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The neighbouring relation that the domain declares.
+    pub fn relation(&self) -> Relation {
+        self.relation
+    }
+
+    /// The same problem under another relation.
+    pub(super) fn set_relation(&mut self, relation: Relation, rows: usize) {
+        self.relation = relation;
+        self.rows = relation.public_rows(rows);
+    }
+
+    /// The relation of a claim: the one asked for, else the declared one.
+    ///
+    /// # Errors
+    /// Add/remove where the domain declares no public number of rows.
+    pub fn adjacency(&self, asked: Option<Adjacency>) -> Result<Adjacency, SettingsError> {
+        let declared = self.relation.adjacency();
+        let adjacency = asked.unwrap_or(declared);
+        if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
+            return Err(SettingsError::OutOfRange {
+                flag: "adjacency",
+                value: adjacency.to_string(),
+                expected: "add-remove keeps the number of rows private: declare a public one (public-rows)",
+            });
+        }
+        Ok(adjacency)
+    }
+
+    /// The number of rows that plans are computed from: n, or the declared N under add/remove.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The most rows that a data set of the domain has.
+    pub fn most_rows(&self) -> usize {
+        match self.relation {
+            Relation::ZeroOut | Relation::ReplaceOne => self.rows,
+            Relation::AddRemove { public_rows } => public_rows.saturating_mul(MOST_ROWS_PER_PUBLIC_ROW),
+        }
+    }
+
+    /// Shape and loss.
+    pub fn model(&self) -> &LinearModel {
+        &self.model
+    }
+
+    /// λ of the regulariser.
+    pub fn regularization(&self) -> f64 {
+        self.regularization
+    }
+
+    /// Number of parameters p.
+    pub fn parameters(&self) -> usize {
+        self.model.parameters()
+    }
+
+    /// The smallest public bound on the norm of every row, bias excluded.
+    pub fn row_bound(&self, norm: Norm) -> Option<f64> {
+        self.bounds[usize::from(norm == Norm::L2)]
+    }
+
+    /// The declared domain.
+    pub fn domain(&self) -> Option<&Arc<Domain>> {
+        self.domain.as_ref()
+    }
+
+    /// Constants that were read off the rows.
+    pub fn measured(&self) -> Measured {
+        self.measured
+    }
+
+    pub(super) fn measured_mut(&mut self) -> &mut Measured {
+        &mut self.measured
+    }
+
+    /// The reason for which a plan on this problem claims nothing, if there is one.
+    pub fn unclaimable(&self) -> Option<&'static str> {
+        if self.measured != Measured::default() {
+            return Some("a constant was read off the rows");
+        }
+        match &self.domain {
+            None => Some("the data have no declared domain: shapes, scales and classes were read off the rows"),
+            Some(domain) if domain.is_draft() => {
+                Some("the domain is a draft that was read off the rows: check it and set drafted = false")
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Whether rows go through integer tiles here ([`linear::has_integer_tiles_for`]): rows of bytes, on a processor that has
+    /// them, for a model that suits them.
+    pub fn is_on_integer_tiles(&self) -> bool {
+        self.storage == Storage::Bytes && linear::has_integer_tiles_for(&self.model)
+    }
+
+    /// The cost of a row, for the partition of batches.
+    pub fn row_cycles(&self) -> f64 {
+        let (values, bytes) = match self.storage {
+            Storage::Dense => (self.model.features, 4 * self.model.features),
+            Storage::Bytes => (self.model.features, self.model.features),
+            Storage::Sparse => {
+                let values = self.model.features.min(SPARSE_ROW_VALUES);
+                (values, 8 * values)
+            }
+        };
+        partition::row_cycles(flops_per_row(&self.model, values as f64), bytes as f64)
+    }
+
+    /// Leaves of a batch of `rows` rows.
+    pub fn leaves(&self, rows: usize) -> usize {
+        partition::leaves(rows, self.row_cycles(), self.leaf_rows())
+    }
+
+    /// The cost of a leaf beside its rows, in rows.
+    pub(crate) fn leaf_rows(&self) -> f64 {
+        if self.is_on_integer_tiles() {
+            partition::LEAF_ROWS_ON_TILES
+        } else {
+            partition::LEAF_ROWS
+        }
+    }
+}
+
+/// A multiplication and an addition for every parameter that a row of `values` values touches, in the margins and again in
+/// the gradient.
+pub(super) fn flops_per_row(model: &LinearModel, values: f64) -> f64 {
+    4.0 * model.outputs as f64 * (values + f64::from(u8::from(model.bias)))
+}
+
+/// K for softmax, 1 for the other losses.
+fn outputs(name: &str, loss: Loss, classes: Option<usize>) -> Result<usize, ProblemError> {
+    let refuse = |needed, found| ProblemError::Targets {
+        loss,
+        dataset: name.to_owned(),
+        needed,
+        found,
+    };
+    match (loss, classes) {
+        (Loss::Softmax, Some(classes)) => Ok(classes),
+        (Loss::Softmax, None) => Err(refuse("class labels", "real targets")),
+        (_, Some(_)) => Err(refuse("real (or ±1) targets", "class labels")),
+        (_, None) => Ok(1),
+    }
+}
+
+fn checked_regularization(regularization: f64) -> Result<f64, ProblemError> {
+    if regularization >= 0.0 && regularization.is_finite() {
+        Ok(regularization)
+    } else {
+        Err(ProblemError::Regularization(regularization))
+    }
+}
