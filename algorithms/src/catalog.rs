@@ -167,11 +167,6 @@ impl Algorithm {
         let known: Vec<_> = self.parameters.iter().map(|(key, _)| *key).collect();
         settings.check_parameters(self.id, &known)?;
         let mut prepared = (self.constructor)(problem, settings)?;
-        if prepared.privacy.claim != Claim::None
-            && let Some(reason) = problem.unclaimable()
-        {
-            prepared.privacy = prepared.privacy.revoked(reason);
-        }
         if settings.is_release() && !RELEASED.contains(&self.id) && prepared.privacy.claim == Claim::Release {
             let reason = format!(
                 "the rounding of {}'s sums is not covered by its noise: no release is claimed",

@@ -29,6 +29,7 @@ fn problem(rows: usize, regularization: f64) -> Problem {
 
 fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
     let mut settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(4));
+    settings.adjacency = Some(Adjacency::ReplaceOne);
     for (key, value) in parameters {
         settings.parameters.insert((*key).to_owned(), (*value).to_owned());
     }
@@ -298,13 +299,10 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
 
 #[test]
 fn a_smoothness_taken_from_the_data_claims_nothing() {
-    let problem = problem(500, 0.1);
-    let plan = AcceleratedPlan::new(
-        Method::HeavyBall,
-        &problem,
-        &settings(1.0, &[("smoothness", "estimate")]),
-    )
-    .unwrap();
+    let estimate = settings(1.0, &[("smoothness", "estimate")]);
+    assert!(AcceleratedPlan::new(Method::HeavyBall, &problem(500, 0.1), &estimate).is_err());
+    let problem = problem(500, 0.1).with_second_moment();
+    let plan = AcceleratedPlan::new(Method::HeavyBall, &problem, &estimate).unwrap();
     assert_eq!((plan.statement.claim, plan.statement.epsilon), (Claim::None, None));
     // The estimate is below the public bound 5/4 + λ.
     let smoothness = plan.curvature.unwrap().smoothness();

@@ -131,7 +131,7 @@ fn samplers(criterion: &mut Criterion) {
             group.bench_function(format!("{name}/{source}"), |bencher| {
                 bencher.iter(|| {
                     round += 1;
-                    black_box(sampler.draw(round).len())
+                    black_box(sampler.draw(round, rows).len())
                 });
             });
         }

@@ -279,7 +279,7 @@ impl AcceleratedPlan {
                 delta,
                 clip_norm: budget.clip_norm,
                 sensitivity_inflation: inflation,
-                problem: Some(problem),
+                problem,
                 noise_source: if release {
                     NoiseSource::Chacha20
                 } else {

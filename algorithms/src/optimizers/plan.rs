@@ -200,7 +200,7 @@ pub fn calibrate(
         delta,
         clip_norm,
         sensitivity_inflation: inflation,
-        problem: Some(problem),
+        problem,
         noise_source: if release {
             NoiseSource::Chacha20
         } else {

@@ -706,6 +706,7 @@ mod tests {
     use super::*;
     use crate::oracle::Engine;
     use crate::privacy::Claim;
+    use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
     use rounds_kernels::loss::Loss;
     use std::sync::Arc;

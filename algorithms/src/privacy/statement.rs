@@ -58,7 +58,7 @@ pub struct PrivateRun<'a> {
     /// Factor ≥ 1 by which rounding can lift the sensitivity above the clip norm (1 for a simulation).
     pub sensitivity_inflation: f64,
     /// The public part of the problem: the domain, and the number of rows for the warning about δ.
-    pub problem: Option<&'a PublicProblem>,
+    pub problem: &'a PublicProblem,
     /// Where noise and sampling come from.
     pub noise_source: NoiseSource,
     /// How the noise is represented.
@@ -135,6 +135,12 @@ impl PrivacyStatement {
     /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
     pub fn new(run: &PrivateRun<'_>) -> Self {
+        if let Some(reason) = run.problem.unclaimable() {
+            return Self {
+                reason: Some(reason.to_owned()),
+                ..Self::description(run)
+            };
+        }
         match Self::proven_epsilon(run) {
             Ok(epsilon) => Self {
                 claim: match run.noise_source {
@@ -144,9 +150,7 @@ impl PrivacyStatement {
                 epsilon: Some(epsilon),
                 delta: Some(run.delta),
                 replace_one: Some(Self::for_replacement(run, epsilon)),
-                notes: run
-                    .problem
-                    .and_then(|problem| PrivacyWarning::for_delta(run.delta, problem.rows()))
+                notes: PrivacyWarning::for_delta(run.delta, run.problem.rows())
                     .map(|warning| warning.to_string())
                     .into_iter()
                     .collect(),
@@ -318,22 +322,16 @@ impl PrivacyStatement {
                 }
                 .to_owned(),
             ),
-            public: run
-                .problem
-                .map(|problem| Self::public_facts(problem, run.adjacency))
-                .unwrap_or_default(),
-            domain: run
-                .problem
-                .and_then(PublicProblem::domain)
-                .map(|domain| DomainStatement {
-                    sha256: domain.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
-                    source: match &domain.source {
-                        DomainSource::Schema(name) => format!("schema {name}"),
-                        DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),
-                        DomainSource::Arguments => "arguments".to_owned(),
-                        DomainSource::Draft(name) => format!("draft {name}"),
-                    },
-                }),
+            public: Self::public_facts(run.problem, run.adjacency),
+            domain: run.problem.domain().map(|domain| DomainStatement {
+                sha256: domain.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+                source: match &domain.source {
+                    DomainSource::Schema(name) => format!("schema {name}"),
+                    DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),
+                    DomainSource::Arguments => "arguments".to_owned(),
+                    DomainSource::Draft(name) => format!("draft {name}"),
+                },
+            }),
             noise_multiplier: run.mechanism.noise_multiplier(),
             clip_norm: Some(run.clip_norm),
             noise_source: Some(run.noise_source),
@@ -380,12 +378,34 @@ impl fmt::Display for PrivacyWarning {
 mod tests {
     use super::*;
     use crate::privacy::Sampling;
+    use crate::problem::{Bounds, Columns, Domain, Label, Storage};
+    use rounds_kernels::loss::Loss;
+    use std::sync::{Arc, LazyLock};
 
     const MECHANISM: Mechanism = Mechanism::SubsampledGaussian {
         noise_multiplier: 1.1,
         sampling: Sampling::Poisson { rate: 0.01 },
         steps: 100,
     };
+
+    /// A declared problem of `rows` rows.
+    fn problem(rows: usize) -> PublicProblem {
+        let domain = Domain {
+            relation: Relation::AddRemove { public_rows: rows },
+            columns: Columns::Matrix {
+                count: 3,
+                bounds: Bounds::new(0.0, 1.0).unwrap(),
+            },
+            storage: Storage::Dense,
+            label: Label::Classes(vec!["a".into(), "b".into()]),
+            label_column: None,
+            test_is_public: true,
+            source: DomainSource::Arguments,
+        };
+        PublicProblem::of_domain("declared", &Arc::new(domain), 1, Loss::Logistic, 0.0).unwrap()
+    }
+
+    static PROBLEM: LazyLock<PublicProblem> = LazyLock::new(|| problem(60_000));
 
     fn run(mechanism: &Mechanism) -> PrivateRun<'_> {
         PrivateRun {
@@ -395,7 +415,7 @@ mod tests {
             delta: 1e-5,
             clip_norm: 1.0,
             sensitivity_inflation: 1.0,
-            problem: None,
+            problem: &PROBLEM,
             noise_source: NoiseSource::Xoshiro,
             arithmetic: Arithmetic::IdealisedGaussian,
         }
@@ -415,11 +435,17 @@ mod tests {
                 "claim",
                 "clip_norm",
                 "delta",
+                "domain",
                 "epsilon",
                 "mechanism",
+                "mechanisms",
                 "noise_multiplier",
                 "noise_source",
+                "norm",
+                "public",
+                "replace_one",
                 "sampling",
+                "sensitivity_factor",
                 "unit"
             ]
         );
@@ -430,6 +456,68 @@ mod tests {
         assert_eq!(value["unit"], "example");
         assert_eq!(value["noise_source"], "xoshiro");
         assert_eq!(value["arithmetic"], "idealised-gaussian");
+    }
+
+    #[test]
+    fn a_statement_holds_what_its_epsilon_is_computed_from() {
+        let schedule = Mechanism::laplace_schedule(&[10.0, 12.0, 14.0], 1.0, Sampling::FullBatch);
+        let inflated = PrivateRun {
+            sensitivity_inflation: 1.001,
+            ..run(&MECHANISM)
+        };
+        let laplace = PrivateRun {
+            accountant: Accountant::Pure,
+            delta: 0.0,
+            adjacency: Adjacency::ZeroOut,
+            ..run(&schedule)
+        };
+        for run in [inflated, laplace] {
+            let statement = PrivacyStatement::new(&run);
+            let text = serde_json::to_string(&statement).unwrap();
+            let read: PrivacyStatement = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.recomputed_epsilon().unwrap(), statement.epsilon.unwrap());
+            assert_eq!(read.mechanisms.len(), run.mechanism.steps().len());
+        }
+        assert!(PrivacyStatement::none("nothing").recomputed_epsilon().is_err());
+    }
+
+    #[test]
+    fn replacing_a_row_is_stated_at_two_mu_or_by_group_privacy() {
+        let gaussian = Mechanism::Gaussian {
+            noise_multiplier: 2.0,
+            sampling: Sampling::FullBatch,
+            participations: 1,
+        };
+        let statement = |mechanism, accountant, adjacency| {
+            PrivacyStatement::new(&PrivateRun {
+                accountant,
+                adjacency,
+                ..run(mechanism)
+            })
+        };
+        let zeroed = statement(&gaussian, Accountant::Gdp, Adjacency::ZeroOut);
+        let replaced = statement(&gaussian, Accountant::Gdp, Adjacency::ReplaceOne);
+        assert_eq!(zeroed.replace_one.unwrap().epsilon, replaced.epsilon.unwrap());
+        let sampled = statement(&MECHANISM, Accountant::Rdp, Adjacency::ZeroOut);
+        let (epsilon, general) = (sampled.epsilon.unwrap(), sampled.replace_one.unwrap());
+        assert_eq!(
+            (general.epsilon, general.delta),
+            (2.0 * epsilon, 1e-5 * (1.0 + epsilon.exp()))
+        );
+        // Without replacement zero-out is claimed at replace-one's ε already.
+        let drawn = Mechanism::SubsampledGaussian {
+            noise_multiplier: 1.1,
+            sampling: Sampling::WithoutReplacement {
+                batch: 10,
+                population: 1_000,
+            },
+            steps: 100,
+        };
+        let [zeroed, replaced] = [Adjacency::ZeroOut, Adjacency::ReplaceOne].map(|adjacency| {
+            let statement = statement(&drawn, Accountant::Rdp, adjacency);
+            (statement.epsilon.unwrap(), statement.replace_one.unwrap().epsilon)
+        });
+        assert_eq!((zeroed, zeroed.0), (replaced, zeroed.1));
     }
 
     #[test]
@@ -511,7 +599,7 @@ mod tests {
     #[test]
     fn a_delta_of_one_over_n_is_noted_with_the_reason() {
         let statement = PrivacyStatement::new(&PrivateRun {
-            examples: Some(100_000),
+            problem: &problem(100_000),
             ..run(&MECHANISM)
         });
         assert!(statement.notes[0].contains("1/n"));

@@ -317,6 +317,7 @@ fn closed_form_sum(
 mod tests {
     use super::*;
     use crate::oracle::Engine;
+    use crate::problem::Problem;
     use crate::problem::{Dataset, Features, Labels};
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::estimator::{kolmogorov_smirnov, log_weight};

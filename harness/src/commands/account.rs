@@ -1,5 +1,7 @@
 //! `rounds account`: the ε of a mechanism, or the smallest noise for an ε, by any accountant.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use comfy_table::Table;
@@ -7,17 +9,22 @@ use comfy_table::presets::NOTHING;
 use rounds_algorithms::privacy::pld::PrivacyLoss;
 use rounds_algorithms::privacy::rdp::RenyiCurve;
 use rounds_algorithms::privacy::{
-    Accountant, Adjacency, Mechanism, PrivacyError, PrivacyWarning, Sampling, calibrate, gdp, laplace, zcdp,
+    Accountant, Adjacency, Mechanism, PrivacyError, PrivacyStatement, PrivacyWarning, Sampling, calibrate, gdp,
+    laplace, zcdp,
 };
 use serde_json::{Map, Value, json};
 
 use super::UsageError;
 
-/// What `rounds account` takes.
+/// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct AccountArguments {
+    /// Recompute ε from the mechanisms of a privacy statement: a document of `rounds train --json`, or its `privacy`
+    #[arg(long, value_name = "FILE", required = true)]
+    statement: Option<PathBuf>,
     #[command(subcommand)]
-    mechanism: MechanismArguments,
+    mechanism: Option<MechanismArguments>,
 }
 
 #[derive(Debug, Clone, Subcommand)]
@@ -193,13 +200,79 @@ struct Answer {
 /// # Errors
 /// [`UsageError`] for parameters out of range and for what no theorem covers.
 pub fn run(arguments: &AccountArguments, json: bool) -> Result<()> {
-    let answer = answer(&arguments.mechanism).map_err(|error| UsageError::new(error.to_string()))?;
+    let answer = match (&arguments.mechanism, &arguments.statement) {
+        (Some(mechanism), _) => answer(mechanism).map_err(|error| UsageError::new(error.to_string()))?,
+        (None, Some(path)) => return recompute(path, json),
+        (None, None) => unreachable!("clap asks for a mechanism or a statement"),
+    };
     if json {
         println!("{}", document(&answer));
     } else {
         print_for_people(&answer);
     }
     Ok(())
+}
+
+/// Relative difference up to which a recomputed ε is the stated one: that of printing and reading decimal numbers.
+const RECOMPUTED: f64 = 1e-9;
+
+/// Recomputes ε from the mechanisms that a statement lists, and fails where it is above the stated one.
+fn recompute(path: &Path, json: bool) -> Result<()> {
+    let refuse = |reason: String| UsageError::new(format!("--statement {}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(format!("it cannot be read: {error}")))?;
+    let document: Value = serde_json::from_str(&text).map_err(|error| refuse(format!("it is no JSON: {error}")))?;
+    let privacy = document.get("privacy").unwrap_or(&document);
+    let statement: PrivacyStatement = serde_json::from_value(privacy.clone()).map_err(|error| {
+        refuse(format!(
+            "it holds no privacy statement ({error}); give the document of `rounds train --json`"
+        ))
+    })?;
+    let Some(stated) = statement.epsilon else {
+        let reason = statement.reason.as_deref().unwrap_or("no reason is given");
+        return Err(refuse(format!("it claims nothing: {reason}")).into());
+    };
+    let recomputed = statement
+        .recomputed_epsilon()
+        .map_err(|error| refuse(format!("its mechanisms cannot be accounted: {error}")))?;
+    let holds = recomputed <= stated * (1.0 + RECOMPUTED);
+    if json {
+        println!(
+            "{:#}",
+            json!({
+                "epsilon": recomputed,
+                "stated_epsilon": stated,
+                "delta": statement.delta,
+                "adjacency": statement.adjacency,
+                "accountant": statement.accountant,
+                "mechanisms": statement.mechanisms,
+                "sensitivity_factor": statement.sensitivity_factor,
+                "holds": holds,
+            })
+        );
+    } else {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.add_row(["ε, recomputed", &rounded_up(recomputed)]);
+        table.add_row(["ε, stated", &rounded_up(stated)]);
+        table.add_row(["δ", &format!("{:e}", statement.delta.unwrap_or_default())]);
+        table.add_row([
+            "adjacency",
+            &statement.adjacency.map_or_else(String::new, |name| name.to_string()),
+        ]);
+        table.add_row([
+            "accountant",
+            &statement.accountant.map_or_else(String::new, |name| name.to_string()),
+        ]);
+        table.add_row(["mechanisms", &statement.mechanisms.len().to_string()]);
+        println!("{table}");
+    }
+    if holds {
+        Ok(())
+    } else {
+        anyhow::bail!(
+            "the mechanisms give ε = {recomputed}, more than the stated {stated}: the statement does not hold"
+        )
+    }
 }
 
 fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
@@ -486,7 +559,7 @@ mod tests {
     fn ask(line: &str) -> Result<Value, String> {
         let words = std::iter::once("account").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        answer(&line.account.mechanism)
+        answer(&line.account.mechanism.expect("a mechanism"))
             .map(|answer| document(&answer))
             .map_err(|error| error.to_string())
     }

@@ -15,6 +15,7 @@ use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::optimizers::momentum::NoisyMomentum;
 use rounds_algorithms::optimizers::{Budget, Optimizer as _, Settings};
 use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
+use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::synthetic::synthetic_logistic;
 use rounds_algorithms::problem::{Features, Labels, Problem};
 use rounds_algorithms::theory::multistage::Schedule;
@@ -639,6 +640,7 @@ impl Study<'_> {
             delta: 0.0,
         };
         let mut settings = Settings::new(budget, StreamKey::Simulation(definition.seed));
+        settings.adjacency = Some(Adjacency::ReplaceOne);
         settings.batch_size = Some(definition.batch_size);
         let mut set = |key: &str, value: String| settings.parameters.insert(key.to_owned(), value);
         set("rounds", rounds.to_string());

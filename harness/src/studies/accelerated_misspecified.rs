@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::optimizers::{Budget, Optimizer as _, Settings};
 use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
+use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::synthetic::synthetic_logistic;
 use rounds_algorithms::problem::{Problem, largest_second_moment};
 use rounds_kernels::features::Norm;
@@ -178,6 +179,7 @@ impl MisspecifiedFigure {
         let mut solutions = Vec::new();
         for run in 0..runs {
             let mut settings = Settings::new(budget, StreamKey::Simulation(self.seed + run));
+            settings.adjacency = Some(Adjacency::ReplaceOne);
             let mut set = |key: &str, value: f64| settings.parameters.insert(key.to_owned(), value.to_string());
             set("rounds", self.rounds as f64);
             set("smoothness", of_smoothness * smoothness);
