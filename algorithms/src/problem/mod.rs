@@ -17,5 +17,5 @@ pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
 };
 pub use objective::{Problem, ProblemError};
-pub use public::{Measured, PublicProblem};
+pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
 pub use second_moment::largest_second_moment;
