@@ -5,6 +5,7 @@
 
 pub mod dataset;
 pub mod domain;
+pub mod encoding;
 pub mod objective;
 pub mod planted;
 mod second_moment;
@@ -15,5 +16,6 @@ pub use dataset::{Buffer, ByteRows, Dataset, DatasetError, Features, Labels};
 pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
 };
+pub use encoding::Encoder;
 pub use objective::{Problem, ProblemError};
 pub use second_moment::largest_second_moment;
