@@ -20,4 +20,4 @@ pub mod room;
 pub mod source;
 
 pub use error::DataError;
-pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, load, load_with, optimum};
+pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, built_in, load, load_declared, load_with, optimum};
