@@ -1,6 +1,7 @@
 //! CSV: a line a row, numbers separated by commas, semicolons or tabs, one column the label. With a header or without;
 //! plain, gzip or xz.
 
+use crate::data::draft::Summary;
 use crate::data::error::{DataError, listing};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
@@ -135,6 +136,36 @@ pub fn read_header(path: &Path) -> Result<FirstLine, DataError> {
         fields: line.fields.iter().map(|field| text_of(field)).collect(),
         delimiter: line.delimiter,
     })
+}
+
+/// What the fields of each column of a file with a header hold.
+///
+/// # Errors
+/// As [`read_into`], of its text.
+pub(super) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>, DataError> {
+    let mut source = Source::open(path)?;
+    let mut text = begin(&mut source)?;
+    let (_, start, lines_before) = first_line(path, &text, None)?;
+    text.drain(..start);
+    let mut summaries = vec![Summary::default(); header.fields.len()];
+    let summarise = |text: &[u8]| {
+        let mut summaries = vec![Summary::default(); header.fields.len()];
+        let lines = for_each_row(text, header.fields.len(), header.delimiter, |fields| {
+            summaries
+                .iter_mut()
+                .zip(fields)
+                .for_each(|(summary, field)| summary.take(field));
+        })?;
+        Ok((summaries, lines))
+    };
+    parse_blocks(source, text, lines_before, summarise, |part: Vec<Summary>, _| {
+        summaries
+            .iter_mut()
+            .zip(part)
+            .for_each(|(summary, later)| summary.merge(later));
+        Ok(())
+    })?;
+    Ok(summaries)
 }
 
 fn text_of(field: &[u8]) -> String {
@@ -280,71 +311,73 @@ fn encode_block(
     encoder: &Encoder<'_>,
 ) -> Result<((Vec<f32>, Vec<u32>), usize), BadLine> {
     let (mut values, mut codes) = (Vec::new(), Vec::new());
-    let mut number_of_line = 0;
-    for_each_line(text, |line, number| {
-        number_of_line = number + 1;
-        if line.trim_ascii().is_empty() {
-            return Ok(());
-        }
+    let lines = for_each_row(text, places.len(), delimiter, |fields| {
         let row = values.len();
         values.resize(row + features, 0.0);
         let row: &mut [f32] = &mut values[row..];
         let (mut code, mut null) = (encoding::NULL_LABEL, false);
-        let fields = split_all(line, delimiter, number, |place, field| match places.get(place) {
-            Some(&Place::Named { column, start }) => {
-                null |= !encoder.field(column, &field, &mut row[start..start + encoder.width(column)]);
+        for (field, place) in fields.iter().zip(places) {
+            match *place {
+                Place::Named { column, start } => {
+                    null |= !encoder.field(column, field, &mut row[start..start + encoder.width(column)]);
+                }
+                Place::Value(column) => {
+                    row[column] = number::parse(field).unwrap_or_else(|| encoding::number(field) as f32);
+                }
+                Place::Label => code = encoder.label(field),
+                Place::Dropped => {}
             }
-            Some(&Place::Value(column)) => {
-                row[column] = number::parse(&field).unwrap_or_else(|| encoding::number(&field) as f32);
-            }
-            Some(Place::Label) => code = encoder.label(&field),
-            Some(Place::Dropped) | None => {}
-        })?;
-        if fields != places.len() {
-            return Err(other_fields(number, places.len(), fields, line));
         }
         codes.push(if null { encoding::NULL_LABEL } else { code });
-        Ok(())
     })?;
-    Ok(((values, codes), number_of_line))
+    Ok(((values, codes), lines))
 }
 
-/// Calls `take` with each line of `text` and its number, from 0.
-pub fn for_each_line(text: &[u8], mut take: impl FnMut(&[u8], usize) -> Result<(), BadLine>) -> Result<(), BadLine> {
-    let lines = text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n');
-    lines.enumerate().try_for_each(|(number, line)| take(line, number))
+/// Calls `take` with the `count` fields of each line that is not blank, and returns the number of lines.
+///
+/// # Errors
+/// Lines with more or fewer fields, and those of [`split_all`].
+fn for_each_row<'a>(
+    text: &'a [u8],
+    count: usize,
+    delimiter: u8,
+    mut take: impl FnMut(&[Cow<'a, [u8]>]),
+) -> Result<usize, BadLine> {
+    let mut fields = Vec::with_capacity(count);
+    let mut lines = 0;
+    for line in text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n') {
+        // A line of tabs is a row of empty fields.
+        if !line.trim_ascii().is_empty() || line.contains(&delimiter) {
+            fields.clear();
+            split_all(line, delimiter, lines, &mut fields)?;
+            if fields.len() != count {
+                return Err(other_fields(lines, count, fields.len(), line));
+            }
+            take(&fields);
+        }
+        lines += 1;
+    }
+    Ok(lines)
 }
 
-/// Calls `take` with each field of a line and its place, and returns how many there are.
+/// Appends the fields of a line, the `number`-th of its block.
 ///
 /// # Errors
 /// Quotes that do not close, and text after a closing one.
-pub fn split_all<'a>(
-    line: &'a [u8],
-    delimiter: u8,
-    number: usize,
-    mut take: impl FnMut(usize, Cow<'a, [u8]>),
-) -> Result<usize, BadLine> {
-    let (mut place, mut at) = (0, 0);
+fn split_all<'a>(line: &'a [u8], delimiter: u8, number: usize, fields: &mut Vec<Cow<'a, [u8]>>) -> Result<(), BadLine> {
+    let mut at = 0;
     loop {
         let Some((field, end)) = split_line(line, at, delimiter) else {
-            return Err(BadLine::new(
-                number,
-                "a closing quote in the line of the opening one",
-                excerpt(&line[at..]),
-            ));
+            let expected = "a closing quote in the line of the opening one";
+            return Err(BadLine::new(number, expected, excerpt(&line[at..])));
         };
-        take(place, field);
-        place += 1;
+        fields.push(field);
         match line.get(end) {
             Some(&byte) if byte == delimiter => at = end + 1,
-            None => return Ok(place),
+            None => return Ok(()),
             Some(_) => {
-                return Err(BadLine::new(
-                    number,
-                    "a separator after the closing quote",
-                    excerpt(&line[end..]),
-                ));
+                let expected = "a separator after the closing quote";
+                return Err(BadLine::new(number, expected, excerpt(&line[end..])));
             }
         }
     }
@@ -416,7 +449,7 @@ fn first_line<'a>(
     });
     let mut fields = Vec::new();
     let refuse = |bad: BadLine| bad.at(path, line_number - 1);
-    split_all(line, delimiter, 0, |_, field| fields.push(field)).map_err(refuse)?;
+    split_all(line, delimiter, 0, &mut fields).map_err(refuse)?;
     if fields.len() < 2 {
         let expected = "at least two fields, a feature and a label, separated by comma, semicolon or tab";
         return Err(refuse(BadLine::new(0, expected, excerpt(line))));

@@ -322,6 +322,27 @@ pub(super) fn find(name: &str) -> Option<&'static Name> {
     NAMES.iter().find(|named| named.name == name)
 }
 
+/// Whether a data set needs no file.
+pub(super) fn is_generated(name: &str) -> bool {
+    find(name).is_some_and(|named| {
+        matches!(
+            named.contents,
+            Contents::SyntheticMnist | Contents::SyntheticLogistic | Contents::Quadratic
+        )
+    })
+}
+
+/// The table of training rows at `path`, a file or a folder: a CSV file.
+pub(super) fn table(path: &Path) -> Option<PathBuf> {
+    let file = if path.is_dir() {
+        let train = list(path).ok()?.into_iter().find(|file| file.starts_with("train."))?;
+        path.join(train)
+    } else {
+        path.to_owned()
+    };
+    matches!(format_of(&file, None), Ok(Format::Csv)).then_some(file)
+}
+
 fn options(data_dir: Option<&Path>, domain: Option<Arc<Domain>>) -> LoadOptions {
     LoadOptions {
         data_dir: data_dir.map(Path::to_path_buf),
