@@ -451,6 +451,9 @@ fn a_row_that_fails_is_named_on_every_rank_and_its_rank_is_known() {
         let error = oracle
             .gradient_sum(&batch, &parameters, Clip::Unbounded, &mut sum)
             .expect_err("infinite margins");
+        let QueryError::Row(error) = error else {
+            panic!("{error}")
+        };
         (error.row, engine.ranked().and_then(|ranked| ranked.failed()))
     };
     let (row, _) = run(&whole(&dataset), &Engine::Sequential);
