@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle, evaluate};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;

@@ -155,6 +155,14 @@ impl Targets<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Whether this row is the null row ⊥.
+    pub fn is_null(self, row: usize) -> bool {
+        match self {
+            Targets::Classes(classes) => classes[row] == NULL_CLASS,
+            Targets::Values(values) => values[row].is_nan(),
+        }
+    }
 }
 
 /// The norm in which gradients are clipped.
