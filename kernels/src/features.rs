@@ -136,7 +136,7 @@ pub enum Targets<'a> {
 
 impl Targets<'_> {
     /// Whether `row` is a null row.
-    pub fn is_null(&self, row: usize) -> bool {
+    pub fn is_null(self, row: usize) -> bool {
         match self {
             Targets::Classes(classes) => classes[row] == NULL_CLASS,
             Targets::Values(values) => values[row].is_nan(),
@@ -154,14 +154,6 @@ impl Targets<'_> {
     /// Whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Whether this row is the null row ⊥.
-    pub fn is_null(self, row: usize) -> bool {
-        match self {
-            Targets::Classes(classes) => classes[row] == NULL_CLASS,
-            Targets::Values(values) => values[row].is_nan(),
-        }
     }
 }
 
