@@ -20,7 +20,7 @@ use rounds_kernels::random::StreamKey;
 const ROWS: usize = 64;
 const COLUMNS: usize = 5;
 /// Pairs of neighbours; the variable ROUNDS_PAIRS sets another number.
-const PAIRS: u64 = 10_000;
+const PAIRS: u64 = 2_000;
 
 /// A small generator: the test's choices are addressed by (pair, counter).
 struct Choices(u64);

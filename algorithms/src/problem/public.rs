@@ -199,14 +199,12 @@ impl PublicProblem {
 
     /// The reason for which a plan on this problem claims nothing, if there is one.
     pub fn unclaimable(&self) -> Option<&'static str> {
-        if self.measured != Measured::default() {
-            return Some("a constant was read off the rows");
-        }
         match &self.domain {
             None => Some("the data have no declared domain: shapes, scales and classes were read off the rows"),
             Some(domain) if domain.is_draft() => {
                 Some("the domain is a draft that was read off the rows: check it and set drafted = false")
             }
+            Some(_) if self.measured != Measured::default() => Some("a constant was read off the rows"),
             Some(_) => None,
         }
     }

@@ -250,11 +250,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let started = Instant::now();
     let domain = cluster.agree(declared(arguments))?;
     let data = cluster.load(&arguments.data, arguments.data_dir.as_deref(), domain.as_ref());
-    let data = if arguments.secure {
-        data.map_err(without_rows)?
-    } else {
-        data?
-    };
+    let data = data.map_err(|error| explained(arguments, error))?;
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
     let train = treated.train;
@@ -514,11 +510,12 @@ fn check_strength(arguments: &TrainArguments, problem: &PublicProblem) -> anyhow
 /// The largest ε of a release.
 const MOST_EPSILON: f64 = 10.0;
 
-/// An error about the rows of a release, without naming one.
-fn without_rows(error: anyhow::Error) -> anyhow::Error {
+/// An error of loading: a schema that contradicts the file is bad usage, and the messages of a release name no row.
+fn explained(arguments: &TrainArguments, error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<DataError>() {
-        Some(data) => anyhow::anyhow!(data.without_rows()),
-        None => error,
+        Some(schema @ DataError::Schema { .. }) => UsageError::of(schema),
+        Some(data) if arguments.secure => anyhow::anyhow!(data.without_rows()),
+        _ => error,
     }
 }
 
