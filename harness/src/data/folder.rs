@@ -571,8 +571,8 @@ enum Format {
     Cifar,
 }
 
-/// Tells a file's format by its first 64 KiB. With a domain nothing but text is told by a row: text is CSV if columns have
-/// names or the file is called so, and what is no CSV by its first line is LIBSVM.
+/// Tells a file's format by its first 64 KiB. With a domain no row tells anything: text is CSV if its columns have names or
+/// the file is called so, and LIBSVM otherwise.
 fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataError> {
     let mut source = Source::open(path)?;
     let mut start = Vec::new();
@@ -599,9 +599,10 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     if start.contains(&0) {
         return Err(refuse("binary data without a known magic number"));
     }
-    let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
-    if domain.is_some_and(|domain| domain.label_column.is_some() || called(".csv") || called(".tsv")) {
-        return Ok(Format::Csv);
+    if let Some(domain) = domain {
+        let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
+        let table = domain.label_column.is_some() || called(".csv") || called(".tsv");
+        return Ok(if table { Format::Csv } else { Format::Libsvm });
     }
     let line = start
         .split(|&byte| byte == b'\n')
@@ -619,11 +620,10 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
         Ok(Format::Libsvm)
     } else if line.iter().any(|byte| matches!(byte, b',' | b';' | b'\t')) {
         Ok(Format::Csv)
-    } else if domain.is_some()
-        || fields
-            .next()
-            .is_some_and(|field| crate::data::number::parse(field).is_some())
-            && fields.next().is_none()
+    } else if fields
+        .next()
+        .is_some_and(|field| crate::data::number::parse(field).is_some())
+        && fields.next().is_none()
     {
         // A row without a feature that is not zero.
         Ok(Format::Libsvm)
