@@ -229,7 +229,12 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
     let root = Folder::new();
     fs::rename(moved, root.path().join("mnist")).unwrap();
     root.write("mnist/train-labels-idx1-ubyte", idx(8, &[3], &[2, 0, 10]));
-    assert_says(load("mnist", Some(root.path())), &["row 2", "label 10", "0 to 9"]);
+    let undeclared = LoadOptions {
+        data_dir: Some(root.path().into()),
+        ..LoadOptions::default()
+    };
+    assert_says(load_with("mnist", &undeclared), &["row 2", "label 10", "0 to 9"]);
+    assert_says(load("mnist", Some(root.path())), &["4 columns", "schema declares 784"]);
 }
 
 // CIFAR-10

@@ -1,7 +1,7 @@
 //! Drafts of schemas, read from the data, for a person to check. A draft covers no claim, so this may look at every row, and
 //! a line that cannot be read is named.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rounds_algorithms::problem::{
@@ -127,7 +127,7 @@ fn rounded_out(lo: f64, hi: f64) -> Bounds {
 /// # Errors
 /// Data that cannot be read; of a text, the first line that is none of its format.
 pub fn draft(path: &Path) -> Result<String, DataError> {
-    let mut notes = HashMap::new();
+    let mut notes = BTreeMap::new();
     let named = folder::table(path).map(|file| csv::read_header(&file).map(|header| (file, header)));
     let domain = match named.transpose()? {
         Some((file, header)) if !header.fields.iter().any(|name| name.parse::<f64>().is_ok()) => {
@@ -196,7 +196,7 @@ fn of_table(
     path: &Path,
     file: &Path,
     header: &csv::FirstLine,
-    notes: &mut HashMap<String, String>,
+    notes: &mut BTreeMap<String, String>,
 ) -> Result<Domain, DataError> {
     let summaries = csv::summarise(file, header)?;
     let usual = LABEL_NAMES

@@ -2,7 +2,7 @@
 //! beside the data, the built-in schema of a named data set, flags. Nothing here opens a row: of a table only the header is
 //! read, for the names of its columns.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
@@ -561,7 +561,7 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
 
 /// A schema as a file, with `notes` beside the columns that they are called by (`label`, and `columns` of columns without
 /// names). [`parse`] reads the same domain.
-pub fn write(domain: &Domain, notes: &HashMap<String, String>) -> String {
+pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         text.write_fmt(arguments).expect("a string takes any text");
