@@ -1,15 +1,17 @@
 //! A data set that is owned and checked once: features, labels, a name, and the public bound of its rows.
 //!
-//! After [`Dataset::new`] every feature and target is finite, every class is in range and every row has its label, so
-//! that nothing downstream validates again. The kernels read it through the borrowed views of
+//! After [`Dataset::new`] every feature is finite, every target is finite or that of a null row, every class is in range or
+//! [`NULL_CLASS`], and every row has its label, so that nothing downstream validates again. The kernels read it through the borrowed views of
 //! [`rounds_kernels::features`].
 
-use rounds_kernels::features::{F32Rows, Norm, Rows, SparseRows, Targets};
+use std::sync::Arc;
+
+use rounds_kernels::features::{F32Rows, NULL_CLASS, NULL_TARGET, Norm, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
-use super::{Domain, Storage};
+use super::domain::{Domain, Label, Storage};
 use crate::oracle::ranks::{Ranks, gather_messages};
 use crate::oracle::{Engine, partition};
 
@@ -130,6 +132,43 @@ impl Features {
         }
     }
 
+    /// Sets the features of the rows for which `is_null` holds to 0; sparse rows lose their stored values.
+    pub(crate) fn clear_rows(&mut self, is_null: impl Fn(usize) -> bool) {
+        let rows = self.len();
+        let null = (0..rows).filter(|&row| is_null(row));
+        match self {
+            Features::F32 { values, columns } => {
+                let columns = *columns;
+                null.for_each(|row| values[row * columns..(row + 1) * columns].fill(0.0));
+            }
+            Features::U8 { rows: bytes, .. } => {
+                let (memory, stride) = bytes.memory_mut();
+                null.for_each(|row| memory[row * stride..(row + 1) * stride].fill(0));
+            }
+            Features::Sparse {
+                offsets,
+                indices,
+                values,
+                ..
+            } => {
+                let Some(first) = null.into_iter().next() else { return };
+                let mut kept = offsets[first];
+                let mut start = kept;
+                for row in first..rows {
+                    let end = offsets[row + 1];
+                    if !is_null(row) {
+                        indices.copy_within(start..end, kept);
+                        values.copy_within(start..end, kept);
+                        kept += end - start;
+                    }
+                    (offsets[row + 1], start) = (kept, end);
+                }
+                indices.truncate(kept);
+                values.truncate(kept);
+            }
+        }
+    }
+
     /// The format's name, as it is shown and as it enters the digest.
     pub fn format(&self) -> &'static str {
         match self {
@@ -145,14 +184,14 @@ impl Features {
 pub enum Labels {
     /// A class in `0..classes` for each row.
     Classes {
-        /// One class a row.
+        /// One class a row, [`NULL_CLASS`] of a null row.
         values: Vec<u32>,
         /// Number of classes K.
         classes: usize,
         /// What the classes were called in the file, where it said so; K names.
         names: Option<Vec<String>>,
     },
-    /// A real for each row.
+    /// A real for each row, NaN of a null row.
     Values(Vec<f32>),
 }
 
@@ -269,7 +308,7 @@ pub enum DatasetError {
         /// The value.
         value: f32,
     },
-    /// NaN or infinite target.
+    /// Infinite target.
     #[error("data set {name}, row {row}: the target is {value}; targets are finite (remove the row)")]
     NonFiniteTarget {
         /// The data set.
@@ -322,6 +361,16 @@ pub enum DatasetError {
         /// What was found.
         found: String,
     },
+    /// A domain that is not that of the data.
+    #[error("data set {name}: it has {found}, but its domain declares {declared}; mend the schema")]
+    Domain {
+        /// The data set.
+        name: String,
+        /// What the data has.
+        found: String,
+        /// What the domain declares.
+        declared: String,
+    },
     /// A scale, factor or bound that is not a positive finite number.
     #[error("data set {name}: the {what} is {value}; it must be a positive, finite number")]
     NotPositive {
@@ -337,6 +386,14 @@ pub enum DatasetError {
 /// The L2 or L1 norm that no row exceeds, as a constant that does not depend on the data.
 pub type FeatureBound = (Norm, f64);
 
+/// The domain of the rows as they were encoded, and what an encoded feature and target were multiplied with since.
+#[derive(Clone, Debug, PartialEq)]
+struct Declared {
+    domain: Arc<Domain>,
+    feature_unit: f64,
+    target_unit: f64,
+}
+
 /// n rows of d features with their labels: checked, owned, immutable but for explicit operations on the features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
@@ -344,17 +401,17 @@ pub struct Dataset {
     features: Features,
     labels: Labels,
     feature_bound: Option<FeatureBound>,
-    domain: Option<std::sync::Arc<Domain>>,
+    declared: Option<Declared>,
 }
 
 impl Dataset {
     /// Checks features and labels and owns them.
     ///
     /// # Errors
-    /// Every [`DatasetError`] but `NotBinary`: no rows or columns, incomplete rows, offsets or columns out of order, NaN
-    /// or infinite features or targets, classes out of range, as many labels as rows not given, a scale that is not
-    /// positive.
-    pub fn new(name: impl Into<String>, features: Features, labels: Labels) -> Result<Self, DatasetError> {
+    /// Every [`DatasetError`] but `NotBinary` and `Domain`: no rows or columns, incomplete rows, offsets or columns out of
+    /// order, NaN or infinite features, infinite targets, classes out of range, as many labels as rows not given, a scale
+    /// that is not positive.
+    pub fn new(name: impl Into<String>, features: Features, mut labels: Labels) -> Result<Self, DatasetError> {
         let name = name.into();
         check_features(&name, &features)?;
         check_labels(&name, &labels)?;
@@ -365,18 +422,99 @@ impl Dataset {
                 labels: labels.len(),
             });
         }
+        if let Labels::Values(values) = &mut labels {
+            // One of the NaNs, so that the digest knows no other.
+            values
+                .iter_mut()
+                .filter(|value| value.is_nan())
+                .for_each(|value| *value = NULL_TARGET);
+        }
         Ok(Self {
             name,
             features,
             labels,
             feature_bound: None,
-            domain: None,
+            declared: None,
         })
     }
 
-    /// The domain that the rows were encoded into.
-    pub fn domain(&self) -> Option<&std::sync::Arc<Domain>> {
-        self.domain.as_ref()
+    /// The same rows with the domain into which they were encoded. Of a data set that has a domain already, the units stay.
+    ///
+    /// # Errors
+    /// `Domain` if columns, storage or classes are not those of the domain, `NotBinary` for real targets other than ±1 where
+    /// it declares two classes.
+    pub fn in_domain(self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
+        let units = self
+            .declared
+            .as_ref()
+            .map_or((1.0, 1.0), |declared| (declared.feature_unit, declared.target_unit));
+        self.in_domain_times(domain, units)
+    }
+
+    /// The same rows, which are `units.0` times features and `units.1` times targets that were encoded into `domain`.
+    pub(crate) fn in_domain_times(mut self, domain: Arc<Domain>, units: (f64, f64)) -> Result<Self, DatasetError> {
+        let refuse = |found: String, declared: String| {
+            Err(DatasetError::Domain {
+                name: self.name.clone(),
+                found,
+                declared,
+            })
+        };
+        if self.columns() != domain.features() {
+            let features = |count| format!("{count} features");
+            return refuse(features(self.columns()), features(domain.features()));
+        }
+        let storage = match self.features {
+            Features::F32 { .. } => Storage::Dense,
+            Features::U8 { .. } => Storage::Bytes,
+            Features::Sparse { .. } => Storage::Sparse,
+        };
+        if storage != domain.storage {
+            let rows = |storage: Storage| format!("{} rows", storage.name());
+            return refuse(rows(storage), rows(domain.storage));
+        }
+        let classes =
+            |classes: Option<usize>| classes.map_or_else(|| "real targets".into(), |k| format!("{k} classes"));
+        match (self.classes(), domain.classes()) {
+            (None, Some(2)) => drop(self.binary_targets()?),
+            (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
+            _ => {}
+        }
+        self.declared = Some(Declared {
+            domain,
+            feature_unit: units.0,
+            target_unit: units.1,
+        });
+        Ok(self)
+    }
+
+    /// The declared domain, if the rows were encoded into one.
+    pub fn domain(&self) -> Option<&Arc<Domain>> {
+        self.declared.as_ref().map(|declared| &declared.domain)
+    }
+
+    /// A bound on the magnitude of every target that follows from the domain: 1 for classes as ±1 and for encoded numbers.
+    pub fn target_bound(&self) -> Option<f64> {
+        self.declared.as_ref().map(|declared| declared.target_unit)
+    }
+
+    /// Whether `row` is the null row.
+    pub fn is_null(&self, row: usize) -> bool {
+        self.targets().is_null(row)
+    }
+
+    /// The same rows but for `row`, which becomes the null row, features 0: the neighbour under zero-out.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn null_row(mut self, row: usize) -> Self {
+        match &mut self.labels {
+            Labels::Classes { values, .. } => values[row] = NULL_CLASS,
+            Labels::Values(values) => values[row] = NULL_TARGET,
+        }
+        self.features.clear_rows(|other| other == row);
+        self
     }
 
     /// What the data set is called in tables and results.
@@ -427,7 +565,8 @@ impl Dataset {
     }
 
     /// The smallest norm bound that follows without looking at a value: the enforced one, converted between norms by
-    /// `‖x‖₂ ≤ ‖x‖₁ ≤ √d·‖x‖₂`, or what the format implies, `255·scale·√d` (L2) and `255·scale·d` (L1) for bytes.
+    /// `‖x‖₂ ≤ ‖x‖₁ ≤ √d·‖x‖₂`; what the format implies, `255·scale·√d` (L2) and `255·scale·d` (L1) for bytes; else the
+    /// domain's [`row_bound`](Domain::row_bound).
     pub fn public_bound(&self, norm: Norm) -> Option<f64> {
         let columns = self.columns() as f64;
         let enforced = self.feature_bound.map(|(of, bound)| match (of, norm) {
@@ -440,11 +579,12 @@ impl Dataset {
         }
     }
 
-    /// What the format implies of every norm, whatever the values are: for bytes only.
+    /// What format (for bytes) or domain imply of every norm, whatever the values are.
     fn implied_bound(&self, norm: Norm) -> Option<f64> {
         let columns = self.columns() as f64;
         let Features::U8 { scale, .. } = &self.features else {
-            return None;
+            let declared = self.declared.as_ref()?;
+            return Some(round_up(declared.domain.row_bound(norm) * declared.feature_unit));
         };
         let of_one = 255.0 * f64::from(*scale);
         Some(round_up(match norm {
@@ -547,7 +687,7 @@ impl Dataset {
         }
     }
 
-    /// Targets of a binary loss: class 0 ↦ −1, class 1 ↦ +1; real targets that are all ±1 as they are.
+    /// Targets of a binary loss: class 0 ↦ −1, class 1 ↦ +1; real targets that are all ±1 as they are. Null rows stay null.
     ///
     /// # Errors
     /// `NotBinary` for another number of classes or other real targets.
@@ -559,10 +699,14 @@ impl Dataset {
         match &self.labels {
             Labels::Classes { values, classes: 2, .. } => Ok(values
                 .iter()
-                .map(|&class| if class == 0 { -1.0 } else { 1.0 })
+                .map(|&class| match class {
+                    0 => -1.0,
+                    NULL_CLASS => NULL_TARGET,
+                    _ => 1.0,
+                })
                 .collect()),
             Labels::Classes { classes, .. } => Err(not_binary(format!("{classes} classes"))),
-            Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0) {
+            Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0 && !value.is_nan()) {
                 None => Ok(values.clone()),
                 Some(row) => Err(not_binary(format!("the target {} in row {row}", values[row]))),
             },
@@ -578,7 +722,7 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The same rows with two classes: `class` ↦ 1, every other one ↦ 0.
+    /// The same rows with two classes, which the domain then declares: `class` ↦ 1, every other one ↦ 0, null rows stay null.
     ///
     /// # Errors
     /// `LabelOutOfRange` (row 0 named) if there is no such class, `NotBinary` for real targets.
@@ -598,15 +742,26 @@ impl Dataset {
             });
         }
         let chosen = names.map_or_else(|| class.to_string(), |names| names[class as usize].clone());
+        let names = vec![format!("not {chosen}"), chosen];
+        if let Some(declared) = &mut self.declared {
+            Arc::make_mut(&mut declared.domain).label = Label::Classes(names.clone());
+        }
+        let of = |value: u32| {
+            if value == NULL_CLASS {
+                value
+            } else {
+                u32::from(value == class)
+            }
+        };
         self.labels = Labels::Classes {
-            values: values.into_iter().map(|value| u32::from(value == class)).collect(),
+            values: values.into_iter().map(of).collect(),
             classes: 2,
-            names: Some(vec![format!("not {chosen}"), chosen]),
+            names: Some(names),
         };
         Ok(self)
     }
 
-    /// The same data as dense f32 rows.
+    /// The same data as dense f32 rows, which the domain then declares.
     ///
     /// # Errors
     /// `TooLarge` if `n·d` values cannot be addressed.
@@ -645,26 +800,40 @@ impl Dataset {
                 Features::f32(dense, columns)
             }
         };
+        if let Some(declared) = &mut self.declared
+            && declared.domain.storage != Storage::Dense
+        {
+            Arc::make_mut(&mut declared.domain).storage = Storage::Dense;
+        }
         Ok(self)
     }
 
     /// `x ↦ factor · x` for every row. `factor` is a public constant; an enforced bound is multiplied with it, rounded up.
-    /// Bytes stay bytes.
+    /// Bytes stay bytes. Products that overflow become the largest number, so that no row can fail.
     ///
     /// # Errors
-    /// `NotPositive` for a factor that is not positive and finite; `NonFiniteFeature` if a product overflows.
+    /// `NotPositive` for a factor that is not positive and finite, or that makes a scale of bytes overflow.
     pub fn scale_features(mut self, factor: f32) -> Result<Self, DatasetError> {
         check_positive(&self.name, "scaling factor", f64::from(factor))?;
+        let times = |value: &mut f32| *value = (*value * factor).clamp(f32::MIN, f32::MAX);
         match &mut self.features {
-            Features::F32 { values, .. } => values.iter_mut().for_each(|value| *value *= factor),
-            Features::Sparse { values, .. } => values.iter_mut().for_each(|value| *value *= factor),
-            Features::U8 { scale, .. } => *scale *= factor,
+            Features::F32 { values, .. } => values.iter_mut().for_each(times),
+            Features::Sparse { values, .. } => values.iter_mut().for_each(times),
+            Features::U8 { scale, .. } => {
+                *scale *= factor;
+                check_features(&self.name, &self.features)?;
+            }
         }
-        check_features(&self.name, &self.features)?;
+        // One rounding of a product to f32 is at most 2⁻²⁴ relative, and 2⁻¹⁵⁰ absolute below the normal range.
+        let columns = self.features.columns() as f64;
+        let scaled =
+            |bound: f64| round_up(bound * f64::from(factor) * (1.0 + 2f64.powi(-24)) + columns * 2f64.powi(-150));
         if let Some((_, bound)) = &mut self.feature_bound {
-            // One rounding of a product to f32 is at most 2⁻²⁴ relative, and 2⁻¹⁵⁰ absolute below the normal range.
-            let columns = self.features.columns() as f64;
-            *bound = round_up(*bound * f64::from(factor) * (1.0 + 2f64.powi(-24)) + columns * 2f64.powi(-150));
+            *bound = scaled(*bound);
+        }
+        if let Some(declared) = &mut self.declared {
+            // Bytes are rounded twice more: 1/255, and its product with a byte.
+            declared.feature_unit = scaled(declared.feature_unit) * (1.0 + 2f64.powi(-22));
         }
         Ok(self)
     }
@@ -1003,7 +1172,10 @@ fn check_labels(name: &str, labels: &Labels) -> Result<(), DatasetError> {
                     limit,
                 });
             }
-            if let Some(row) = values.iter().position(|&label| label as usize >= *classes) {
+            if let Some(row) = values
+                .iter()
+                .position(|&label| label as usize >= *classes && label != NULL_CLASS)
+            {
                 let label = values[row];
                 return Err(DatasetError::LabelOutOfRange {
                     name: name.into(),
@@ -1021,7 +1193,7 @@ fn check_labels(name: &str, labels: &Labels) -> Result<(), DatasetError> {
             }
         }
         Labels::Values(values) => {
-            if let Some(row) = first_non_finite(values) {
+            if let Some(row) = values.iter().position(|value| value.is_infinite()) {
                 return Err(DatasetError::NonFiniteTarget {
                     name: name.into(),
                     row,
@@ -1046,6 +1218,7 @@ fn hash_numbers<T: Copy, const BYTES: usize>(hasher: &mut Sha256, numbers: &[T],
 
 #[cfg(test)]
 mod tests {
+    use super::super::domain::{Bounds, Columns, DomainSource, Relation};
     use super::*;
     use proptest::prelude::*;
 
@@ -1220,6 +1393,100 @@ mod tests {
         );
     }
 
+    fn domain(count: usize, storage: Storage, label: Label) -> Arc<Domain> {
+        let hi = if storage == Storage::Bytes { 255.0 } else { 1.0 };
+        Arc::new(Domain {
+            relation: Relation::ZeroOut,
+            columns: Columns::Matrix {
+                count,
+                bounds: Bounds::new(0.0, hi).unwrap(),
+            },
+            storage,
+            label,
+            label_column: None,
+            dropped: Vec::new(),
+            test_is_public: false,
+            source: DomainSource::Arguments,
+        })
+    }
+
+    #[test]
+    fn a_null_row_has_no_features_and_no_label_whatever_becomes_of_the_labels() {
+        for features in [
+            dense(&[1.0; 6], 2),
+            Features::bytes(&[1; 6], 2, 1.0),
+            sparse(&[0, 2, 3, 4], &[0, 1, 0, 1], &[1.0; 4], 2),
+        ] {
+            let data = Dataset::new("d", features.clone(), classes(&[0, 1, 2], 3)).unwrap();
+            let null = data.clone().null_row(1);
+            assert!(null.is_null(1) && !null.is_null(0) && !null.is_null(2));
+            assert_ne!(null.digest(), data.digest());
+            let rows = |data: &Dataset| data.clone().to_f32().unwrap().features().clone();
+            let Features::F32 { values, .. } = rows(&null) else {
+                panic!("f32")
+            };
+            assert_eq!(values[2..4], [0.0, 0.0]);
+            let Features::F32 { values: before, .. } = rows(&data) else {
+                panic!("f32")
+            };
+            assert_eq!((&values[..2], &values[4..]), (&before[..2], &before[4..]));
+            // Nulling is idempotent, and the same before and after labels change.
+            assert_eq!(null.clone().null_row(1), null);
+            let split = null.clone().one_against_rest(1).unwrap();
+            assert_eq!(split, data.clone().one_against_rest(1).unwrap().null_row(1));
+            let binary = split.into_binary().unwrap();
+            assert!(binary.is_null(1) && binary.binary_targets().unwrap()[1].is_nan());
+            let other = data.one_against_rest(1).unwrap().into_binary().unwrap().null_row(1);
+            assert_eq!(binary.digest(), other.digest());
+            assert!(null.part(1..2).is_null(0));
+        }
+        let nan = f32::from_bits(0xffc1_2345);
+        let data = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![nan, 2.0])).unwrap();
+        assert!(data.is_null(0) && !data.is_null(1));
+        let Labels::Values(values) = data.labels() else {
+            panic!("values")
+        };
+        assert_eq!(values[0].to_bits(), NULL_TARGET.to_bits());
+    }
+
+    #[test]
+    fn a_domain_stays_with_its_rows_and_bounds_them() {
+        let names = || Label::Classes(["a", "b", "c"].map(str::to_owned).to_vec());
+        let data = Dataset::new("d", dense(&[0.5; 8], 4), classes(&[0, 2], 3)).unwrap();
+        for (domain, part) in [
+            (domain(3, Storage::Dense, names()), "3 features"),
+            (domain(4, Storage::Sparse, names()), "sparse rows"),
+            (
+                domain(4, Storage::Dense, Label::Classes(vec!["a".into(), "b".into()])),
+                "2 classes",
+            ),
+            (
+                domain(4, Storage::Dense, Label::Number(Bounds::new(0.0, 1.0).unwrap())),
+                "real targets",
+            ),
+        ] {
+            let message = data.clone().in_domain(domain).unwrap_err().to_string();
+            assert!(
+                message.contains(part) && message.contains("mend the schema"),
+                "{message}"
+            );
+        }
+        let data = data.in_domain(domain(4, Storage::Dense, names())).unwrap();
+        let bound = |data: &Dataset, norm| data.public_bound(norm).unwrap();
+        assert!((bound(&data, Norm::L2) - 2.0).abs() < 1e-12 && (bound(&data, Norm::L1) - 4.0).abs() < 1e-12);
+        let scaled = data.clone().scale_features(0.25).unwrap();
+        assert!((0.5..0.500_001).contains(&bound(&scaled, Norm::L2)));
+        assert!(bound(&data.clone().clip_features(Norm::L2, 1.0).unwrap(), Norm::L2) <= 1.0);
+        let binary = data.one_against_rest(2).unwrap().into_binary().unwrap().part(0..1);
+        let declared = binary.domain().unwrap();
+        assert_eq!(declared.label, Label::Classes(vec!["not c".into(), "c".into()]));
+        assert_eq!(binary.target_bound(), Some(1.0));
+        let bytes = Dataset::new("d", Features::bytes(&[9; 8], 4, 1.0 / 255.0), classes(&[0, 2], 3)).unwrap();
+        let bytes = bytes.in_domain(domain(4, Storage::Bytes, names())).unwrap();
+        assert!(bound(&bytes, Norm::L2) < 2.000_001);
+        assert_eq!(bytes.to_f32().unwrap().domain().unwrap().storage, Storage::Dense);
+    }
+
     #[test]
     fn scaling_keeps_bytes_and_carries_the_bound() {
         let bytes = Features::bytes(&[0, 100], 1, 1.0);
@@ -1237,16 +1504,8 @@ mod tests {
             let error = data.clone().scale_features(factor).unwrap_err().to_string();
             assert!(error.contains("scaling factor"), "{error}");
         }
-        let error = data
-            .clone()
-            .scale_features(f32::MAX)
-            .unwrap()
-            .scale_features(f32::MAX)
-            .unwrap_err();
-        assert!(matches!(
-            error,
-            DatasetError::NonFiniteFeature { row: 0, column: 0, .. }
-        ));
+        let largest = data.clone().scale_features(f32::MAX).unwrap().scale_features(f32::MAX);
+        assert_eq!(largest.unwrap().features(), &dense(&[f32::MAX; 2], 2));
         assert!(
             data.clip_features(Norm::L1, 0.0)
                 .unwrap_err()

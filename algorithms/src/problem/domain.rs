@@ -139,8 +139,8 @@ pub struct Column {
 pub enum Columns {
     /// Columns of a table, matched by name.
     Named(Vec<Column>),
-    /// Columns without names: LIBSVM indices, matrices, image bytes. Values outside of the bounds are cut to them, NaN is 0
-    /// (or the bound next to 0). Divided by `max(|lo|, |hi|)` where 0 lies within the bounds, so that 0 stays 0; else mapped
+    /// Columns without names: LIBSVM indices, matrices, image bytes. Values outside of the bounds are cut to them; NaN, an
+    /// empty field or a word is 0 (or the bound next to 0). Divided by `max(|lo|, |hi|)` where 0 lies within the bounds, so that 0 stays 0; else mapped
     /// onto [−1, 1].
     Matrix {
         /// Number of columns.
@@ -230,8 +230,10 @@ pub struct Domain {
     pub storage: Storage,
     /// The label.
     pub label: Label,
-    /// The label's column, for tables.
+    /// The label's column, for tables with a header.
     pub label_column: Option<String>,
+    /// Columns of a table that are read past.
+    pub dropped: Vec<String>,
     /// Whether the rows of the test set are public, so that accuracy on them may be printed.
     pub test_is_public: bool,
     /// Where it was declared.

@@ -5,6 +5,7 @@
 
 pub mod dataset;
 pub mod domain;
+pub mod encoding;
 pub mod objective;
 pub mod planted;
 pub mod public;
@@ -16,6 +17,7 @@ pub use dataset::{Buffer, ByteRows, Dataset, DatasetError, Features, Labels};
 pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
 };
+pub use encoding::Encoder;
 pub use objective::{Problem, ProblemError};
 pub use public::{Measured, PublicProblem};
 pub use second_moment::largest_second_moment;

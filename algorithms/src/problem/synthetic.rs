@@ -2,8 +2,14 @@
 //!
 //! Every row draws from its own generator, addressed by (seed, purpose, row), and all arithmetic is plain IEEE 754
 //! without fused operations, with transcendentals in software.
+//!
+//! Domains are those of the laws that rows are drawn from: sizes, ranges and classes, which hold for every seed. Rows of a
+//! known seed are public themselves; their domain is there so that runs on them are planned as runs on private rows are.
+
+use std::sync::Arc;
 
 use crate::problem::dataset::{Buffer, ByteRows, Dataset, Features, Labels};
+use crate::problem::domain::{Bounds, Columns, Domain, DomainSource, Label, Relation, Storage};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -41,6 +47,27 @@ fn normal(generator: &mut Xoshiro256PlusPlus) -> f64 {
     radius * libm::cos(TAU * uniform(generator))
 }
 
+/// Magnitudes that [`normal`] cannot exceed: `√(2·54·ln 2)` is 8.652.
+const NORMAL_BOUND: f64 = 8.66;
+
+/// The domain of a generated data set: `count` columns within `bounds`.
+pub(super) fn domain(name: &str, count: usize, bounds: Bounds, storage: Storage, label: Label) -> Domain {
+    Domain {
+        relation: Relation::ZeroOut,
+        columns: Columns::Matrix { count, bounds },
+        storage,
+        label,
+        label_column: None,
+        dropped: Vec::new(),
+        test_is_public: true,
+        source: DomainSource::BuiltIn(name.to_owned()),
+    }
+}
+
+fn class_names<const K: usize>(names: [&str; K]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
 const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 const CLASSES: usize = 10;
@@ -67,6 +94,13 @@ pub fn synthetic_mnist(seed: u64) -> (Dataset, Dataset) {
     let train = model.dataset("synthetic-mnist", seed, Purpose::TrainingRows, 60_000);
     let test = model.dataset("synthetic-mnist", seed, Purpose::TestRows, 10_000);
     (train, test)
+}
+
+/// The domain of [`synthetic_mnist`]: 784 bytes and the digits.
+pub fn synthetic_mnist_domain() -> Domain {
+    let bounds = Bounds::new(0.0, 255.0).expect("bytes have bounds");
+    let digits = Label::Classes((0..CLASSES).map(|digit| digit.to_string()).collect());
+    domain("synthetic-mnist", PIXELS, bounds, Storage::Bytes, digits)
 }
 
 /// The planted model of [`synthetic_mnist`], K rows of 784 weights and an intercept: the minimiser of the population risk of
@@ -169,7 +203,9 @@ impl StrokeModel {
             classes: CLASSES,
             names: None,
         };
-        Dataset::new(name, features, labels).expect("bytes and classes below 10 make a data set")
+        Dataset::new(name, features, labels)
+            .and_then(|data| data.in_domain(Arc::new(synthetic_mnist_domain())))
+            .expect("bytes and classes below 10 make a data set")
     }
 
     /// One image: a handwriting, shifted, with pressure and grain.
@@ -307,7 +343,7 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
                 *label = u32::from(margin >= 0.0);
             }
         });
-    let names = Some(vec!["-1".to_owned(), "1".to_owned()]);
+    let names = Some(class_names(["-1", "1"]));
     Dataset::new(
         "synthetic-logistic",
         Features::f32(values, d),
@@ -318,7 +354,15 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
         },
     )
     .and_then(|data| data.clip_features(Norm::L1, d as f64))
+    .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
     .expect("uniform features make a data set")
+}
+
+/// The domain of [`synthetic_logistic`] with d features: [0, 1], and the classes −1 and 1.
+pub fn synthetic_logistic_domain(d: usize) -> Domain {
+    let bounds = Bounds::new(0.0, 1.0).expect("0 is below 1");
+    let classes = Label::Classes(class_names(["-1", "1"]));
+    domain("synthetic-logistic", d, bounds, Storage::Dense, classes)
 }
 
 /// `f(x) = Σ_i λ_i (x_i − x*_i)²/2` with L = λ_1 ≥ … ≥ λ_d ≥ 0: paper 001, Fig. 2 (there L = 10).
@@ -377,11 +421,29 @@ impl Quadratic {
             .sum()
     }
 
-    /// The data whose mean squared loss `(1/d) Σ_i (⟨a_i, x⟩ − y_i)²/2` without bias is `f`: d sparse rows `a_i = √(d·λ_i)·e_i`,
-    /// targets `y_i = ⟨a_i, x*⟩`, both rounded to f32.
+    /// √(d·L), rounded as features are.
+    fn largest_feature(dimension: usize, smoothness: f64) -> f64 {
+        f64::from(libm::sqrt(dimension as f64 * smoothness) as f32)
+    }
+
+    /// The domain of [`dataset`](Self::dataset) for quadratics of `dimension` coordinates and smoothness L that
+    /// [`random`](Self::random) makes: features within √(d·L), targets within 8.66 times that, which no normal exceeds.
     ///
     /// # Panics
-    /// If an eigenvalue is negative, or a feature or target overflows f32.
+    /// If the dimension is 0 or L is not positive and finite.
+    pub fn domain(dimension: usize, smoothness: f64) -> Domain {
+        let largest = Self::largest_feature(dimension, smoothness);
+        let within = |bound: f64| Bounds::new(-bound, bound).expect("a positive bound");
+        let targets = Label::Number(within(NORMAL_BOUND * largest));
+        domain("quadratic", dimension, within(largest), Storage::Sparse, targets)
+    }
+
+    /// The data whose mean squared loss `(1/d) Σ_i (⟨a_i, x⟩ − y_i)²/2` without bias is `f`: d sparse rows `a_i = √(d·λ_i)·e_i`,
+    /// targets `y_i = ⟨a_i, x*⟩`, both rounded to f32: √(d·L) and 8.66·√(d·L) times what is encoded into the
+    /// [`domain`](Self::domain).
+    ///
+    /// # Panics
+    /// If an eigenvalue is negative, the first one not positive, or a feature or target overflows f32.
     pub fn dataset(&self) -> Dataset {
         let dimension = self.eigenvalues.len();
         let values: Vec<f32> = self
@@ -401,7 +463,11 @@ impl Quadratic {
             values,
             columns: dimension,
         };
-        Dataset::new("quadratic", features, labels).expect("finite eigenvalues and optima make a data set")
+        let domain = Self::domain(dimension, self.eigenvalues[0]);
+        let largest = Self::largest_feature(dimension, self.eigenvalues[0]);
+        Dataset::new("quadratic", features, labels)
+            .and_then(|data| data.in_domain_times(Arc::new(domain), (largest, NORMAL_BOUND * largest)))
+            .expect("finite eigenvalues and optima make a data set")
     }
 }
 
