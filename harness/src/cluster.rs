@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
-use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_algorithms::problem::{Dataset, Domain, Problem};
 use rounds_kernels::loss::Loss;
 
 use crate::commands::{UsageError, with_causes};
@@ -230,20 +230,25 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the data and compares what the ranks saw.
+    /// Loads this rank's part of the data, encoded into `domain`, and compares what the ranks saw.
     ///
     /// # Errors
     /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data; [`Agreed`].
-    pub fn load(&self, name_or_path: &str, data_dir: Option<&std::path::Path>) -> anyhow::Result<Part> {
+    pub fn load(
+        &self,
+        name_or_path: &str,
+        data_dir: Option<&std::path::Path>,
+        domain: Option<&Arc<Domain>>,
+    ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load(name_or_path, data_dir)?;
+            let whole = crate::data::load_declared(name_or_path, data_dir, domain.cloned())?;
             return Ok(Part {
                 train: whole.train,
                 test: whole.test,
                 witness: Witness::default(),
             });
         };
-        let found = part::load(name_or_path, data_dir, ranks.rank(), ranks.count());
+        let found = part::load(name_or_path, data_dir, domain, ranks.rank(), ranks.count());
         let part = self.agree(found.map_err(|error| match error {
             PartError::MoreRanksThanRows { .. } => UsageError::new(error.to_string()).into(),
             error => anyhow::Error::from(error),
@@ -674,7 +679,7 @@ mod tests {
         let file = folder.path().join("few.csv");
         std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n").unwrap();
         let outcomes = on_ranks(3, |_, cluster| {
-            let error = cluster.load(file.to_str().unwrap(), None).err().unwrap();
+            let error = cluster.load(file.to_str().unwrap(), None, None).err().unwrap();
             (code_of(&error), error.to_string())
         });
         assert!(

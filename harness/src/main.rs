@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use rounds::cluster::Agreed;
 use rounds::commands::{
-    UsageError, account, audit, compare, factorize, list, machine, report, run, simulate, train, with_causes,
+    UsageError, account, audit, compare, factorize, list, machine, report, run, schema, simulate, train, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -29,6 +29,8 @@ enum Command {
     Train(Box<train::TrainArguments>),
     /// Privacy accounting: ε from noise, or the smallest noise for ε.
     Account(account::AccountArguments),
+    /// Drafts the schema of a data file, for a person to check: what a private run may know before it reads the rows.
+    Schema(schema::SchemaArguments),
     /// The error of a factorisation of a workload.
     Factorize(factorize::FactorizeArguments),
     /// An empirical lower bound on an algorithm's privacy loss, beside its claim.
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, line.json),
         Command::Account(arguments) => account::run(arguments, line.json),
+        Command::Schema(arguments) => schema::run(arguments, line.json),
         Command::Factorize(arguments) => factorize::run(arguments, line.json),
         Command::Audit(arguments) => audit::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),

@@ -1479,7 +1479,7 @@ mod tests {
         assert!(bound(&data.clone().clip_features(Norm::L2, 1.0).unwrap(), Norm::L2) <= 1.0);
         let binary = data.one_against_rest(2).unwrap().into_binary().unwrap().part(0..1);
         let declared = binary.domain().unwrap();
-        assert_eq!(declared.label, Label::Classes(vec!["not c".into(), "c".into()]));
+        assert_eq!(declared.label, Label::Classes(vec!["not 2".into(), "2".into()]));
         assert_eq!(binary.target_bound(), Some(1.0));
         let bytes = Dataset::new("d", Features::bytes(&[9; 8], 4, 1.0 / 255.0), classes(&[0, 2], 3)).unwrap();
         let bytes = bytes.in_domain(domain(4, Storage::Bytes, names())).unwrap();

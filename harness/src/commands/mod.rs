@@ -11,6 +11,7 @@ pub mod list;
 pub mod machine;
 pub mod report;
 pub mod run;
+pub mod schema;
 pub mod simulate;
 mod simulate_ranks;
 mod threads;

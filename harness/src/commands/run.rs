@@ -697,7 +697,10 @@ impl Bench<'_> {
         if let Some(loaded) = self.problems.get(&key) {
             return Ok(Arc::clone(loaded));
         }
-        let data = self.cluster.load(&configuration.dataset, self.data_dir.as_deref())?;
+        let domain = data::built_in(&configuration.dataset, self.data_dir.as_deref());
+        let data = self
+            .cluster
+            .load(&configuration.dataset, self.data_dir.as_deref(), domain.as_ref())?;
         let digest = hexadecimal(&self.cluster.digest(&data.train));
         let as_stored = |dataset: rounds_algorithms::problem::Dataset| match configuration.features.as_str() {
             "f32" => dataset.to_f32(),

@@ -204,7 +204,8 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     cluster.same("command line", &line.join("\n"))?;
 
     let started = Instant::now();
-    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref())?;
+    let domain = crate::data::built_in(&arguments.data, arguments.data_dir.as_deref());
+    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref(), domain.as_ref())?;
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
     let train = treated.train;

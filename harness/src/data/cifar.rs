@@ -16,11 +16,11 @@ const CLASSES: usize = 10;
 /// Records read at a time.
 const BLOCK: usize = 64;
 
-/// Reads files of records, in the order given, as 3072 bytes a row with scale 1/255.
+/// Reads files of records, in the order given, as 3072 bytes a row with scale 1/255, and their labels.
 ///
 /// # Errors
-/// Missing or damaged files, files that do not end with a record, labels above 9, no file at all.
-pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
+/// Missing or damaged files, files that do not end with a record, no file at all.
+pub fn read(paths: &[PathBuf]) -> Result<(Features, Vec<u8>), DataError> {
     let parts: Vec<_> = paths.par_iter().map(|path| read_file(path)).collect::<Result<_, _>>()?;
     let (mut pixels, labels): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let rows = if pixels.len() == 1 {
@@ -32,21 +32,36 @@ pub fn read(paths: &[PathBuf]) -> Result<(Features, Labels), DataError> {
         pixels.into_iter().for_each(|of_file| all.append(&of_file));
         all
     };
-    let labels = labels.concat();
     Ok((
         Features::U8 {
             rows,
             scale: 1.0 / 255.0,
         },
-        Labels::Classes {
-            values: labels,
-            classes: CLASSES,
-            names: None,
-        },
+        labels.concat(),
     ))
 }
 
-fn read_file(path: &Path) -> Result<(ByteRows, Vec<u32>), DataError> {
+/// Labels as classes.
+///
+/// # Errors
+/// Labels above 9.
+pub fn classes(path: &Path, labels: &[u8]) -> Result<Labels, DataError> {
+    if let Some(row) = labels.iter().position(|&label| usize::from(label) >= CLASSES) {
+        return Err(DataError::Label {
+            path: path.into(),
+            row,
+            found: labels[row].to_string(),
+            expected: "0 to 9 of CIFAR-10".into(),
+        });
+    }
+    Ok(Labels::Classes {
+        values: labels.iter().copied().map(u32::from).collect(),
+        classes: CLASSES,
+        names: None,
+    })
+}
+
+fn read_file(path: &Path) -> Result<(ByteRows, Vec<u8>), DataError> {
     let mut source = Source::open(path)?;
     let incomplete = |bytes: u128| {
         let record = RECORD as u128;
@@ -70,15 +85,7 @@ fn read_file(path: &Path) -> Result<(ByteRows, Vec<u32>), DataError> {
         }
         reserve(&mut pixels, records.len() * PIXELS, source.progress());
         for record in records {
-            if usize::from(record[0]) >= CLASSES {
-                return Err(DataError::Label {
-                    path: path.into(),
-                    row: labels.len(),
-                    found: record[0].to_string(),
-                    expected: "0 to 9 of CIFAR-10".into(),
-                });
-            }
-            labels.push(u32::from(record[0]));
+            labels.push(record[0]);
             pixels.extend_from_slice(&record[1..]);
         }
         if read < BLOCK * RECORD {

@@ -2,7 +2,7 @@
 //! and the way out.
 
 use rounds_algorithms::problem::DatasetError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
 pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> String {
@@ -208,6 +208,14 @@ pub enum DataError {
         /// The way out.
         way_out: &'static str,
     },
+    /// A file that is not what its schema declares.
+    #[error("{}: {problem}", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and the way out.
+        problem: String,
+    },
     /// No such label column.
     #[error("{}: no label column {wanted}; found {found}", path.display())]
     Column {
@@ -218,4 +226,100 @@ pub enum DataError {
         /// What there is.
         found: String,
     },
+}
+
+impl DataError {
+    /// A file that is not what its schema declares.
+    pub(crate) fn schema(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Schema {
+            path: path.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The message for a private run: it names the file and the kind of problem, but no row, line or value, nor how many
+    /// rows there are.
+    pub fn without_rows(&self) -> String {
+        let (path, problem) = match self {
+            Self::Line { path, .. } => (path, "a line is not what the format asks for"),
+            Self::Label { path, .. } | Self::Labels { path, .. } => (path, "its labels are not what is expected"),
+            Self::Dataset { path, .. } => (path, "its rows make no data set"),
+            Self::TooWide { path, .. } => (path, "its rows would take far more memory than the file holds"),
+            Self::Size { path, .. } => (path, "it is shorter or longer than its header promises"),
+            Self::Header { path, .. } => (path, "its header does not describe data that can be read"),
+            Self::Counts { features_path, .. } => (features_path, "it has another number of rows than its labels"),
+            Self::Unknown { .. }
+            | Self::NoDirectory { .. }
+            | Self::Missing { .. }
+            | Self::Read { .. }
+            | Self::Packed { .. }
+            | Self::Expansion { .. }
+            | Self::Magic { .. }
+            | Self::TestMismatch { .. }
+            | Self::Layout { .. }
+            | Self::Schema { .. }
+            | Self::Column { .. } => return self.to_string(),
+        };
+        let path = path.display();
+        format!("{path}: {problem}; `rounds schema {path}`, which claims nothing, shows where")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_message_names_the_file_and_no_row() {
+        let path = || PathBuf::from("d.csv");
+        let text = || "31337".to_owned();
+        let errors = [
+            DataError::Line {
+                path: path(),
+                line: 31337,
+                expected: text(),
+                found: text(),
+            },
+            DataError::Label {
+                path: path(),
+                row: 31337,
+                found: text(),
+                expected: text(),
+            },
+            DataError::Labels {
+                path: path(),
+                expected: text(),
+                found: text(),
+            },
+            DataError::Dataset {
+                path: path(),
+                source: DatasetError::NonFiniteTarget {
+                    name: text(),
+                    row: 31337,
+                    value: 31337.0,
+                },
+            },
+            DataError::Size {
+                path: path(),
+                promised: 31337,
+                found: 31337,
+            },
+            DataError::Counts {
+                features_path: path(),
+                rows: 31337,
+                labels_path: path(),
+                labels: 31337,
+            },
+        ];
+        for error in errors {
+            let message = error.without_rows();
+            assert!(
+                message.contains("`rounds schema d.csv`") && !message.contains("31337"),
+                "{message}"
+            );
+            assert!(error.to_string().contains("31337"));
+        }
+        let message = DataError::schema(&path(), "no column x").without_rows();
+        assert_eq!(message, "d.csv: no column x");
+    }
 }

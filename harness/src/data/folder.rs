@@ -9,10 +9,16 @@ use crate::data::npy::{self, Archive, Roles};
 use crate::data::source::Source;
 use crate::data::{cifar, idx};
 use rayon::prelude::*;
-use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist, synthetic_mnist_optimum};
-use rounds_algorithms::problem::{Dataset, DatasetError, Features, Labels};
+use rounds_algorithms::problem::synthetic::{
+    Quadratic, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
+    synthetic_mnist_optimum,
+};
+use rounds_algorithms::problem::{
+    self, Bounds, Columns, Dataset, DatasetError, Domain, DomainSource, Encoder, Features, Label, Labels, Relation,
+};
 use rounds_kernels::features::Norm;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A data set as a run needs it.
 #[derive(Clone, Debug)]
@@ -57,10 +63,13 @@ impl TrainTest {
 }
 
 /// What files do not say themselves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadOptions {
     /// Where files of named data sets lie; without it, the folder that the variable ROUNDS_DATA names.
     pub data_dir: Option<PathBuf>,
+    /// Into what rows are encoded. Without it they are kept as they are, and nothing may be claimed for them; what follows is
+    /// for those alone.
+    pub domain: Option<Arc<Domain>>,
     /// Whether labels are classes or real targets.
     pub target: Target,
     /// CSV: label column, header, delimiter.
@@ -76,10 +85,65 @@ enum Contents {
     Quadratic,
     Mnist,
     Cifar10,
-    /// LIBSVM files: names without packing of training and test rows, and the number of columns.
-    Libsvm(&'static [&'static str], &'static [&'static str], Option<usize>),
-    /// A CSV file and its label column.
-    Csv(&'static [&'static str], &'static str),
+    /// LIBSVM files: names without packing of training and test rows, and the domain of the file with the first name.
+    Libsvm(&'static [&'static str], &'static [&'static str], BuiltIn),
+    /// A CSV file, its label column, and the domain of the file with the first name.
+    Csv(&'static [&'static str], &'static str, BuiltIn),
+}
+
+/// The declared domain of a named data set, from its documentation.
+struct BuiltIn {
+    columns: usize,
+    bounds: [f64; 2],
+    storage: problem::Storage,
+    /// Separated by commas.
+    classes: &'static str,
+}
+
+impl BuiltIn {
+    const fn dense(columns: usize, bounds: [f64; 2], classes: &'static str) -> Self {
+        Self {
+            columns,
+            bounds,
+            storage: problem::Storage::Dense,
+            classes,
+        }
+    }
+
+    const fn sparse(columns: usize, classes: &'static str) -> Self {
+        Self {
+            columns,
+            bounds: [0.0, 1.0],
+            storage: problem::Storage::Sparse,
+            classes,
+        }
+    }
+
+    /// Images of `columns` bytes in ten classes.
+    const fn images(columns: usize) -> Self {
+        Self {
+            columns,
+            bounds: [0.0, 255.0],
+            storage: problem::Storage::Bytes,
+            classes: "0,1,2,3,4,5,6,7,8,9",
+        }
+    }
+
+    fn domain(&self, name: &str, label_column: Option<&str>) -> Domain {
+        Domain {
+            relation: Relation::ZeroOut,
+            columns: Columns::Matrix {
+                count: self.columns,
+                bounds: Bounds::new(self.bounds[0], self.bounds[1]).expect("built-in bounds are in order"),
+            },
+            storage: self.storage,
+            label: Label::Classes(self.classes.split(',').map(str::to_owned).collect()),
+            label_column: label_column.map(str::to_owned),
+            dropped: Vec::new(),
+            test_is_public: true,
+            source: DomainSource::BuiltIn(name.to_owned()),
+        }
+    }
 }
 
 /// A name under which data is asked for.
@@ -124,81 +188,187 @@ pub const NAMES: &[Name] = &[
     Name {
         name: "a9a",
         about: "LIBSVM files: 32,561 + 16,281 x 123, 2 classes",
-        contents: Contents::Libsvm(&["a9a"], &["a9a.t"], Some(123)),
+        contents: Contents::Libsvm(&["a9a"], &["a9a.t"], BuiltIn::sparse(123, "-1,1")),
     },
     Name {
         name: "w8a",
         about: "LIBSVM files: 49,749 x 300, 2 classes",
-        contents: Contents::Libsvm(&["w8a"], &["w8a.t"], Some(300)),
+        contents: Contents::Libsvm(&["w8a"], &["w8a.t"], BuiltIn::sparse(300, "-1,1")),
     },
     Name {
         name: "ijcnn1",
+        // Bounds of the training rows; 1,280 values of the test rows lie a little outside and are cut.
         about: "LIBSVM files: 49,990 + 91,701 x 22, 2 classes",
-        contents: Contents::Libsvm(&["ijcnn1"], &["ijcnn1.t"], Some(22)),
+        contents: Contents::Libsvm(&["ijcnn1"], &["ijcnn1.t"], BuiltIn::dense(22, [-1.0, 1.0], "-1,1")),
     },
     Name {
         name: "covtype",
         about: "CSV file: forest cover, 54 features, 7 classes, or the 16 % of it in covtype-16pct-scaled01.csv",
-        contents: Contents::Csv(&["covtype-16pct-scaled01.csv", "covtype.csv"], "Cover_Type"),
+        contents: Contents::Csv(
+            &["covtype-16pct-scaled01.csv", "covtype.csv"],
+            "Cover_Type",
+            BuiltIn::dense(54, [0.0, 1.0], "1,2,3,4,5,6,7"),
+        ),
     },
     Name {
         name: "letter",
         about: "LIBSVM files: 15,000 + 5,000 x 16, 26 classes",
-        contents: Contents::Libsvm(&["letter.scale"], &["letter.scale.t"], Some(16)),
+        contents: Contents::Libsvm(
+            &["letter.scale"],
+            &["letter.scale.t"],
+            BuiltIn::dense(
+                16,
+                [-1.0, 1.0],
+                "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26",
+            ),
+        ),
     },
     Name {
         name: "pendigits",
-        about: "LIBSVM files: 7,494 + 3,498 x 16, 10 classes, values 0 to 100",
-        contents: Contents::Libsvm(&["pendigits"], &["pendigits.t"], Some(16)),
+        about: "LIBSVM files: 7,494 + 3,498 x 16, 10 classes, values 0 to 100 divided by 100",
+        contents: Contents::Libsvm(
+            &["pendigits"],
+            &["pendigits.t"],
+            BuiltIn::dense(16, [0.0, 100.0], "0,1,2,3,4,5,6,7,8,9"),
+        ),
     },
     Name {
         name: "phishing",
         about: "LIBSVM file: 11,055 x 68, 2 classes",
-        contents: Contents::Libsvm(&["phishing"], &[], Some(68)),
+        contents: Contents::Libsvm(&["phishing"], &[], BuiltIn::sparse(68, "0,1")),
     },
     Name {
         name: "mushrooms",
         about: "LIBSVM file: 8,124 x 112, 2 classes",
-        contents: Contents::Libsvm(&["mushrooms"], &[], Some(112)),
+        contents: Contents::Libsvm(&["mushrooms"], &[], BuiltIn::sparse(112, "1,2")),
     },
     Name {
         name: "german",
         about: "LIBSVM file: 1,000 x 24, 2 classes",
-        contents: Contents::Libsvm(&["german.numer_scale", "german.numer"], &[], Some(24)),
+        contents: Contents::Libsvm(
+            &["german.numer_scale", "german.numer"],
+            &[],
+            BuiltIn::dense(24, [-1.0, 1.0], "-1,1"),
+        ),
     },
     Name {
         name: "reuters",
         about: "LIBSVM files: 7,770 + 3,299 x 8,315, sparse, 2 classes",
-        contents: Contents::Libsvm(&["reuters-lasvm.trn"], &["reuters-lasvm.tst"], None),
+        contents: Contents::Libsvm(
+            &["reuters-lasvm.trn"],
+            &["reuters-lasvm.tst"],
+            BuiltIn::sparse(8_315, "-1,1"),
+        ),
     },
 ];
+
+/// Features of synthetic-logistic.
+const LOGISTIC_FEATURES: usize = 20;
+const QUADRATIC_DIMENSION: usize = 100;
+const QUADRATIC_SMOOTHNESS: f64 = 10.0;
+
+fn quadratic() -> Quadratic {
+    Quadratic::random(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS, SEED)
+}
+
+/// Where LIBSVM files of a name are looked for in the data folder.
+fn libsvm_folders(name: &str) -> [&str; 4] {
+    ["libsvm", name, "other", ""]
+}
+
+/// Where a CSV file of a name is looked for.
+fn csv_folders(name: &str) -> [&str; 4] {
+    ["other", "csv", name, ""]
+}
 
 /// The parameters that minimise the population risk of a generated data set's usual model, one row an output with the
 /// intercept last, where they are known.
 pub fn optimum(name: &str) -> Option<Vec<f32>> {
-    let named = NAMES.iter().find(|named| named.name == name)?;
-    match named.contents {
+    match find(name)?.contents {
         Contents::SyntheticMnist => Some(synthetic_mnist_optimum(SEED)),
         Contents::Quadratic => {
-            let weights = Quadratic::random(100, 10.0, SEED).optimum;
+            let weights = quadratic().optimum;
             Some(weights.iter().map(|&weight| weight as f32).chain([0.0]).collect())
         }
         _ => None,
     }
 }
 
-/// Loads a data set by its name, or a file or folder by its path, with the usual options.
+/// The domain of a named data set. `None` for other names, and where only a file lies there of which nothing is declared.
+pub fn built_in(name: &str, data_dir: Option<&Path>) -> Option<Arc<Domain>> {
+    let named = find(name)?;
+    let first = |files: &[&str], inside: &[&str]| {
+        let options = options(data_dir, None);
+        let found = folders(name, &options, inside)
+            .ok()
+            .and_then(|folders| first_file(&folders, files));
+        found.is_none_or(|file| unpacked_name(&file) == files[0])
+    };
+    let domain = match &named.contents {
+        Contents::SyntheticMnist => synthetic_mnist_domain(),
+        Contents::SyntheticLogistic => synthetic_logistic_domain(LOGISTIC_FEATURES),
+        Contents::Quadratic => Quadratic::domain(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS),
+        Contents::Mnist => BuiltIn::images(28 * 28).domain(name, None),
+        Contents::Cifar10 => BuiltIn::images(3 * 32 * 32).domain(name, None),
+        Contents::Libsvm(files, _, built_in) if first(files, &libsvm_folders(name)) => built_in.domain(name, None),
+        Contents::Csv(files, label, built_in) if first(files, &csv_folders(name)) => built_in.domain(name, Some(label)),
+        Contents::Libsvm(..) | Contents::Csv(..) => return None,
+    };
+    Some(Arc::new(domain))
+}
+
+/// The data set that is called so.
+pub(super) fn find(name: &str) -> Option<&'static Name> {
+    NAMES.iter().find(|named| named.name == name)
+}
+
+/// Whether a data set needs no file.
+pub(super) fn is_generated(name: &str) -> bool {
+    find(name).is_some_and(|named| {
+        matches!(
+            named.contents,
+            Contents::SyntheticMnist | Contents::SyntheticLogistic | Contents::Quadratic
+        )
+    })
+}
+
+/// The table of training rows at `path`, a file or a folder: a CSV file.
+pub(super) fn table(path: &Path) -> Option<PathBuf> {
+    let file = if path.is_dir() {
+        let train = list(path).ok()?.into_iter().find(|file| file.starts_with("train."))?;
+        path.join(train)
+    } else {
+        path.to_owned()
+    };
+    matches!(format_of(&file, None), Ok(Format::Csv)).then_some(file)
+}
+
+fn options(data_dir: Option<&Path>, domain: Option<Arc<Domain>>) -> LoadOptions {
+    LoadOptions {
+        data_dir: data_dir.map(Path::to_path_buf),
+        domain,
+        ..LoadOptions::default()
+    }
+}
+
+/// Loads a data set by its name, in its built-in domain if it has one, or a file or folder by its path, without a domain.
 ///
 /// # Errors
 /// As [`load_with`].
 pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, DataError> {
-    load_with(
-        name_or_path,
-        &LoadOptions {
-            data_dir: data_dir.map(Path::to_path_buf),
-            ..LoadOptions::default()
-        },
-    )
+    load_declared(name_or_path, data_dir, built_in(name_or_path, data_dir))
+}
+
+/// Loads a data set by its name or path, encoded into `domain`; without one as it is, so that nothing may be claimed.
+///
+/// # Errors
+/// As [`load_with`]. In a domain no error depends on a row once the file's syntax is right.
+pub fn load_declared(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    domain: Option<Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
+    load_with(name_or_path, &options(data_dir, domain))
 }
 
 /// Loads a data set by its name, or a file or folder by its path; a name wins over a file called so, which `./name` means.
@@ -211,7 +381,7 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, Da
 /// # Errors
 /// [`DataError`], see there.
 pub fn load_with(name_or_path: &str, options: &LoadOptions) -> Result<TrainTest, DataError> {
-    if let Some(named) = NAMES.iter().find(|named| named.name == name_or_path) {
+    if let Some(named) = find(name_or_path) {
         return load_named(named, options);
     }
     let path = Path::new(name_or_path);
@@ -249,33 +419,24 @@ fn load_named(named: &Name, options: &LoadOptions) -> Result<TrainTest, DataErro
     match named.contents {
         Contents::SyntheticMnist => {
             let (train, test) = synthetic_mnist(SEED);
-            Ok(TrainTest {
-                train,
-                test: Some(test),
-            })
+            generated(train, Some(test), options)
         }
-        Contents::SyntheticLogistic => Ok(TrainTest {
-            train: synthetic_logistic(100_000, 20, SEED),
-            test: None,
-        }),
-        Contents::Quadratic => Ok(TrainTest {
-            train: Quadratic::random(100, 10.0, SEED).dataset(),
-            test: None,
-        }),
-        Contents::Mnist => load_idx(name, &idx_folders(name, options)?, Some(10)),
+        Contents::SyntheticLogistic => generated(synthetic_logistic(100_000, LOGISTIC_FEATURES, SEED), None, options),
+        Contents::Quadratic => generated(quadratic().dataset(), None, options),
+        Contents::Mnist => load_idx(name, &idx_folders(name, options)?, Some(10), options.domain.as_ref()),
         Contents::Cifar10 => {
             let folders = folders(name, options, &["cifar10", "cifar-10-batches-bin", "CIFAR10", ""])?;
             let files = folders.iter().find_map(|folder| cifar_files(folder));
             let files =
                 files.ok_or_else(|| missing(&folders, "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)"))?;
-            load_cifar(name, &files)
+            load_cifar(name, &files, options.domain.as_ref())
         }
-        Contents::Libsvm(train, test, columns) => {
-            let folders = folders(name, options, &["libsvm", name, "other", ""])?;
+        Contents::Libsvm(train, test, BuiltIn { columns, .. }) => {
+            let folders = folders(name, options, &libsvm_folders(name))?;
             let train_file = first_file(&folders, train).ok_or_else(|| missing(&folders, train[0]))?;
             let test_file = first_file(&folders, test);
             let libsvm = LibsvmOptions {
-                columns: options.libsvm.columns.or(columns),
+                columns: options.libsvm.columns.or(Some(columns)),
                 ..options.libsvm
             };
             load_libsvm(
@@ -288,8 +449,8 @@ fn load_named(named: &Name, options: &LoadOptions) -> Result<TrainTest, DataErro
                 },
             )
         }
-        Contents::Csv(files, label) => {
-            let folders = folders(name, options, &["other", "csv", name, ""])?;
+        Contents::Csv(files, label, _) => {
+            let folders = folders(name, options, &csv_folders(name))?;
             let file = first_file(&folders, files).ok_or_else(|| missing(&folders, files[0]))?;
             let csv = CsvOptions {
                 label: LabelColumn::Name(label.into()),
@@ -307,6 +468,22 @@ fn load_named(named: &Name, options: &LoadOptions) -> Result<TrainTest, DataErro
             )
         }
     }
+}
+
+/// Generated rows. They come in their own domain; `options` may declare another relation.
+fn generated(train: Dataset, test: Option<Dataset>, options: &LoadOptions) -> Result<TrainTest, DataError> {
+    let declare = |data: Dataset| match &options.domain {
+        None => Ok(data),
+        Some(domain) => {
+            let path = data.name().into();
+            data.in_domain(Arc::clone(domain))
+                .map_err(|source| DataError::Dataset { path, source })
+        }
+    };
+    Ok(TrainTest {
+        train: declare(train)?,
+        test: test.map(declare).transpose()?,
+    })
 }
 
 /// Where files of a named data set are looked for: these folders of the data folder.
@@ -394,8 +571,9 @@ enum Format {
     Cifar,
 }
 
-/// Tells a file's format by its first 64 KiB.
-fn format_of(path: &Path) -> Result<Format, DataError> {
+/// Tells a file's format by its first 64 KiB. With a domain nothing but text is told by a row: text is CSV if columns have
+/// names or the file is called so, and what is no CSV by its first line is LIBSVM.
+fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataError> {
     let mut source = Source::open(path)?;
     let mut start = Vec::new();
     source.read_up_to(1 << 16, &mut start)?;
@@ -421,6 +599,10 @@ fn format_of(path: &Path) -> Result<Format, DataError> {
     if start.contains(&0) {
         return Err(refuse("binary data without a known magic number"));
     }
+    let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
+    if domain.is_some_and(|domain| domain.label_column.is_some() || called(".csv") || called(".tsv")) {
+        return Ok(Format::Csv);
+    }
     let line = start
         .split(|&byte| byte == b'\n')
         .map(<[u8]>::trim_ascii)
@@ -437,10 +619,11 @@ fn format_of(path: &Path) -> Result<Format, DataError> {
         Ok(Format::Libsvm)
     } else if line.iter().any(|byte| matches!(byte, b',' | b';' | b'\t')) {
         Ok(Format::Csv)
-    } else if fields
-        .next()
-        .is_some_and(|field| crate::data::number::parse(field).is_some())
-        && fields.next().is_none()
+    } else if domain.is_some()
+        || fields
+            .next()
+            .is_some_and(|field| crate::data::number::parse(field).is_some())
+            && fields.next().is_none()
     {
         // A row without a feature that is not zero.
         Ok(Format::Libsvm)
@@ -452,7 +635,7 @@ fn format_of(path: &Path) -> Result<Format, DataError> {
 }
 
 fn load_file(name: &str, path: &Path, test: Option<&Path>, options: &LoadOptions) -> Result<TrainTest, DataError> {
-    match format_of(path)? {
+    match format_of(path, options.domain.as_ref())? {
         Format::Libsvm => load_libsvm(name, path, test, options),
         Format::Csv => load_csv(name, path, test, options),
         Format::Npy => load_npy(name, path, test, options),
@@ -463,6 +646,7 @@ fn load_file(name: &str, path: &Path, test: Option<&Path>, options: &LoadOptions
                 train: vec![path.into()],
                 test: test.map(Path::to_path_buf).into_iter().collect(),
             },
+            options.domain.as_ref(),
         ),
     }
 }
@@ -470,10 +654,10 @@ fn load_file(name: &str, path: &Path, test: Option<&Path>, options: &LoadOptions
 fn load_folder(folder: &Path, options: &LoadOptions) -> Result<TrainTest, DataError> {
     let name = stem(folder);
     if let Some(files) = idx_files(folder) {
-        return load_idx(&name, &files, None);
+        return load_idx(&name, &files, None, options.domain.as_ref());
     }
     if let Some(files) = cifar_files(folder) {
-        return load_cifar(&name, &files);
+        return load_cifar(&name, &files, options.domain.as_ref());
     }
     let files = list(folder)?;
     let arrays: Vec<String> = files
@@ -531,14 +715,33 @@ fn list(folder: &Path) -> Result<Vec<String>, DataError> {
 
 /// Labels of training data as classes or targets, and how test labels map to them.
 fn decide(path: &Path, labels: RawLabels, target: Target) -> Result<(Labels, Option<Classes>), DataError> {
+    check_finite(path, &labels)?;
     labels.decide(target).map_err(|bad| bad_labels(path, bad))
 }
 
 /// Labels of test data, as the training data decided.
 fn follow(path: &Path, labels: RawLabels, classes: Option<&Classes>) -> Result<Labels, DataError> {
     match classes {
-        Some(classes) => labels.assign(classes).map_err(|bad| bad_labels(path, bad)),
+        Some(classes) => {
+            check_finite(path, &labels).and_then(|()| labels.assign(classes).map_err(|bad| bad_labels(path, bad)))
+        }
         None => decide(path, labels, Target::Values).map(|(labels, _)| labels),
+    }
+}
+
+/// Refuses labels that are NaN or infinite.
+fn check_finite(path: &Path, labels: &RawLabels) -> Result<(), DataError> {
+    let RawLabels::Numbers(values) = labels else {
+        return Ok(());
+    };
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(row) => Err(DataError::Label {
+            path: path.into(),
+            row,
+            found: values[row].to_string(),
+            expected: "of finite numbers".into(),
+        }),
     }
 }
 
@@ -550,10 +753,66 @@ fn bad_labels(path: &Path, bad: BadLabels) -> DataError {
     }
 }
 
-fn checked(name: &str, path: &Path, features: Features, labels: Labels) -> Result<Dataset, DataError> {
+pub(super) fn checked(name: &str, path: &Path, features: Features, labels: Labels) -> Result<Dataset, DataError> {
     Dataset::new(name, features, labels).map_err(|source| DataError::Dataset {
         path: path.into(),
         source,
+    })
+}
+
+/// A data set of rows that were encoded into `domain`.
+fn declared(
+    name: &str,
+    path: &Path,
+    (features, labels): (Features, Labels),
+    domain: &Arc<Domain>,
+) -> Result<Dataset, DataError> {
+    Dataset::new(name, features, labels)
+        .and_then(|data| data.in_domain(Arc::clone(domain)))
+        .map_err(|source| DataError::Dataset {
+            path: path.into(),
+            source,
+        })
+}
+
+/// The rows of a matrix and their labels in `domain`.
+pub(super) fn encoded(
+    name: &str,
+    path: &Path,
+    features: Features,
+    labels: impl Iterator<Item = f64>,
+    domain: &Arc<Domain>,
+) -> Result<Dataset, DataError> {
+    check_unnamed(path, domain)?;
+    let (found, declared_columns) = (features.columns(), domain.features());
+    if found != declared_columns {
+        let problem = format!("it has {found} columns, but its schema declares {declared_columns}; mend the schema");
+        return Err(DataError::schema(path, problem));
+    }
+    let encoder = Encoder::new(domain);
+    let codes = labels.map(|label| encoder.label_number(label)).collect();
+    declared(name, path, encoder.finish(encoder.matrix(features), codes), domain)
+}
+
+/// Refuses a domain of named columns for a file in which columns have no names.
+fn check_unnamed(path: &Path, domain: &Domain) -> Result<(), DataError> {
+    match domain.columns {
+        Columns::Matrix { .. } => Ok(()),
+        Columns::Named(_) => Err(DataError::schema(
+            path,
+            "its columns have no names, but its schema names them; declare [columns] count = D, bounds = [LO, HI]",
+        )),
+    }
+}
+
+/// A function that reads rows of a file into a domain.
+type ReadInto<'a> = &'a dyn Fn(&Path) -> Result<Dataset, DataError>;
+
+/// Training and test rows of a domain, which does not depend on either.
+fn load_into(train: &Path, test: Option<&Path>, read: ReadInto<'_>) -> Result<TrainTest, DataError> {
+    Ok(TrainTest {
+        train: read(train)?,
+        test: test.map(read).transpose()?,
     })
 }
 
@@ -602,10 +861,21 @@ fn load_tables(
 }
 
 fn load_csv(name: &str, train: &Path, test: Option<&Path>, options: &LoadOptions) -> Result<TrainTest, DataError> {
+    if let Some(domain) = &options.domain {
+        return load_into(train, test, &|path| {
+            declared(name, path, csv::read_into(path, domain)?, domain)
+        });
+    }
     load_tables(name, train, test, options.target, &|path| csv::read(path, &options.csv))
 }
 
 fn load_npy(name: &str, train: &Path, test: Option<&Path>, options: &LoadOptions) -> Result<TrainTest, DataError> {
+    if let Some(domain) = &options.domain {
+        return load_into(train, test, &|path| {
+            let (features, labels) = npy::read_table(&mut Source::open(path)?)?;
+            encoded(name, path, features, labels.numbers(), domain)
+        });
+    }
     load_tables(name, train, test, options.target, &|path| {
         npy::read_table(&mut Source::open(path)?)
     })
@@ -613,6 +883,12 @@ fn load_npy(name: &str, train: &Path, test: Option<&Path>, options: &LoadOptions
 
 /// LIBSVM files: the number of columns is the declared one or the largest of both files.
 fn load_libsvm(name: &str, train: &Path, test: Option<&Path>, options: &LoadOptions) -> Result<TrainTest, DataError> {
+    if let Some(domain) = &options.domain {
+        return load_into(train, test, &|path| {
+            check_unnamed(path, domain)?;
+            declared(name, path, libsvm::read_into(path, domain)?, domain)
+        });
+    }
     let (mut features, labels) = libsvm::read(train, options.libsvm)?;
     let (labels, classes) = decide(train, labels, options.target)?;
     let test = match test {
@@ -705,6 +981,16 @@ fn join_arrays(
         };
         Ok((path(features), rows, path(labels), raw))
     };
+    if let Some(domain) = &options.domain {
+        let mut read = |roles: &[String; 2]| {
+            let (path, features, _, labels) = pair(roles)?;
+            encoded(name, &path, features, labels.numbers(), domain)
+        };
+        return Ok(TrainTest {
+            train: read(&roles.train)?,
+            test: roles.test.as_ref().map(read).transpose()?,
+        });
+    }
     let (train_path, train, labels_path, labels) = pair(&roles.train)?;
     let (labels, classes) = decide(&labels_path, labels, options.target)?;
     let test = match &roles.test {
@@ -742,7 +1028,7 @@ fn cifar_files(folder: &Path) -> Option<CifarFiles> {
     })
 }
 
-fn load_cifar(name: &str, files: &CifarFiles) -> Result<TrainTest, DataError> {
+fn load_cifar(name: &str, files: &CifarFiles, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
     let (train, test) = rayon::join(
         || cifar::read(&files.train),
         || {
@@ -753,13 +1039,13 @@ fn load_cifar(name: &str, files: &CifarFiles) -> Result<TrainTest, DataError> {
             }
         },
     );
-    let (features, labels) = train?;
-    let test = test?
-        .map(|(features, labels)| checked(name, &files.test[0], features, labels))
-        .transpose()?;
+    let make = |path: &Path, (features, labels): (Features, Vec<u8>)| match domain {
+        Some(domain) => encoded(name, path, features, labels.into_iter().map(f64::from), domain),
+        None => checked(name, path, features, cifar::classes(path, &labels)?),
+    };
     Ok(TrainTest {
-        train: checked(name, &files.train[0], features, labels)?,
-        test,
+        train: make(&files.train[0], train?)?,
+        test: test?.map(|rows| make(&files.test[0], rows)).transpose()?,
     })
 }
 
@@ -785,11 +1071,8 @@ pub(super) fn idx_data(
     name_or_path: &str,
     data_dir: Option<&Path>,
 ) -> Result<Option<(String, IdxFiles, Option<usize>)>, DataError> {
-    let options = LoadOptions {
-        data_dir: data_dir.map(Path::to_path_buf),
-        ..LoadOptions::default()
-    };
-    if let Some(named) = NAMES.iter().find(|named| named.name == name_or_path) {
+    let options = options(data_dir, None);
+    if let Some(named) = find(name_or_path) {
         if !matches!(named.contents, Contents::Mnist) {
             return Ok(None);
         }
@@ -808,7 +1091,13 @@ fn idx_folders(name: &str, options: &LoadOptions) -> Result<IdxFiles, DataError>
 }
 
 /// The test rows of [`IdxFiles`] whose training rows have `columns` and `classes`.
-pub(super) fn idx_test(name: &str, files: &IdxFiles, columns: usize, classes: usize) -> Result<Dataset, DataError> {
+pub(super) fn idx_test(
+    name: &str,
+    files: &IdxFiles,
+    columns: usize,
+    classes: Option<usize>,
+    domain: Option<&Arc<Domain>>,
+) -> Result<Dataset, DataError> {
     let [_, _, images, labels] = files;
     let test = idx::read_features(images)?;
     if test.columns() != columns {
@@ -818,10 +1107,25 @@ pub(super) fn idx_test(name: &str, files: &IdxFiles, columns: usize, classes: us
             found: format!("{} columns", test.columns()),
         });
     }
-    join(name, images, test, labels, idx::read_labels(labels, Some(classes))?)
+    let numbers = idx::read_labels(labels)?;
+    if let Some(domain) = domain {
+        return encoded(
+            name,
+            images,
+            test,
+            numbers.into_iter().map(|label| label as f64),
+            domain,
+        );
+    }
+    join(name, images, test, labels, idx::classes(labels, &numbers, classes)?)
 }
 
-fn load_idx(name: &str, files: &IdxFiles, classes: Option<usize>) -> Result<TrainTest, DataError> {
+fn load_idx(
+    name: &str,
+    files: &IdxFiles,
+    classes: Option<usize>,
+    domain: Option<&Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
     let [train_images, train_labels, test_images, test_labels] = files;
     let (images, labels) = rayon::join(
         || {
@@ -830,14 +1134,26 @@ fn load_idx(name: &str, files: &IdxFiles, classes: Option<usize>) -> Result<Trai
                 .map(|path| idx::read_features(path))
                 .collect::<Result<Vec<_>, _>>()
         },
-        || -> Result<_, DataError> {
-            let train = idx::read_labels(train_labels, classes)?;
-            let test = idx::read_labels(test_labels, train.classes())?;
-            Ok([train, test])
-        },
+        || -> Result<_, DataError> { Ok([idx::read_labels(train_labels)?, idx::read_labels(test_labels)?]) },
     );
-    let ([train, test], [train_classes, test_classes]) =
-        (<[Features; 2]>::try_from(images?).expect("two files"), labels?);
+    let ([train, test], [labels, of_test]) = (<[Features; 2]>::try_from(images?).expect("two files"), labels?);
+    if let Some(domain) = domain {
+        let encode = |path: &Path, features, labels: Vec<i64>| {
+            encoded(
+                name,
+                path,
+                features,
+                labels.into_iter().map(|label| label as f64),
+                domain,
+            )
+        };
+        return Ok(TrainTest {
+            train: encode(train_images, train, labels)?,
+            test: Some(encode(test_images, test, of_test)?),
+        });
+    }
+    let train_classes = idx::classes(train_labels, &labels, classes)?;
+    let test_classes = idx::classes(test_labels, &of_test, train_classes.classes())?;
     check_columns(test_images, &train, &test)?;
     Ok(TrainTest {
         train: join(name, train_images, train, train_labels, train_classes)?,

@@ -276,11 +276,11 @@ pub fn read_features(path: &Path) -> Result<Features, DataError> {
     Ok(rows.into_features())
 }
 
-/// Labels: one integer a row, as classes `0..classes`; without `classes`, as many as the largest label asks for.
+/// Labels: one integer a row.
 ///
 /// # Errors
-/// As [`read_features`], and [`DataError::Label`] for labels that are no class.
-pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataError> {
+/// As [`read_features`], and labels that are not integers.
+pub fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let mut source = Source::open(path)?;
     let Promise {
         element,
@@ -298,20 +298,7 @@ pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataEr
     }
     let bytes = source.read_exactly(usize::try_from(payload).unwrap_or(usize::MAX), total)?;
     source.expect_end(total)?;
-    // Without a number of classes any label that leaves the classes at most as many as the rows, or 256, is taken.
-    let limit = classes.unwrap_or_else(|| shape[0].max(256));
-    let label = |(row, label): (usize, i64)| {
-        u32::try_from(label)
-            .ok()
-            .filter(|&label| (label as usize) < limit)
-            .ok_or_else(|| DataError::Label {
-                path: path.into(),
-                row,
-                found: label.to_string(),
-                expected: format!("0 to {}", limit - 1),
-            })
-    };
-    let integers: Vec<i64> = match element {
+    Ok(match element {
         Element::U8 => bytes.iter().map(|&byte| i64::from(byte)).collect(),
         Element::I8 => bytes.iter().map(|&byte| i64::from(byte.cast_signed())).collect(),
         Element::I16 => bytes
@@ -333,12 +320,28 @@ pub fn read_labels(path: &Path, classes: Option<usize>) -> Result<Labels, DataEr
                 found: format!("element type {:02x}", element as u8),
             });
         }
+    })
+}
+
+/// Labels as classes `0..classes`; without `classes`, as many as the largest label asks for.
+///
+/// # Errors
+/// [`DataError::Label`] for labels that are no class.
+pub fn classes(path: &Path, labels: &[i64], classes: Option<usize>) -> Result<Labels, DataError> {
+    // Without a number of classes any label that leaves the classes at most as many as the rows, or 256, is taken.
+    let limit = classes.unwrap_or_else(|| labels.len().max(256));
+    let label = |(row, &label): (usize, &i64)| {
+        u32::try_from(label)
+            .ok()
+            .filter(|&label| (label as usize) < limit)
+            .ok_or_else(|| DataError::Label {
+                path: path.into(),
+                row,
+                found: label.to_string(),
+                expected: format!("0 to {}", limit - 1),
+            })
     };
-    let values = integers
-        .into_iter()
-        .enumerate()
-        .map(label)
-        .collect::<Result<Vec<u32>, _>>()?;
+    let values = labels.iter().enumerate().map(label).collect::<Result<Vec<u32>, _>>()?;
     let classes = classes.unwrap_or_else(|| values.iter().max().map_or(0, |&label| label as usize + 1));
     Ok(Labels::Classes {
         values,

@@ -79,6 +79,16 @@ fn distinct(labels: &[f32], limit: usize) -> Option<Vec<f32>> {
 }
 
 impl RawLabels {
+    /// The labels as numbers, NaN for words.
+    pub fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        let (numbers, words) = match self {
+            Self::Numbers(numbers) => (numbers.as_slice(), 0),
+            Self::Words { rows, .. } => (&[][..], rows.len()),
+        };
+        let words = std::iter::repeat_n(f64::NAN, words);
+        numbers.iter().map(|&number| f64::from(number)).chain(words)
+    }
+
     /// Turns the labels of training data into classes or targets; classes come with their names.
     ///
     /// # Errors

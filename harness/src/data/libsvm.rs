@@ -7,7 +7,7 @@ use crate::data::lines::{BadLine, excerpt, parse_blocks};
 use crate::data::number;
 use crate::data::room::reserve;
 use crate::data::source::{Progress, Source};
-use rounds_algorithms::problem::{Buffer, Features};
+use rounds_algorithms::problem::{self, Buffer, Domain, Encoder, Features, Labels};
 use std::path::Path;
 
 /// How rows are kept.
@@ -54,6 +54,10 @@ const DENSE_EXPANSION: u128 = 1000;
 const CHOSEN_DENSE_EXPANSION: u128 = 10;
 /// … and so many bytes in any case.
 const DENSE_FLOOR: u128 = 1 << 20;
+/// Dense rows of declared columns take no more.
+const DECLARED_DENSE: u128 = 1 << 38;
+/// Indices are counted so far.
+const LAST_INDEX: u64 = 1 << 40;
 
 /// Reads a file.
 ///
@@ -74,35 +78,73 @@ pub fn read(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels)
     }
 }
 
+/// Reads a file into `domain`, of unnamed columns: values are mapped, those beyond the columns dropped, labels looked up. NaN
+/// and infinities may be written as words.
+///
+/// # Errors
+/// Missing or damaged files, and text that is not LIBSVM: tokens other than `index:value`, indices that do not ascend from 1.
+/// No value, index or label is refused.
+pub fn read_into(path: &Path, domain: &Domain) -> Result<(Features, Labels), DataError> {
+    let (encoder, columns) = (Encoder::new(domain), domain.features());
+    let mut codes = Vec::new();
+    let mut matrix = if domain.storage == problem::Storage::Sparse {
+        Matrix::Sparse(Sparse::new(columns))
+    } else {
+        Matrix::Dense(Dense::new(columns))
+    };
+    let parse = |text: &[u8]| parse_block(text, 1, Some(columns), Some(&encoder));
+    parse_blocks(Source::open(path)?, Vec::new(), 0, parse, |part, progress| {
+        reserve(&mut codes, part.labels.len(), progress);
+        codes.extend_from_slice(&part.labels);
+        match &mut matrix {
+            Matrix::Sparse(sparse) => sparse.append(&part, progress),
+            Matrix::Dense(dense) => {
+                check_dense(path, codes.len(), columns, DECLARED_DENSE)?;
+                dense.append(&part, columns, progress);
+            }
+        }
+        Ok(())
+    })?;
+    codes.shrink_to_fit();
+    Ok(encoder.finish(encoder.matrix(matrix.into_features()), codes))
+}
+
+/// Refuses dense rows that take more than `limit` bytes.
+fn check_dense(path: &Path, rows: usize, columns: usize, limit: u128) -> Result<(), DataError> {
+    let bytes = 4 * rows as u128 * columns as u128;
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(DataError::TooWide {
+        path: path.into(),
+        rows,
+        columns,
+        storage: "as dense f32",
+        bytes,
+        way_out: "keep it sparse, or mend the index if it is a damaged one",
+    })
+}
+
 fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels), DataError> {
     let mut labels = Vec::new();
     let mut text_bytes = 0;
     let mut matrix = None;
-    let parse = |text: &[u8]| parse_block(text, options.first_index, options.columns);
+    let parse = |text: &[u8]| parse_block(text, options.first_index, options.columns, None);
     parse_blocks(Source::open(path)?, Vec::new(), 0, parse, |part, progress| {
         reserve(&mut labels, part.labels.len(), progress);
-        labels.extend_from_slice(&part.labels);
+        labels.extend(part.labels.iter().copied().map(f32::from_bits));
         text_bytes += part.text_bytes;
         let matrix = matrix.get_or_insert_with(|| Matrix::for_rows_like(&part, options));
         match matrix {
             Matrix::Sparse(sparse) => sparse.append(&part, progress),
             Matrix::Dense(dense) => {
                 let columns = dense.columns.max(part.columns);
-                let bytes = 4 * labels.len() as u128 * columns as u128;
                 let expansion = match options.storage {
                     Storage::Dense => DENSE_EXPANSION,
                     Storage::Automatic | Storage::Sparse => CHOSEN_DENSE_EXPANSION,
                 };
-                if bytes > DENSE_FLOOR.max(expansion * text_bytes as u128) {
-                    return Err(DataError::TooWide {
-                        path: path.into(),
-                        rows: labels.len(),
-                        columns,
-                        storage: "as dense f32",
-                        bytes,
-                        way_out: "keep it sparse, or mend the index if it is a damaged one",
-                    });
-                }
+                let limit = DENSE_FLOOR.max(expansion * text_bytes as u128);
+                check_dense(path, labels.len(), columns, limit)?;
                 dense.append(&part, columns, progress);
             }
         }
@@ -110,38 +152,20 @@ fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels),
     })?;
     labels.shrink_to_fit();
     let rows = labels.len();
-    let features = match matrix {
-        None => Features::f32(Buffer::new(), 1),
-        Some(Matrix::Dense(dense)) => Features::f32(dense.values, dense.columns),
-        Some(Matrix::Sparse(mut sparse)) => {
-            let (columns, stored) = (sparse.columns, sparse.values.len());
-            if options.columns.is_none() && columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * stored) {
-                return Err(DataError::TooWide {
-                    path: path.into(),
-                    rows,
-                    columns,
-                    storage: "(the largest index) make a model that",
-                    bytes: 4 * columns as u128,
-                    way_out: "if the index is not a damaged one, declare the number of columns",
-                });
-            }
-            sparse.offsets.shrink_to_fit();
-            sparse.indices.shrink_to_fit();
-            sparse.values.shrink_to_fit();
-            let Sparse {
-                offsets,
-                indices,
-                values,
+    let features = matrix.map_or_else(|| Features::f32(Buffer::new(), 1), Matrix::into_features);
+    if let Features::Sparse { values, columns, .. } = &features {
+        let (columns, stored) = (*columns, values.len());
+        if options.columns.is_none() && columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * stored) {
+            return Err(DataError::TooWide {
+                path: path.into(),
+                rows,
                 columns,
-            } = sparse;
-            Features::Sparse {
-                offsets,
-                indices,
-                values,
-                columns,
-            }
+                storage: "(the largest index) make a model that",
+                bytes: 4 * columns as u128,
+                way_out: "if the index is not a damaged one, declare the number of columns",
+            });
         }
-    };
+    }
     Ok((features, RawLabels::Numbers(labels)))
 }
 
@@ -149,7 +173,8 @@ fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels),
 #[derive(Default)]
 struct Part {
     text_bytes: usize,
-    labels: Vec<f32>,
+    /// The bits of each number, or its code in a domain.
+    labels: Vec<u32>,
     /// Where each row ends in `indices` and `values`.
     ends: Vec<usize>,
     indices: Vec<u32>,
@@ -176,17 +201,31 @@ impl Matrix {
             }
         };
         if dense {
-            Self::Dense(Dense {
-                values: Buffer::new(),
-                columns: part.columns,
-            })
+            Self::Dense(Dense::new(part.columns))
         } else {
-            Self::Sparse(Sparse {
-                offsets: vec![0],
-                indices: Vec::new(),
-                values: Vec::new(),
-                columns: part.columns,
-            })
+            Self::Sparse(Sparse::new(part.columns))
+        }
+    }
+
+    fn into_features(self) -> Features {
+        match self {
+            Matrix::Dense(dense) => Features::f32(dense.values, dense.columns),
+            Matrix::Sparse(Sparse {
+                mut offsets,
+                mut indices,
+                mut values,
+                columns,
+            }) => {
+                offsets.shrink_to_fit();
+                indices.shrink_to_fit();
+                values.shrink_to_fit();
+                Features::Sparse {
+                    offsets,
+                    indices,
+                    values,
+                    columns,
+                }
+            }
         }
     }
 }
@@ -199,6 +238,15 @@ struct Sparse {
 }
 
 impl Sparse {
+    fn new(columns: usize) -> Self {
+        Self {
+            offsets: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            columns,
+        }
+    }
+
     fn append(&mut self, part: &Part, progress: Progress) {
         let stored = self.values.len();
         reserve(&mut self.offsets, part.ends.len(), progress);
@@ -217,6 +265,13 @@ struct Dense {
 }
 
 impl Dense {
+    fn new(columns: usize) -> Self {
+        Self {
+            values: Buffer::new(),
+            columns,
+        }
+    }
+
     fn append(&mut self, part: &Part, columns: usize, progress: Progress) {
         self.widen(columns);
         if columns == 0 {
@@ -251,8 +306,13 @@ impl Dense {
     }
 }
 
-/// Parses whole lines.
-fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result<(Part, usize), BadLine> {
+/// Parses whole lines. With an `encoder` any value and label is taken, and values beyond the declared columns are dropped.
+fn parse_block(
+    text: &[u8],
+    first_index: u32,
+    declared: Option<usize>,
+    encoder: Option<&Encoder<'_>>,
+) -> Result<(Part, usize), BadLine> {
     let mut part = Part {
         text_bytes: text.len(),
         ..Part::default()
@@ -260,6 +320,7 @@ fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result
     part.indices.reserve(text.len() / 8);
     part.values.reserve(text.len() / 8);
     let limit = declared.unwrap_or(u32::MAX as usize - 1);
+    let first_index = u64::from(first_index);
     let mut columns = 0;
     let mut line = 0;
     let mut at = 0;
@@ -269,16 +330,19 @@ fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result
             (at, line) = (after, line + 1);
             continue;
         }
-        let (label, length) = number::scan(&text[at..]).unwrap_or((0.0, 0));
-        let after = at + length;
-        if length == 0 || !ends_field(text, after) {
-            return Err(bad_label(text, at, line));
-        }
-        if !label.is_finite() {
-            return Err(BadLine::new(line, "a finite label", excerpt(field(text, at))));
-        }
+        let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
+        let (label, length) = match (scanned, encoder) {
+            (Some((label, length)), Some(encoder)) => (encoder.label_number(f64::from(label)), length),
+            (Some((label, length)), None) if label.is_finite() => (label.to_bits(), length),
+            (Some(_), None) => return Err(BadLine::new(line, "a finite label", excerpt(field(text, at)))),
+            (None, Some(encoder)) if !field(text, at).contains(&b':') => {
+                let word = field(text, at);
+                (encoder.label(word), word.len())
+            }
+            (None, _) => return Err(bad_label(text, at, line)),
+        };
         part.labels.push(label);
-        at = after;
+        at += length;
         // The next index may not be below this.
         let mut lowest = first_index;
         loop {
@@ -294,7 +358,7 @@ fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result
                 .map(|byte| byte.wrapping_sub(b'0'))
                 .filter(|&digit| digit < 10)
             {
-                index = (index * 10 + u64::from(digit)).min(1 << 40);
+                index = (index * 10 + u64::from(digit)).min(LAST_INDEX);
                 at += 1;
             }
             if at == start || text.get(at) != Some(&b':') {
@@ -304,19 +368,20 @@ fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result
                     excerpt(field(text, start)),
                 ));
             }
-            if index < u64::from(lowest) || (index - u64::from(first_index)) as usize >= limit {
+            let beyond = (index.saturating_sub(first_index)) as usize >= limit;
+            if index < lowest || (beyond && encoder.is_none()) {
                 return Err(bad_index(index, lowest, first_index, limit, line));
             }
             at += 1;
-            let Some((value, length)) = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length))
-            else {
+            let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
+            let Some((value, length)) = scanned.or_else(|| encoder.and_then(|_| not_finite(field(text, at)))) else {
                 return Err(BadLine::new(
                     line,
                     "a number after index and colon",
                     excerpt(field(text, start)),
                 ));
             };
-            if !value.is_finite() {
+            if !value.is_finite() && encoder.is_none() {
                 return Err(BadLine::new(
                     line,
                     "a finite value that f32 can hold",
@@ -324,9 +389,12 @@ fn parse_block(text: &[u8], first_index: u32, declared: Option<usize>) -> Result
                 ));
             }
             at += length;
-            lowest = index as u32 + 1;
-            part.indices.push(index as u32 - first_index);
-            part.values.push(value);
+            // Of the indices that count no further, one may follow the other.
+            lowest = (index + 1).min(LAST_INDEX);
+            if !beyond {
+                part.indices.push((index - first_index) as u32);
+                part.values.push(value);
+            }
         }
         columns = columns.max(lowest - first_index);
         part.ends.push(part.values.len());
@@ -364,6 +432,13 @@ fn ends_field(text: &[u8], at: usize) -> bool {
     matches!(text.get(at), None | Some(b' ' | b'\n' | b'\t' | b'\r'))
 }
 
+/// A word for NaN or an infinity, and its length.
+#[cold]
+fn not_finite(field: &[u8]) -> Option<(f32, usize)> {
+    let value: f32 = std::str::from_utf8(field).ok()?.parse().ok()?;
+    (!value.is_finite()).then_some((value, field.len()))
+}
+
 /// The text up to the next blank.
 fn field(text: &[u8], at: usize) -> &[u8] {
     let end = text[at..]
@@ -387,19 +462,19 @@ fn bad_label(text: &[u8], at: usize, line: usize) -> BadLine {
 }
 
 #[cold]
-fn bad_index(index: u64, lowest: u32, first_index: u32, limit: usize, line: usize) -> BadLine {
+fn bad_index(index: u64, lowest: u64, first_index: u64, limit: usize, line: usize) -> BadLine {
     let found = format!("index {index}");
-    if index < u64::from(first_index) {
+    if index < first_index {
         BadLine::new(
             line,
             "indices that count from 1 (declare 0 as the first index if they count from 0)",
             found,
         )
-    } else if index < u64::from(lowest) {
+    } else if index < lowest {
         let expected = format!("an index of at least {lowest}: the indices of a row ascend and none is repeated");
         BadLine::new(line, expected, found)
     } else {
-        let last = limit as u64 - 1 + u64::from(first_index);
+        let last = limit as u64 - 1 + first_index;
         BadLine::new(line, format!("an index of at most {last}, the last column"), found)
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod cifar;
 pub mod csv;
+pub mod draft;
 pub mod error;
 pub mod folder;
 pub mod idx;
@@ -17,7 +18,9 @@ pub mod npy;
 pub mod number;
 pub mod part;
 pub mod room;
+pub mod schema;
 pub mod source;
 
 pub use error::DataError;
-pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, load, load_with, optimum};
+pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, built_in, load, load_declared, load_with, optimum};
+pub use schema::{Declaration, SchemaError, declare};

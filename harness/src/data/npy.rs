@@ -421,7 +421,7 @@ pub fn read_features(source: &mut Source<'_>) -> Result<Features, DataError> {
 /// Labels from an array of one dimension, or of two with one column.
 ///
 /// # Errors
-/// As [`read_features`], and labels that are NaN or infinite.
+/// As [`read_features`].
 pub fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
     let header = read_header(source)?;
     let path = source.path().to_path_buf();
@@ -444,20 +444,7 @@ pub fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
             collected.extend(numbers);
         }
     })?;
-    finite_labels(&path, collected.values.to_vec())
-}
-
-/// Labels, if all are finite.
-fn finite_labels(path: &Path, values: Vec<f32>) -> Result<RawLabels, DataError> {
-    match values.iter().position(|value| !value.is_finite()) {
-        None => Ok(RawLabels::Numbers(values)),
-        Some(row) => Err(DataError::Label {
-            path: path.into(),
-            row,
-            found: values[row].to_string(),
-            expected: "of finite numbers".into(),
-        }),
-    }
+    Ok(RawLabels::Numbers(collected.values.to_vec()))
 }
 
 /// A single array whose last column is the label.
@@ -486,8 +473,7 @@ pub fn read_table(source: &mut Source<'_>) -> Result<(Features, RawLabels), Data
                 values.copy_within(row * columns..(row + 1) * columns - 1, row * (columns - 1));
             }
             values.truncate(rows * (columns - 1));
-            let labels = finite_labels(source.path(), labels)?;
-            Ok((Features::f32(values, columns - 1), labels))
+            Ok((Features::f32(values, columns - 1), RawLabels::Numbers(labels)))
         }
         Features::Sparse { .. } => unreachable!("arrays are dense"),
     }

@@ -6,9 +6,10 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use rounds_algorithms::oracle::partition::leaf_range;
-use rounds_algorithms::problem::{Dataset, Labels};
+use rounds_algorithms::problem::{Dataset, Domain};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DataError;
@@ -68,24 +69,27 @@ fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<u
     Ok(leaf_range(rows, ranks, rank))
 }
 
-/// Loads the part of rank `rank` of `ranks`.
+/// Loads the part of rank `rank` of `ranks`, encoded into `domain`; without one as it is.
 ///
 /// # Errors
-/// What [`super::load`] refuses, and fewer rows than ranks.
-pub fn load(name_or_path: &str, data_dir: Option<&Path>, rank: usize, ranks: usize) -> Result<Part, PartError> {
+/// What [`super::load_declared`] refuses, and fewer rows than ranks.
+pub fn load(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    domain: Option<&Arc<Domain>>,
+    rank: usize,
+    ranks: usize,
+) -> Result<Part, PartError> {
     if let Some((name, files, classes)) = folder::idx_data(name_or_path, data_dir)?
         && let Some(rows) = idx::seekable_rows(&files[0])?
     {
         let [images, labels_file, ..] = &files;
         let own = rows_of(&name, rows, rank, ranks)?;
-        let labels = idx::read_labels(labels_file, classes)?;
+        let labels = idx::read_labels(labels_file)?;
         let mut common = Sha256::new();
         common.update((rows as u64).to_le_bytes());
-        let Labels::Classes { values, classes, .. } = &labels else {
-            unreachable!("IDX labels are classes");
-        };
-        values.iter().for_each(|label| common.update(label.to_le_bytes()));
-        let (count, classes) = (values.len(), *classes);
+        labels.iter().for_each(|label| common.update(label.to_le_bytes()));
+        let count = labels.len();
         if rows != count {
             return Err(PartError::Data(DataError::Counts {
                 features_path: images.clone(),
@@ -97,17 +101,17 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>, rank: usize, ranks: usi
         let part = idx::read_part(images, own.clone(), leaf_range(rows, ranks, (rank + 1) % ranks))?;
         let columns = part.features.columns();
         common.update((columns as u64).to_le_bytes());
-        let labels = Labels::Classes {
-            values: values[own].to_vec(),
-            classes,
-            names: None,
+        let (train, classes) = if let Some(domain) = domain {
+            let numbers = labels[own].iter().map(|&label| label as f64);
+            (folder::encoded(&name, images, part.features, numbers, domain)?, None)
+        } else {
+            // As many classes as all ranks' rows have.
+            let classes = idx::classes(labels_file, &labels, classes)?.classes();
+            let own = idx::classes(labels_file, &labels[own], classes)?;
+            (folder::checked(&name, images, part.features, own)?, classes)
         };
-        let train = Dataset::new(name.clone(), part.features, labels).map_err(|source| DataError::Dataset {
-            path: images.clone(),
-            source,
-        })?;
         let test = if rank == 0 {
-            Some(folder::idx_test(&name, &files, columns, classes)?)
+            Some(folder::idx_test(&name, &files, columns, classes, domain)?)
         } else {
             None
         };
@@ -121,7 +125,7 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>, rank: usize, ranks: usi
             },
         });
     }
-    let whole = super::load(name_or_path, data_dir)?;
+    let whole = super::load_declared(name_or_path, data_dir, domain.cloned())?;
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {
@@ -169,7 +173,9 @@ mod tests {
         let path = folder.path().to_str().unwrap();
         let whole = super::super::load(path, None).unwrap();
         for ranks in [1, 2, 5, 23] {
-            let parts: Vec<_> = (0..ranks).map(|rank| load(path, None, rank, ranks).unwrap()).collect();
+            let parts: Vec<_> = (0..ranks)
+                .map(|rank| load(path, None, None, rank, ranks).unwrap())
+                .collect();
             for (rank, part) in parts.iter().enumerate() {
                 assert_eq!(part.train, whole.train.clone().part(leaf_range(23, ranks, rank)));
                 assert_eq!(part.witness.common, parts[0].witness.common);
@@ -177,8 +183,8 @@ mod tests {
                 assert_eq!(part.test.is_some(), rank == 0);
             }
         }
-        assert_eq!(load(path, None, 0, 2).unwrap().test, whole.test);
-        let refused = load(path, None, 3, 24).err().unwrap();
+        assert_eq!(load(path, None, None, 0, 2).unwrap().test, whole.test);
+        let refused = load(path, None, None, 3, 24).err().unwrap();
         assert!(refused.to_string().contains("23 rows"), "{refused}");
     }
 
@@ -192,7 +198,7 @@ mod tests {
         std::fs::write(&file, bytes).unwrap();
         let parts: Vec<_> = (0..2)
             .map(|rank| {
-                load(folders[rank].path().to_str().unwrap(), None, rank, 2)
+                load(folders[rank].path().to_str().unwrap(), None, None, rank, 2)
                     .unwrap()
                     .witness
             })

@@ -1,0 +1,34 @@
+//! `rounds schema FILE`: drafts the schema of a data file for a person to check.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use crate::data::draft;
+
+/// What `rounds schema` takes.
+#[derive(clap::Args)]
+pub struct SchemaArguments {
+    /// A data file, or a folder in one of the known layouts.
+    file: PathBuf,
+    /// Where the schema is written; `schema.toml` beside the data is found by itself [default: stdout].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Drafts one schema. It is marked as read from the data: a run on it claims nothing until a person removes the mark.
+///
+/// # Errors
+/// Data that cannot be read, with the line, and an output that cannot be written.
+pub fn run(arguments: &SchemaArguments, json: bool) -> anyhow::Result<()> {
+    let text = draft::draft(&arguments.file)?;
+    match &arguments.output {
+        Some(path) => std::fs::write(path, &text).with_context(|| format!("{}: cannot be written", path.display()))?,
+        None if !json => print!("{text}"),
+        None => {}
+    }
+    if json {
+        println!("{}", serde_json::json!({ "schema": text }));
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Drafts of schemas, read from the data, for a person to check. A draft covers no claim, so this may look at every row, and
+//! a line that cannot be read is named.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use rounds_algorithms::problem::{
+    Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, Relation,
+    Storage, encoding,
+};
+
+use super::csv::{self, LABEL_NAMES};
+use super::error::DataError;
+use super::schema;
+use super::{LoadOptions, folder, load_with};
+
+/// So many different words are still taken for a category.
+const MOST_WORDS: usize = 64;
+
+/// Fields of a column.
+#[derive(Clone, Debug)]
+pub(super) struct Summary {
+    empty: usize,
+    words: usize,
+    lo: f64,
+    hi: f64,
+    /// The different fields, or `None` if they are more than [`MOST_WORDS`].
+    distinct: Option<BTreeSet<Vec<u8>>>,
+    /// The first and the last number, while each is the one before plus 1.
+    counting: Option<Option<(f64, f64)>>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            empty: 0,
+            words: 0,
+            lo: f64::INFINITY,
+            hi: f64::NEG_INFINITY,
+            distinct: Some(BTreeSet::new()),
+            counting: Some(None),
+        }
+    }
+}
+
+impl Summary {
+    pub(super) fn take(&mut self, field: &[u8]) {
+        let number = encoding::number(field);
+        let first_last = number.is_finite().then_some((number, number));
+        self.append(&Self {
+            empty: usize::from(field.is_empty()),
+            words: usize::from(!field.is_empty() && number.is_nan()),
+            lo: if number.is_finite() { number } else { f64::INFINITY },
+            hi: if number.is_finite() { number } else { f64::NEG_INFINITY },
+            distinct: None,
+            counting: first_last.map(Some),
+        });
+        if let Some(distinct) = &mut self.distinct
+            && !field.is_empty()
+            && !distinct.contains(field)
+        {
+            distinct.insert(field.to_vec());
+            if distinct.len() > MOST_WORDS {
+                self.distinct = None;
+            }
+        }
+    }
+
+    fn append(&mut self, later: &Self) {
+        self.empty += later.empty;
+        self.words += later.words;
+        (self.lo, self.hi) = (self.lo.min(later.lo), self.hi.max(later.hi));
+        self.counting = match (self.counting, later.counting) {
+            (Some(None), counting) => counting,
+            (Some(Some((first, last))), Some(Some((next, end)))) if next == last + 1.0 => Some(Some((first, end))),
+            _ => None,
+        };
+    }
+
+    /// Adds the fields of the lines that follow.
+    pub(super) fn merge(&mut self, later: Self) {
+        self.append(&later);
+        self.distinct = match (self.distinct.take(), later.distinct) {
+            (Some(mut distinct), Some(more)) => {
+                distinct.extend(more);
+                Some(distinct).filter(|distinct| distinct.len() <= MOST_WORDS)
+            }
+            _ => None,
+        };
+    }
+
+    fn values(&self) -> Vec<String> {
+        let mut values: Vec<String> = self
+            .distinct
+            .iter()
+            .flatten()
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        if self.words == 0 {
+            values.sort_by(|a, b| encoding::number(a.as_bytes()).total_cmp(&encoding::number(b.as_bytes())));
+        }
+        values
+    }
+
+    fn bounds(&self) -> Bounds {
+        rounded_out(self.lo, self.hi)
+    }
+}
+
+/// Bounds of one significant digit around `lo` and `hi`.
+fn rounded_out(lo: f64, hi: f64) -> Bounds {
+    let unit = || Bounds::new(0.0, 1.0).expect("0 is below 1");
+    let largest = lo.abs().max(hi.abs());
+    if !(lo <= hi && largest > 0.0) {
+        return unit();
+    }
+    let exponent = largest.log10().floor() as i32;
+    // By way of decimal text, so that 0.3 does not become 3·0.1.
+    let decimal = |digits: f64| format!("{digits}e{exponent}").parse().unwrap_or(digits);
+    let step = 10f64.powi(exponent);
+    let (lo, hi) = ((lo / step).floor(), (hi / step).ceil());
+    Bounds::new(decimal(lo), decimal(if lo < hi { hi } else { lo + 1.0 })).unwrap_or_else(|_| unit())
+}
+
+/// The text of a schema for a file or folder.
+///
+/// # Errors
+/// Data that cannot be read; of a text, the first line that is none of its format.
+pub fn draft(path: &Path) -> Result<String, DataError> {
+    let mut notes = HashMap::new();
+    let named = folder::table(path).map(|file| csv::read_header(&file).map(|header| (file, header)));
+    let domain = match named.transpose()? {
+        Some((file, header)) if !header.fields.iter().any(|name| name.parse::<f64>().is_ok()) => {
+            of_table(path, &file, &header, &mut notes)?
+        }
+        _ => {
+            let train = load_with(&path.to_string_lossy(), &LoadOptions::default())?.train;
+            notes.insert("columns".into(), "bounds of every column, read from the data".into());
+            notes.insert("label".into(), "read from the data".into());
+            of_matrix(path, &train)
+        }
+    };
+    Ok(schema::write(&domain, &notes))
+}
+
+fn drafted(path: &Path, columns: Columns, storage: Storage, label: Label) -> Domain {
+    Domain {
+        relation: Relation::ZeroOut,
+        columns,
+        storage,
+        label,
+        label_column: None,
+        dropped: Vec::new(),
+        test_is_public: false,
+        source: DomainSource::Draft(path.display().to_string()),
+    }
+}
+
+fn of_matrix(path: &Path, data: &Dataset) -> Domain {
+    let range = |values: &[f32], start: (f64, f64)| {
+        values.iter().fold(start, |(lo, hi), &value| {
+            (lo.min(f64::from(value)), hi.max(f64::from(value)))
+        })
+    };
+    let (lo, hi, storage) = match data.features() {
+        Features::U8 { .. } => (0.0, 255.0, Storage::Bytes),
+        Features::F32 { values, .. } => {
+            let (lo, hi) = range(values, (f64::INFINITY, f64::NEG_INFINITY));
+            (lo, hi, Storage::Dense)
+        }
+        Features::Sparse { values, .. } => {
+            let (lo, hi) = range(values, (0.0, 0.0));
+            (lo, hi, Storage::Sparse)
+        }
+    };
+    let bounds = match storage {
+        Storage::Bytes => Bounds::new(lo, hi).expect("bytes have bounds"),
+        _ => rounded_out(lo, hi),
+    };
+    let label = match data.labels() {
+        Labels::Classes { classes, names, .. } => Label::Classes(
+            names
+                .clone()
+                .unwrap_or_else(|| (0..*classes).map(|class| class.to_string()).collect()),
+        ),
+        Labels::Values(values) => {
+            let (lo, hi) = range(values, (f64::INFINITY, f64::NEG_INFINITY));
+            Label::Number(rounded_out(lo, hi))
+        }
+    };
+    let count = data.columns();
+    drafted(path, Columns::Matrix { count, bounds }, storage, label)
+}
+
+fn of_table(
+    path: &Path,
+    file: &Path,
+    header: &csv::FirstLine,
+    notes: &mut HashMap<String, String>,
+) -> Result<Domain, DataError> {
+    let summaries = csv::summarise(file, header)?;
+    let usual = LABEL_NAMES
+        .iter()
+        .find_map(|usual| header.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)));
+    let label_place = usual.unwrap_or(header.fields.len() - 1);
+    let (mut columns, mut dropped) = (Vec::new(), Vec::new());
+    let mut label = Label::Number(rounded_out(0.0, 1.0));
+    for (place, (name, of)) in header.fields.iter().zip(summaries).enumerate() {
+        if place == label_place {
+            label = match of.values() {
+                values if values.len() >= 2 => Label::Classes(values),
+                _ => Label::Number(of.bounds()),
+            };
+            notes.insert(
+                "label".into(),
+                "read from the data: which column, which classes, in which order?".into(),
+            );
+            continue;
+        }
+        let empty = if of.empty > 0 {
+            "; empty fields make null rows, or declare missing"
+        } else {
+            ""
+        };
+        if of.words == 0 && of.lo <= of.hi {
+            let counts = of.distinct.is_none() && matches!(of.counting, Some(Some(_)));
+            let note = if counts {
+                "counts the rows: an identifier? then drop it".to_owned()
+            } else {
+                format!("bounds read from the data{empty}")
+            };
+            notes.insert(name.clone(), note);
+            let (bounds, missing) = (of.bounds(), None);
+            columns.push(Column {
+                name: name.clone(),
+                kind: ColumnKind::Number { bounds, missing },
+            });
+        } else if of.distinct.as_ref().is_some_and(|distinct| !distinct.is_empty()) {
+            notes.insert(name.clone(), "values read from the data".into());
+            columns.push(Column {
+                name: name.clone(),
+                kind: ColumnKind::Category {
+                    values: of.values(),
+                    other: Other::NullRow,
+                },
+            });
+        } else {
+            dropped.push(name.clone());
+        }
+    }
+    notes.insert(
+        "drop".into(),
+        format!("empty, or more than {MOST_WORDS} different words: identifiers or text"),
+    );
+    let mut domain = drafted(path, Columns::Named(columns), Storage::Dense, label);
+    domain.label_column = Some(header.fields[label_place].clone());
+    domain.dropped = dropped;
+    Ok(domain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_rounded_out_to_a_digit() {
+        for (lo, hi, expected) in [
+            (17.0, 90.0, [10.0, 90.0]),
+            (-3.2, 0.7, [-4.0, 1.0]),
+            (0.182, 0.301, [0.1, 0.4]),
+            (5.0, 5.0, [5.0, 6.0]),
+            (0.0, 0.0, [0.0, 1.0]),
+            (-1.0, 1.0, [-1.0, 1.0]),
+            (f64::INFINITY, f64::NEG_INFINITY, [0.0, 1.0]),
+        ] {
+            let bounds = rounded_out(lo, hi);
+            assert_eq!([bounds.lo(), bounds.hi()], expected, "{lo} {hi}");
+        }
+    }
+}
