@@ -25,23 +25,22 @@ pub mod unaccelerated_srg;
 pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 
 use crate::noise::NoiseError;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, QueryError};
 use crate::privacy::Mechanism;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
-use rounds_kernels::linear::NonFiniteGradient;
 
 /// A round that could not be completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoundError {
-    /// A gradient was not finite.
-    #[error("round {round}: {source}; lower the learning rate, or check the features of that row")]
+    /// A query without an answer.
+    #[error("round {round}: {source}")]
     Gradient {
         /// The round, 0-based.
         round: u64,
-        /// Which row.
-        source: NonFiniteGradient,
+        /// Why.
+        source: QueryError,
     },
     /// The noise mechanism refused.
     #[error("round {round}: {source}")]

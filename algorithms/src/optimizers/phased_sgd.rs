@@ -114,6 +114,15 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         .unwrap_or(100.min(problem.rows().div_ceil(32)))
         .max(1);
     let radius = settings.number("radius", 10.0, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    // Iterates inside a phase are not released: they must not be able to diverge.
+    if radius > f64::from(problem.most_weight()) {
+        return Err(SettingsError::OutOfRange {
+            flag: "radius",
+            value: radius.to_string(),
+            expected: "a smaller radius: margins could overflow",
+        }
+        .into());
+    }
     let dimension = problem.parameters() as f64;
     let steps = problem.rows() as f64 / batch as f64;
     // μ of the run; the noise multiplier is f/μ for a Gaussian mechanism.

@@ -28,7 +28,7 @@ use super::settings::positive;
 use super::{Budget, Optimizer, RoundError, Settings, SettingsError};
 use crate::catalog::{Algorithm, PrepareError, Prepared};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
-use crate::oracle::{Oracle, Phase};
+use crate::oracle::{Oracle, Phase, QueryError};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
@@ -306,6 +306,15 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
     let default = lipschitz * domain_radius / 20.0;
     let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
     let inner = settings.number("inner", 8.0, "a number of at least 1 is needed", |inner| inner >= 1.0)? as usize;
+    // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
+    if domain_radius > f64::from(problem.most_weight()) {
+        return Err(SettingsError::OutOfRange {
+            flag: "radius",
+            value: domain_radius.to_string(),
+            expected: "a smaller radius: shifts of margins could overflow",
+        }
+        .into());
+    }
     let weight_cap = settings.number(
         "weight-cap",
         std::f64::consts::E,
@@ -563,7 +572,7 @@ impl NoisyOracle<'_, '_, '_> {
                     &weigh,
                     &mut balls.sum,
                 )
-                .map_err(|source: rounds_kernels::linear::NonFiniteGradient| RoundError::Gradient { round, source })?;
+                .map_err(|source: QueryError| RoundError::Gradient { round, source })?;
             oracle.enter(Phase::Noise);
             balls
                 .noise
@@ -609,13 +618,13 @@ struct Carrier<'n, 'b, 'o, 'a> {
 impl Carrier<'_, '_, '_, '_> {
     fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
         self.noisy.solve(centre, regularization, solution).map_err(|error| {
-            let row = if let RoundError::Gradient { source, .. } = &error {
-                source.row
+            let source = if let RoundError::Gradient { source, .. } = &error {
+                *source
             } else {
-                0
+                QueryError::Diverged
             };
             self.failure = Some(error);
-            ResqueError::Gradient(rounds_kernels::linear::NonFiniteGradient { row })
+            ResqueError::Gradient(source)
         })
     }
 }

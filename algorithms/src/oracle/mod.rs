@@ -48,6 +48,17 @@ pub trait PhaseObserver {
     fn enter(&mut self, phase: Phase);
 }
 
+/// A query without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// Parameters beyond [`PublicProblem::most_weight`]: a function of what was released before, not of any row.
+    #[error("the iterate has diverged; lower the learning rate")]
+    Diverged,
+    /// A row with a gradient that is not finite. Rows of a declared domain have none at parameters that have not diverged.
+    #[error("{0}; lower the learning rate, or check the features of that row")]
+    Row(#[from] NonFiniteGradient),
+}
+
 /// A partial sum and what the kernel said about it.
 struct Leaf {
     sum: Vec<f64>,
@@ -179,18 +190,27 @@ impl<'a> Oracle<'a> {
         }
     }
 
+    /// Refuses parameters at which some row of the declared domain could overflow.
+    fn check_parameters(&self, parameters: &[f32]) -> Result<(), QueryError> {
+        let limit = self.problem.most_weight();
+        // Without a branch, and false for NaN.
+        let within = parameters.iter().fold(true, |within, x| within & (x.abs() <= limit));
+        if within { Ok(()) } else { Err(QueryError::Diverged) }
+    }
+
     /// `sum = Σ_{i ∈ batch} clip(∇f(x; d_i))`: one adaptive round of `batch` queries. An empty batch is a round like any
     /// other, with sum 0.
     ///
     /// # Errors
-    /// A row whose gradient is not finite.
+    /// Parameters that have diverged; without a declared domain, a row whose gradient is not finite.
     pub fn gradient_sum(
         &mut self,
         batch: &Selection<'_>,
         parameters: &[f32],
         clip: Clip,
         sum: &mut [f64],
-    ) -> Result<(), NonFiniteGradient> {
+    ) -> Result<(), QueryError> {
+        self.check_parameters(parameters)?;
         self.round(batch, clip, 1, 4, sum, &|model, rows, sum, workspace| {
             linear::accumulate_gradients(model, rows, parameters, clip, sum, workspace)
         })?;
@@ -209,7 +229,7 @@ impl<'a> Oracle<'a> {
     /// queries a row, since both points are known before it.
     ///
     /// # Errors
-    /// A row whose gradient is not finite.
+    /// As [`gradient_sum`](Self::gradient_sum).
     pub fn difference_sum(
         &mut self,
         batch: &Selection<'_>,
@@ -217,7 +237,9 @@ impl<'a> Oracle<'a> {
         previous: Point<'_>,
         clip: Clip,
         sum: &mut [f64],
-    ) -> Result<(), NonFiniteGradient> {
+    ) -> Result<(), QueryError> {
+        self.check_parameters(current.parameters)?;
+        self.check_parameters(previous.parameters)?;
         self.round(batch, clip, 2, 6, sum, &|model, rows, sum, workspace| {
             linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
         })?;

@@ -7,7 +7,7 @@ use rounds_kernels::linear::recorded::{self, ByOutput, RecordedBlock, RecordedWo
 use rounds_kernels::linear::{BLOCK_ROWS, NonFiniteGradient};
 
 use super::shared::{Reader, combine, share};
-use super::{Oracle, Selection, add_leaves, lock, part};
+use super::{Oracle, QueryError, Selection, add_leaves, lock, part};
 use crate::oracle::partition;
 use crate::oracle::ranks::gather_messages;
 
@@ -39,7 +39,8 @@ impl Oracle<'_> {
         parameters: &[f32],
         shifts: Option<Shifts<'_>>,
         residuals: &mut [f32],
-    ) -> Result<(), NonFiniteGradient> {
+    ) -> Result<(), QueryError> {
+        self.check_parameters(parameters)?;
         let (problem, rows) = (self.problem, batch.len());
         let (model, outputs) = (problem.model(), problem.model().outputs);
         assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
@@ -92,7 +93,7 @@ impl Oracle<'_> {
         });
         drop(reader);
         let Some(ranked) = ranked else {
-            return failed.map_or(Ok(()), Err);
+            return failed.map_or(Ok(()), |row| Err(row.into()));
         };
         // Every rank reweights later, so every rank gets all residuals: those of a rank's leaves, output by output.
         let positions_of = |rank: usize| {
@@ -122,7 +123,7 @@ impl Oracle<'_> {
                 }
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(()), |row| Err(row.into()))
     }
 
     /// `sum = Σ_b w_b·residuals_b ⊗ a_b` with a weight for each row from its margins at the offset: no query, no round.

@@ -112,6 +112,17 @@ impl Mechanism {
         }
     }
 
+    /// Rounds that draw a batch, of subsampled mechanisms; for the others, rounds that read a given example.
+    pub fn rounds(&self) -> usize {
+        match *self {
+            Self::Gaussian { participations, .. } => participations,
+            Self::SubsampledGaussian { steps, .. } | Self::Laplace { steps, .. } => steps,
+            Self::Factorized { .. } => 1,
+            Self::Tree { trees, .. } => trees,
+            Self::Composition(ref parts) => parts.iter().map(Self::rounds).sum(),
+        }
+    }
+
     /// The sampler, where there is one for all steps.
     pub fn sampling(&self) -> Option<Sampling> {
         match *self {

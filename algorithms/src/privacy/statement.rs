@@ -42,6 +42,10 @@ pub enum Arithmetic {
     DiscreteGaussian,
 }
 
+/// The reason against δ = 0 under Laplace noise in floating point.
+const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
+                              values, and which ones depends on the sum; take --accountant rdp or pld for δ > 0";
+
 /// What a finished (or planned) run says about itself: the input of its [`PrivacyStatement`].
 #[derive(Debug, Clone)]
 pub struct PrivateRun<'a> {
@@ -135,7 +139,12 @@ impl PrivacyStatement {
     /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
     pub fn new(run: &PrivateRun<'_>) -> Self {
-        if let Some(reason) = run.problem.unclaimable() {
+        let pure_in_floats = run.arithmetic == Arithmetic::IdealisedLaplace && run.delta == 0.0;
+        let reason = run
+            .problem
+            .unclaimable()
+            .or((pure_in_floats && run.noise_source == NoiseSource::Chacha20).then_some(FINITE_SUPPORT));
+        if let Some(reason) = reason {
             return Self {
                 reason: Some(reason.to_owned()),
                 ..Self::description(run)
@@ -153,6 +162,7 @@ impl PrivacyStatement {
                 notes: PrivacyWarning::for_delta(run.delta, run.problem.rows())
                     .map(|warning| warning.to_string())
                     .into_iter()
+                    .chain(pure_in_floats.then(|| FINITE_SUPPORT.to_owned()))
                     .collect(),
                 reason: None,
                 ..Self::description(run)

@@ -19,5 +19,5 @@ pub use domain::{
 };
 pub use encoding::Encoder;
 pub use objective::{Problem, ProblemError};
-pub use public::{Measured, PublicProblem};
+pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
 pub use second_moment::largest_second_moment;

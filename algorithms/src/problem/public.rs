@@ -14,6 +14,9 @@ use crate::privacy::Adjacency;
 /// Stored values that a sparse row is taken to have where batches are partitioned: the true number is private.
 const SPARSE_ROW_VALUES: usize = 64;
 
+/// The largest margin of a row of a declared domain, 2⁶⁰.
+const MOST_MARGIN: f64 = 1_152_921_504_606_846_976.0;
+
 /// Under add/remove a data set of the domain has at most this many times the public number of rows.
 pub const MOST_ROWS_PER_PUBLIC_ROW: usize = 4;
 
@@ -168,6 +171,16 @@ impl PublicProblem {
     /// The smallest public bound on the norm of every row, bias excluded.
     pub fn row_bound(&self, norm: Norm) -> Option<f64> {
         self.bounds[usize::from(norm == Norm::L2)]
+    }
+
+    /// The largest magnitude of a parameter at which queries are answered: `2⁶⁰/(A₁ + 1)` with the public L1 bound A₁ of a
+    /// row. Margins of rows of the domain are then at most 2⁶⁰ and no f32 overflows, whatever a row holds. Infinite without a
+    /// declared domain.
+    pub fn most_weight(&self) -> f32 {
+        match (&self.domain, self.row_bound(Norm::L1)) {
+            (Some(_), Some(bound)) => (MOST_MARGIN / (bound + 1.0)) as f32,
+            _ => f32::INFINITY,
+        }
     }
 
     /// The declared domain.

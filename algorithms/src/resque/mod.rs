@@ -19,6 +19,10 @@
 //! Iterates near a centre x̄ are kept as offsets v = x − x̄ in f32: the balls are far smaller than the domain, and x̄ + v
 //! would lose v's digits. Centres and outer iterates are f64.
 
+use rounds_kernels::linear::NonFiniteGradient;
+
+use crate::oracle::QueryError;
+
 pub mod accelerated_sa;
 pub mod acceleration;
 pub mod aggregate;
@@ -131,7 +135,13 @@ pub enum ResqueError {
     },
     /// The data or an oracle refused.
     #[error(transparent)]
-    Gradient(#[from] rounds_kernels::linear::NonFiniteGradient),
+    Gradient(#[from] QueryError),
+}
+
+impl From<NonFiniteGradient> for ResqueError {
+    fn from(source: NonFiniteGradient) -> Self {
+        Self::Gradient(source.into())
+    }
 }
 
 /// `value` if it is finite and above 0.

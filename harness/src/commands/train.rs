@@ -11,10 +11,10 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
-use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{Budget, NoiseKind, Optimizer, SamplingKind, Settings};
 use rounds_algorithms::oracle::{self, Engine, Oracle};
-use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement};
-use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement, PrivacyWarning};
+use rounds_algorithms::problem::{self, Dataset, Domain, Problem, PublicProblem, Relation};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use super::{UsageError, threads};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cluster::{Cluster, EngineKind};
+use crate::data::{self, DataError, Declaration};
 use crate::factorization_cache;
 use crate::factorization_file::FactorizationFile;
 use crate::machine::{Build, PinPolicy, vector_extension};
@@ -50,6 +51,24 @@ pub struct TrainArguments {
     /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε.
     #[arg(long, conflicts_with = "epsilon", value_name = "S")]
     noise_multiplier: Option<f64>,
+    /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+    /// Label column by its name in the header
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
+    /// Class names in order, separated by commas
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    classes: Option<Vec<String>>,
+    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column
+    #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
+    bounds: Option<String>,
+    /// Number of columns, for files without a header
+    #[arg(long, value_name = "D")]
+    dimension: Option<usize>,
+    /// Public number of rows N for add-remove, chosen without looking at the rows
+    #[arg(long, value_name = "N")]
+    public_rows: Option<usize>,
     /// Passes over the data.
     #[arg(long, value_name = "K")]
     epochs: Option<f64>,
@@ -112,6 +131,12 @@ pub struct TrainArguments {
     /// Noise and sampling from a 256-bit key of the operating system: a release.
     #[arg(long, conflicts_with = "seed")]
     secure: bool,
+    /// Print statistics of the rows that the guarantee does not cover: losses, clipped fraction, realised counts, times
+    #[arg(long)]
+    diagnostics: bool,
+    /// Allow a release with δ ≥ 1/n or ε > 10
+    #[arg(long)]
+    allow_weak_privacy: bool,
     /// Where to keep a checkpoint while the run lasts (mode 0600; removed at the end).
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
@@ -155,7 +180,9 @@ fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
 struct Outcome {
     algorithm: &'static str,
     dataset: String,
-    n: usize,
+    /// The number of rows, where it is public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<usize>,
     dimension: usize,
     classes: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,19 +191,32 @@ struct Outcome {
     #[serde(skip_serializing_if = "PinPolicy::is_none")]
     pinning: PinPolicy,
     rounds: u64,
+    /// Gradient queries: of a release the expected number.
     gradient_queries: u64,
-    seconds: f64,
+    /// Absent from a release.
+    #[serde(flatten)]
+    times: Option<Times>,
+    /// Accuracy on test rows, of a release only where these are declared public.
     #[serde(skip_serializing_if = "Option::is_none")]
-    communication_seconds: Option<f64>,
-    load_seconds: f64,
-    calibration_seconds: f64,
     test_accuracy: Option<f64>,
-    diagnostics: serde_json::Value,
+    /// Statistics of the rows, outside the guarantee; of a release only where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics: Option<serde_json::Value>,
     /// Flags that the algorithm does not read, and assumptions of its theorem that the run leaves; utility, never privacy,
     /// rests on them.
     warnings: Vec<String>,
     model_sha256: String,
     privacy: serde_json::Value,
+}
+
+/// How long a run took.
+#[derive(Clone, Copy, Serialize)]
+struct Times {
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    communication_seconds: Option<f64>,
+    load_seconds: f64,
+    calibration_seconds: f64,
 }
 
 /// Loads, calibrates, trains, evaluates, writes the model, reports.
@@ -203,17 +243,45 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         .collect();
     cluster.same("command line", &line.join("\n"))?;
 
+    let resumed = resumed(arguments, cluster)?;
+    let key = key(arguments, resumed.as_ref(), cluster)?;
+    let mut settings = cluster.agree(settings(arguments, algorithm, key))?;
     let started = Instant::now();
-    let domain = crate::data::built_in(&arguments.data, arguments.data_dir.as_deref());
-    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref(), domain.as_ref())?;
+    let domain = cluster.agree(declared(arguments))?;
+    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref(), domain.as_ref());
+    let data = if arguments.secure {
+        data.map_err(without_rows)?
+    } else {
+        data?
+    };
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
     let train = treated.train;
     let keeps = arguments.checkpoint.is_some() || arguments.resume.is_some();
     let digest = keeps.then(|| cluster.digest(&train));
-    let problem = cluster
+    let mut problem = cluster
         .problem(train, treated.loss, arguments.regularization)?
         .placed_for(&engine);
+    // What claims nothing may read constants off the rows.
+    if !algorithm.private || problem.unclaimable().is_some() {
+        problem = problem.with_longest_row();
+    }
+    if settings
+        .parameters
+        .get("smoothness")
+        .is_some_and(|value| value == "estimate")
+        && cluster.count().is_none()
+    {
+        problem = problem.with_second_moment();
+    }
+    if problem.rows() > problem.most_rows() {
+        let message = format!(
+            "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
+            problem::MOST_ROWS_PER_PUBLIC_ROW
+        );
+        return cluster.agree(Err(UsageError::of(message)));
+    }
+    cluster.agree(check_strength(arguments, &problem))?;
     let test = treated
         .test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
@@ -221,9 +289,6 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let test = cluster.agree(test.map_err(Into::into))?;
     let load = started.elapsed();
 
-    let resumed = resumed(arguments, cluster)?;
-    let key = key(arguments, resumed.as_ref(), cluster)?;
-    let mut settings = cluster.agree(settings(arguments, algorithm, key))?;
     let given = arguments.factorization.as_deref().map(given_factorization).transpose();
     let given = cluster.agree(given)?;
     if let Some((source, _)) = &given {
@@ -319,8 +384,14 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
 
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution();
-    let training = oracle::evaluate(&problem, &engine, parameters);
-    let training = cluster.agree(training.map_err(Into::into))?;
+    // A release says nothing of its rows, and cannot fail over them, unless it is asked to.
+    let diagnosed = !arguments.secure || arguments.diagnostics;
+    let training = if diagnosed {
+        let training = oracle::evaluate(&problem, &engine, parameters);
+        Some(cluster.agree(training.map_err(Into::into))?)
+    } else {
+        None
+    };
     let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
     cluster.same("model", &model_sha256)?;
     let written = if first {
@@ -332,36 +403,58 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     if !first {
         return Ok(());
     }
-    let test_accuracy = match &test {
+    let test_is_public = domain.as_ref().is_some_and(|domain| domain.test_is_public);
+    let test_accuracy = match test
+        .as_ref()
+        .filter(|_| test_is_public || !arguments.secure || arguments.diagnostics)
+    {
         Some(test) => {
             let evaluation = oracle::evaluate(test, engine.local(), parameters)?;
             Some(evaluation.correct as f64 / evaluation.rows as f64)
         }
         None => None,
     };
+    let times = diagnosed.then(|| Times {
+        seconds: seconds.as_secs_f64(),
+        communication_seconds: cluster.count().map(|_| communication as f64 * 1e-9),
+        load_seconds: load.as_secs_f64(),
+        calibration_seconds: calibration.as_secs_f64(),
+    });
+    let diagnostics = training.map(|training| {
+        let mut diagnostics = json!({
+            "train_loss": training.loss / training.rows as f64,
+            "train_accuracy": training.correct as f64 / training.rows as f64,
+            "clipped_fraction": ledger.clipped_fraction(),
+            "note": "statistics of the data, outside the privacy guarantee",
+        });
+        if let (true, Some(times)) = (arguments.secure, times) {
+            diagnostics["times"] = json!(times);
+            diagnostics["gradient_queries"] = json!(ledger.gradient_queries);
+            diagnostics["n"] = json!(problem.rows());
+            diagnostics["test_accuracy"] = json!(test_accuracy);
+        }
+        diagnostics
+    });
+    let public_size = !matches!(problem.relation(), Relation::AddRemove { .. }) || !arguments.secure;
     let outcome = Outcome {
         algorithm: algorithm.id,
         dataset: name,
-        n: problem.rows(),
+        n: public_size.then(|| problem.rows()),
         dimension: problem.model().features,
         classes: problem.dataset().classes().unwrap_or(1),
         ranks: cluster.count(),
         threads,
         pinning: arguments.pin,
         rounds: ledger.rounds,
-        gradient_queries: ledger.gradient_queries,
-        seconds: seconds.as_secs_f64(),
-        communication_seconds: cluster.count().map(|_| communication as f64 * 1e-9),
-        load_seconds: load.as_secs_f64(),
-        calibration_seconds: calibration.as_secs_f64(),
-        test_accuracy,
+        gradient_queries: if arguments.secure {
+            expected_queries(&*prepared.optimizer, problem.public())
+        } else {
+            ledger.gradient_queries
+        },
+        times: times.filter(|_| !arguments.secure),
+        test_accuracy: test_accuracy.filter(|_| test_is_public || !arguments.secure),
         warnings,
-        diagnostics: json!({
-            "train_loss": training.loss / training.rows as f64,
-            "train_accuracy": training.correct as f64 / training.rows as f64,
-            "clipped_fraction": ledger.clipped_fraction(),
-            "note": "statistics of the data, outside the privacy guarantee",
-        }),
+        diagnostics,
         model_sha256,
         privacy: serde_json::to_value(&prepared.privacy)?,
     };
@@ -371,6 +464,70 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         print_outcome(&outcome, &prepared.privacy);
     }
     Ok(())
+}
+
+/// The declared domain of the data, from a schema or flags; a release needs one that a person has confirmed.
+fn declared(arguments: &TrainArguments) -> anyhow::Result<Option<Arc<Domain>>> {
+    let declaration = Declaration {
+        schema: arguments.schema.clone(),
+        label: arguments.label.clone(),
+        classes: arguments.classes.clone(),
+        bounds: arguments.bounds.clone(),
+        dimension: arguments.dimension,
+        public_rows: arguments.public_rows,
+        relation: arguments.adjacency,
+    };
+    let domain = data::declare(&arguments.data, arguments.data_dir.as_deref(), &declaration).map_err(UsageError::of)?;
+    let draft = domain.as_ref().map(|domain| domain.is_draft());
+    match draft {
+        Some(false) => Ok(domain),
+        _ if !arguments.secure => Ok(domain),
+        Some(true) => Err(UsageError::of(
+            "--secure: the schema is a draft that was read from the rows. Check every line of it, then set drafted = false",
+        )),
+        None => Err(UsageError::of(format!(
+            "--secure: a release needs the declared domain of its data: columns, bounds and classes that are known without \
+             the rows. `rounds schema {}` drafts a schema to check; for a uniform table --bounds LO,HI --classes A,B are enough",
+            arguments.data
+        ))),
+    }
+}
+
+/// Refuses a release whose budget protects next to nothing.
+fn check_strength(arguments: &TrainArguments, problem: &PublicProblem) -> anyhow::Result<()> {
+    if !arguments.secure || arguments.allow_weak_privacy {
+        return Ok(());
+    }
+    if let Some(warning) = PrivacyWarning::for_delta(arguments.delta, problem.rows()) {
+        return Err(UsageError::of(format!("{warning}, or give --allow-weak-privacy")));
+    }
+    match arguments.epsilon {
+        Some(epsilon) if epsilon > MOST_EPSILON => Err(UsageError::of(format!(
+            "--epsilon {epsilon}: above {MOST_EPSILON} a release protects next to nothing; take a smaller one, or give \
+             --allow-weak-privacy"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The largest ε of a release.
+const MOST_EPSILON: f64 = 10.0;
+
+/// An error about the rows of a release, without naming one.
+fn without_rows(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<DataError>() {
+        Some(data) => anyhow::anyhow!(data.without_rows()),
+        None => error,
+    }
+}
+
+/// Gradient queries of all rounds: their exact number where it is no secret, else the expected one.
+fn expected_queries(optimizer: &dyn Optimizer, problem: &PublicProblem) -> u64 {
+    optimizer.planned_queries().unwrap_or_else(|| {
+        let rate = optimizer.mechanism().and_then(|mechanism| mechanism.sampling()?.rate());
+        let steps = optimizer.mechanism().map_or(0, |mechanism| mechanism.rounds());
+        (rate.unwrap_or(1.0) * problem.rows() as f64 * steps as f64).round() as u64
+    })
 }
 
 /// Answers every request with the factorisation in a file, checked against it; and whether there was a request.
@@ -496,6 +653,7 @@ fn bound_parameters(arguments: &TrainArguments) -> Vec<(String, String)> {
                 .as_ref()
                 .map(|path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()))),
         ),
+        named("--public-rows", arguments.public_rows.map(|rows| rows.to_string())),
         named(
             "--adjacency",
             arguments.adjacency.map(|adjacency| adjacency.to_string()),
@@ -721,7 +879,27 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
             name(privacy.accountant.map(|accountant| accountant.to_string())),
         ),
         ("mechanism", name(privacy.mechanism.clone())),
+        (
+            "domain",
+            name(
+                privacy
+                    .domain
+                    .as_ref()
+                    .map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16])),
+            ),
+        ),
     ];
+    if let Some(replaced) = privacy
+        .replace_one
+        .filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne))
+    {
+        let text = format!(
+            "ε = {:.6} at δ = {:.1e}, for another row in place of one",
+            replaced.epsilon, replaced.delta
+        );
+        rows.push(("replacing a row", text));
+    }
+    rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));
     rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));
     rows
 }
@@ -732,9 +910,12 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(vec![outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
+    let rows = outcome
+        .n
+        .map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
     let shape = format!(
-        "{} rows, {} features, {} classes",
-        outcome.n, outcome.dimension, outcome.classes
+        "{rows} rows, {} features, {} classes",
+        outcome.dimension, outcome.classes
     );
     table.add_row(vec!["data".to_owned(), shape]);
     if let Some(accuracy) = outcome.test_accuracy {
@@ -747,20 +928,22 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
             outcome.rounds, outcome.gradient_queries
         ),
     ]);
-    table.add_row(vec![
-        "time".to_owned(),
-        format!(
-            "{:.3} s training on {}{} thread{} ({:.3} s loading, {:.3} s calibration)",
-            outcome.seconds,
-            outcome
-                .ranks
-                .map_or_else(String::new, |ranks| format!("{ranks} ranks of ")),
-            outcome.threads,
-            if outcome.threads == 1 { "" } else { "s" },
-            outcome.load_seconds,
-            outcome.calibration_seconds
-        ),
-    ]);
+    if let Some(times) = outcome.times {
+        table.add_row(vec![
+            "time".to_owned(),
+            format!(
+                "{:.3} s training on {}{} thread{} ({:.3} s loading, {:.3} s calibration)",
+                times.seconds,
+                outcome
+                    .ranks
+                    .map_or_else(String::new, |ranks| format!("{ranks} ranks of ")),
+                outcome.threads,
+                if outcome.threads == 1 { "" } else { "s" },
+                times.load_seconds,
+                times.calibration_seconds
+            ),
+        ]);
+    }
     for (what, value) in privacy_rows(privacy) {
         table.add_row(vec![what.to_owned(), value]);
     }

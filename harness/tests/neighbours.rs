@@ -1,0 +1,256 @@
+//! Neighbouring files: on a declared domain everything public about a run is the same whatever a row holds: shape, format, plan,
+//! statement, messages, and whether rounds succeed.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rounds::data::{self, Declaration};
+use rounds_algorithms::catalog::{self, Algorithm};
+use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
+use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::privacy::{Accountant, Adjacency};
+use rounds_algorithms::problem::{Dataset, Features, Problem, PublicProblem};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+const ROWS: usize = 64;
+const COLUMNS: usize = 5;
+/// Pairs of neighbours; the variable ROUNDS_PAIRS sets another number.
+const PAIRS: u64 = 10_000;
+
+/// A small generator: the test's choices are addressed by (pair, counter).
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+            value = (value ^ (value >> 30)).wrapping_mul(multiplier);
+        }
+        value ^ (value >> 31)
+    }
+
+    fn of<T: Copy>(&mut self, options: &[T]) -> T {
+        options[(self.next() % options.len() as u64) as usize]
+    }
+}
+
+/// Fields as people and programs write them, in and out of range.
+const FIELDS: [&str; 12] = ["0.5", "-3", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "NaN", "inf", "-inf", "0", "7.25"];
+const ODD_FIELDS: [&str; 4] = ["", "word", "1e-300", "0x10"];
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    Csv,
+    Libsvm { sparse: bool },
+}
+
+impl Form {
+    /// A row whose fields are drawn from `choices`, or a null row.
+    fn row(self, choices: &mut Choices, null: bool) -> String {
+        let label = if null { "" } else { choices.of(&["no", "yes", "perhaps", ""]) };
+        match self {
+            Self::Csv => {
+                let mut text = String::new();
+                for _ in 0..COLUMNS {
+                    let field = if choices.next().is_multiple_of(8) {
+                        choices.of(&ODD_FIELDS)
+                    } else {
+                        choices.of(&FIELDS)
+                    };
+                    write!(text, "{field},").unwrap();
+                }
+                text + choices.of(&["red", "blue", "grey", ""]) + "," + label + "\n"
+            }
+            Self::Libsvm { .. } => {
+                // A label that is no class makes the null row.
+                let mut text = String::from(if null { "9" } else { choices.of(&["-1", "1", "1", "3"]) });
+                for index in 1..=COLUMNS + 2 {
+                    if choices.next().is_multiple_of(2) {
+                        write!(text, " {index}:{}", choices.of(&FIELDS)).unwrap();
+                    }
+                }
+                text + "\n"
+            }
+        }
+    }
+
+    fn schema(self, relation: Adjacency) -> String {
+        let public = if relation == Adjacency::AddRemove { "public-rows = 60\n" } else { "" };
+        let rows = format!("[rows]\nrelation = \"{relation}\"\n{public}");
+        match self {
+            Self::Csv => {
+                let mut text = rows;
+                for column in 0..COLUMNS {
+                    write!(text, "[columns.x{column}]\nkind = \"number\"\nbounds = [-4, 8]\n").unwrap();
+                    if column % 2 == 0 {
+                        text.push_str("missing = 1\n");
+                    }
+                }
+                text + "[columns.colour]\nkind = \"category\"\nvalues = [\"red\", \"blue\"]\nother = \"blue\"\n\
+                        [label]\ncolumn = \"kind\"\nclasses = [\"no\", \"yes\"]\n"
+            }
+            Self::Libsvm { sparse } => {
+                let storage = if sparse { "sparse" } else { "dense" };
+                format!("{rows}storage = \"{storage}\"\n[columns]\ncount = {COLUMNS}\nbounds = [-4, 8]\n[label]\nclasses = [\"-1\", \"1\"]\n")
+            }
+        }
+    }
+
+    fn header(self) -> String {
+        match self {
+            Self::Csv => (0..COLUMNS).map(|column| format!("x{column},")).collect::<String>() + "colour,kind\n",
+            Self::Libsvm { .. } => String::new(),
+        }
+    }
+}
+
+/// Everything public about a run.
+#[derive(Debug, PartialEq)]
+struct Behaviour {
+    problem: PublicProblem,
+    format: String,
+    prepared: Result<(String, u64), String>,
+    rounds: Vec<Result<(), String>>,
+    outputs: usize,
+}
+
+/// One run on the file of `rows`.
+fn behaviour(folder: &Path, form: Form, rows: &[String], algorithm: &'static Algorithm, settings: &Settings) -> Behaviour {
+    let path: PathBuf = folder.join(if form == Form::Csv { "table.csv" } else { "table.svm" });
+    fs::write(&path, form.header() + &rows.concat()).unwrap();
+    let path = path.display().to_string();
+    let domain = data::declare(&path, None, &Declaration::default()).expect("a good schema");
+    let domain = domain.expect("a schema beside the file");
+    let train = data::load_declared(&path, None, Some(&domain)).expect("rows cannot fail").train;
+    let loss = if algorithm.id == "phased-sgd" { Loss::Huber(1.0) } else { Loss::Logistic };
+    let format = format!("{}, {} values", train.features().format(), stored(&train));
+    let problem = Problem::new(Arc::new(train.into_binary().expect("two classes")), loss, true, 0.1).unwrap();
+    // The public part of a loaded problem is that of its domain, which holds no row.
+    let declared = PublicProblem::of_domain(problem.name(), &domain, problem.rows(), loss, 0.1).unwrap();
+    assert_eq!(declared.leaves(1_000), problem.leaves(1_000));
+    assert_eq!((declared.rows(), declared.model()), (problem.public().rows(), problem.model()));
+    let mut rounds = Vec::new();
+    let prepared = algorithm.prepare(&problem, settings);
+    let prepared = match prepared {
+        Err(error) => Err(error.to_string()),
+        Ok(mut prepared) => {
+            let mut oracle = Oracle::new(&problem, Engine::Sequential);
+            if settings.is_release() {
+                oracle = oracle.summing_rows(RELEASE_BLOCK_ROWS);
+            }
+            let planned = prepared.optimizer.planned_rounds();
+            for _ in 0..planned.min(4) {
+                rounds.push(prepared.optimizer.advance(&mut oracle).map_err(|error| error.to_string()));
+            }
+            Ok((serde_json::to_string(&prepared.privacy).unwrap(), planned))
+        }
+    };
+    Behaviour {
+        format,
+        prepared,
+        rounds,
+        outputs: problem.parameters(),
+        problem: problem.public().clone(),
+    }
+}
+
+/// Values that a dense format holds; those of sparse rows are private.
+fn stored(data: &Dataset) -> String {
+    match data.features() {
+        Features::Sparse { .. } => "private".to_owned(),
+        dense => (dense.stored() / data.len()).to_string(),
+    }
+}
+
+/// Settings that every private algorithm accepts on 64 rows, for the relation and choices at hand.
+fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -> Settings {
+    let budget = Budget::NoiseMultiplier { noise_multiplier: 1.5, delta: 1e-4 };
+    let key = match choices.next() % 2 {
+        0 => StreamKey::Simulation(choices.next()),
+        _ => StreamKey::Release([choices.next() as u8; 32]),
+    };
+    let mut settings = Settings::new(budget, key);
+    settings.adjacency = Some(relation);
+    settings.batch_size = Some(8);
+    settings.clip_norm = Some(1.0);
+    match algorithm.id {
+        "dp-sgd" => {
+            settings.accountant = Some(Accountant::Rdp);
+            settings.sampling = Some(match relation {
+                Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
+                Adjacency::AddRemove => SamplingKind::Poisson,
+                Adjacency::ZeroOut => choices.of(&[SamplingKind::Poisson, SamplingKind::Shuffled, SamplingKind::WithoutReplacement]),
+            });
+        }
+        id if id.starts_with("resque") => settings.accountant = Some(Accountant::Rdp),
+        id if ["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"].contains(&id) => {
+            settings.noise = Some(NoiseKind::Independent);
+            settings.batch_size = None;
+            settings.parameters.insert("rounds".into(), "4".into());
+        }
+        _ => {}
+    }
+    settings
+}
+
+#[test]
+fn neighbours_have_the_same_shape_plan_statement_and_messages() {
+    let pairs = std::env::var("ROUNDS_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
+    let private: Vec<_> = catalog::ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let mut ran = BTreeSet::new();
+    for pair in 0..pairs {
+        let mut choices = Choices(pair << 20);
+        let algorithm = choices.of(&private);
+        let relation = choices.of(&[Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove]);
+        let form = choices.of(&[Form::Csv, Form::Libsvm { sparse: false }, Form::Libsvm { sparse: true }]);
+        fs::write(folder.path().join("schema.toml"), form.schema(relation)).unwrap();
+        let settings = settings(algorithm, relation, &mut choices);
+        let rows: Vec<String> = (0..ROWS).map(|_| form.row(&mut choices, false)).collect();
+        let changed = (choices.next() % ROWS as u64) as usize;
+        let mut other = rows.clone();
+        match relation {
+            Adjacency::ZeroOut => other[changed] = form.row(&mut choices, true),
+            Adjacency::ReplaceOne => other[changed] = form.row(&mut choices, false),
+            Adjacency::AddRemove => drop(other.remove(changed)),
+        }
+        let [first, second] = [&rows, &other].map(|rows| behaviour(folder.path(), form, rows, algorithm, &settings));
+        assert_eq!(first, second, "pair {pair}: {} under {relation}, {form:?}", algorithm.id);
+        assert!(first.rounds.iter().all(Result::is_ok), "pair {pair}: {first:?}");
+        if first.prepared.is_ok() {
+            ran.insert((algorithm.id, relation.name()));
+        }
+    }
+    // Every private algorithm ran under zero-out, and the offered relations beside it.
+    if pairs >= 1_000 {
+        for algorithm in &private {
+            assert!(ran.contains(&(algorithm.id, "zero-out")), "{} never ran: {ran:?}", algorithm.id);
+        }
+        for relation in ["replace-one", "add-remove"] {
+            assert!(ran.contains(&("dp-sgd", relation)) && ran.contains(&("dp-gd", relation)), "{ran:?}");
+        }
+    }
+}
+
+#[test]
+fn a_class_that_is_missing_and_a_column_that_is_constant_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let form = Form::Csv;
+    fs::write(folder.path().join("schema.toml"), form.schema(Adjacency::ZeroOut)).unwrap();
+    let algorithm = catalog::find("dp-sgd").unwrap_or_else(|_| panic!("dp-sgd"));
+    let mut choices = Choices(7);
+    let settings = settings(algorithm, Adjacency::ZeroOut, &mut choices);
+    let rows = |label: &str, field: &str| -> Vec<String> {
+        (0..ROWS).map(|_| format!("{}red,{label}\n", format!("{field},").repeat(COLUMNS))).collect()
+    };
+    let behaviours = [("no", "1"), ("yes", "1e300"), ("", "word"), ("maybe", "")]
+        .map(|(label, field)| behaviour(folder.path(), form, &rows(label, field), algorithm, &settings));
+    assert!(behaviours.iter().all(|behaviour| *behaviour == behaviours[0]));
+}
