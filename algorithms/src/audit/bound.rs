@@ -109,10 +109,10 @@ impl TestErrors {
         (-normal_quantile(self.false_alarm) - normal_quantile(self.miss)).max(0.0)
     }
 
-    /// ln of the largest likelihood ratio that the errors show, in either direction, at least 0.
-    pub fn log_ratio(self) -> f64 {
-        let one = ((1.0 - self.miss) / self.false_alarm).ln();
-        let other = ((1.0 - self.false_alarm) / self.miss).ln();
+    /// The largest ε at `delta` that the errors contradict, ln((1 − β − δ)/α) in either direction, at least 0.
+    pub fn log_ratio(self, delta: f64) -> f64 {
+        let one = ((1.0 - self.miss - delta).max(0.0) / self.false_alarm).ln();
+        let other = ((1.0 - self.false_alarm - delta).max(0.0) / self.miss).ln();
         one.max(other).max(0.0)
     }
 }

@@ -16,11 +16,13 @@
 mod bound;
 mod canary;
 mod likelihood;
+mod released;
 
 pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
 use canary::{COLUMNS, Noise};
 pub use canary::{CanaryRows, RAW_GRADIENT, Sabotage, Scene};
 pub use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
+pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
@@ -399,7 +401,7 @@ fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: V
         return Ok(by_mu);
     }
     // Which of the two reads the curve of another mechanism better is seen by asking.
-    let by_ratio = best(&TestErrors::log_ratio);
+    let by_ratio = best(&|errors| errors.log_ratio(0.0));
     let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
     Ok(if bound(by_mu)? >= bound(by_ratio)? {
         by_mu

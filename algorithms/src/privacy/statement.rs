@@ -409,6 +409,7 @@ mod tests {
             storage: Storage::Dense,
             label: Label::Classes(vec!["a".into(), "b".into()]),
             label_column: None,
+            dropped: Vec::new(),
             test_is_public: true,
             source: DomainSource::Arguments,
         };
