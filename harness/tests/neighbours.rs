@@ -41,7 +41,9 @@ impl Choices {
 }
 
 /// Fields as people and programs write them, in and out of range.
-const FIELDS: [&str; 12] = ["0.5", "-3", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "NaN", "inf", "-inf", "0", "7.25"];
+const FIELDS: [&str; 12] = [
+    "0.5", "-3", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "NaN", "inf", "-inf", "0", "7.25",
+];
 const ODD_FIELDS: [&str; 4] = ["", "word", "1e-300", "0x10"];
 
 /// The form of a file.
@@ -54,7 +56,11 @@ enum Form {
 impl Form {
     /// A row whose fields are drawn from `choices`, or a null row.
     fn row(self, choices: &mut Choices, null: bool) -> String {
-        let label = if null { "" } else { choices.of(&["no", "yes", "perhaps", ""]) };
+        let label = if null {
+            ""
+        } else {
+            choices.of(&["no", "yes", "perhaps", ""])
+        };
         match self {
             Self::Csv => {
                 let mut text = String::new();
@@ -82,7 +88,11 @@ impl Form {
     }
 
     fn schema(self, relation: Adjacency) -> String {
-        let public = if relation == Adjacency::AddRemove { "public-rows = 60\n" } else { "" };
+        let public = if relation == Adjacency::AddRemove {
+            "public-rows = 60\n"
+        } else {
+            ""
+        };
         let rows = format!("[rows]\nrelation = \"{relation}\"\n{public}");
         match self {
             Self::Csv => {
@@ -98,7 +108,9 @@ impl Form {
             }
             Self::Libsvm { sparse } => {
                 let storage = if sparse { "sparse" } else { "dense" };
-                format!("{rows}storage = \"{storage}\"\n[columns]\ncount = {COLUMNS}\nbounds = [-4, 8]\n[label]\nclasses = [\"-1\", \"1\"]\n")
+                format!(
+                    "{rows}storage = \"{storage}\"\n[columns]\ncount = {COLUMNS}\nbounds = [-4, 8]\n[label]\nclasses = [\"-1\", \"1\"]\n"
+                )
             }
         }
     }
@@ -122,20 +134,35 @@ struct Behaviour {
 }
 
 /// One run on the file of `rows`.
-fn behaviour(folder: &Path, form: Form, rows: &[String], algorithm: &'static Algorithm, settings: &Settings) -> Behaviour {
+fn behaviour(
+    folder: &Path,
+    form: Form,
+    rows: &[String],
+    algorithm: &'static Algorithm,
+    settings: &Settings,
+) -> Behaviour {
     let path: PathBuf = folder.join(if form == Form::Csv { "table.csv" } else { "table.svm" });
     fs::write(&path, form.header() + &rows.concat()).unwrap();
     let path = path.display().to_string();
     let domain = data::declare(&path, None, &Declaration::default()).expect("a good schema");
     let domain = domain.expect("a schema beside the file");
-    let train = data::load_declared(&path, None, Some(&domain)).expect("rows cannot fail").train;
-    let loss = if algorithm.id == "phased-sgd" { Loss::Huber(1.0) } else { Loss::Logistic };
+    let train = data::load_declared(&path, None, Some(domain.clone()))
+        .expect("rows cannot fail")
+        .train;
+    let loss = if algorithm.id == "phased-sgd" {
+        Loss::Huber(1.0)
+    } else {
+        Loss::Logistic
+    };
     let format = format!("{}, {} values", train.features().format(), stored(&train));
     let problem = Problem::new(Arc::new(train.into_binary().expect("two classes")), loss, true, 0.1).unwrap();
     // The public part of a loaded problem is that of its domain, which holds no row.
     let declared = PublicProblem::of_domain(problem.name(), &domain, problem.rows(), loss, 0.1).unwrap();
     assert_eq!(declared.leaves(1_000), problem.leaves(1_000));
-    assert_eq!((declared.rows(), declared.model()), (problem.public().rows(), problem.model()));
+    assert_eq!(
+        (declared.rows(), declared.model()),
+        (problem.public().rows(), problem.model())
+    );
     let mut rounds = Vec::new();
     let prepared = algorithm.prepare(&problem, settings);
     let prepared = match prepared {
@@ -147,7 +174,12 @@ fn behaviour(folder: &Path, form: Form, rows: &[String], algorithm: &'static Alg
             }
             let planned = prepared.optimizer.planned_rounds();
             for _ in 0..planned.min(4) {
-                rounds.push(prepared.optimizer.advance(&mut oracle).map_err(|error| error.to_string()));
+                rounds.push(
+                    prepared
+                        .optimizer
+                        .advance(&mut oracle)
+                        .map_err(|error| error.to_string()),
+                );
             }
             Ok((serde_json::to_string(&prepared.privacy).unwrap(), planned))
         }
@@ -171,7 +203,10 @@ fn stored(data: &Dataset) -> String {
 
 /// Settings that every private algorithm accepts on 64 rows, for the relation and choices at hand.
 fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -> Settings {
-    let budget = Budget::NoiseMultiplier { noise_multiplier: 1.5, delta: 1e-4 };
+    let budget = Budget::NoiseMultiplier {
+        noise_multiplier: 1.5,
+        delta: 1e-4,
+    };
     let key = match choices.next() % 2 {
         0 => StreamKey::Simulation(choices.next()),
         _ => StreamKey::Release([choices.next() as u8; 32]),
@@ -186,7 +221,11 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
             settings.sampling = Some(match relation {
                 Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
                 Adjacency::AddRemove => SamplingKind::Poisson,
-                Adjacency::ZeroOut => choices.of(&[SamplingKind::Poisson, SamplingKind::Shuffled, SamplingKind::WithoutReplacement]),
+                Adjacency::ZeroOut => choices.of(&[
+                    SamplingKind::Poisson,
+                    SamplingKind::Shuffled,
+                    SamplingKind::WithoutReplacement,
+                ]),
             });
         }
         id if id.starts_with("resque") => settings.accountant = Some(Accountant::Rdp),
@@ -202,8 +241,15 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
 
 #[test]
 fn neighbours_have_the_same_shape_plan_statement_and_messages() {
-    let pairs = std::env::var("ROUNDS_PAIRS").ok().and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
-    let private: Vec<_> = catalog::ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private).collect();
+    let pairs = std::env::var("ROUNDS_PAIRS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(PAIRS);
+    let private: Vec<_> = catalog::ALGORITHMS
+        .iter()
+        .copied()
+        .filter(|algorithm| algorithm.private)
+        .collect();
     let folder = tempfile::tempdir().unwrap();
     let mut ran = BTreeSet::new();
     for pair in 0..pairs {
@@ -222,7 +268,11 @@ fn neighbours_have_the_same_shape_plan_statement_and_messages() {
             Adjacency::AddRemove => drop(other.remove(changed)),
         }
         let [first, second] = [&rows, &other].map(|rows| behaviour(folder.path(), form, rows, algorithm, &settings));
-        assert_eq!(first, second, "pair {pair}: {} under {relation}, {form:?}", algorithm.id);
+        assert_eq!(
+            first, second,
+            "pair {pair}: {} under {relation}, {form:?}",
+            algorithm.id
+        );
         assert!(first.rounds.iter().all(Result::is_ok), "pair {pair}: {first:?}");
         if first.prepared.is_ok() {
             ran.insert((algorithm.id, relation.name()));
@@ -231,10 +281,17 @@ fn neighbours_have_the_same_shape_plan_statement_and_messages() {
     // Every private algorithm ran under zero-out, and the offered relations beside it.
     if pairs >= 1_000 {
         for algorithm in &private {
-            assert!(ran.contains(&(algorithm.id, "zero-out")), "{} never ran: {ran:?}", algorithm.id);
+            assert!(
+                ran.contains(&(algorithm.id, "zero-out")),
+                "{} never ran: {ran:?}",
+                algorithm.id
+            );
         }
         for relation in ["replace-one", "add-remove"] {
-            assert!(ran.contains(&("dp-sgd", relation)) && ran.contains(&("dp-gd", relation)), "{ran:?}");
+            assert!(
+                ran.contains(&("dp-sgd", relation)) && ran.contains(&("dp-gd", relation)),
+                "{ran:?}"
+            );
         }
     }
 }
@@ -248,7 +305,9 @@ fn a_class_that_is_missing_and_a_column_that_is_constant_change_nothing() {
     let mut choices = Choices(7);
     let settings = settings(algorithm, Adjacency::ZeroOut, &mut choices);
     let rows = |label: &str, field: &str| -> Vec<String> {
-        (0..ROWS).map(|_| format!("{}red,{label}\n", format!("{field},").repeat(COLUMNS))).collect()
+        (0..ROWS)
+            .map(|_| format!("{}red,{label}\n", format!("{field},").repeat(COLUMNS)))
+            .collect()
     };
     let behaviours = [("no", "1"), ("yes", "1e300"), ("", "word"), ("maybe", "")]
         .map(|(label, field)| behaviour(folder.path(), form, &rows(label, field), algorithm, &settings));

@@ -464,11 +464,7 @@ impl Dataset {
             let features = |count| format!("{count} features");
             return refuse(features(self.columns()), features(domain.features()));
         }
-        let storage = match self.features {
-            Features::F32 { .. } => Storage::Dense,
-            Features::U8 { .. } => Storage::Bytes,
-            Features::Sparse { .. } => Storage::Sparse,
-        };
+        let storage = self.features.storage();
         if storage != domain.storage {
             let rows = |storage: Storage| format!("{} rows", storage.name());
             return refuse(rows(storage), rows(domain.storage));
