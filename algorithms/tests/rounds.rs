@@ -10,7 +10,8 @@ use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Oracle};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
+use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
@@ -373,5 +374,45 @@ fn a_row_more_moves_a_release_sum_by_hardly_more_than_the_clip_norm_wherever_the
             .unwrap();
         let single = sums[1].iter().map(|value| value * value).sum::<f64>().sqrt();
         assert!((moved - single).abs() < 1e-12, "{moved} against {single}");
+    }
+}
+
+#[test]
+fn a_recorded_row_moves_a_release_sum_by_what_it_adds_alone() {
+    let problem = problem(700, 20, 4);
+    let mut oracle = Oracle::new(&problem, Engine::Sequential).summing_rows(1);
+    let rows = Selection::Range(0..700);
+    let parameters = vec![0.1; problem.parameters()];
+    let mut residuals = vec![0.0; 4 * 700];
+    oracle.record(&rows, &parameters, None, &mut residuals).unwrap();
+    let mut sum = |residuals: &[f32]| {
+        let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| -> Result<(), NonFiniteGradient> {
+            for (position, weight) in block.positions.clone().zip(weights) {
+                *weight = 1.0 / (position + 1) as f32;
+            }
+            Ok(())
+        };
+        let reweighting = Reweighting {
+            offset: &parameters,
+            residuals: ByOutput::new(residuals, 4),
+            cap: None,
+        };
+        let mut sum = vec![0.0; problem.parameters()];
+        oracle.recorded_sum(&rows, reweighting, &weigh, &mut sum).unwrap();
+        sum
+    };
+    let all = sum(&residuals);
+    for example in [0, 130, 699] {
+        let masked = |keep: &dyn Fn(usize) -> bool| -> Vec<f32> {
+            let places = residuals.iter().enumerate();
+            places
+                .map(|(place, &value)| if keep(place % 700) { value } else { 0.0 })
+                .collect()
+        };
+        let (others, own) = (sum(&masked(&|row| row != example)), sum(&masked(&|row| row == example)));
+        for ((all, others), own) in all.iter().zip(&others).zip(&own) {
+            // Blocks of 128 rows leave 1e-7 here.
+            assert!((all - others - own).abs() < 1e-12, "{all} - {others} against {own}");
+        }
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets};
-use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, accumulate_reweighted, record};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, NonFiniteGradient, Perturbation, Point, RowNorms, Workspace, accumulate_differences,
-    accumulate_gradients, accumulate_perturbed_gradients, evaluate, row_norms,
+    Batch, Clip, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
+    accumulate_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -234,42 +234,6 @@ fn sparse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Gradients at perturbed points, as ReSQue asks for them.
-fn perturbed(criterion: &mut Criterion) {
-    let rows = 2_000;
-    let data = Data::new(rows, 784);
-    let model = model(784, 10);
-    let parameters = vec![0.01; model.parameters()];
-    let mut sum = vec![0.0; model.parameters()];
-    let mut workspace = Workspace::new(&model);
-    let shifts = vec![0.1; rows * 10];
-    let weights = vec![1.0; rows];
-    let mut group = criterion.benchmark_group("perturbed gradient/2,000 rows, 10 outputs, 784 features");
-    group.throughput(Throughput::Elements((4 * rows * model.parameters()) as u64));
-    for bytes in [false, true] {
-        let norms = row_norms(data.rows(bytes), true, Norm::L2).expect("finite rows");
-        let batch = data.batch(bytes, 10, &norms);
-        group.bench_function(if bytes { "u8, flops" } else { "f32, flops" }, |bencher| {
-            bencher.iter(|| {
-                let perturbation = Perturbation {
-                    shifts: &shifts,
-                    weights: &weights,
-                };
-                accumulate_perturbed_gradients(
-                    &model,
-                    &batch,
-                    &parameters,
-                    perturbation,
-                    CLIP,
-                    &mut sum,
-                    &mut workspace,
-                )
-            });
-        });
-    }
-    group.finish();
-}
-
 /// Many runs on the same rows at once.
 fn replicas(criterion: &mut Criterion) {
     let (rows, columns, runs) = (20_000, 20, 96);
@@ -321,8 +285,11 @@ fn recorded(criterion: &mut Criterion) {
             accumulate_reweighted(
                 &model,
                 &batch,
-                &parameters,
-                residuals,
+                Reweighting {
+                    offset: &parameters,
+                    residuals,
+                    cap: None,
+                },
                 &mut |_, weights| {
                     weights.fill(0.5);
                     Ok::<(), NonFiniteGradient>(())
@@ -402,6 +369,6 @@ criterion_group! {
         .sample_size(12)
         .warm_up_time(Duration::from_millis(150))
         .measurement_time(Duration::from_millis(600));
-    targets = peak, gradients, differences, few_features, scattered, sparse, perturbed, replicas, recorded, losses, other
+    targets = peak, gradients, differences, few_features, scattered, sparse, replicas, recorded, losses, other
 }
 criterion_main!(benches);

@@ -125,18 +125,8 @@ pub struct Evaluation {
     pub loss: f64,
     /// Rows predicted correctly: arg max for softmax, sign for ±1 targets; 0 for regression losses.
     pub correct: usize,
-    /// Rows read.
+    /// Rows read, without null ones.
     pub rows: usize,
-}
-
-/// Additive shifts of the margins and weights of the rows, for the projected ReSQue estimator: row `b` of the batch
-/// contributes `weights[b] · residual(W·a_b + shifts[b]) ⊗ a_b`.
-#[derive(Clone, Copy, Debug)]
-pub struct Perturbation<'a> {
-    /// `batch × K` shifts, row-major, in batch order.
-    pub shifts: &'a [f32],
-    /// One weight a batch row.
-    pub weights: &'a [f32],
 }
 
 /// Scratch memory of the kernels for one model: made once by whoever owns the loop. Calls of the kernels allocate
@@ -241,7 +231,7 @@ pub fn has_integer_tiles() -> bool {
     }
 }
 
-/// `sum += Σ_i clip(∇f(x; d_i))`, f32 inside blocks of at most 128 rows, f64 across blocks.
+/// `sum += Σ_i clip(∇f(x; d_i))`, f32 inside blocks of at most 128 rows, f64 across blocks. Null rows add exactly 0.
 ///
 /// # Errors
 /// A row whose gradient is not finite; `sum` is then unspecified.
@@ -263,7 +253,6 @@ pub fn accumulate_gradients(
             parameters,
         },
         previous: None,
-        perturbation: None,
         clip,
     };
     accumulate(model, batch, &query, sum, workspace)
@@ -293,7 +282,6 @@ pub fn accumulate_differences(
         &Query {
             current,
             previous,
-            perturbation: None,
             clip,
         },
         sum,
@@ -301,54 +289,10 @@ pub fn accumulate_differences(
     )
 }
 
-/// `sum += Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)` for ReSQue: contribution b is at most |w_b|·C long.
-///
-/// # Errors
-/// As [`accumulate_gradients`]; also a shift or weight that is not finite.
-///
-/// # Panics
-/// As [`accumulate_gradients`].
-pub fn accumulate_perturbed_gradients(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    perturbation: Perturbation<'_>,
-    clip: Clip,
-    sum: &mut [f64],
-    workspace: &mut Workspace,
-) -> Result<Tally, NonFiniteGradient> {
-    assert!(
-        perturbation.shifts.len() == batch.selection.len() * model.outputs
-            && perturbation.weights.len() == batch.selection.len(),
-        "a batch of {} rows needs {} shifts a row and one weight, found {} and {} in all",
-        batch.selection.len(),
-        model.outputs,
-        perturbation.shifts.len(),
-        perturbation.weights.len(),
-    );
-    let current = Point {
-        coefficient: 1.0,
-        parameters,
-    };
-    accumulate(
-        model,
-        batch,
-        &Query {
-            current,
-            previous: None,
-            perturbation: Some(perturbation),
-            clip,
-        },
-        sum,
-        workspace,
-    )
-}
-
-/// What is summed: `Σ_i w_i·clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, margins shifted if perturbed.
+/// What is summed: `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`.
 struct Query<'a> {
     current: Point<'a>,
     previous: Option<Point<'a>>,
-    perturbation: Option<Perturbation<'a>>,
     clip: Clip,
 }
 
@@ -652,7 +596,7 @@ fn accumulate(
         integer,
     } = workspace;
     if let (Some(integer), Rows::U8(bytes)) = (integer, batch.rows)
-        && takes_tiles(*blocks, batch.selection.len(), query.perturbation.is_some())
+        && takes_tiles(*blocks, batch.selection.len())
         && integer.prepare(model, query.current.parameters)
         && let Some(outcome) = integer::accumulate(
             model,
@@ -682,8 +626,9 @@ fn accumulate(
     let part = source.part(*blocks);
     let steps = dense::steps(outputs, layout, part, sides);
     let total = batch.selection.len();
-    let alone = query.previous.is_none() && query.perturbation.is_none() && query.current.coefficient == 1.0;
-    // What is left is summed by the general kernels.
+    let alone = query.previous.is_none() && query.current.coefficient == 1.0;
+    // What is left is summed by the general kernels: a row may change the rounding of those behind it, so sums in which
+    // each row is rounded on its own do without.
     let mut tally = if alone && blocks.block == BLOCK_ROWS {
         narrow::accumulate_front(model, batch, norms, query.clip, layout, current, sum)
     } else {
@@ -726,7 +671,7 @@ fn accumulate(
                     source.margins(ids, scratch, sides, scattered && start == 0, &mut ahead)
                 }
             };
-            coefficients(model, query, start, count, facts, residuals, others, &mut tally)?;
+            coefficients(model, query, count, facts, residuals, others, &mut tally)?;
             if model.bias {
                 for output in 0..outputs {
                     let total = residuals::total(&residuals[output * BLOCK_ROWS..][..BLOCK_ROWS], count);
@@ -766,59 +711,35 @@ fn accumulate(
 }
 
 /// Whether a sum of `rows` rows goes through integer tiles: enough of them, or, where each is to be rounded on its own, any
-/// number, so that a row more or less never changes the kernel. Weights of a perturbation decide on the step there: such
-/// rows are not rounded on their own.
-fn takes_tiles(blocks: BlockSizes, rows: usize, perturbed: bool) -> bool {
-    if blocks.block == 1 {
-        !perturbed
-    } else {
-        rows >= integer::LEAST_ROWS
-    }
+/// number, so that a row more or less never changes the kernel.
+fn takes_tiles(blocks: BlockSizes, rows: usize) -> bool {
+    blocks.block == 1 || rows >= integer::LEAST_ROWS
 }
 
-/// From margins to coefficients: the rows at positions `start` and on of the batch, `count` of them, whose facts were
-/// gathered. `margins[k·128 + i]` are those of the current point and become `w_i · clip factor · (a·r_ki − b·r′_ki)`, zeros
-/// behind them up to a whole vector; `others` are those of the previous point, if there is one.
+/// From margins to coefficients of the `count` rows whose facts were gathered. `margins[k·128 + i]` are those of the
+/// current point and become `clip factor · (a·r_ki − b·r′_ki)`, zeros behind them up to a whole vector; `others` are those of the previous point, if there is one.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
-#[expect(clippy::too_many_arguments, reason = "one phase of one loop, shared by two kernels")]
 fn coefficients(
     model: &LinearModel,
     query: &Query<'_>,
-    start: usize,
     count: usize,
-    facts: &mut RowFacts,
+    facts: &RowFacts,
     margins: &mut [f32],
     others: &mut [f32],
     tally: &mut Tally,
 ) -> Result<(), NonFiniteGradient> {
     let outputs = model.outputs;
-    let side = |out: &mut [f32], facts: &RowFacts| {
-        if let Some(perturbation) = &query.perturbation {
-            let shifts = &perturbation.shifts[start * outputs..(start + count) * outputs];
-            for (row, shifts) in shifts.chunks_exact(outputs).enumerate() {
-                for (output, shift) in shifts.iter().enumerate() {
-                    out[output * BLOCK_ROWS + row] += shift;
-                }
-            }
-        }
-        residuals::residuals(model.loss, outputs, count, facts, out)
-    };
-    side(margins, facts)?;
+    residuals::residuals(model.loss, outputs, count, facts, margins)?;
     if let Some(point) = &query.previous {
-        side(others, facts)?;
+        residuals::residuals(model.loss, outputs, count, facts, others)?;
         let (a, b) = (query.current.coefficient, point.coefficient);
         residuals::combine(a, margins, b, others, outputs, count);
     } else {
         residuals::scale(query.current.coefficient, margins, outputs, count);
     }
-    if let Some(perturbation) = &query.perturbation {
-        facts.weights[..count].copy_from_slice(&perturbation.weights[start..start + count]);
-        facts.weights[count..].fill(0.0);
-    }
-    let weighted = query.perturbation.is_some();
-    residuals::clip(query.clip, outputs, count, facts, weighted, margins, tally)?;
+    residuals::clip(query.clip, outputs, count, facts, margins, tally)?;
     residuals::clear_beyond(margins, outputs, count);
     Ok(())
 }
@@ -832,25 +753,14 @@ fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -
             selection: Selection::Range(row..row + 1),
             ..batch.clone()
         };
-        let gradient = match &query.perturbation {
-            Some(perturbation) => {
-                let outputs = model.outputs;
-                let perturbation = Perturbation {
-                    shifts: &perturbation.shifts[position * outputs..(position + 1) * outputs],
-                    weights: &perturbation.weights[position..=position],
-                };
-                let parameters = query.current.parameters;
-                reference::sum_of_perturbed_gradients(model, &single, parameters, perturbation, Clip::Unbounded)
-            }
-            None => reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded),
-        };
+        let gradient = reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded);
         reference::norm(&gradient, Norm::L2)
     };
     let position = (0..batch.selection.len()).max_by(|&i, &j| length(i).total_cmp(&length(j)));
     position.map_or(0, |position| row_at(&batch.selection, position))
 }
 
-/// Loss and accuracy of a batch at `parameters`. Softmax predicts the first class of largest margin; the logistic and
+/// Loss and accuracy of a batch at `parameters`, null rows left out. Softmax predicts the first class of largest margin; the logistic and
 /// hinge losses predict +1 where the margin is at least 0.
 ///
 /// # Errors
@@ -891,10 +801,7 @@ pub fn evaluate(
     if source.is_dense() {
         current.pack(model, source.layout, parameters);
     }
-    let mut evaluation = Evaluation {
-        rows: total,
-        ..Evaluation::default()
-    };
+    let mut evaluation = Evaluation::default();
     for start in (0..total).step_by(part) {
         let count = (total - start).min(part);
         for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
@@ -913,9 +820,10 @@ pub fn evaluate(
             let sides = [(&*current, &mut margins[..])];
             source.margins(&facts.ids[..count], scratch, sides, scattered && start == 0, &mut ahead);
         }
-        let (loss, correct) = residuals::values(model.loss, model.outputs, count, facts, margins)?;
-        evaluation.loss += loss;
-        evaluation.correct += correct;
+        let of_part = residuals::values(model.loss, model.outputs, count, facts, margins)?;
+        evaluation.loss += of_part.loss;
+        evaluation.correct += of_part.correct;
+        evaluation.rows += of_part.rows;
     }
     Ok(evaluation)
 }

@@ -20,7 +20,7 @@
 
 use rounds_kernels::features::Selection;
 use rounds_kernels::linear::BLOCK_ROWS;
-use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Shifts};
+use rounds_kernels::linear::recorded::{ByOutput, Cap, RecordedBlock, Reweighting, Shifts};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
@@ -567,8 +567,14 @@ impl NoisyOracle<'_, '_, '_> {
             oracle
                 .recorded_sum(
                     &Selection::Indices(&balls.rows[start..end]),
-                    residuals,
-                    &offset,
+                    Reweighting {
+                        offset: &offset,
+                        residuals,
+                        cap: Some(Cap {
+                            weight: cap as f32,
+                            clip_norm,
+                        }),
+                    },
                     &weigh,
                     &mut balls.sum,
                 )

@@ -23,7 +23,7 @@ pub use engine::{Engine, EngineError, NodePools, RankedEngine};
 pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Perturbation, Point, Tally, Workspace};
+use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Point, Tally, Workspace};
 use rounds_kernels::vector;
 
 use crate::problem::Problem;
@@ -79,6 +79,8 @@ pub struct Oracle<'a> {
     /// Most leaves of a batch, on all ranks together.
     most_leaves: usize,
     leaves: Vec<Leaf>,
+    /// Rows after which sums leave f32 at the latest.
+    block_rows: usize,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
     /// Scratch of recorded queries, made when first needed.
@@ -116,6 +118,7 @@ impl<'a> Oracle<'a> {
                 .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK)]))
                 .collect(),
             travelling: shared::Travelling::default(),
+            block_rows: linear::BLOCK_ROWS,
             workspaces: (0..engine.threads())
                 .map(|_| Mutex::new(Workspace::new(problem.model())))
                 .collect(),
@@ -136,6 +139,8 @@ impl<'a> Oracle<'a> {
     /// contribution is rounded on its own.
     #[must_use]
     pub fn summing_rows(mut self, block_rows: usize) -> Self {
+        self.block_rows = block_rows;
+        self.recorded.clear();
         for workspace in &mut self.workspaces {
             *workspace = Mutex::new(Workspace::summing_rows(self.problem.model(), block_rows));
         }
@@ -248,31 +253,7 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
-    /// `sum = Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)`: one adaptive round of the projected ReSQue estimator, one
-    /// query a row. Row `b` of the batch takes row `b` of the perturbation.
-    ///
-    /// # Errors
-    /// A row whose gradient is not finite.
-    pub fn perturbed_sum(
-        &mut self,
-        batch: &Selection<'_>,
-        parameters: &[f32],
-        perturbation: Perturbation<'_>,
-        clip: Clip,
-        sum: &mut [f64],
-    ) -> Result<(), NonFiniteGradient> {
-        let outputs = self.problem.model().outputs;
-        let rows = batch.len();
-        self.round_by_range(batch, clip, 1, 4, sum, &|model, rows_of_leaf, range, sum, workspace| {
-            debug_assert!(range.end <= rows);
-            let part = Perturbation {
-                shifts: &perturbation.shifts[range.start * outputs..range.end * outputs],
-                weights: &perturbation.weights[range],
-            };
-            linear::accumulate_perturbed_gradients(model, rows_of_leaf, parameters, part, clip, sum, workspace)
-        })
-    }
-
+    /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
     fn round(
         &mut self,
         batch: &Selection<'_>,
@@ -282,30 +263,6 @@ impl<'a> Oracle<'a> {
         sum: &mut [f64],
         kernel: &(
              impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
-         ),
-    ) -> Result<(), NonFiniteGradient> {
-        self.round_by_range(batch, clip, queries, flops, sum, &|model, rows, _, sum, workspace| {
-            kernel(model, rows, sum, workspace)
-        })
-    }
-
-    /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
-    fn round_by_range(
-        &mut self,
-        batch: &Selection<'_>,
-        clip: Clip,
-        queries: u64,
-        flops: u64,
-        sum: &mut [f64],
-        kernel: &(
-             impl Fn(
-            &linear::LinearModel,
-            &Batch<'_>,
-            Range<usize>,
-            &mut [f64],
-            &mut Workspace,
-        ) -> Result<Tally, NonFiniteGradient>
-             + Sync
          ),
     ) -> Result<(), NonFiniteGradient> {
         let rows = batch.len();
@@ -323,7 +280,6 @@ impl<'a> Oracle<'a> {
             kernel(
                 problem.model(),
                 &problem.batch(batch.clone(), norm),
-                0..rows,
                 sum,
                 &mut workspace,
             )?
@@ -339,7 +295,6 @@ impl<'a> Oracle<'a> {
                 leaf.outcome = kernel(
                     problem.model(),
                     &problem.batch(selection, norm),
-                    leaf.range.clone(),
                     &mut leaf.sum,
                     &mut workspace,
                 );
@@ -374,7 +329,7 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
     });
 }
 
-/// Mean loss (without regularisation) and accuracy of `parameters` over all rows. Not a round: diagnostics, outside any
+/// Loss (without regularisation) and accuracy of `parameters` over all rows but null ones. Not a round: diagnostics, outside any
 /// privacy guarantee.
 ///
 /// # Errors

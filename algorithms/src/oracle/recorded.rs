@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::recorded::{self, ByOutput, RecordedBlock, RecordedWorkspace, Shifts};
+use rounds_kernels::linear::recorded::{self, RecordedBlock, RecordedWorkspace, Reweighting, Shifts};
 use rounds_kernels::linear::{BLOCK_ROWS, NonFiniteGradient};
 
 use super::shared::{Reader, combine, share};
@@ -25,7 +25,7 @@ struct Answers<'r> {
 }
 
 impl Oracle<'_> {
-    /// `residuals[k·rows + b] = ∂φ/∂u_k` at `u = W·a_b + shifts_b` for row b of the batch: one adaptive round of one query
+    /// `residuals[k·rows + b] = ∂φ/∂u_k` at `u = W·a_b + shifts_b` for row b of the batch, 0 for null rows: one adaptive round of one query
     /// a row. The gradient of row b is `residuals_b ⊗ a_b`.
     ///
     /// # Errors
@@ -138,8 +138,7 @@ impl Oracle<'_> {
     pub fn recorded_sum<E: Send + From<NonFiniteGradient>>(
         &mut self,
         batch: &Selection<'_>,
-        residuals: ByOutput<'_>,
-        offset: &[f32],
+        reweighting: Reweighting<'_>,
         weigh: &(impl Fn(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E> + Sync),
         sum: &mut [f64],
     ) -> Result<(), E> {
@@ -162,16 +161,19 @@ impl Oracle<'_> {
             let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                 weigh(&block.clone().behind(first), weights).map_err(Failure::Weight)
             };
-            let residuals = residuals.from(first);
-            recorded::accumulate_reweighted(model, &leaf, offset, residuals, &mut weigh, sum, workspace).map_err(
-                |failure| match failure {
+            let of_leaf = Reweighting {
+                residuals: reweighting.residuals.from(first),
+                ..reweighting
+            };
+            recorded::accumulate_reweighted(model, &leaf, of_leaf, &mut weigh, sum, workspace).map_err(|failure| {
+                match failure {
                     Failure::Weight(error) => error,
                     Failure::Row(error) => {
                         let row = reader.row(error.row);
                         NonFiniteGradient { row }.into()
                     }
-                },
-            )
+                }
+            })
         };
         if parts == 1 && ranked.is_none() {
             return run(0..rows, sum, 0);
@@ -214,10 +216,10 @@ impl Oracle<'_> {
 
     /// Makes the scratch memory when it is first needed.
     fn prepare_recorded(&mut self) {
-        let model = self.problem.model();
+        let (model, block_rows) = (self.problem.model(), self.block_rows);
         while self.recorded.len() < self.engine.threads() {
             self.recorded.push(std::sync::Mutex::new(RecordedScratch {
-                workspace: RecordedWorkspace::new(model),
+                workspace: RecordedWorkspace::summing_rows(model, block_rows),
                 slots: Vec::new(),
             }));
         }

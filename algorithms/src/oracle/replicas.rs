@@ -149,19 +149,21 @@ impl<'a> ReplicatedOracle<'a> {
         Ok(())
     }
 
-    /// `F(points[k]) = (1/n)Σ_i φ + (λ/2)‖x‖²` for every point. Not a round: diagnostics, outside any guarantee.
+    /// `F(points[k]) = (1/n)Σ_i φ + (λ/2)‖x‖²` over the n rows but null ones, for every point. Not a round: diagnostics, outside any guarantee.
     ///
     /// # Errors
     /// A loss that is not finite.
     pub fn objectives(&mut self, points: &[&[f32]]) -> Result<Vec<f64>, ReplicaError> {
         self.pass(points, 1, &accumulate_replica_losses)?;
         let half = 0.5 * self.problem.regularization();
+        let targets = self.problem.targets();
+        let rows = (0..targets.len()).filter(|&row| !targets.is_null(row)).count();
         Ok(points
             .iter()
             .enumerate()
             .map(|(run, point)| {
                 let squares: f64 = point.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-                self.totals[run] / self.problem.rows() as f64 + half * squares
+                self.totals[run] / rows as f64 + half * squares
             })
             .collect())
     }

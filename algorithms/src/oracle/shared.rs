@@ -179,10 +179,7 @@ impl Oracle<'_> {
         norm: Option<Norm>,
         count: usize,
         sum: &mut [f64],
-        kernel: &(
-             impl Fn(&LinearModel, &Batch<'_>, Range<usize>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient>
-             + Sync
-         ),
+        kernel: &(impl Fn(&LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync),
     ) -> Result<Tally, NonFiniteGradient> {
         let (problem, rows, ranks) = (self.problem, batch.len(), ranked.ranks());
         let share = share(count, ranks);
@@ -197,13 +194,7 @@ impl Oracle<'_> {
             let rows = part(batch, leaf.range.clone());
             let located = reader.batch(rows, norm, &mut leaf.slots);
             let mut workspace = lock(&workspaces[worker]);
-            let outcome = kernel(
-                problem.model(),
-                &located,
-                leaf.range.clone(),
-                &mut leaf.sum,
-                &mut workspace,
-            );
+            let outcome = kernel(problem.model(), &located, &mut leaf.sum, &mut workspace);
             leaf.outcome = outcome.map_err(|error| reader.named(error));
         });
         drop(reader);

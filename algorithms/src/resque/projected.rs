@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::BLOCK_ROWS;
-use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Remainder, Shifts};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Remainder, Reweighting, Shifts};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{
     BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian, fill_gaussian_blocks,
@@ -264,8 +264,12 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
                         exponent: f64::from(exponent),
                     })
             };
-            let residuals = ByOutput::new(&pool.residuals, outputs).from(samples.start);
-            oracle.recorded_sum(&Selection::Indices(rows), residuals, offset, &weigh, &mut pool.sum)?;
+            let reweighting = Reweighting {
+                offset,
+                residuals: ByOutput::new(&pool.residuals, outputs).from(samples.start),
+                cap: None,
+            };
+            oracle.recorded_sum(&Selection::Indices(rows), reweighting, &weigh, &mut pool.sum)?;
         }
         let scale = 1.0 / samples.len() as f64;
         let regularization = oracle.problem().regularization();
@@ -301,16 +305,25 @@ fn closed_form_sum(
         rounds_kernels::features::Targets::Classes(_) => return Err(ResqueError::NoClosedForm),
     };
     slopes.fill(1.0);
+    let reweighting = Reweighting {
+        offset: &point,
+        residuals: ByOutput::new(&slopes, 1),
+        cap: None,
+    };
     let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| -> Result<(), ResqueError> {
         for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
             let target = f64::from(targets[rows[position] as usize]);
+            if target.is_nan() {
+                *weight = 0.0;
+                continue;
+            }
             let deviation = (radius * f64::from(block.row_norm(row))).max(1e-12);
             let margin = block.offset_margins(row).next().map_or(0.0, f64::from);
             *weight = smoothed_loss(loss, margin, target, deviation)?.1 as f32;
         }
         Ok(())
     };
-    oracle.recorded_sum(&selection, ByOutput::new(&slopes, 1), &point, &weigh, sum)
+    oracle.recorded_sum(&selection, reweighting, &weigh, sum)
 }
 
 #[cfg(test)]

@@ -96,12 +96,12 @@ impl Additions {
 ///
 /// # Guarantee
 /// Let r be a row's residuals, N ≥ ‖a‖ its norm, K the outputs and q the coefficients the kernels multiply features
-/// with, scale and weight w of the row included. Then `‖q ⊗ a‖ ≤ |w|·C` in real arithmetic (if |w|·C ≥ 2⁻⁶⁴), because with u = 2⁻²⁴
+/// with, scale included. Then `‖q ⊗ a‖ ≤ C` in real arithmetic, because with u = 2⁻²⁴
 ///
 /// - the computed length L̂ of r is at least ‖r‖·(1+u)^{−K−2}: K additions, one for the underflow term, a square root;
 ///   squares that underflow lose at most 2⁻¹⁵⁰ each, and `underflow` = K·2⁻¹²⁶ is added;
 /// - the tested length is L̂·N·inflation with two more roundings, and inflation = 1 + (2K + 64)·u ≥ (1+u)^{K+12};
-/// - an unclipped row has q = r·w·scale with at most three roundings, a clipped one a division and at most four more.
+/// - an unclipped row has q = r·scale with at most two roundings, a clipped one a division and at most three more.
 ///
 /// So every product of roundings, at most (1+u)^{K+10}, is below the inflation. A zero gradient has factor 1. Lengths
 /// or norms that are not below 2⁵⁰, where f32 could overflow (and NaN), take [`clip_exactly`], which computes in f64
@@ -153,20 +153,14 @@ impl ClipRule {
 /// Clips one row in f64: `residuals[k·128]` become coefficients, rounded towards zero. Whether it was longer than the
 /// clip norm, or `None` when something is not finite.
 #[cold]
-pub(super) fn clip_exactly(
-    rule: &ClipRule,
-    norm: f32,
-    weight: f32,
-    outputs: usize,
-    residuals: &mut [f32],
-) -> Option<bool> {
+pub(super) fn clip_exactly(rule: &ClipRule, norm: f32, outputs: usize, residuals: &mut [f32]) -> Option<bool> {
     let values = || (0..outputs).map(|output| f64::from(residuals[output * BLOCK_ROWS]));
     let length = match rule.norm {
         Norm::L1 => values().map(f64::abs).sum::<f64>(),
         Norm::L2 => values().map(|r| r * r).sum::<f64>().sqrt(),
     };
     let length = length * f64::from(norm) * (1.0 + 1e-9);
-    if !length.is_finite() || !weight.is_finite() {
+    if !length.is_finite() {
         return None;
     }
     let clip_norm = f64::from(rule.clip_norm);
@@ -175,7 +169,7 @@ pub(super) fn clip_exactly(
         clip_norm / length * (1.0 - 1e-9)
     } else {
         1.0
-    } * f64::from(weight);
+    };
     for output in 0..outputs {
         let residual = &mut residuals[output * BLOCK_ROWS];
         *residual = truncate(f64::from(*residual) * factor);

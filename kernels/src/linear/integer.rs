@@ -9,8 +9,8 @@
 //! - a gradient's sum is exact but for one f64 rounding in 512 rows (two among the last 64 features), after the coefficients were cut to multiples of `step`
 //!   towards zero: ‖q ⊗ a‖ can only shrink.
 //!
-//! **Privacy.** With a clip norm, or with a loss of bounded slope, and without a perturbation, `step` follows from public
-//! numbers alone ([`resolution`]). The contribution of a row to the integer sums is then a function of this row and the parameters,
+//! **Privacy.** `step` follows from public numbers alone ([`step_exponent`]), but for recorded queries of which no bound is
+//! known. The contribution of a row to the integer sums is then a function of this row and the parameters,
 //! whatever the other rows are and wherever it stands: sums of integers do not depend on their order. Its norm is at most
 //! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
 //! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
@@ -22,7 +22,6 @@ use super::packing::split;
 use super::residuals::RowFacts;
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally, coefficients, row_at};
 use crate::features::{Selection, U8Rows};
-use crate::loss::Loss;
 use crate::tiles::{self, ByteRows, Cache, Configured, Shapes, TILE_BYTES};
 use crate::vector::lanes::LANES;
 use core::arch::x86_64 as arch;
@@ -376,9 +375,10 @@ impl Scratch {
         self.margins_of_sides(rows, selection, positions, [out, &mut []]);
     }
 
-    /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`], without the bias:
+    /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`]:
     /// `coefficients[p·K·128 + k·128 + i]` is q_k of the i-th row of the p-th 128, 0 beyond the rows up to a whole vector.
-    /// The step is that of [`Resolution::OfBlock`].
+    /// Without the exponent of a step, it is 2⁻²⁹ of the power of two above the greatest coefficient, and nothing is promised
+    /// about neighbours.
     pub(super) fn add_outer(
         &mut self,
         model: &LinearModel,
@@ -386,6 +386,7 @@ impl Scratch {
         selection: &Selection<'_>,
         positions: Range<usize>,
         coefficients: &[f32],
+        step: Option<i32>,
         sum: &mut [f64],
     ) {
         let count = positions.len();
@@ -395,8 +396,10 @@ impl Scratch {
                 .zip((0..count).step_by(BLOCK_ROWS))
         };
         let rows_from = |first: usize| (count - first).min(BLOCK_ROWS);
-        let exponents = parts().map(|(part, first)| exponent_of(part, model.outputs, rows_from(first)));
-        let step = exponents.max().unwrap_or(0) - COEFFICIENT_BITS;
+        let step = step.unwrap_or_else(|| {
+            let exponents = parts().map(|(part, first)| exponent_of(part, model.outputs, rows_from(first)));
+            exponents.max().unwrap_or(0) - COEFFICIENT_BITS
+        });
         self.totals.fill(0);
         for (part, first) in parts() {
             self.write_digits(part, rows_from(first), first, step);
@@ -406,12 +409,32 @@ impl Scratch {
             let row = row_at(selection, position);
             *pointer = rows.row(row).as_ptr();
         }
+        let mut configured = self.row_shapes.configure();
+        self.add_block(model, &mut pointers, count, step, rows.scale, sum, &mut configured);
+    }
+
+    /// `sum += 2^step · Σ_i q_i ⊗ (scale·bytes_i, 1)` over the first `count` rows at `pointers`, whose digits were written;
+    /// the 1 is that of a bias.
+    fn add_block(
+        &mut self,
+        model: &LinearModel,
+        pointers: &mut [*const u8; SUMMED_ROWS],
+        count: usize,
+        step: i32,
+        scale: f32,
+        sum: &mut [f64],
+        configured: &mut Configured,
+    ) {
         let padded = count.next_multiple_of(GROUP);
         let last = pointers[count.saturating_sub(1)];
         pointers[count..padded].fill(last);
-        let mut configured = self.row_shapes.configure();
-        let worth = f64::from(power_of_two(step)) * f64::from(rows.scale);
-        self.add_gradient(model, &pointers[..padded], worth, sum, &mut configured);
+        let worth = f64::from(power_of_two(step));
+        self.add_gradient(model, &pointers[..padded], worth * f64::from(scale), sum, configured);
+        if model.bias {
+            for (output, &total) in self.totals.iter().enumerate() {
+                sum[output * (model.features + 1) + model.features] += total as f64 * worth;
+            }
+        }
     }
 
     /// [`Self::margins`] at one or two points, an empty slice for none.
@@ -547,59 +570,25 @@ fn products(operand: ByteRows<'_>, digits: &Digits, scale: f32, sums: &mut [i32]
     }
 }
 
-/// How finely coefficients are written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Resolution {
-    /// In steps of 2^n, n from public numbers.
-    Public(i32),
-    /// In 2⁻²⁹ of the power of two above the greatest coefficient of each block: nothing bounds them beforehand, and nothing
-    /// is promised about neighbours.
-    OfBlock,
-}
-
 /// The least power of two that is not below `value`: its exponent.
 fn exponent_above(value: f32) -> i32 {
     let bits = value.to_bits();
     (bits >> 23) as i32 - 127 + i32::from(bits & 0x007f_ffff != 0)
 }
 
-/// The exponent of a step that lets every coefficient of the query be written: from a bound Q of `|q_ik|`, which is the
-/// lesser of `(|a| + |b|)·max|φ′|` and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else that of a
-/// single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds are
-/// public. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few bits are left: that only
-/// shortens. Weights w (ReSQue) make the bounds grow by max|w| of the call. That depends on which rows it holds, so nothing is
-/// promised about neighbours then, and calls that sum rows one by one do not come here.
-fn resolution(model: &LinearModel, query: &Query<'_>, scale: f32) -> Option<Resolution> {
-    let slope = match model.loss {
-        Loss::Softmax | Loss::Logistic | Loss::Hinge | Loss::Absolute => 1.0,
-        Loss::Huber(threshold) => threshold,
-        Loss::Squared => f32::INFINITY,
-    };
-    let points = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
-    let by_loss = if points == 0.0 { 0.0 } else { points * slope };
-    let by_clip = match query.clip {
+/// The exponent of a step that lets every coefficient be written: from a bound Q of `|q_ik|`, which is the lesser of
+/// `weight·max|φ′|`, max|φ′| = 1 for softmax, and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else
+/// that of a single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds
+/// are public, and no row has a say. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few
+/// bits are left: that only shortens. `None` where the bound is not finite or too large.
+pub(super) fn step_exponent(model: &LinearModel, weight: f32, clip: Clip, scale: f32) -> Option<i32> {
+    let by_clip = match clip {
         Clip::Unbounded => f32::INFINITY,
         Clip::Bounded { clip_norm, .. } => clip_norm / if model.bias { 1.0 } else { scale.abs() },
     };
-    let bound = by_loss.min(by_clip);
-    let weight = query.perturbation.map_or(1.0, |perturbation| {
-        perturbation.weights.iter().fold(0.0_f32, |greatest, weight| {
-            if weight.is_nan() {
-                f32::NAN
-            } else {
-                greatest.max(weight.abs())
-            }
-        })
-    });
-    if weight.is_nan() {
-        return None;
-    }
-    if bound == f32::INFINITY && query.clip == Clip::Unbounded {
-        return Some(Resolution::OfBlock);
-    }
-    let bound = bound * weight;
-    let exponent = exponent_above(bound.max(f32::MIN_POSITIVE)).max(LEAST_COEFFICIENT_EXPONENT);
-    (exponent <= GREATEST_COEFFICIENT_EXPONENT).then_some(Resolution::Public(exponent - COEFFICIENT_BITS))
+    let bound = weight.min(by_clip).max(f32::MIN_POSITIVE);
+    let exponent = exponent_above(bound).max(LEAST_COEFFICIENT_EXPONENT);
+    (exponent <= GREATEST_COEFFICIENT_EXPONENT).then_some(exponent - COEFFICIENT_BITS)
 }
 
 /// Coefficients below 2⁻⁶⁰ need no finer steps, and above 2⁹⁰ another kernel.
@@ -617,7 +606,8 @@ pub(super) fn accumulate(
     scratch: &mut Scratch,
     (margins, others, facts): (&mut [f32], &mut [f32], &mut RowFacts),
 ) -> Option<Result<Tally, NonFiniteGradient>> {
-    let resolution = resolution(model, query, rows.scale)?;
+    let weight = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
+    let step = step_exponent(model, weight, query.clip, rows.scale)?;
     if let Some(point) = &query.previous
         && !scratch.previous.pack(model, point.parameters)
     {
@@ -626,18 +616,9 @@ pub(super) fn accumulate(
     let mut configured = scratch.row_shapes.configure();
     let mut tally = Tally::default();
     let total = batch.selection.len();
-    let block_rows = if resolution == Resolution::OfBlock {
-        BLOCK_ROWS
-    } else {
-        SUMMED_ROWS
-    };
     let mut pointers = [std::ptr::null(); SUMMED_ROWS];
-    for block in (0..total).step_by(block_rows) {
-        let block_end = (block + block_rows).min(total);
-        let mut step = match resolution {
-            Resolution::Public(step) => step,
-            Resolution::OfBlock => 0,
-        };
+    for block in (0..total).step_by(SUMMED_ROWS) {
+        let block_end = (block + SUMMED_ROWS).min(total);
         scratch.totals.fill(0);
         for start in (block..block_end).step_by(BLOCK_ROWS) {
             let count = (block_end - start).min(BLOCK_ROWS);
@@ -653,31 +634,20 @@ pub(super) fn accumulate(
             };
             let (sides, at) = ([&mut margins[..], previous], start..start + count);
             scratch.margins_of_sides(rows, &batch.selection, at, sides);
-            if let Err(error) = coefficients(model, query, start, count, facts, margins, others, &mut tally) {
+            if let Err(error) = coefficients(model, query, count, facts, margins, others, &mut tally) {
                 return Some(Err(error));
-            }
-            if resolution == Resolution::OfBlock {
-                step = exponent_of(margins, model.outputs, count) - COEFFICIENT_BITS;
             }
             scratch.write_digits(margins, count, start - block, step);
         }
-        let count = block_end - block;
-        let last = pointers[count - 1];
-        pointers[count..count.next_multiple_of(GROUP)].fill(last);
-        let worth = f64::from(power_of_two(step));
-        let worth_of_byte = worth * f64::from(rows.scale);
-        scratch.add_gradient(
+        scratch.add_block(
             model,
-            &pointers[..count.next_multiple_of(GROUP)],
-            worth_of_byte,
+            &mut pointers,
+            block_end - block,
+            step,
+            rows.scale,
             sum,
             &mut configured,
         );
-        if model.bias {
-            for (output, &total) in scratch.totals.iter().enumerate() {
-                sum[output * (model.features + 1) + model.features] += total as f64 * worth;
-            }
-        }
         if block_end < total {
             configured.reshape(&scratch.row_shapes);
         }
@@ -939,7 +909,8 @@ unsafe fn add_digits(sums: *const i32, worth: f64, stale: usize, sum: &mut [f64]
 mod tests {
     use super::*;
     use crate::features::{Norm, Rows, Targets};
-    use crate::linear::{Perturbation, Point, RowNorms, Workspace, accumulate as accumulate_any, reference, row_norms};
+    use crate::linear::{Point, RowNorms, Workspace, accumulate as accumulate_any, reference, row_norms};
+    use crate::loss::Loss;
 
     /// Bytes, classes and parameters of a problem, from one seed.
     struct Example {
@@ -996,8 +967,7 @@ mod tests {
         }
 
         fn sum(&self, batch: &Batch<'_>, query: &Query<'_>) -> Vec<f64> {
-            let block_rows = if query.perturbation.is_some() { BLOCK_ROWS } else { 1 };
-            let workspace = Workspace::summing_rows(&self.model, block_rows);
+            let workspace = Workspace::summing_rows(&self.model, 1);
             assert!(workspace.integer.is_some());
             self.sum_in(batch, query, workspace)
         }
@@ -1015,7 +985,6 @@ mod tests {
                     parameters: &self.parameters,
                 },
                 previous: None,
-                perturbation: None,
                 clip: Clip::Bounded {
                     norm: Norm::L2,
                     clip_norm,
@@ -1063,7 +1032,6 @@ mod tests {
         ] {
             let example = Example::new(rows, features, outputs, bias);
             let indices: Vec<u32> = (0..rows as u32 - 1).map(|place| place * 7 % rows as u32).collect();
-            let (shifts, weights) = (vec![0.3; rows * outputs], vec![0.7; rows]);
             for gap in [1, 48, 64 + 64 - features % 64] {
                 let spread = with_gaps(&example.bytes, features, gap);
                 let spread = Rows::U8(U8Rows {
@@ -1073,10 +1041,6 @@ mod tests {
                     scale: SCALE,
                 });
                 for selection in [Selection::Range(0..rows), Selection::Indices(&indices)] {
-                    let perturbation = Perturbation {
-                        shifts: &shifts[..selection.len() * outputs],
-                        weights: &weights[..selection.len()],
-                    };
                     let clipped = || example.gradient(0.4);
                     let queries = [
                         clipped(),
@@ -1089,10 +1053,6 @@ mod tests {
                                 coefficient: 0.75,
                                 parameters: &example.previous,
                             }),
-                            ..clipped()
-                        },
-                        Query {
-                            perturbation: Some(perturbation),
                             ..clipped()
                         },
                     ];
@@ -1170,33 +1130,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn perturbed_gradients_are_those_of_the_reference() {
-        if !tiles_here() {
-            return;
-        }
-        let example = Example::new(300, 96, 4, true);
-        let batch = example.batch(Selection::Range(0..300));
-        let shifts: Vec<f32> = (0..1_200).map(|place| (place as f32 * 1.7).sin()).collect();
-        let weights: Vec<f32> = (0..300).map(|place| (place as f32 * 0.3).cos() * 3.0).collect();
-        let perturbation = Perturbation {
-            shifts: &shifts,
-            weights: &weights,
-        };
-        let query = Query {
-            perturbation: Some(perturbation),
-            ..example.gradient(0.8)
-        };
-        let expected = reference::sum_of_perturbed_gradients(
-            &example.model,
-            &batch,
-            &example.parameters,
-            perturbation,
-            query.clip,
-        );
-        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
     }
 
     #[test]

@@ -160,11 +160,11 @@ fn accumulate<L: LaneLoss, const V: usize>(
             let margins = margins + bias;
             let lanes = |values: &[f32]| f32x16::new(*values[start..].first_chunk().expect("sixteen rows"));
             let targets = lanes(run.targets);
+            let null = targets.is_nan();
+            let targets = null.select(f32x16::ZERO, targets);
             let residual = loss.residual(margins, targets);
-            let mut coefficient = residual
-                .abs()
-                .simd_lt(f32x16::splat(DUST))
-                .select(f32x16::ZERO, residual);
+            let dust = residual.abs().simd_lt(f32x16::splat(DUST));
+            let mut coefficient = (dust | null).select(f32x16::ZERO, residual);
             if let (Some(rule), Some(norms)) = (rule, run.norms) {
                 let norms = lanes(norms);
                 if !rule.keeps(coefficient.abs(), norms) {

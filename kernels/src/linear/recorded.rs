@@ -14,7 +14,9 @@ use super::dense::{self, Ahead, ROW_GROUP, RowPointers, Sink};
 use super::integer;
 use super::packing::Layout;
 use super::residuals::{self, RowFacts};
-use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse};
+use super::{
+    BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse, takes_tiles,
+};
 use crate::features::{Norm, Rows, Selection, Targets, U8Rows};
 use crate::vector::exp;
 use crate::vector::lanes::LANES;
@@ -69,8 +71,14 @@ impl Packed {
 impl RecordedWorkspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
+        Self::summing_rows(model, BLOCK_ROWS)
+    }
+
+    /// Scratch for batches of `model` whose sums leave f32 every `block_rows` rows at the latest; see
+    /// [`Workspace::summing_rows`].
+    pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
         Self {
-            blocks: Workspace::new(model),
+            blocks: Workspace::summing_rows(model, block_rows),
             row: vec![0.0; model.features],
             coefficients: vec![0.0; model.outputs * integer::SUMMED_ROWS],
             packed: Packed::default(),
@@ -167,6 +175,27 @@ pub struct Remainder<'a> {
     pub normals: &'a [f32],
 }
 
+/// Recorded queries and the offset at which they are weighed.
+#[derive(Clone, Copy, Debug)]
+pub struct Reweighting<'a> {
+    /// v: weights are given margins ⟨a, v_k⟩.
+    pub offset: &'a [f32],
+    /// The answers of [`record`].
+    pub residuals: ByOutput<'a>,
+    /// What is known of all terms beforehand.
+    pub cap: Option<Cap>,
+}
+
+/// Public bounds of the terms of a reweighted sum, which the weights must keep: `w_b ≤ weight` and
+/// `‖w_b·residuals_b ⊗ a_b‖₂ ≤ clip_norm`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cap {
+    /// Bound of the weights.
+    pub weight: f32,
+    /// Bound of the terms' norms.
+    pub clip_norm: f32,
+}
+
 /// A block of recorded queries as their weights are asked for.
 #[derive(Clone, Debug)]
 pub struct RecordedBlock<'a> {
@@ -242,7 +271,7 @@ impl RecordedBlock<'_> {
     }
 }
 
-/// `residuals_k[b] = ∂φ/∂u_k` at the margins `u = W·a_b + shifts_b`: the answers of a round.
+/// `residuals_k[b] = ∂φ/∂u_k` at the margins `u = W·a_b + shifts_b`, 0 for null rows: the answers of a round.
 ///
 /// # Errors
 /// A row whose margins or target are NaN or infinite.
@@ -265,7 +294,7 @@ pub fn record(
     let norms = shifts.is_some().then(|| l2_norms(batch));
     let pass = Pass {
         targets: Some(batch.targets),
-        ..Pass::new(model, batch, parameters, false, norms, workspace)
+        ..Pass::new(model, batch, parameters, None, norms, workspace)
     };
     for start in (0..total).step_by(pass.part) {
         let rows = start..(start + pass.part).min(total);
@@ -288,8 +317,9 @@ pub fn record(
     Ok(())
 }
 
-/// `sum += Σ_b w_b·residuals_b ⊗ a_b` with the weights that `weigh` gives a block's rows from their margins at `offset`:
-/// f32 within blocks of at most 128 rows, f64 between them.
+/// `sum += Σ_b w_b·residuals_b ⊗ a_b` with the weights that `weigh` gives a block's rows from their margins at the offset:
+/// f32 within blocks of at most 128 rows, f64 between them. Where each row is rounded on its own
+/// ([`RecordedWorkspace::summing_rows`] of 1), what it adds depends on its own answers, weight and features only.
 ///
 /// # Errors
 /// The first error of `weigh`; a sum that is not finite names the batch's first row, or the first of a block that is not.
@@ -300,16 +330,16 @@ pub fn record(
 pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     model: &LinearModel,
     batch: &Batch<'_>,
-    offset: &[f32],
-    residuals: ByOutput<'_>,
+    reweighting: Reweighting<'_>,
     weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
     sum: &mut [f64],
     workspace: &mut RecordedWorkspace,
 ) -> Result<(), E> {
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let (total, outputs) = (batch.selection.len(), model.outputs);
-    let at_zero = offset.iter().all(|&value| value == 0.0);
-    let pass = Pass::new(model, batch, offset, at_zero, Some(l2_norms(batch)), workspace);
+    let Reweighting { offset, residuals, .. } = reweighting;
+    let norms = Some(l2_norms(batch));
+    let pass = Pass::new(model, batch, offset, Some(&reweighting), norms, workspace);
     if let Some(bytes) = pass.on_tiles {
         return pass.reweighted_on_tiles(bytes, residuals, weigh, sum, workspace);
     }
@@ -340,7 +370,14 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
             };
             weigh(&recorded, weights)?;
             weights[rows.len()..].fill(0.0);
-            pass.coefficients(residuals, &rows, weights, pass.source.scale, values, sum);
+            coefficients(residuals, &rows, weights, values);
+            if model.bias {
+                let width = model.features + 1;
+                for (output, values) in values.chunks_exact(BLOCK_ROWS).enumerate() {
+                    sum[output * width + model.features] += f64::from(residuals::total(values, rows.len()));
+                }
+            }
+            residuals::scale(pass.source.scale, values, outputs, rows.len());
             pass.outer(&rows, &pointers, in_parts, workspace, &mut ahead, sum);
         }
         if in_parts {
@@ -422,6 +459,8 @@ struct Pass<'b, 'a> {
     in_blocks: bool,
     /// The rows, where they go through integer tiles, for which the parameters were packed unless they are 0.
     on_tiles: Option<U8Rows<'a>>,
+    /// How finely coefficients are written there: the exponent of a step that no row has a say in, if there is one.
+    step: Option<i32>,
     /// Targets, where residuals are asked for.
     targets: Option<Targets<'a>>,
     /// Whether the margins are known to be 0 without the rows.
@@ -433,20 +472,37 @@ impl<'b, 'a> Pass<'b, 'a> {
         model: &'b LinearModel,
         batch: &'b Batch<'a>,
         parameters: &'b [f32],
-        at_zero: bool,
+        reweighting: Option<&Reweighting<'_>>,
         norms: Option<&'a [f32]>,
         workspace: &mut RecordedWorkspace,
     ) -> Self {
         check(model, batch, parameters);
         let source = Source::new(batch.rows, model);
-        let part = source.part(workspace.blocks.blocks);
+        let (blocks, total) = (workspace.blocks.blocks, batch.selection.len());
+        let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
         let on_tiles = match batch.rows {
-            Rows::U8(bytes) if batch.selection.len() >= integer::LEAST_ROWS => Some(bytes),
+            Rows::U8(bytes) if takes_tiles(blocks, total) => Some(bytes),
             _ => None,
         };
-        let on_tiles = on_tiles.filter(|_| workspace.pack_digits(model, parameters, at_zero));
-        let part = if on_tiles.is_some() { BLOCK_ROWS } else { part };
-        let in_blocks = on_tiles.is_none() && source.is_dense() && batch.selection.len() >= FEW_ROWS;
+        let step = on_tiles.zip(reweighting.and_then(|reweighting| reweighting.cap));
+        let step = step.and_then(|(bytes, Cap { weight, clip_norm })| {
+            let norm = Norm::L2;
+            integer::step_exponent(model, weight, Clip::Bounded { norm, clip_norm }, bytes.scale)
+        });
+        // Steps that follow from the rows are for sums that do not round each row on its own, and of which no bound is known.
+        let has_step = |reweighting: &Reweighting<'_>| match reweighting.cap {
+            Some(_) => step.is_some(),
+            None => blocks.block > 1,
+        };
+        let on_tiles = on_tiles
+            .filter(|_| reweighting.is_none_or(has_step))
+            .filter(|_| workspace.pack_digits(model, parameters, at_zero));
+        let part = if on_tiles.is_some() {
+            BLOCK_ROWS
+        } else {
+            source.part(blocks)
+        };
+        let in_blocks = on_tiles.is_none() && source.is_dense() && (blocks.block == 1 || total >= FEW_ROWS);
         if in_blocks && !at_zero {
             workspace.pack_vectors(model, source.layout, parameters);
         }
@@ -462,6 +518,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             gradient_steps,
             in_blocks,
             on_tiles,
+            step,
             targets: None,
             at_zero,
         }
@@ -604,48 +661,19 @@ impl<'b, 'a> Pass<'b, 'a> {
                 };
                 weigh(&recorded, weights)?;
                 weights[rows.len()..].fill(0.0);
-                let coefficients = &mut workspace.coefficients[part * block_values..][..block_values];
-                if !self.coefficients(residuals, &rows, weights, 1.0, coefficients, sum) {
+                let of_part = &mut workspace.coefficients[part * block_values..][..block_values];
+                if !coefficients(residuals, &rows, weights, of_part) {
                     let row = row_at(&self.batch.selection, start);
                     return Err(NonFiniteGradient { row }.into());
                 }
             }
             if let Some(integer) = &mut workspace.blocks.integer {
                 let (selection, coefficients) = (&self.batch.selection, &workspace.coefficients);
-                integer.add_outer(self.model, bytes, selection, block..block_end, coefficients, sum);
+                let positions = block..block_end;
+                integer.add_outer(self.model, bytes, selection, positions, coefficients, self.step, sum);
             }
         }
         finite(self.batch, sum)
-    }
-
-    /// Second phase of a reweighting: `values[k·128 + i] = scale·w_i·residual_ki`, and their sum for the bias, of w_i·residual_ki.
-    /// Whether all w_i·residual_ki are finite.
-    fn coefficients(
-        &self,
-        residuals: ByOutput<'_>,
-        positions: &Range<usize>,
-        weights: &[f32; BLOCK_ROWS],
-        scale: f32,
-        values: &mut [f32],
-        sum: &mut [f64],
-    ) -> bool {
-        let LinearModel { features, bias, .. } = *self.model;
-        let width = features + usize::from(bias);
-        let mut poison = f32x16::ZERO;
-        for (output, values) in values.chunks_exact_mut(BLOCK_ROWS).enumerate() {
-            let recorded = residuals.of(output, positions.clone());
-            let mut total = f32x16::ZERO;
-            for start in (0..positions.len()).step_by(LANES) {
-                let coefficient = lanes(weights, start) * lanes(recorded, start);
-                total += coefficient;
-                poison = coefficient.mul_add(f32x16::ZERO, poison);
-                put(values, start, coefficient * scale);
-            }
-            if bias {
-                sum[output * width + features] += f64::from(total.reduce_add());
-            }
-        }
-        poison.simd_eq(f32x16::ZERO).all()
     }
 
     /// Third phase of a reweighting: the sum of coefficients times rows.
@@ -688,6 +716,25 @@ impl<'b, 'a> Pass<'b, 'a> {
     }
 }
 
+/// Second phase of a reweighting: `values[k·128 + i] = w_i·residual_ki`. Whether all are finite.
+fn coefficients(
+    residuals: ByOutput<'_>,
+    positions: &Range<usize>,
+    weights: &[f32; BLOCK_ROWS],
+    values: &mut [f32],
+) -> bool {
+    let mut poison = f32x16::ZERO;
+    for (output, values) in values.chunks_exact_mut(BLOCK_ROWS).enumerate() {
+        let recorded = residuals.of(output, positions.clone());
+        for start in (0..positions.len()).step_by(LANES) {
+            let coefficient = lanes(weights, start) * lanes(recorded, start);
+            poison = coefficient.mul_add(f32x16::ZERO, poison);
+            put(values, start, coefficient);
+        }
+    }
+    poison.simd_eq(f32x16::ZERO).all()
+}
+
 /// A dense row as f32: itself, or widened into `buffer`.
 fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
     match rows {
@@ -720,7 +767,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::super::row_norms;
     use super::*;
-    use crate::features::{F32Rows, SparseRows};
+    use crate::features::{F32Rows, NULL_CLASS, NULL_TARGET, SparseRows};
     use crate::loss::{Loss, Target};
 
     fn waves(count: usize, frequency: f64) -> Vec<f32> {
@@ -840,9 +887,13 @@ mod tests {
                         found_weights[block.positions.clone()].copy_from_slice(&weights[..block.positions.len()]);
                         Ok::<(), NonFiniteGradient>(())
                     };
+                    let reweighting = Reweighting {
+                        offset: &offset,
+                        residuals: recorded,
+                        cap: None,
+                    };
                     let mut sum = vec![0.0; model.parameters()];
-                    accumulate_reweighted(&model, &batch, &offset, recorded, &mut weigh, &mut sum, &mut workspace)
-                        .unwrap();
+                    accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace).unwrap();
                     let mut expected_sum = vec![0.0; model.parameters()];
                     for (position, &row) in selected.iter().enumerate() {
                         let row = row as usize;
@@ -964,7 +1015,12 @@ mod tests {
                 Ok::<(), NonFiniteGradient>(())
             };
             let mut sum = vec![0.0; model.parameters()];
-            accumulate_reweighted(&model, &batch, offset, residuals, &mut weigh, &mut sum, workspace).unwrap();
+            let reweighting = Reweighting {
+                offset,
+                residuals,
+                cap: None,
+            };
+            accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, workspace).unwrap();
             sum
         };
         let mut idle = RecordedWorkspace::new(&model);
@@ -1004,6 +1060,155 @@ mod tests {
         }
     }
 
+    /// Positions stay when a row becomes null, and with them the shifts of all others: what these answer and add does not
+    /// change by a bit. Nor does it change with the weights beside them: integer tiles write coefficients in steps of the cap.
+    #[test]
+    fn what_a_recorded_row_adds_depends_on_no_other_row() {
+        for (features, outputs, bias, used) in [
+            (20, 1, true, 33),
+            (67, 1, false, 129),
+            (67, 3, true, 15),
+            (67, 3, true, 33),
+            (130, 11, false, 129),
+            (64, 2, true, 520),
+        ] {
+            let bytes: Vec<u8> = (0..used * features).map(|i| (i * 37 % 101) as u8).collect();
+            let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) / 64.0).collect();
+            let indices: Vec<u32> = (0..used * features).map(|i| (i % features) as u32).collect();
+            let offsets: Vec<usize> = (0..=used).map(|row| row * features).collect();
+            let formats = [
+                Rows::F32(F32Rows {
+                    values: &values,
+                    columns: features,
+                }),
+                Rows::U8(U8Rows::tight(&bytes, features, 1.0 / 64.0)),
+                Rows::Sparse(SparseRows {
+                    offsets: &offsets,
+                    indices: &indices,
+                    values: &values,
+                    columns: features,
+                }),
+            ];
+            let model = LinearModel {
+                features,
+                outputs,
+                bias,
+                loss: if outputs == 1 { Loss::Logistic } else { Loss::Softmax },
+            };
+            let (parameters, offset) = (waves(model.parameters(), 0.71), waves(model.parameters(), 1.13));
+            let normals = waves(used * outputs, 2.9);
+            let shifts = Shifts {
+                normals: ByOutput::new(&normals, outputs),
+                radius: 0.3,
+            };
+            let all_classes: Vec<u32> = (0..used).map(|i| (i % outputs) as u32).collect();
+            let all_values: Vec<f32> = (0..used).map(|i| if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
+            let is_null = |row: usize| row % 5 == 2;
+            let with_nulls = |null: &dyn Fn(usize) -> bool| -> (Vec<u32>, Vec<f32>) {
+                let classes = all_classes.iter().enumerate();
+                let values = all_values.iter().enumerate();
+                (
+                    classes
+                        .map(|(row, &y)| if null(row) { NULL_CLASS } else { y })
+                        .collect(),
+                    values
+                        .map(|(row, &y)| if null(row) { NULL_TARGET } else { y })
+                        .collect(),
+                )
+            };
+            for (rows, tiles) in formats.into_iter().flat_map(|rows| [(rows, true), (rows, false)]) {
+                let norms = row_norms(rows, bias, Norm::L2).unwrap();
+                let mut workspace = RecordedWorkspace::summing_rows(&model, 1);
+                if !tiles {
+                    workspace.blocks = workspace.blocks.without_integer_tiles();
+                }
+                let mut answers = |(classes, reals): &(Vec<u32>, Vec<f32>)| {
+                    let targets = match model.loss {
+                        Loss::Softmax => Targets::Classes(classes),
+                        _ => Targets::Values(reals),
+                    };
+                    let (norms, selection) = (Some(&norms), Selection::Range(0..used));
+                    let batch = Batch {
+                        rows,
+                        targets,
+                        norms,
+                        selection,
+                    };
+                    let mut residuals = vec![0.0; used * outputs];
+                    let mut by_output: Vec<_> = residuals.chunks_exact_mut(used).collect();
+                    record(
+                        &model,
+                        &batch,
+                        &parameters,
+                        Some(shifts),
+                        &mut by_output,
+                        &mut workspace,
+                    )
+                    .unwrap();
+                    residuals
+                };
+                let full = answers(&with_nulls(&|_| false));
+                let some = answers(&with_nulls(&is_null));
+                for (place, (&found, &kept)) in some.iter().zip(&full).enumerate() {
+                    assert_eq!(found, if is_null(place % used) { 0.0 } else { kept });
+                }
+                for cap in [
+                    None,
+                    Some(Cap {
+                        weight: 2.7,
+                        clip_norm: 1.0,
+                    }),
+                ] {
+                    let mut sum = |residuals: &[f32], rows_of_sum: Range<usize>| {
+                        let first = rows_of_sum.start;
+                        let residuals = ByOutput::new(residuals, outputs).from(first);
+                        let batch = Batch {
+                            rows,
+                            targets: if outputs == 1 {
+                                Targets::Values(&all_values)
+                            } else {
+                                Targets::Classes(&all_classes)
+                            },
+                            norms: Some(&norms),
+                            selection: Selection::Range(rows_of_sum),
+                        };
+                        let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+                            for (row, position) in block.positions.clone().enumerate() {
+                                let margin = block.offset_margins(row).map(f32::abs).sum::<f32>();
+                                let length: f32 = (0..outputs)
+                                    .map(|k| residuals.of(k, position..position + 1)[0].powi(2))
+                                    .sum();
+                                let longest = 0.999 / (length.sqrt() * block.row_norm(row));
+                                weights[row] = (margin / ((first + position) % 17 + 1) as f32).min(longest).min(2.7);
+                            }
+                            Ok::<(), NonFiniteGradient>(())
+                        };
+                        let reweighting = Reweighting {
+                            offset: &offset,
+                            residuals,
+                            cap,
+                        };
+                        let mut sum = vec![0.0; model.parameters()];
+                        accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace)
+                            .unwrap();
+                        sum
+                    };
+                    let (mut of_all, mut of_some) = (vec![0.0; model.parameters()], vec![0.0; model.parameters()]);
+                    for row in 0..used {
+                        let alone = sum(&full, row..row + 1);
+                        let add = |to: &mut [f64]| to.iter_mut().zip(&alone).for_each(|(sum, value)| *sum += value);
+                        add(&mut of_all);
+                        if !is_null(row) {
+                            add(&mut of_some);
+                        }
+                    }
+                    assert_eq!(sum(&full, 0..used), of_all, "{model:?} {cap:?} {tiles} {used}");
+                    assert_eq!(sum(&some, 0..used), of_some, "{model:?} {cap:?} {tiles} {used}");
+                }
+            }
+        }
+    }
+
     /// One row `value` of one feature, its answer 1, reweighted at `offset`, ρ = 1, with one normal.
     fn reweighted(value: f32, offset: f32, normal: f32) -> (Result<(), f32>, Result<(), NonFiniteGradient>) {
         let model = LinearModel {
@@ -1035,12 +1240,14 @@ mod tests {
         };
         let mut workspace = RecordedWorkspace::new(&model);
         let (answers, mut sum) = ([1e30], [0.0]);
-        let residuals = ByOutput::new(&answers, 1);
         let outcome = accumulate_reweighted(
             &model,
             &batch,
-            &[offset],
-            residuals,
+            Reweighting {
+                offset: &[offset],
+                residuals: ByOutput::new(&answers, 1),
+                cap: None,
+            },
             &mut weigh,
             &mut sum,
             &mut workspace,

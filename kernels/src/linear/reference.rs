@@ -1,7 +1,7 @@
 //! The plain scalar versions: f64, every per-example gradient materialised, no closed form. What the fast kernels are
 //! tested against; nothing else should call them.
 
-use super::{Batch, Clip, Evaluation, LinearModel, Perturbation, Point, RowNorms};
+use super::{Batch, Clip, Evaluation, LinearModel, Point, RowNorms};
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, Target};
 
@@ -47,11 +47,12 @@ pub fn norm(values: &[f64], norm: Norm) -> f64 {
     }
 }
 
-fn target(targets: Targets<'_>, row: usize) -> Target {
-    match targets {
+/// `None` for the null row.
+fn target(targets: Targets<'_>, row: usize) -> Option<Target> {
+    (!targets.is_null(row)).then(|| match targets {
         Targets::Classes(classes) => Target::Class(classes[row] as usize),
         Targets::Values(values) => Target::Value(f64::from(values[row])),
-    }
+    })
 }
 
 fn margins(features: &[f64], outputs: usize, parameters: &[f32]) -> Vec<f64> {
@@ -63,22 +64,13 @@ fn margins(features: &[f64], outputs: usize, parameters: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-fn per_example(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    row_index: usize,
-    point: Point<'_>,
-    shifts: Option<&[f32]>,
-) -> Vec<f64> {
+fn per_example(model: &LinearModel, batch: &Batch<'_>, row_index: usize, point: Point<'_>) -> Vec<f64> {
+    let Some(target) = target(batch.targets, row_index) else {
+        return vec![0.0; model.parameters()];
+    };
     let features = row(batch.rows, row_index, model.bias);
     let mut residual = margins(&features, model.outputs, point.parameters);
-    if let Some(shifts) = shifts {
-        residual
-            .iter_mut()
-            .zip(shifts)
-            .for_each(|(margin, &shift)| *margin += f64::from(shift));
-    }
-    model.loss.residual(&mut residual, target(batch.targets, row_index));
+    model.loss.residual(&mut residual, target);
     let coefficient = f64::from(point.coefficient);
     residual
         .iter()
@@ -105,9 +97,9 @@ pub fn sum_of_differences(
 ) -> Vec<f64> {
     let mut sum = vec![0.0; model.parameters()];
     for row_index in selected(&batch.selection) {
-        let mut gradient = per_example(model, batch, row_index, current, None);
+        let mut gradient = per_example(model, batch, row_index, current);
         if let Some(previous) = previous {
-            let other = per_example(model, batch, row_index, previous, None);
+            let other = per_example(model, batch, row_index, previous);
             gradient.iter_mut().zip(other).for_each(|(g, o)| *g -= o);
         }
         clip_in_place(&mut gradient, clip);
@@ -116,36 +108,15 @@ pub fn sum_of_differences(
     sum
 }
 
-/// `Σ_b w_b · clip(residual(W·a_b + shift_b) ⊗ a_b)`.
-pub fn sum_of_perturbed_gradients(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    parameters: &[f32],
-    perturbation: Perturbation<'_>,
-    clip: Clip,
-) -> Vec<f64> {
-    let mut sum = vec![0.0; model.parameters()];
-    for (position, row_index) in selected(&batch.selection).into_iter().enumerate() {
-        let shifts = &perturbation.shifts[position * model.outputs..(position + 1) * model.outputs];
-        let point = Point {
-            coefficient: 1.0,
-            parameters,
-        };
-        let mut gradient = per_example(model, batch, row_index, point, Some(shifts));
-        clip_in_place(&mut gradient, clip);
-        let weight = f64::from(perturbation.weights[position]);
-        sum.iter_mut().zip(gradient).for_each(|(s, g)| *s += weight * g);
-    }
-    sum
-}
-
 /// Loss and accuracy, as [`super::evaluate`].
 pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) -> Evaluation {
     let mut evaluation = Evaluation::default();
     for row_index in selected(&batch.selection) {
+        let Some(target) = target(batch.targets, row_index) else {
+            continue;
+        };
         let features = row(batch.rows, row_index, model.bias);
         let u = margins(&features, model.outputs, parameters);
-        let target = target(batch.targets, row_index);
         evaluation.loss += model.loss.value(&u, target);
         evaluation.rows += 1;
         evaluation.correct += usize::from(match (model.loss, target) {

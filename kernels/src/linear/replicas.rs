@@ -113,7 +113,7 @@ pub fn accumulate_replica_gradients(
     }
 }
 
-/// `losses[r] += Σ_i φ(a_i·x_r; y_i)` for every run r (padding included), as [`accumulate_replica_gradients`].
+/// `losses[r] += Σ_i φ(a_i·x_r; y_i)` over the rows but null ones, for every run r (padding included), as [`accumulate_replica_gradients`].
 ///
 /// # Errors
 /// As [`accumulate_replica_gradients`].
@@ -401,7 +401,7 @@ fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
     for ((rows, targets), places) in (&mut tiles).zip(&mut targets).zip(&mut places) {
         let margins = tile_margins::<V, R>(rows, features, weights);
         for ((margins, &target), place) in margins.iter().zip(targets).zip(places) {
-            *place = margins.map(|margin| loss.residual(margin, f32x16::splat(target)));
+            *place = residuals_of_row(loss, margins, target);
         }
     }
     let rest = tiles
@@ -411,7 +411,7 @@ fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
         .zip(places.into_remainder());
     for ((row, &target), place) in rest {
         let [margins] = tile_margins::<V, 1>(row, features, weights);
-        *place = margins.map(|margin| loss.residual(margin, f32x16::splat(target)));
+        *place = residuals_of_row(loss, &margins, target);
     }
     let Place { sums, stride, first } = place;
     let mut feature = 0;
@@ -426,6 +426,15 @@ fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
             feature += 1;
         }
     }
+}
+
+/// Residuals of one row, 0 for the null row.
+#[inline(always)]
+fn residuals_of_row<L: LaneLoss, const V: usize>(loss: L, margins: &[f32x16; V], target: f32) -> [f32x16; V] {
+    if target.is_nan() {
+        return [f32x16::ZERO; V];
+    }
+    margins.map(|margin| loss.residual(margin, f32x16::splat(target)))
 }
 
 /// `u[i][v] = Σ_j a_ij·x_j[v]` for R rows.
@@ -533,6 +542,9 @@ fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
     let (weights, _) = weights.as_chunks::<V>();
     let mut totals = [f32x16::ZERO; V];
     let mut add = |margins: &[f32x16; V], target: f32| {
+        if target.is_nan() {
+            return;
+        }
         for (total, &margin) in totals.iter_mut().zip(margins) {
             *total += loss.value(margin, f32x16::splat(target));
         }
@@ -559,7 +571,7 @@ fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::features::{F32Rows, Selection};
+    use crate::features::{F32Rows, NULL_TARGET, Selection};
     use crate::linear::{Clip, Point};
 
     /// Deterministic values in [−1, 1).
@@ -587,7 +599,12 @@ mod tests {
     fn check(rows: usize, features: usize, runs: usize, loss: Loss, indices: Option<&[u32]>) {
         let model = model(features, loss);
         let matrix = values(rows * features, 1);
-        let targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
+        let mut targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
+        targets
+            .iter_mut()
+            .skip(3)
+            .step_by(7)
+            .for_each(|target| *target = NULL_TARGET);
         let padded = ReplicaWorkspace::padded_runs(runs);
         let parameters: Vec<f32> = values(features * padded, 3).iter().map(|value| 3.0 * value).collect();
         let batch = Batch {

@@ -3,8 +3,8 @@
 //! Margins and coefficients are stored output by output, 128 rows each: `[k·128 + i]`.
 
 use super::clipping::{ClipRule, clip_exactly};
-use super::{BLOCK_ROWS, Clip, NonFiniteGradient, Tally};
-use crate::features::{Norm, Targets};
+use super::{BLOCK_ROWS, Clip, Evaluation, NonFiniteGradient, Tally};
+use crate::features::{NULL_CLASS, Norm, Targets};
 use crate::loss::{Loss, Target};
 use crate::vector::exp;
 use crate::vector::lanes::LANES;
@@ -15,13 +15,15 @@ use wide::f32x16;
 pub(super) struct RowFacts {
     /// Row of the matrix.
     pub(super) ids: [usize; BLOCK_ROWS],
-    /// Class, for softmax.
+    /// Null rows: bit i is row i of the block.
+    nulls: u128,
+    /// Class, for softmax; 0 for null rows.
     pub(super) classes: [u32; BLOCK_ROWS],
-    /// Real target, for the other losses; 0 beyond the block's rows.
+    /// Real target, for the other losses; 0 for null rows and beyond the block's rows.
     pub(super) values: [f32; BLOCK_ROWS],
     /// Upper bound of the row's norm, bias included; 0 beyond the block's rows.
     pub(super) norms: [f32; BLOCK_ROWS],
-    /// Factor after clipping; 0 beyond the block's rows.
+    /// Weight of a recorded query; 0 beyond the block's rows.
     pub(super) weights: [f32; BLOCK_ROWS],
 }
 
@@ -29,6 +31,7 @@ impl RowFacts {
     pub(super) fn new() -> Self {
         RowFacts {
             ids: [0; BLOCK_ROWS],
+            nulls: 0,
             classes: [0; BLOCK_ROWS],
             values: [0.0; BLOCK_ROWS],
             norms: [0.0; BLOCK_ROWS],
@@ -47,6 +50,7 @@ impl RowFacts {
     /// Targets of the first `rows` of `ids`.
     pub(super) fn gather_targets(&mut self, rows: usize, targets: Targets<'_>, outputs: usize) {
         let ids = &self.ids[..rows];
+        self.nulls = 0;
         match targets {
             Targets::Classes(classes) => {
                 let mut greatest = 0;
@@ -54,17 +58,49 @@ impl RowFacts {
                     *class = classes[id];
                     greatest = greatest.max(*class);
                 }
+                if greatest == NULL_CLASS {
+                    self.set_nulls(rows, targets);
+                    greatest = self.classes[..rows].iter().copied().fold(0, u32::max);
+                }
                 assert!(
                     (greatest as usize) < outputs,
                     "class {greatest} of a model with {outputs} outputs"
                 );
             }
             Targets::Values(values) => {
+                let mut any_null = false;
                 for (value, &id) in self.values.iter_mut().zip(ids) {
                     *value = values[id];
+                    any_null |= value.is_nan();
+                }
+                if any_null {
+                    self.set_nulls(rows, targets);
                 }
                 self.values[rows..].fill(0.0);
             }
+        }
+    }
+
+    /// Marks the null rows among the first `rows` of `ids`, with targets of 0 in place of theirs.
+    #[cold]
+    fn set_nulls(&mut self, rows: usize, targets: Targets<'_>) {
+        for (row, &id) in self.ids[..rows].iter().enumerate() {
+            if targets.is_null(id) {
+                self.nulls |= 1 << row;
+                (self.classes[row], self.values[row]) = (0, 0.0);
+            }
+        }
+    }
+
+    /// Zeros in the places of null rows.
+    fn clear_nulls(&self, values: &mut [f32], outputs: usize) {
+        let mut left = self.nulls;
+        while left != 0 {
+            let row = left.trailing_zeros() as usize;
+            for output in 0..outputs {
+                values[output * BLOCK_ROWS + row] = 0.0;
+            }
+            left &= left - 1;
         }
     }
 
@@ -136,10 +172,11 @@ fn check_finite(
     Ok(())
 }
 
-/// `margins ← ∂φ/∂u` at the margins of the first `rows` rows.
+/// `margins ← ∂φ/∂u` at the margins of the first `rows` rows, 0 for null rows.
 ///
 /// # Errors
-/// A margin or a real target that is NaN or infinite. Every NaN or infinite feature makes a margin so.
+/// A margin or a real target that is NaN or infinite, but for those of null rows. Every NaN or infinite feature makes a
+/// margin so.
 pub(super) fn residuals(
     loss: Loss,
     outputs: usize,
@@ -148,6 +185,7 @@ pub(super) fn residuals(
     margins: &mut [f32],
 ) -> Result<(), NonFiniteGradient> {
     clear_beyond(margins, outputs, rows);
+    facts.clear_nulls(margins, outputs);
     check_finite(loss, outputs, rows, facts, margins)?;
     match loss {
         Loss::Softmax => {
@@ -163,6 +201,7 @@ pub(super) fn residuals(
             }
         }
     }
+    facts.clear_nulls(margins, outputs);
     Ok(())
 }
 
@@ -241,16 +280,15 @@ pub(super) fn scale(a: f32, residuals: &mut [f32], outputs: usize, rows: usize) 
     }
 }
 
-/// `residuals ← clip factor · weight · residuals`: the coefficients of the block's rows.
+/// `residuals ← clip factor · residuals`: the coefficients of the block's rows.
 ///
 /// # Errors
-/// A residual, norm or weight that is NaN or infinite.
+/// A residual or norm that is NaN or infinite.
 pub(super) fn clip(
     clip: Clip,
     outputs: usize,
     rows: usize,
     facts: &RowFacts,
-    weighted: bool,
     residuals: &mut [f32],
     tally: &mut Tally,
 ) -> Result<(), NonFiniteGradient> {
@@ -285,8 +323,7 @@ pub(super) fn clip(
                 let end = (start + LANES).min(rows);
                 for row in (start..end).filter(|row| safe >> (row - start) & 1 == 0) {
                     tally.clipped -= (clipped >> (row - start) & 1) as usize;
-                    let (norm, weight) = (facts.norms[row], if weighted { facts.weights[row] } else { 1.0 });
-                    let was_clipped = clip_exactly(rule, norm, weight, outputs, &mut residuals[row..])
+                    let was_clipped = clip_exactly(rule, facts.norms[row], outputs, &mut residuals[row..])
                         .ok_or(NonFiniteGradient { row: facts.ids[row] })?;
                     tally.clipped += usize::from(was_clipped);
                 }
@@ -298,17 +335,6 @@ pub(super) fn clip(
                 }
                 factor = f32x16::new(kept);
             }
-            if weighted {
-                let mut weights = vector(&facts.weights, start).to_array();
-                for (lane, weight) in weights.iter_mut().enumerate() {
-                    if safe >> lane & 1 == 0 {
-                        *weight = 1.0;
-                    }
-                }
-                factor *= f32x16::new(weights);
-            }
-        } else if weighted {
-            factor = vector(&facts.weights, start);
         }
         for output in 0..outputs {
             let place = output * BLOCK_ROWS + start;
@@ -333,7 +359,7 @@ pub(super) fn total(coefficients: &[f32], rows: usize) -> f32 {
     sum.reduce_add()
 }
 
-/// `Σ φ` over the first `rows` rows, in f64, and how many of them are predicted correctly.
+/// Loss and accuracy of the first `rows` rows but the null ones.
 ///
 /// # Errors
 /// As [`residuals`].
@@ -343,17 +369,25 @@ pub(super) fn values(
     rows: usize,
     facts: &RowFacts,
     margins: &mut [f32],
-) -> Result<(f64, usize), NonFiniteGradient> {
+) -> Result<Evaluation, NonFiniteGradient> {
     clear_beyond(margins, outputs, rows);
+    facts.clear_nulls(margins, outputs);
     check_finite(loss, outputs, rows, facts, margins)?;
-    let (mut sum, mut correct) = (0.0, 0);
+    let is_null = |row: usize| facts.nulls >> row & 1 == 1;
+    let mut found = Evaluation {
+        rows: rows - facts.nulls.count_ones() as usize,
+        ..Evaluation::default()
+    };
     if loss != Loss::Softmax {
-        for (&u, &y) in margins[..rows].iter().zip(&facts.values) {
-            sum += loss.value(&[f64::from(u)], Target::Value(f64::from(y)));
+        for (row, (&u, &y)) in margins[..rows].iter().zip(&facts.values).enumerate() {
+            if is_null(row) {
+                continue;
+            }
+            found.loss += loss.value(&[f64::from(u)], Target::Value(f64::from(y)));
             let classifies = matches!(loss, Loss::Logistic | Loss::Hinge);
-            correct += usize::from(classifies && (u >= 0.0) == (y >= 0.0));
+            found.correct += usize::from(classifies && (u >= 0.0) == (y >= 0.0));
         }
-        return Ok((sum, correct));
+        return Ok(found);
     }
     for start in (0..rows).step_by(LANES) {
         let mut greatest = vector(margins, start);
@@ -365,13 +399,13 @@ pub(super) fn values(
             exponentials += exp(vector(margins, output * BLOCK_ROWS + start) - greatest);
         }
         let (greatest, exponentials) = (greatest.to_array(), exponentials.to_array());
-        for row in start..(start + LANES).min(rows) {
+        for row in (start..(start + LANES).min(rows)).filter(|&row| !is_null(row)) {
             let (greatest, class) = (greatest[row - start], facts.classes[row] as usize);
             let own = margins[class * BLOCK_ROWS + row];
-            sum += f64::from(exponentials[row - start]).ln() + (f64::from(greatest) - f64::from(own));
+            found.loss += f64::from(exponentials[row - start]).ln() + (f64::from(greatest) - f64::from(own));
             let first = own == greatest && (0..class).all(|output| margins[output * BLOCK_ROWS + row] < greatest);
-            correct += usize::from(first);
+            found.correct += usize::from(first);
         }
     }
-    Ok((sum, correct))
+    Ok(found)
 }

@@ -1,12 +1,12 @@
 //! What stands in for [`super::integer`] where the build has no integer tiles: nothing can be made of it.
 
 use super::residuals::RowFacts;
-use super::{Batch, LinearModel, NonFiniteGradient, Query, Tally};
+use super::{Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
 use std::ops::Range;
 
 pub(super) const SUMMED_ROWS: usize = super::BLOCK_ROWS;
-pub(super) const LEAST_ROWS: usize = usize::MAX;
+pub(super) const LEAST_ROWS: usize = 32;
 
 #[derive(Debug)]
 pub(super) enum Scratch {}
@@ -31,6 +31,7 @@ impl Scratch {
         _: &Selection<'_>,
         _: Range<usize>,
         _: &[f32],
+        _: Option<i32>,
         _: &mut [f64],
     ) {
         match *self {}
@@ -39,6 +40,10 @@ impl Scratch {
     pub(super) fn margins(&mut self, _: U8Rows<'_>, _: &Selection<'_>, _: Range<usize>, _: &mut [f32]) {
         match *self {}
     }
+}
+
+pub(super) fn step_exponent(_: &LinearModel, _: f32, _: Clip, _: f32) -> Option<i32> {
+    None
 }
 
 pub(super) fn accumulate(
