@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle, evaluate};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
@@ -451,6 +451,9 @@ fn a_row_that_fails_is_named_on_every_rank_and_its_rank_is_known() {
         let error = oracle
             .gradient_sum(&batch, &parameters, Clip::Unbounded, &mut sum)
             .expect_err("infinite margins");
+        let QueryError::Row(error) = error else {
+            panic!("{error}")
+        };
         (error.row, engine.ranked().and_then(|ranked| ranked.failed()))
     };
     let (row, _) = run(&whole(&dataset), &Engine::Sequential);

@@ -13,11 +13,12 @@ use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
 use rounds_algorithms::problem::{Dataset, Domain, Problem};
 use rounds_kernels::loss::Loss;
+use zeroize::Zeroizing;
 
 use crate::commands::{UsageError, with_causes};
 use crate::data::part::{self, Part, PartError, Witness};
 use crate::launcher;
-use crate::machine::{Build, hexadecimal};
+use crate::machine::Build;
 
 /// Who executes the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -171,33 +172,22 @@ impl Cluster {
     /// The first rank that differs from rank 0, as [`Agreed`] bad usage.
     pub fn same(&self, what: &str, value: &str) -> anyhow::Result<()> {
         let Some(ranks) = self.ranks() else { return Ok(()) };
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let all = gather_messages(ranks, format!("{}\0{value}", host.trim()).as_bytes());
-        let all: Vec<_> = all
-            .iter()
-            .map(|message| {
-                let text = String::from_utf8_lossy(message).into_owned();
-                let (host, value) = text.split_once('\0').map_or(("", ""), |pair| pair);
-                (host.to_owned(), value.to_owned())
-            })
-            .collect();
-        let Some(other) = all.iter().position(|(_, value)| *value != all[0].1) else {
+        let Some([other, first]) = differing(ranks, value.as_bytes()) else {
             return Ok(());
         };
+        let texts = [&other, &first].map(|said| String::from_utf8_lossy(&said.value).into_owned());
         // Of values of several lines, the first that differs.
-        let lines = |rank: usize| all[rank].1.lines().map(Some).chain(std::iter::repeat(None));
-        let differing = lines(other)
-            .zip(lines(0))
-            .take(1 + all[other].1.len() + all[0].1.len())
+        let lines = |text: usize| texts[text].lines().map(Some).chain(std::iter::repeat(None));
+        let differing = lines(0)
+            .zip(lines(1))
+            .take(1 + texts[0].len() + texts[1].len())
             .find(|(own, first)| own != first);
-        let (own, first) = differing.unwrap_or((None, None));
+        let (own, shared) = differing.unwrap_or((None, None));
         Err(Agreed {
             message: format!(
-                "rank {other} (on {}) has another {what} than rank 0 (on {}): {} and {}",
-                all[other].0,
-                all[0].0,
+                "{other} has another {what} than {first}: {} and {}",
                 own.unwrap_or("nothing"),
-                first.unwrap_or("nothing")
+                shared.unwrap_or("nothing")
             ),
             code: 2,
             reports: ranks.rank() == 0,
@@ -206,14 +196,21 @@ impl Cluster {
     }
 
     /// Rank 0's `bytes`, whose number it decides, on every rank.
-    pub fn of_first(&self, bytes: Vec<u8>) -> Vec<u8> {
-        match self.ranks() {
-            None => bytes,
-            Some(ranks) => {
-                let own = if ranks.rank() == 0 { bytes } else { Vec::new() };
-                gather_messages(ranks, &own).swap_remove(0)
+    pub fn of_first(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if let Some(ranks) = self.ranks() {
+            let mut length = (bytes.len() as u64).to_le_bytes();
+            ranks.broadcast(0, &mut length);
+            if ranks.rank() != 0 {
+                bytes = vec![0; u64::from_le_bytes(length) as usize];
             }
+            ranks.broadcast(0, &mut bytes);
         }
+        bytes
+    }
+
+    /// [`of_first`](Self::of_first) of bytes that hold a key: no copy is left in this process, but for those that MPI makes.
+    pub fn secret_of_first(&self, mut bytes: Zeroizing<Vec<u8>>) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.of_first(std::mem::take(&mut *bytes)))
     }
 
     /// For each place the largest of all ranks' `values`, of which every rank has as many.
@@ -253,25 +250,7 @@ impl Cluster {
             PartError::MoreRanksThanRows { .. } => UsageError::new(error.to_string()).into(),
             error => anyhow::Error::from(error),
         }))?;
-        let way_out = "ranks see different data: give every rank the same files";
-        self.same("data digest", &hexadecimal(&part.witness.common))
-            .map_err(|error| explained(error, way_out))?;
-        let own = part.witness;
-        let all = gather_messages(ranks, [own.own, own.next].as_flattened());
-        let count = ranks.count();
-        if let Some(rank) = (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) {
-            let next = (rank + 1) % count;
-            return Err(Agreed {
-                message: format!(
-                    "{way_out}: rank {rank} and rank {next} have other digests of rank {next}'s rows ({} and {})",
-                    hexadecimal(&all[rank][32..]),
-                    hexadecimal(&all[next][..32])
-                ),
-                code: 2,
-                reports: ranks.rank() == 0,
-            }
-            .into());
-        }
+        same_rows(ranks, &part.witness)?;
         Ok(part)
     }
 
@@ -405,6 +384,63 @@ fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
         .collect();
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+/// One rank's value, and where the rank runs.
+struct Said {
+    rank: usize,
+    host: String,
+    value: Vec<u8>,
+}
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "rank {} (on {})", self.rank, self.host)
+    }
+}
+
+/// The first rank whose `value` differs from rank 0's, and rank 0.
+fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[Said; 2]> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let message = [host.trim().as_bytes(), b"\0", value].concat();
+    let mut all = gather_messages(ranks, &message)
+        .into_iter()
+        .enumerate()
+        .map(|(rank, message)| {
+            let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
+            Said {
+                rank,
+                host: String::from_utf8_lossy(host).into_owned(),
+                value: message[host.len() + 1..].to_vec(),
+            }
+        });
+    let first = all.next()?;
+    all.find(|other| other.value != first.value).map(|other| [other, first])
+}
+
+/// Checks that all ranks see the same rows. The error names ranks and prints no digest: without a key, a digest tells
+/// whoever guesses the rows that they are right.
+fn same_rows(ranks: &dyn Ranks, witness: &Witness) -> anyhow::Result<()> {
+    let refuse = |who: String| {
+        let agreed = Agreed {
+            message: format!("ranks see different data: give every rank the same files: {who}"),
+            code: 2,
+            reports: ranks.rank() == 0,
+        };
+        Err(agreed.into())
+    };
+    if let Some([other, first]) = differing(ranks, &witness.common) {
+        return refuse(format!("{other} has other data than {first}"));
+    }
+    let all = gather_messages(ranks, [witness.own, witness.next].as_flattened());
+    let count = ranks.count();
+    match (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) {
+        Some(rank) => {
+            let next = (rank + 1) % count;
+            refuse(format!("rank {rank} and rank {next} read other rows of rank {next}'s"))
+        }
+        None => Ok(()),
+    }
 }
 
 fn explained(error: anyhow::Error, way_out: &str) -> anyhow::Error {
@@ -610,6 +646,60 @@ mod tests {
                 .iter()
                 .all(|&same| same)
         );
+    }
+
+    #[test]
+    fn ranks_that_see_other_rows_are_named_and_no_digest_is_printed() {
+        // Of every rank the witness, and what the error names.
+        let shared = Witness {
+            common: [1; 32],
+            own: [2; 32],
+            next: [2; 32],
+        };
+        let others = [
+            (
+                Witness {
+                    common: [9; 32],
+                    ..shared
+                },
+                ["rank 1 (on ", "rank 0 (on "],
+            ),
+            (Witness { own: [9; 32], ..shared }, ["rank 0 and rank 1", "rank 1's"]),
+            (
+                Witness {
+                    next: [9; 32],
+                    ..shared
+                },
+                ["rank 1 and rank 2", "rank 2's"],
+            ),
+        ];
+        for (other, named) in others {
+            let outcomes = on_ranks(3, |rank, cluster| {
+                let witness = if rank == 1 { other } else { shared };
+                let error = same_rows(cluster.ranks().unwrap(), &witness).unwrap_err();
+                (code_of(&error), error.to_string())
+            });
+            for (code, text) in outcomes {
+                assert!(code == 2 && text.starts_with("ranks see different data"), "{text}");
+                assert!(named.iter().all(|name| text.contains(name)), "{text}");
+                for byte in ["01", "02", "09"] {
+                    assert!(!text.contains(&byte.repeat(4)), "{text}");
+                }
+            }
+        }
+        let alike = on_ranks(3, |_, cluster| same_rows(cluster.ranks().unwrap(), &shared).is_ok());
+        assert_eq!(alike, [true; 3]);
+    }
+
+    #[test]
+    fn what_rank_0_has_arrives_in_its_length() {
+        for length in [0, 1, 100] {
+            let outcomes = on_ranks(3, |rank, cluster| {
+                let own = vec![rank as u8 + 1; length * (rank + 1)];
+                cluster.secret_of_first(Zeroizing::new(own)).to_vec()
+            });
+            assert_eq!(outcomes, vec![vec![1; length]; 3]);
+        }
     }
 
     #[test]

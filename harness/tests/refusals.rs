@@ -1,5 +1,6 @@
 //! What a command line asks for and no theorem or number format allows ends with exit code 2 and the reason.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 /// The exit code of `rounds train` on a small problem, and what it says.
@@ -57,4 +58,31 @@ fn private_resque_refuses_more_steps_than_its_data_amplify() {
     assert!(code == Some(2) && message.contains("n = "), "{message}");
     let (code, message) = with(&["--set", "radius=-3"]);
     assert!(code == Some(2) && message.contains("radius above 0"), "{message}");
+}
+
+/// The same folder made private serves, and a run that is finished leaves nothing in it.
+#[test]
+fn a_release_keeps_its_checkpoint_only_where_others_cannot_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.checkpoint");
+    let set_mode = |mode| std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    let path = file.to_str().unwrap();
+    let secure = [
+        "--secure",
+        "--epsilon",
+        "1",
+        "--epochs",
+        "1",
+        "--checkpoint-every",
+        "2",
+        "--checkpoint",
+        path,
+    ];
+    set_mode(0o777);
+    let (code, message) = train(&secure);
+    assert!(code == Some(2) && message.contains("chmod go-w"), "{message}");
+    set_mode(0o700);
+    let (code, message) = train(&secure);
+    assert_eq!(code, Some(0), "{message}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -119,22 +119,30 @@ impl Selection<'_> {
     }
 }
 
-/// The class of the null row ⊥, which adds exactly 0 to every sum and is left out of evaluations. Its features are finite.
+/// The class of a null row.
 pub const NULL_CLASS: u32 = u32::MAX;
 
-/// The real target of the null row ⊥: as every NaN, see [`Targets::is_null`].
+/// The real target of a null row, one of the NaNs: [`Targets::is_null`] takes any.
 pub const NULL_TARGET: f32 = f32::NAN;
 
-/// What the loss compares a margin with.
+/// What the loss compares a margin with. A null row contributes 0 to every sum and is left out of evaluations.
 #[derive(Clone, Copy, Debug)]
 pub enum Targets<'a> {
-    /// A class in `0..K` for each row (softmax), or [`NULL_CLASS`].
+    /// A class in `0..K` for each row (softmax), [`NULL_CLASS`] for a null row.
     Classes(&'a [u32]),
-    /// A real for each row: ±1 for the logistic and hinge losses, any finite value for regression, or [`NULL_TARGET`].
+    /// A real for each row: ±1 for the logistic and hinge losses, any finite value for regression; NaN for a null row.
     Values(&'a [f32]),
 }
 
 impl Targets<'_> {
+    /// Whether `row` is a null row.
+    pub fn is_null(self, row: usize) -> bool {
+        match self {
+            Targets::Classes(classes) => classes[row] == NULL_CLASS,
+            Targets::Values(values) => values[row].is_nan(),
+        }
+    }
+
     /// Number of targets.
     pub fn len(&self) -> usize {
         match self {
@@ -146,14 +154,6 @@ impl Targets<'_> {
     /// Whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Whether this row is the null row ⊥.
-    pub fn is_null(self, row: usize) -> bool {
-        match self {
-            Targets::Classes(classes) => classes[row] == NULL_CLASS,
-            Targets::Values(values) => values[row].is_nan(),
-        }
     }
 }
 

@@ -277,8 +277,8 @@ impl Scene {
                     ..fixed
                 };
                 let poisson = Self {
-                    name: "Poisson",
-                    batch_size: Some(chunk / 2),
+                    name: "Poisson, one release a round",
+                    batch_size: Some(3 * chunk / 4),
                     epochs: Some(1.0),
                     epsilon: Some(4.0),
                     ..all.clone()

@@ -21,9 +21,10 @@ use rounds_kernels::random::StreamKey;
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
 use super::{UsageError, threads};
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
 use crate::cluster::{Cluster, EngineKind};
 use crate::data::{self, DataError, Declaration};
 use crate::factorization_cache;
@@ -335,7 +336,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
             .privacy
             .with_note(format!("features are multiplied by {factor}, a public constant"));
     }
-    let binding = digest.map(|digest| binding(arguments, &digest));
+    let binding = digest.map(|digest| binding(arguments, &settings.key, &digest));
 
     let planned = prepared.optimizer.planned_rounds();
     let progress = progress_bar(planned, json || !first);
@@ -372,7 +373,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
                 } else {
                     Ok(())
                 };
-                cluster.agree(written.map_err(Into::into))?;
+                cluster.agree(written.map_err(CheckpointError::reported))?;
             }
         }
         anyhow::Ok(())
@@ -586,9 +587,9 @@ fn resumed(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Opti
     let bytes = if cluster.is_first() {
         Checkpoint::bytes(path)
     } else {
-        Ok(Vec::new())
+        Ok(Zeroizing::default())
     };
-    let bytes = cluster.of_first(cluster.agree(bytes.map_err(Into::into))?);
+    let bytes = cluster.secret_of_first(cluster.agree(bytes.map_err(CheckpointError::reported))?);
     let checkpoint = cluster.agree(Checkpoint::parse(path, &bytes).map_err(Into::into))?;
     Ok(Some(checkpoint))
 }
@@ -597,22 +598,21 @@ fn resumed(arguments: &TrainArguments, cluster: &Cluster) -> anyhow::Result<Opti
 fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> anyhow::Result<()> {
     if let Some(path) = &arguments.model {
         write_model(path, parameters, problem.model().outputs)?;
+        // On the disk before the state that could make it again is gone.
+        std::fs::File::open(path)
+            .and_then(|model| model.sync_all())
+            .with_context(|| format!("--model {}: the model could not be written", path.display()))?;
     }
     for path in [&arguments.checkpoint, &arguments.resume].into_iter().flatten() {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("checkpoint {}: it could not be removed", path.display()));
-            }
-            _ => {}
-        }
+        checkpoint::remove(path).map_err(CheckpointError::reported)?;
     }
     Ok(())
 }
 
 /// What a checkpoint of this run is bound to.
-fn binding(arguments: &TrainArguments, digest: &[u8]) -> checkpoint::Binding {
+fn binding(arguments: &TrainArguments, key: &StreamKey, digest: &[u8]) -> checkpoint::Binding {
     checkpoint::Binding {
-        data: hex(digest),
+        data: KeyedDigest::new(key, digest),
         build: Build::current().identity(),
         isa: vector_extension().to_owned(),
         parameters: bound_parameters(arguments),
@@ -679,19 +679,22 @@ fn key(arguments: &TrainArguments, resumed: Option<&Checkpoint>, cluster: &Clust
     if !arguments.secure {
         return Ok(StreamKey::Simulation(arguments.seed));
     }
+    let kept = arguments.checkpoint.as_ref().filter(|_| cluster.is_first());
+    let place = kept.map_or(Ok(()), |path| checkpoint::check_place(path));
+    cluster.agree(place.map_err(CheckpointError::reported))?;
     if let Some(key) = resumed.and_then(Checkpoint::key) {
         return Ok(key);
     }
-    let mut own = [0; 32];
+    let mut own = Zeroizing::new(vec![0; 32]);
     let drawn = if cluster.is_first() {
         getrandom::fill(&mut own).context("no key could be had from the operating system's generator")
     } else {
         Ok(())
     };
     cluster.agree(drawn)?;
-    let shared = cluster.of_first(own.to_vec());
-    own.copy_from_slice(&shared);
-    Ok(StreamKey::Release(own))
+    let shared = cluster.secret_of_first(own);
+    let key = shared.as_slice().try_into().expect("rank 0 sends 32 bytes");
+    Ok(StreamKey::Release(key))
 }
 
 /// The run's settings from the command line.

@@ -597,6 +597,14 @@ impl Bench<'_> {
                 judge: Judge::Planted(planted),
             }
         } else {
+            // The study keeps hashes that a digest of the rows enters.
+            if data::NAMES.iter().all(|name| name.name != panel.dataset) {
+                bail!(
+                    "{}: '{}' is no data set that has a name; studies are of public data only",
+                    panel.label,
+                    panel.dataset
+                );
+            }
             let data = data::load(&panel.dataset, self.data_dir)?;
             let Some(test) = data.test else {
                 bail!("{}: the data set {} has no test rows", panel.label, panel.dataset);

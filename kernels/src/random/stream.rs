@@ -202,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn a_release_key_is_zeroed_where_it_lay_when_it_is_dropped() {
+        let mut place = std::mem::MaybeUninit::new(StreamKey::Release([0xa5; 32]));
+        // SAFETY: the value is there, and is dropped once.
+        unsafe { place.assume_init_drop() };
+        // SAFETY: nothing of a key is freed when it is dropped, so what lies there is a key still.
+        let left = unsafe { place.assume_init_ref() };
+        assert!(matches!(left, StreamKey::Release(key) if *key == [0; 32]));
+    }
+
+    #[test]
     fn one_bit_of_the_address_changes_half_the_bits_of_every_lane() {
         let origin = block_words(5, 6, Law::Gaussian, 7, 8);
         let mut neighbours = vec![

@@ -1,0 +1,635 @@
+//! Data read into a declared domain: no row can fail, no row enters another one's image, and what is planned from is the
+//! domain's.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rounds::data::schema::{parse, write};
+use rounds::data::{Declaration, NAMES, TrainTest, built_in, declare, draft, load, load_declared};
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation};
+
+const TABLE: &str = r#"
+[rows]
+drop = ["id"]
+[columns.age]
+kind = "number"
+bounds = [0, 120]
+missing = 30
+[columns.height]
+kind = "number"
+bounds = [1e-3, 3]
+[columns.job]
+kind = "category"
+values = ["a", "b", 3]
+other = "b"
+[columns.town]
+kind = "category"
+values = ["x", "y"]
+[label]
+column = "y"
+classes = ["no", "yes"]
+"#;
+
+fn matrix(storage: &str, bounds: &str, label: &str) -> Arc<Domain> {
+    let text = format!("[rows]\nstorage = \"{storage}\"\n[columns]\ncount = 5\nbounds = {bounds}\n[label]\n{label}\n");
+    Arc::new(parse("schema.toml", &text).unwrap())
+}
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn load(&self, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Dataset {
+        let path = self.write(name, text);
+        load_declared(path.to_str().unwrap(), None, Some(Arc::clone(domain)))
+            .unwrap()
+            .train
+    }
+}
+
+/// Each row's features and target, as bits.
+fn rows(data: &Dataset) -> Vec<(Vec<u32>, u32)> {
+    let Features::F32 { values, columns } = data.clone().to_f32().unwrap().into_parts().0 else {
+        panic!("f32 rows")
+    };
+    let targets: Vec<u32> = match data.labels() {
+        Labels::Classes { values, .. } => values.clone(),
+        Labels::Values(values) => values.iter().map(|value| value.to_bits()).collect(),
+    };
+    let bits = values
+        .chunks(columns)
+        .map(|row| row.iter().map(|value| value.to_bits()).collect());
+    bits.zip(targets).collect()
+}
+
+/// What runs are planned from.
+fn facts(data: &Dataset) -> (usize, usize, Option<usize>, &'static str) {
+    (data.len(), data.columns(), data.classes(), data.features().format())
+}
+
+/// Replaces `row` of `texts` by `other` and checks that its image alone changes, then that nulling it does the same.
+fn check_neighbours(
+    load: impl Fn(&[String]) -> Dataset,
+    mut texts: Vec<String>,
+    row: usize,
+    other: String,
+    domain: &Arc<Domain>,
+) -> Result<(), TestCaseError> {
+    let before = load(&texts);
+    texts[row] = other;
+    let after = load(&texts);
+    prop_assert_eq!(facts(&before), facts(&after));
+    prop_assert_eq!((before.len(), before.columns()), (texts.len(), domain.features()));
+    prop_assert_eq!(before.classes(), domain.classes());
+    prop_assert_eq!(before.domain(), Some(domain));
+    let null = before.clone().null_row(row);
+    prop_assert_eq!(facts(&null), facts(&before));
+    let [before, after, null] = [&before, &after, &null].map(rows);
+    for place in (0..texts.len()).filter(|&place| place != row) {
+        prop_assert_eq!(&before[place], &after[place]);
+        prop_assert_eq!(&before[place], &null[place]);
+    }
+    prop_assert!(null[row].0.iter().all(|&bits| bits == 0));
+    for (features, target) in before.iter().chain(&after) {
+        prop_assert!(features.iter().all(|&bits| f32::from_bits(bits).abs() <= 1.0));
+        let is_null = *target == u32::MAX || (domain.classes().is_none() && f32::from_bits(*target).is_nan());
+        prop_assert!(!is_null || features.iter().all(|&bits| bits == 0));
+    }
+    Ok(())
+}
+
+fn number() -> impl Strategy<Value = String> {
+    let words = [
+        "0", "-0", "1", "1e30", "-1e30", "1e-30", "1e300", "-1e300", "1e-300", "1e999", "nan", "NaN", "-nan", "inf",
+        "-inf", "Infinity",
+    ];
+    prop_oneof![
+        prop::sample::select(words.to_vec()).prop_map(str::to_owned),
+        (-2.0..200.0f64).prop_map(|value| value.to_string()),
+    ]
+}
+
+fn field() -> impl Strategy<Value = String> {
+    let words = [
+        "", " ", "a", "b", "x", "y", "3", "3.0", "no", "yes", "maybe", "\"a,b\"", "\"\"\"\"", "é", "null-row",
+    ];
+    prop_oneof![prop::sample::select(words.to_vec()).prop_map(str::to_owned), number()]
+}
+
+fn csv_row(fields: usize) -> impl Strategy<Value = String> {
+    prop::collection::vec(field(), fields).prop_map(|fields| fields.join(","))
+}
+
+fn libsvm_row() -> impl Strategy<Value = String> {
+    let index = prop_oneof![3 => 1..8u64, 1 => prop::sample::select(vec![1 << 32, 1 << 40, (1 << 40) + 1, u64::MAX])];
+    let label = prop_oneof![
+        number(),
+        prop::sample::select(vec!["-1", "+1", "2", "yes", "1,2", "?"]).prop_map(str::to_owned)
+    ];
+    (label, prop::collection::btree_map(index, number(), 0..6)).prop_map(|(label, pairs)| {
+        let pairs = pairs.iter().map(|(index, value)| format!(" {index}:{value}"));
+        std::iter::once(label).chain(pairs).collect()
+    })
+}
+
+fn neighbours<S: Strategy<Value = String>>(
+    row: impl Fn() -> S,
+) -> impl Strategy<Value = (Vec<String>, prop::sample::Index, String)> {
+    (prop::collection::vec(row(), 1..6), any::<prop::sample::Index>(), row())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn no_row_of_a_table_fails_or_enters_another_ones_image((texts, row, other) in neighbours(|| csv_row(6))) {
+        let (folder, domain) = (Folder::new(), Arc::new(parse("schema.toml", TABLE).unwrap()));
+        let load = |texts: &[String]| {
+            folder.load("t.csv", format!("id,town,age,y,job,height\n{}\n", texts.join("\n")), &domain)
+        };
+        let row = row.index(texts.len());
+        check_neighbours(load, texts, row, other, &domain)?;
+    }
+
+    #[test]
+    fn no_row_of_a_table_without_header_fails_or_enters_another_ones_image(
+        (texts, row, other) in neighbours(|| csv_row(6)),
+        number_label in any::<bool>(),
+        storage in prop::sample::select(vec!["dense", "sparse"]),
+    ) {
+        let label = if number_label { "bounds = [-5, 5]" } else { "classes = [\"no\", \"yes\", \"1\"]" };
+        let (folder, domain) = (Folder::new(), matrix(storage, "[-3, 100]", label));
+        let load = |texts: &[String]| folder.load("t.csv", format!("{}\n", texts.join("\n")), &domain);
+        let row = row.index(texts.len());
+        check_neighbours(load, texts, row, other, &domain)?;
+    }
+
+    #[test]
+    fn no_row_of_libsvm_text_fails_or_enters_another_ones_image(
+        (texts, row, other) in neighbours(libsvm_row),
+        number_label in any::<bool>(),
+        (storage, bounds) in prop::sample::select(vec![
+            ("dense", "[-1, 1]"), ("dense", "[2, 9]"), ("sparse", "[0, 1]"), ("sparse", "[-7, 3]"), ("bytes", "[0, 255]"),
+        ]),
+    ) {
+        let label = if number_label { "bounds = [-5, 5]" } else { "classes = [-1, 1]" };
+        let (folder, domain) = (Folder::new(), matrix(storage, bounds, label));
+        let load = |texts: &[String]| folder.load("t", format!("{}\n", texts.join("\n")), &domain);
+        let row = row.index(texts.len());
+        check_neighbours(load, texts, row, other, &domain)?;
+    }
+}
+
+#[test]
+fn syntax_errors_are_errors_about_the_file() {
+    let folder = Folder::new();
+    let refused = |name: &str, text: &str, domain: &Arc<Domain>| {
+        let path = folder.write(name, text);
+        load_declared(path.to_str().unwrap(), None, Some(Arc::clone(domain))).unwrap_err()
+    };
+    let table = Arc::new(parse("schema.toml", TABLE).unwrap());
+    let header = "id,town,age,y,job,height\n";
+    for (row, part) in [
+        ("1,x,2,no,a", "6 fields"),
+        ("1,x,2,no,a,1,1", "6 fields"),
+        ("\"1,x,2,no,a,1", "closing quote"),
+        ("\"1\"2,x,2,no,a,1", "separator after the closing quote"),
+    ] {
+        let error = refused("t.csv", &format!("{header}1,x,2,no,a,1\n{row}\n"), &table);
+        assert!(
+            error.to_string().contains(part) && error.to_string().contains("line 3"),
+            "{error}"
+        );
+        assert!(!error.without_rows().contains('3'), "{}", error.without_rows());
+    }
+    for (header, parts) in [
+        ("id,town,age,y,job\n", ["no column height", "t.csv"]),
+        (
+            "id,town,age,y,job,height,more,less\n",
+            ["more, less are in no schema", "drop = [\"more\", …] under [rows]"],
+        ),
+        (
+            "id,town,age,y,job,height,age\n",
+            ["two columns are called \"age\"", "rename"],
+        ),
+    ] {
+        let error = refused("t.csv", header, &table).to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let columns = matrix("sparse", "[0, 1]", "classes = [-1, 1]");
+    for text in [
+        "1 1",
+        "1 x:1",
+        "1 1:",
+        "1 1:x",
+        "1 2:1 1:1",
+        "1 1:1 1:1",
+        "1 0:1",
+        "1:1 2:1",
+    ] {
+        refused("t", &format!("1 2:1\n{text}\n"), &columns);
+    }
+    let error = refused("t", "1 2:1\n", &table).to_string();
+    assert!(error.contains("6 fields") || error.contains("two fields"), "{error}");
+    let mut npy = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4), }".to_vec();
+    npy.resize(80, b' ');
+    npy.extend([0; 16]);
+    let path = folder.write("t.npy", npy);
+    let error = load_declared(path.to_str().unwrap(), None, Some(columns))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("it has 3 columns, but its schema declares 5"), "{error}");
+}
+
+#[test]
+fn arrays_and_images_are_encoded_whatever_they_hold() {
+    let folder = Folder::new();
+    let mut npy = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f8', 'fortran_order': False, 'shape': (3, 3), }".to_vec();
+    npy.resize(80, b' ');
+    let values = [f64::NAN, 1e300, 1.0, -1e300, 2.0, f64::NAN, 2.0, 4.0, -1.0];
+    npy.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    let text = "[columns]\ncount = 2\nbounds = [-4, 4]\n[label]\nclasses = [-1, 1]\n";
+    let data = folder.load("t.npy", npy, &Arc::new(parse("s", text).unwrap()));
+    assert_eq!(data.features(), &Features::f32(vec![0.0, 1.0, 0.0, 0.0, 0.5, 1.0], 2));
+    assert_eq!([0, 1, 2].map(|row| data.is_null(row)), [false, true, false]);
+
+    let idx = |shape: &[u32], payload: &[u8]| {
+        let mut bytes = vec![0, 0, 8, shape.len() as u8];
+        shape.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+        bytes.extend(payload);
+        bytes
+    };
+    folder.write("train-images-idx3-ubyte", idx(&[3, 1, 2], &[0, 255, 9, 9, 51, 0]));
+    folder.write("train-labels-idx1-ubyte", idx(&[3], &[0, 77, 2]));
+    folder.write("t10k-images-idx3-ubyte", idx(&[1, 1, 2], &[1, 2]));
+    folder.write("t10k-labels-idx1-ubyte", idx(&[1], &[1]));
+    let text = "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 2\nbounds = [0, 255]\n[label]\nclasses = [0, 1, 2]\n";
+    let domain = Arc::new(parse("s", text).unwrap());
+    let path = folder.0.path().to_str().unwrap();
+    let TrainTest { train, test } = load_declared(path, None, Some(Arc::clone(&domain))).unwrap();
+    assert_eq!(
+        train.features(),
+        &Features::bytes(&[0, 255, 0, 0, 51, 0], 2, 1.0 / 255.0)
+    );
+    assert!(train.is_null(1) && test.unwrap().classes() == Some(3));
+    for ranks in [1, 2, 3] {
+        for rank in 0..ranks {
+            let part = rounds::data::part::load(path, None, Some(&domain), rank, ranks).unwrap();
+            assert_eq!(part.train, train.clone().part(3 * rank / ranks..3 * (rank + 1) / ranks));
+        }
+    }
+}
+
+#[test]
+fn a_schema_that_is_written_is_read_again() {
+    let texts = [
+        TABLE.to_owned(),
+        TABLE.replace("[rows]", "drafted = true\n[rows]\nrelation = \"add-remove\"\npublic-rows = 7"),
+        TABLE.replace("classes = [\"no\", \"yes\"]", "bounds = [-0.5, 1e300]\n[test]\npublic = true"),
+        "[rows]\nrelation = \"replace-one\"\nstorage = \"sparse\"\n[columns]\ncount = 9\nbounds = [-1, 1]\n[label]\nclasses = [\"a \\\"b\", 'c\\d']".into(),
+    ];
+    for text in texts {
+        let domain = parse("s", &text).unwrap();
+        let again = parse("s", &write(&domain, &HashMap::new())).unwrap();
+        assert_eq!(again, domain);
+        assert_eq!(again.digest(), domain.digest());
+    }
+    let domain = parse("s", TABLE).unwrap();
+    let Columns::Named(columns) = &domain.columns else {
+        panic!("names")
+    };
+    // In the order of the schema.
+    let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!((names, domain.features()), (vec!["age", "height", "job", "town"], 7));
+}
+
+#[test]
+fn a_schema_that_declares_no_domain_names_the_key_and_the_way_out() {
+    let matrix = "[columns]\ncount = 2\nbounds = [0, 1]\n[label]\nclasses = [0, 1]\n";
+    for (text, parts) in [
+        ("x = [", vec!["s, line 1"]),
+        ("other = 1", vec!["line 1", "other", "drafted"]),
+        ("[label]\nclasses = [0, 1]", vec!["no columns", "[columns.NAME]"]),
+        ("[columns]\ncount = 2\nbounds = [0, 1]", vec!["no label", "[label]"]),
+        (
+            "[columns]\ncount = 2\nbounds = [0, 1]\n[label]\ncolumn = \"y\"",
+            vec!["label", "classes", "bounds"],
+        ),
+        (
+            &matrix.replace("[0, 1]\n[label]", "[1, 0]\n[label]"),
+            vec!["columns: bounds [1, 0]", "lower one first"],
+        ),
+        (
+            &matrix.replace("[0, 1]\n[label]", "[0, inf]\n[label]"),
+            vec!["columns: bounds [0, inf]"],
+        ),
+        (&matrix.replace("count", "size"), vec!["columns", "size", "count"]),
+        (
+            &matrix.replace("classes = [0, 1]", "classes = [0]"),
+            vec!["classes", "at least two"],
+        ),
+        (
+            &matrix.replace("classes = [0, 1]", "classes = [0, 0]"),
+            vec!["\"0\" twice"],
+        ),
+        (
+            &format!("[rows]\nrelation = \"none\"\n{matrix}"),
+            vec!["rows.relation", "none", "zero-out"],
+        ),
+        (
+            &format!("[rows]\nrelation = \"add-remove\"\n{matrix}"),
+            vec!["add-remove", "public-rows = N"],
+        ),
+        (
+            &format!("[rows]\npublic-rows = 5\n{matrix}"),
+            vec!["public-rows", "add-remove alone"],
+        ),
+        (
+            &format!("[rows]\nrelation = \"add-remove\"\npublic-rows = 0\n{matrix}"),
+            vec!["public-rows", "at least 1"],
+        ),
+        (
+            &format!("[rows]\nstorage = \"thin\"\n{matrix}"),
+            vec!["rows.storage", "thin", "dense, bytes or sparse"],
+        ),
+        (
+            &format!("[rows]\nstorage = \"bytes\"\n{matrix}"),
+            vec!["storage", "[0, 255]"],
+        ),
+        (
+            &TABLE.replace("other = \"b\"", "other = \"z\""),
+            vec!["columns.job", "\"z\"", "null-row", "a, b, 3"],
+        ),
+        (
+            &TABLE.replace("[0, 120]", "[120, 0]"),
+            vec!["columns.age", "lower one first"],
+        ),
+        (
+            &TABLE.replace("missing = 30", "mising = 30"),
+            vec!["columns.age", "mising", "missing"],
+        ),
+        (
+            &TABLE.replace("kind = \"number\"", "kind = \"integer\""),
+            vec!["columns.", "integer", "number"],
+        ),
+        (&TABLE.replace("column = \"y\"", ""), vec!["label", "column = \"NAME\""]),
+        (
+            &TABLE.replace("column = \"y\"", "column = \"age\""),
+            vec!["label", "also a feature column"],
+        ),
+    ] {
+        let message = parse("s", text).expect_err(text).to_string();
+        for part in parts {
+            assert!(message.contains(part), "{part:?} in {message:?} of {text}");
+        }
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn a_domain_comes_from_a_schema_a_name_or_flags() {
+    let folder = Folder::new();
+    let file = folder.write("t.csv", "id,town,age,y,job,height\n");
+    let name = file.to_str().unwrap();
+    let of = |flags: Declaration| declare(name, None, &flags);
+    let says = |flags: Declaration, part: &str| {
+        let message = of(flags).unwrap_err().to_string();
+        assert!(message.contains(part), "{part:?} in {message:?}");
+    };
+    let flags = Declaration::default;
+    let classes = || Some(vec!["no".to_owned(), "yes".to_owned()]);
+    assert!(of(flags()).unwrap().is_none());
+
+    // Flags alone.
+    says(
+        Declaration {
+            classes: classes(),
+            ..flags()
+        },
+        "--bounds LO,HI",
+    );
+    says(
+        Declaration {
+            bounds: Some("1,0".into()),
+            ..flags()
+        },
+        "lower one first",
+    );
+    says(
+        Declaration {
+            bounds: Some("one".into()),
+            ..flags()
+        },
+        "LO,HI for all columns",
+    );
+    says(
+        Declaration {
+            bounds: Some("0,1".into()),
+            ..flags()
+        },
+        "--classes",
+    );
+    says(
+        Declaration {
+            bounds: Some("age=0:1".into()),
+            classes: classes(),
+            ..flags()
+        },
+        "id, town, job",
+    );
+    let all = Declaration {
+        bounds: Some("0,1".into()),
+        classes: classes(),
+        ..flags()
+    };
+    let domain = of(all.clone()).unwrap().unwrap();
+    assert_eq!((domain.features(), domain.label_column.as_deref()), (5, Some("y")));
+    let sized = of(Declaration {
+        dimension: Some(9),
+        ..all.clone()
+    })
+    .unwrap()
+    .unwrap();
+    assert_eq!((sized.features(), sized.label_column.as_deref()), (9, None));
+
+    // The schema beside the data, and one that is named.
+    folder.write("schema.toml", TABLE);
+    let beside = of(flags()).unwrap().unwrap();
+    assert!(matches!(&beside.source, DomainSource::Schema(path) if path.ends_with("schema.toml")));
+    let other = folder.write("other.toml", TABLE.replace("[0, 120]", "[0, 99]"));
+    assert_ne!(
+        of(Declaration {
+            schema: Some(other),
+            ..flags()
+        })
+        .unwrap(),
+        Some(Arc::clone(&beside))
+    );
+    assert_eq!(
+        declare(folder.0.path().to_str().unwrap(), None, &flags()).unwrap(),
+        Some(beside)
+    );
+    let missing = Some(PathBuf::from("none.toml"));
+    says(
+        Declaration {
+            schema: missing,
+            ..flags()
+        },
+        "none.toml: cannot be read",
+    );
+
+    // Flags override.
+    says(
+        Declaration {
+            dimension: Some(3),
+            ..flags()
+        },
+        "--dimension",
+    );
+    says(
+        Declaration {
+            bounds: Some("job=0:1".into()),
+            ..flags()
+        },
+        "\"job\"",
+    );
+    says(
+        Declaration {
+            relation: Some(Adjacency::AddRemove),
+            ..flags()
+        },
+        "--public-rows N",
+    );
+    says(
+        Declaration {
+            public_rows: Some(3),
+            ..flags()
+        },
+        "choose add-remove",
+    );
+    says(
+        Declaration {
+            label: Some("age".into()),
+            ..flags()
+        },
+        "also a feature column",
+    );
+    let relation = Some(Adjacency::AddRemove);
+    let changed = of(Declaration {
+        bounds: Some("y=0:1,age=0:9".into()),
+        relation,
+        public_rows: Some(3),
+        ..flags()
+    });
+    let changed = changed.unwrap().unwrap();
+    assert_eq!(changed.relation, Relation::AddRemove { public_rows: 3 });
+    assert!(matches!(changed.label, Label::Number(_)));
+
+    // Named data sets.
+    let logistic = declare(
+        "synthetic-logistic",
+        None,
+        &Declaration {
+            relation,
+            public_rows: Some(9),
+            ..flags()
+        },
+    );
+    let logistic = logistic.unwrap().unwrap();
+    let data = load_declared("synthetic-logistic", None, Some(Arc::clone(&logistic)))
+        .unwrap()
+        .train;
+    assert_eq!(data.domain(), Some(&logistic));
+    assert!(
+        declare("quadratic", None, &all)
+            .unwrap_err()
+            .to_string()
+            .contains("generated")
+    );
+}
+
+#[test]
+fn named_data_sets_come_in_their_domain_and_keep_their_values() {
+    let root = std::env::var_os("ROUNDS_DATA").map(PathBuf::from);
+    for named in NAMES {
+        let Some(domain) = built_in(named.name, root.as_deref()) else {
+            panic!("{} has a domain", named.name)
+        };
+        domain.check().unwrap();
+        assert!(domain.test_is_public);
+        let generated = ["synthetic-mnist", "synthetic-logistic", "quadratic"].contains(&named.name);
+        if root.is_none() && !generated {
+            continue;
+        }
+        let data = load(named.name, root.as_deref()).unwrap();
+        let raw = load_declared(named.name, root.as_deref(), None).unwrap();
+        for (data, raw) in [Some(data.train), data.test]
+            .into_iter()
+            .flatten()
+            .zip([Some(raw.train), raw.test].into_iter().flatten())
+        {
+            assert_eq!(data.domain(), Some(&domain), "{}", named.name);
+            assert_eq!(facts(&data), facts(&raw), "{}", named.name);
+            let cut = named.name == "ijcnn1" && data.len() == 91_701;
+            if named.name != "pendigits" && !cut {
+                assert_eq!(data.digest(), raw.digest(), "{}", named.name);
+            }
+            assert!((0..data.len()).all(|row| !data.is_null(row)), "{}", named.name);
+        }
+    }
+}
+
+#[test]
+fn a_draft_describes_the_data_and_claims_nothing() {
+    let folder = Folder::new();
+    let check = |name: &str, text: &str| {
+        let path = folder.write(name, text);
+        let text = draft::draft(&path).unwrap();
+        let domain = parse("s", &text).unwrap();
+        assert!(domain.is_draft() && text.contains("A person checks"), "{text}");
+        let data = load_declared(path.to_str().unwrap(), None, Some(Arc::new(domain.clone())))
+            .unwrap()
+            .train;
+        assert!((0..data.len()).all(|row| !data.is_null(row)));
+        (domain, text)
+    };
+    let rows: String = (0..100)
+        .map(|row| format!("{row},w{row},{},{},{}\n", row % 7, ["a", "b"][row % 2], row % 3))
+        .collect();
+    let (domain, text) = check("t.csv", &format!("count,word,size,kind,Class\n{rows}"));
+    assert_eq!(domain.dropped, ["word"]);
+    assert_eq!(
+        domain.label,
+        Label::Classes(["0", "1", "2"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(domain.features(), 4);
+    assert!(
+        text.contains("identifier") && text.contains("values = [\"a\", \"b\"]"),
+        "{text}"
+    );
+    let (domain, _) = check("t.svm", "1 1:0.5 70:2\n-1 3:-1\n");
+    assert!(domain.features() == 70 && domain.storage.name() == "sparse");
+    check("numbers.csv", "1,2,0\n3,4,1\n");
+    let path = folder.write("bad.csv", "a,b,y\n1,2,0\n1,2\n");
+    let message = draft::draft(&path).unwrap_err().to_string();
+    assert!(message.contains("line 3") && message.contains("3 fields"), "{message}");
+    assert!(
+        draft::draft(Path::new("nothing.csv"))
+            .unwrap_err()
+            .to_string()
+            .contains("nothing.csv")
+    );
+}
