@@ -109,7 +109,11 @@ fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_
         {
             match report(&audited, &under(adjacency, with_runs(400))) {
                 Ok(_) => {
-                    holds(&audited, &under(adjacency, with_runs(RUNS)), power(&audited.1).min(0.2));
+                    holds(
+                        &audited,
+                        &under(adjacency, with_runs(RUNS / 2)),
+                        power(&audited.1).min(0.1),
+                    );
                     offered.push(audited.1.name);
                 }
                 Err(AuditError::Prepare { source, .. }) => {
