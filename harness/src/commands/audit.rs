@@ -4,9 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rounds_algorithms::audit::{
-    self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, FEWEST_RUNS, Sabotage, Scene,
-};
+use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage, Scene};
 use rounds_algorithms::catalog::{self, Algorithm};
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
@@ -316,6 +314,7 @@ fn progress_bar(runs: u64, json: bool) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rounds_algorithms::audit::FEWEST_RUNS;
 
     #[test]
     fn documents_say_which_rows_were_audited_and_what_summed_them() {

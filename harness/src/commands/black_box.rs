@@ -36,7 +36,7 @@ pub struct Comparison {
 }
 
 /// What a run shows beside its model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Shown {
     exit_code: Option<i32>,
     stderr: String,
@@ -106,8 +106,10 @@ impl Comparison {
             .arg(&model)
             .output()
             .with_context(|| format!("{} could not be run", program.display()))?;
-        let stderr = String::from_utf8_lossy(&output.stderr).replace(&*folder.to_string_lossy(), "");
-        let mut document = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        // The path of the data is the caller's choice.
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*folder.to_string_lossy(), "");
+        let stderr = text(&output.stderr);
+        let mut document = serde_json::from_str(&text(&output.stdout)).unwrap_or(Value::Null);
         if let Some(document) = document.as_object_mut() {
             document.remove("model_sha256");
         }
@@ -179,13 +181,26 @@ pub fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool)
     Ok(())
 }
 
-/// Fails where two runs show different things.
+/// Fails where two runs show different things, and says which.
 fn same(left: &Shown, right: &Shown) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        left == right,
-        "what a run shows beside its model differs between runs on neighbouring files:\n{left:?}\n{right:?}"
-    );
-    Ok(())
+    let parts = |shown: &Shown| {
+        [
+            format!("exit code {:?}", shown.exit_code),
+            format!("stderr {:?}", shown.stderr),
+            format!("a model of {} bytes, shape {:?}", shown.model_bytes, shown.model_shape),
+            format!("the document {}", shown.document),
+        ]
+    };
+    match parts(left)
+        .iter()
+        .zip(parts(right))
+        .find(|(left, right)| *left != right)
+    {
+        Some((left, right)) => anyhow::bail!(
+            "runs on neighbouring files differ in more than their models: {left} on one, {right} on the other"
+        ),
+        None => Ok(()),
+    }
 }
 
 fn report(comparison: &Comparison, claimed: f64, bound: &ReleasedBound, json: bool) -> anyhow::Result<()> {
@@ -228,4 +243,45 @@ fn report(comparison: &Comparison, claimed: f64, bound: &ReleasedBound, json: bo
         1.0 - audit::ERROR
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// The verdict on a program: the shell's `script`, which finds the data in `$data`.
+    fn verdict(script: &str, relation: Adjacency) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        let data = "while [ $# -gt 1 ]; do [ \"$1\" = --data ] && data=$2; shift; done";
+        fs::write(&program, format!("#!/bin/sh\n{data}\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let comparison = Comparison {
+            algorithm: "dp-sgd".to_owned(),
+            runs: 2,
+            relation,
+            epsilon: 0.1,
+            delta: 1e-5,
+            rows: 30,
+            features: 10,
+        };
+        run(&comparison, &program, &Engine::Sequential, false)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn programs_that_show_more_than_a_model_are_found_out() {
+        let rows = r#"echo "{\"n\": $(wc -l < $data)}""#;
+        assert!(verdict(rows, Adjacency::AddRemove).contains("\"n\":29"));
+        // Under zero-out the number of rows is public: what is missing is the claim.
+        assert!(verdict(rows, Adjacency::ZeroOut).contains("nothing is claimed"));
+        let named = r#"echo "{}"; grep -n '^9' $data >&2; true"#;
+        assert!(verdict(named, Adjacency::ZeroOut).contains("stderr \"30:9"));
+        let fails = r#"! grep -q '^9' $data"#;
+        assert!(verdict(fails, Adjacency::ZeroOut).contains("exit code"));
+        assert!(verdict(rows, Adjacency::ReplaceOne).contains("nothing is claimed"));
+    }
 }
