@@ -1,48 +1,188 @@
 //! Every guarantee of the catalogue against an attack that knows everything but the noise: the bound stays below the claim,
 //! and rises above it in copies that are broken on purpose.
 
-use rounds_algorithms::audit::{AuditError, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage, audit, takes};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rounds_algorithms::audit::{
+    AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage, Scene, audit,
+};
 use rounds_algorithms::catalog::{self, ALGORITHMS, Algorithm};
-use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{
+    Bounds, Columns, Dataset, Domain, DomainSource, Encoder, Features, Label, Problem, Relation, Storage,
+};
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
 
 /// `rounds audit` takes 20,000 and more.
 const RUNS: u64 = 4_000;
 
-fn finding(algorithm: &'static Algorithm, sabotage: Option<Sabotage>) -> Finding {
-    let settings = AuditSettings {
-        // A skipped clip is seen at once, and is slow to account for.
-        runs: if sabotage == Some(Sabotage::SkippedClip) {
-            1_200
-        } else {
-            RUNS
-        },
-        sabotage,
-        ..AuditSettings::default()
-    };
-    audit(algorithm, &settings, &Engine::Sequential, &|_| {})
-        .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
+/// Every private algorithm in every scene.
+fn scenes() -> impl Iterator<Item = (&'static Algorithm, Scene)> {
+    let private = ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private);
+    private.flat_map(|algorithm| Scene::all(algorithm).into_iter().map(move |scene| (algorithm, scene)))
+}
+
+fn scene(id: &str, index: usize) -> (&'static Algorithm, Scene) {
+    let algorithm = catalog::find(id).ok().unwrap();
+    (algorithm, Scene::all(algorithm).remove(index))
+}
+
+fn report(
+    (algorithm, scene): &(&'static Algorithm, Scene),
+    settings: &AuditSettings,
+) -> Result<AuditReport, AuditError> {
+    audit(algorithm, scene, settings, &Engine::Sequential, &|_| {})
+}
+
+fn finding(audited: &(&'static Algorithm, Scene), settings: &AuditSettings) -> Finding {
+    let place = || format!("{}, {}: {settings:?}", audited.0.id, audited.1.name);
+    report(audited, settings)
+        .unwrap_or_else(|error| panic!("{}: {error}", place()))
         .finding
-        .unwrap_or_else(|reason| panic!("{}: {reason}", algorithm.id))
+        .unwrap_or_else(|reason| panic!("{}: {reason}", place()))
+}
+
+/// No claim is disproved, and the bound is at least `power` of it.
+fn holds(audited: &(&'static Algorithm, Scene), settings: &AuditSettings, power: f64) {
+    let found = finding(audited, settings);
+    println!(
+        "{}, {}, {:?}, {}: {:.3} of {:.3}",
+        audited.0.id,
+        audited.1.name,
+        settings.adjacency,
+        settings.key.name(),
+        found.lower_bound_epsilon,
+        found.claimed_epsilon
+    );
+    assert!(!found.disproves(), "{}, {}: {found:?}", audited.0.id, audited.1.name);
+    assert!(
+        found.lower_bound_epsilon >= power * found.claimed_epsilon,
+        "{}, {}: {found:?}",
+        audited.0.id,
+        audited.1.name
+    );
+}
+
+fn with_runs(runs: u64) -> AuditSettings {
+    AuditSettings {
+        runs,
+        ..AuditSettings::default()
+    }
+}
+
+fn under(adjacency: Adjacency, settings: AuditSettings) -> AuditSettings {
+    AuditSettings {
+        adjacency: Some(adjacency),
+        ..settings
+    }
+}
+
+/// Without replacement, zero-out is claimed at replace-one's ε, twice the shift that there is, and the theorem for Gaussian
+/// noise is loose: no bound above 0 is asked for. Half of the releases of private ReSQue do not show in its iterates.
+fn power(scene: &Scene) -> f64 {
+    match scene.name {
+        "without replacement" => 0.0,
+        "without replacement, Laplace" | "Poisson, one release a round" => 0.05,
+        _ => 0.25,
+    }
 }
 
 #[test]
 fn no_claim_of_the_catalogue_is_disproved_and_every_bound_has_power() {
-    for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-        let found = finding(algorithm, None);
-        assert!(!found.disproves(), "{}: {found:?}", algorithm.id);
-        assert!(
-            found.lower_bound_epsilon > 0.25 * found.claimed_epsilon,
-            "{}: {found:?}",
-            algorithm.id
-        );
+    for audited in scenes() {
+        let power = power(&audited.1);
+        holds(&audited, &with_runs(RUNS), power);
+    }
+}
+
+#[test]
+fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_elsewhere() {
+    let mut offered = [Vec::new(), Vec::new()];
+    for audited in scenes() {
+        for (adjacency, offered) in [Adjacency::AddRemove, Adjacency::ReplaceOne]
+            .into_iter()
+            .zip(&mut offered)
+        {
+            match report(&audited, &under(adjacency, with_runs(400))) {
+                Ok(_) => {
+                    holds(
+                        &audited,
+                        &under(adjacency, with_runs(RUNS / 2)),
+                        power(&audited.1).min(0.1),
+                    );
+                    offered.push(audited.1.name);
+                }
+                Err(AuditError::Prepare { source, .. }) => {
+                    assert!(source.to_string().contains(adjacency.name()), "{source}");
+                }
+                Err(error) => panic!("{}: {error}", audited.0.id),
+            }
+        }
+    }
+    let [added, replaced] = offered;
+    assert!(
+        added.contains(&"Poisson") && added.contains(&"all rows, Laplace"),
+        "{added:?}"
+    );
+    assert!(
+        !added.contains(&"fixed order") && !added.contains(&"without replacement"),
+        "{added:?}"
+    );
+    assert!(
+        replaced.contains(&"without replacement") && replaced.contains(&"fixed order"),
+        "{replaced:?}"
+    );
+    assert!(!replaced.contains(&"Poisson"), "{replaced:?}");
+}
+
+#[test]
+fn releases_run_under_their_own_keys_and_their_claims_hold() {
+    let secure = AuditSettings {
+        key: AuditKey::Secure,
+        ..with_runs(RUNS)
+    };
+    for (id, index) in [
+        ("dp-sgd", 0),
+        ("dp-memf", 0),
+        ("accelerated-dp-srg", 0),
+        ("dp-gd", 0),
+        ("dp-gd", 1),
+    ] {
+        let audited = scene(id, index);
+        let power = power(&audited.1);
+        holds(&audited, &secure, power);
+    }
+    // No release is claimed where rounding is not covered.
+    for id in ["phased-sgd", "resque-private-erm"] {
+        assert!(report(&scene(id, 0), &secure).unwrap().finding.is_err());
+    }
+    let broken = AuditSettings {
+        sabotage: Some(Sabotage::HalvedNoise),
+        ..secure
+    };
+    for id in ["dp-memf", "dp-gd"] {
+        assert!(finding(&scene(id, 0), &broken).disproves(), "{id}");
     }
 }
 
 #[test]
 fn every_sabotaged_copy_is_found_out() {
-    for sabotage in Sabotage::ALL {
+    for sabotage in [
+        Sabotage::HalvedNoise,
+        Sabotage::SkippedClip,
+        Sabotage::IgnoredParticipation,
+    ] {
         for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-            let found = finding(algorithm, Some(sabotage));
+            let settings = AuditSettings {
+                sabotage: Some(sabotage),
+                // A skipped clip is seen at once, and is slow to account for.
+                ..with_runs(if sabotage == Sabotage::SkippedClip { 1_200 } else { RUNS })
+            };
+            let found = finding(&scene(algorithm.id, 0), &settings);
             assert!(
                 found.disproves(),
                 "{} with {}: {found:?}",
@@ -53,40 +193,55 @@ fn every_sabotaged_copy_is_found_out() {
     }
 }
 
-fn on_bytes(algorithm: &'static Algorithm, sabotage: Option<Sabotage>) -> AuditReport {
-    let settings = AuditSettings {
-        // Subsampled noise takes more runs for a bound above 0.
-        runs: if algorithm.id == "dp-sgd" && sabotage != Some(Sabotage::SkippedClip) {
-            RUNS
-        } else {
-            1_200
-        },
-        sabotage,
-        rows: CanaryRows::Bytes,
-        ..AuditSettings::default()
+#[test]
+fn a_plan_from_the_real_number_of_rows_is_found_out_wherever_that_number_is_private() {
+    for id in ["dp-sgd", "dp-gd", "dp-hb", "dp-nag", "dp-masg"] {
+        let audited = scene(id, 0);
+        let settings = AuditSettings {
+            sabotage: Some(Sabotage::DivisorFromRows),
+            ..with_runs(RUNS)
+        };
+        let found = finding(&audited, &settings);
+        assert!(found.disproves(), "{id}: {found:?}");
+        // Noise over a divisor of 4 with the row, of 3 without.
+        assert!((found.scale - 9.0 / 16.0).abs() < 1e-3, "{id}: {found:?}");
+    }
+    let zero_out = AuditSettings {
+        sabotage: Some(Sabotage::DivisorFromRows),
+        adjacency: Some(Adjacency::ZeroOut),
+        ..with_runs(RUNS)
     };
-    audit(algorithm, &settings, &Engine::Sequential, &|_| {})
-        .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
+    let error = report(&scene("dp-sgd", 0), &zero_out).unwrap_err();
+    assert!(error.to_string().contains("--adjacency add-remove"), "{error}");
 }
 
 #[test]
 fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found_out() {
-    let on_such_rows = |algorithm: &&&'static Algorithm| algorithm.private && takes(algorithm, CanaryRows::Bytes);
-    assert!(ALGORITHMS.iter().filter(on_such_rows).count() >= 10);
-    for algorithm in ALGORITHMS.iter().filter(on_such_rows) {
-        let found = on_bytes(algorithm, None).finding.unwrap();
-        assert!(!found.disproves(), "{}: {found:?}", algorithm.id);
-        assert!(
-            found.lower_bound_epsilon > 0.2 * found.claimed_epsilon,
-            "{}: {found:?}",
-            algorithm.id
-        );
+    let on_bytes = |id: &str, sabotage| AuditSettings {
+        sabotage,
+        rows: CanaryRows::Bytes,
+        // Subsampled noise takes more runs for a bound above 0.
+        ..with_runs(if id == "dp-sgd" && sabotage != Some(Sabotage::SkippedClip) {
+            RUNS
+        } else {
+            1_200
+        })
+    };
+    let audited: Vec<_> = scenes().filter(|(_, scene)| scene.takes(CanaryRows::Bytes)).collect();
+    assert!(audited.len() >= 11);
+    for audited in audited {
+        holds(&audited, &on_bytes(audited.0.id, None), power(&audited.1).min(0.2));
     }
-    for sabotage in Sabotage::ALL {
+    // Rows that differ in their label alone.
+    let replaced = under(Adjacency::ReplaceOne, on_bytes("dp-memf", None));
+    holds(&scene("dp-memf", 0), &replaced, 0.2);
+    for sabotage in [
+        Sabotage::HalvedNoise,
+        Sabotage::SkippedClip,
+        Sabotage::IgnoredParticipation,
+    ] {
         for id in ["dp-sgd", "dp-memf", "accelerated-dp-srg"] {
-            let found = on_bytes(catalog::find(id).ok().unwrap(), Some(sabotage))
-                .finding
-                .unwrap();
+            let found = finding(&scene(id, 0), &on_bytes(id, Some(sabotage)));
             assert!(found.disproves(), "{id} with {}: {found:?}", sabotage.name());
         }
     }
@@ -94,14 +249,11 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
 
 #[test]
 fn findings_do_not_depend_on_the_number_of_threads() {
-    let algorithm = catalog::find("dp-memf").ok().unwrap();
-    let settings = AuditSettings {
-        runs: 800,
-        ..AuditSettings::default()
-    };
+    let (algorithm, scene) = scene("dp-memf", 0);
     let bounds = [1, 3].map(|threads| {
         let engine = Engine::with_threads(threads).unwrap();
-        let found = audit(algorithm, &settings, &engine, &|_| {}).unwrap().finding.unwrap();
+        let report = audit(algorithm, &scene, &with_runs(800), &engine, &|_| {}).unwrap();
+        let found = report.finding.unwrap();
         (found.false_alarms, found.misses, found.shift.to_bits())
     });
     assert_eq!(bounds[0], bounds[1]);
@@ -109,22 +261,149 @@ fn findings_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn algorithms_without_a_claim_say_so_and_too_few_runs_are_refused() {
-    let sgd = catalog::find("sgd").ok().unwrap();
-    let report = audit(sgd, &AuditSettings::default(), &Engine::Sequential, &|_| {}).unwrap();
-    assert!(report.finding.unwrap_err().contains("claims nothing"));
-    let settings = AuditSettings {
-        runs: 10,
-        ..AuditSettings::default()
-    };
-    assert!(matches!(
-        audit(sgd, &settings, &Engine::Sequential, &|_| {}),
-        Err(AuditError::TooFewRuns(10))
-    ));
+    let sgd = scene("sgd", 0);
+    let reason = report(&sgd, &AuditSettings::default()).unwrap().finding.unwrap_err();
+    assert!(reason.contains("claims nothing"));
+    assert!(matches!(report(&sgd, &with_runs(10)), Err(AuditError::TooFewRuns(10))));
     let on_bytes = AuditSettings {
         rows: CanaryRows::Bytes,
         ..AuditSettings::default()
     };
-    let phased = catalog::find("phased-sgd").ok().unwrap();
-    let error = audit(phased, &on_bytes, &Engine::Sequential, &|_| {}).unwrap_err();
+    let error = report(&scene("phased-sgd", 0), &on_bytes).unwrap_err();
     assert!(matches!(error, AuditError::Rows("phased-sgd")));
+}
+
+/// A row as a file holds it: a label and values of three columns.
+type Row = (&'static str, [f32; 3]);
+
+/// A way from rows to a data set: that of the program, or a copy that is broken on purpose.
+type Reader = fn(Domain, &[Row]) -> Result<Dataset, String>;
+
+fn domain() -> Domain {
+    Domain {
+        relation: Relation::ZeroOut,
+        columns: Columns::Matrix {
+            count: 3,
+            bounds: Bounds::new(-8.0, 8.0).unwrap(),
+        },
+        storage: Storage::Dense,
+        label: Label::Classes(["a", "b", "c"].map(str::to_owned).to_vec()),
+        label_column: None,
+        dropped: Vec::new(),
+        test_is_public: false,
+        source: DomainSource::Arguments,
+    }
+}
+
+fn declared(domain: Domain, rows: &[Row]) -> Result<Dataset, String> {
+    let encoder = Encoder::new(&domain);
+    let codes = rows.iter().map(|row| encoder.label(row.0.as_bytes())).collect();
+    let raw = Features::f32(rows.iter().flat_map(|row| row.1).collect::<Vec<_>>(), 3);
+    let (features, labels) = encoder.finish(encoder.matrix(raw), codes);
+    Dataset::new("rows", features, labels)
+        .and_then(|dataset| dataset.in_domain(Arc::new(domain)))
+        .map_err(|error| error.to_string())
+}
+
+/// Classes are the labels that the rows hold.
+fn shape_from_rows(domain: Domain, rows: &[Row]) -> Result<Dataset, String> {
+    let labels: BTreeSet<_> = rows.iter().map(|row| row.0.to_owned()).collect();
+    let label = Label::Classes(labels.into_iter().collect());
+    declared(Domain { label, ..domain }, rows)
+}
+
+/// A row that is not finite ends the run.
+fn error_on_row(domain: Domain, rows: &[Row]) -> Result<Dataset, String> {
+    let finite = |row: &Row| row.1.iter().all(|value| value.is_finite());
+    match rows.iter().position(|row| !finite(row)) {
+        Some(row) => Err(format!("row {row} is not finite")),
+        None => declared(domain, rows),
+    }
+}
+
+/// Rows with many zeros are kept sparse.
+fn format_by_content(domain: Domain, rows: &[Row]) -> Result<Dataset, String> {
+    let zeros = rows.iter().flat_map(|row| row.1).filter(|&value| value == 0.0).count();
+    let storage = if 2 * zeros > 3 * rows.len() {
+        Storage::Sparse
+    } else {
+        Storage::Dense
+    };
+    declared(Domain { storage, ..domain }, rows)
+}
+
+/// Everything that a run shows, or does, beside its released values.
+fn public_behaviour(reader: Reader, rows: &[Row]) -> Result<String, String> {
+    let dataset = reader(domain(), rows)?;
+    let format = dataset.features().format();
+    let problem = Problem::new(Arc::new(dataset), Loss::Softmax, true, 0.0).map_err(|error| error.to_string())?;
+    let budget = Budget::Target {
+        epsilon: 1.0,
+        delta: 1e-5,
+    };
+    let algorithm = catalog::find("dp-memf").ok().unwrap();
+    let settings = Settings {
+        batch_size: Some(2),
+        clip_norm: Some(1.0),
+        ..Settings::new(budget, StreamKey::Release([7; 32]))
+    };
+    let prepared = algorithm.prepare(&problem, &settings);
+    let mut prepared = prepared.map_err(|error| error.to_string())?;
+    let mut oracle = Oracle::new(&problem, Engine::Sequential).summing_rows(1);
+    let rounds = prepared.optimizer.planned_rounds();
+    for _ in 0..rounds {
+        prepared
+            .optimizer
+            .advance(&mut oracle)
+            .map_err(|error| error.to_string())?;
+    }
+    let parameters = prepared.optimizer.solution().len();
+    let statement = serde_json::to_string(&prepared.privacy).unwrap();
+    // The domain's digest is part of the statement; the public part of the problem holds the rest of the plan's input.
+    Ok(format!(
+        "{format} {parameters} {rounds} {statement} {:?}",
+        problem.public()
+    ))
+}
+
+/// Whether all neighbours of a few data sets show the same.
+fn neighbours_show_the_same(reader: Reader) -> bool {
+    let base: [Row; 4] = [
+        ("a", [1.0, 0.0, 2.0]),
+        ("b", [0.0, 0.0, -3.0]),
+        ("a", [0.0, 5.0, 0.5]),
+        ("c", [0.0, 0.0, 1.0]),
+    ];
+    let replacements: [Row; 6] = [
+        ("", [0.0; 3]),
+        ("unknown", [1.0; 3]),
+        ("a", [1e30, -1e30, 1e-30]),
+        ("b", [f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
+        ("c", [1.0, 2.0, 3.0]),
+        ("b", [0.0; 3]),
+    ];
+    let shown = public_behaviour(reader, &base);
+    let neighbours = (0..base.len()).flat_map(|place| {
+        replacements.map(|row| {
+            let mut rows = base;
+            rows[place] = row;
+            rows
+        })
+    });
+    shown.is_ok()
+        && neighbours
+            .into_iter()
+            .all(|rows| public_behaviour(reader, &rows) == shown)
+}
+
+#[test]
+fn neighbours_show_the_same_and_every_copy_that_learns_from_rows_is_found_out() {
+    assert!(neighbours_show_the_same(declared));
+    for (name, broken) in [
+        ("shape-from-rows", shape_from_rows as Reader),
+        ("error-on-row", error_on_row),
+        ("format-by-content", format_by_content),
+    ] {
+        assert!(!neighbours_show_the_same(broken), "{name} was not found out");
+    }
 }

@@ -6,6 +6,7 @@
 //! still contradict gives the bound.
 
 use crate::privacy::pld::PrivacyLoss;
+use crate::privacy::rdp::RenyiCurve;
 use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, gdp};
 
 /// `n choose x`-weighted tail: I_p(a, b), the regularised incomplete beta function, for a, b > 0 and p ∈ [0, 1]. Relative
@@ -108,10 +109,10 @@ impl TestErrors {
         (-normal_quantile(self.false_alarm) - normal_quantile(self.miss)).max(0.0)
     }
 
-    /// ln of the largest likelihood ratio that the errors show, in either direction, at least 0.
-    pub fn log_ratio(self) -> f64 {
-        let one = ((1.0 - self.miss) / self.false_alarm).ln();
-        let other = ((1.0 - self.false_alarm) / self.miss).ln();
+    /// The largest ε at `delta` that the errors contradict, ln((1 − β − δ)/α) in either direction, at least 0.
+    pub fn log_ratio(self, delta: f64) -> f64 {
+        let one = ((1.0 - self.miss - delta).max(0.0) / self.false_alarm).ln();
+        let other = ((1.0 - self.false_alarm - delta).max(0.0) / self.miss).ln();
         one.max(other).max(0.0)
     }
 }
@@ -199,7 +200,18 @@ impl ClaimedFamily<'_> {
     /// 1 − β > e^ε·α + δ(ε), or the same with α and β exchanged.
     fn contradicts(&self, factor: f64, errors: TestErrors) -> Result<bool, PrivacyError> {
         let member = self.mechanism.with_inflated_sensitivity(factor);
-        let loss = PrivacyLoss::new(&member, self.adjacency)?.with_relative_accuracy(CURVE_ACCURACY)?;
+        let delta: Box<dyn Fn(f64) -> Result<f64, PrivacyError>> = match PrivacyLoss::new(&member, self.adjacency) {
+            Ok(loss) => {
+                let loss = loss.with_relative_accuracy(CURVE_ACCURACY)?;
+                Box::new(move |epsilon| loss.delta(epsilon))
+            }
+            // Gaussian noise on batches without replacement has no known pair, only a Rényi curve.
+            Err(PrivacyError::RefusedAccountant { .. }) => {
+                let curve = RenyiCurve::new(&member, self.adjacency)?;
+                Box::new(move |epsilon| Ok(curve.delta(epsilon)?.0))
+            }
+            Err(error) => return Err(error),
+        };
         for (alarm, miss) in [(errors.false_alarm, errors.miss), (errors.miss, errors.false_alarm)] {
             let largest = ((1.0 - miss) / alarm).ln();
             if largest <= 0.0 {
@@ -207,7 +219,7 @@ impl ClaimedFamily<'_> {
             }
             // δ(ε) is convex in e^ε, so that the excess has one maximum: a golden-section search.
             let excess = |epsilon: f64| -> Result<f64, PrivacyError> {
-                Ok(1.0 - miss - epsilon.exp() * alarm - loss.delta(epsilon)?)
+                Ok(1.0 - miss - epsilon.exp() * alarm - delta(epsilon)?)
             };
             let share = 0.5 * (5.0_f64.sqrt() - 1.0);
             let (mut low, mut high) = (1e-6, largest.max(2e-6));

@@ -6,6 +6,11 @@
 //! shows tenfold. All other rows are 0, and so are their gradients: the other coordinates see the run's noise and
 //! nothing else. The canary is the first row, which takes part first and as often as any.
 //!
+//! **Its neighbour** is what the relation says: under zero-out the null row in its place, under add/remove a data set
+//! with one row less and the same declared N, under replace-one a row with the opposite gradient: of f32 one with the
+//! opposite feature and the same label, of bytes one that differs in its label alone. Where a batch is drawn without
+//! replacement, a batch that misses the canary holds another row: under replace-one all others have the opposite gradient.
+//!
 //! **On rows of bytes** ([`CanaryRows::Bytes`]) the canary is a byte of 255 among 64, with two classes: what the integer
 //! tiles of a release take. The residual of a softmax with two classes is a multiple of (1, −1), so that the clipped
 //! gradient is C·(1, −1)/√2 ⊗ e_1 whatever the model is, as long as it is clipped; steps are so small that the margins, and
@@ -13,17 +18,21 @@
 //!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
-//! its participations is missing in the sensitivity. No switch in the algorithms weakens their guarantee.
+//! its participations is missing in the sensitivity; a plan from the real number of rows where that is private. No switch
+//! in the algorithms weakens their guarantee.
 
 use std::sync::Arc;
 
+use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use crate::catalog::Algorithm;
 use crate::optimizers::{Budget, SamplingKind, Settings, SettingsError};
 use crate::privacy::{Accountant, Adjacency, gaussian};
-use crate::problem::{Dataset, Features, Labels, Problem};
+use crate::problem::{
+    Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Relation, Storage,
+};
 
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
@@ -93,11 +102,18 @@ pub enum Sabotage {
     SkippedClip,
     /// The sensitivity counts one participation less than there is.
     IgnoredParticipation,
+    /// Under add/remove, batch, rate and divisor come from the real number of rows.
+    DivisorFromRows,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::HalvedNoise, Self::SkippedClip, Self::IgnoredParticipation];
+    pub const ALL: [Self; 4] = [
+        Self::HalvedNoise,
+        Self::SkippedClip,
+        Self::IgnoredParticipation,
+        Self::DivisorFromRows,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -105,7 +121,13 @@ impl Sabotage {
             Self::HalvedNoise => "halved-noise",
             Self::SkippedClip => "skipped-clip",
             Self::IgnoredParticipation => "ignored-participation",
+            Self::DivisorFromRows => "divisor-from-rows",
         }
+    }
+
+    /// The only relation whose claim it breaks, if there is one.
+    pub fn breaks(self) -> Option<Adjacency> {
+        (self == Self::DivisorFromRows).then_some(Adjacency::AddRemove)
     }
 }
 
@@ -119,14 +141,36 @@ impl std::str::FromStr for Sabotage {
             .ok_or_else(|| SettingsError::UnknownName {
                 flag: "--sabotage",
                 value: name.to_owned(),
-                known: "halved-noise, skipped-clip or ignored-participation",
+                known: "halved-noise, skipped-clip, ignored-participation or divisor-from-rows",
             })
     }
 }
 
-/// Data sizes and settings of one algorithm's audit.
+/// One row of the data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Row {
+    /// Without a gradient, and no null row.
+    Zero,
+    Canary,
+    /// The canary's gradient times −1.
+    Opposite,
+    Null,
+}
+
+/// The noise that a claim came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Noise {
+    /// Gaussian.
+    Multiplier(f64),
+    /// Laplace, as the ε by addition of its scales.
+    PureEpsilon(f64),
+}
+
+/// Data sizes and settings of one audit of an algorithm.
 #[derive(Clone, Debug)]
-pub(super) struct Scene {
+pub struct Scene {
+    /// Its sampling and noise, for people.
+    pub name: &'static str,
     rows: usize,
     batch_size: Option<usize>,
     rounds: Option<u64>,
@@ -137,21 +181,25 @@ pub(super) struct Scene {
     scaled: Vec<(&'static str, f64)>,
     /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
     epsilon: Option<f64>,
+    /// The accountant of a release: without δ nothing is claimed for Laplace noise in floating point.
+    release_accountant: Option<Accountant>,
+    /// The rows beside the canary under replace-one.
+    beside: Row,
     /// Norm of the canary's gradient before clipping: the longest one.
     raw: f64,
-    /// Where the example stands again when a participation is ignored.
+    /// The place where the example stands again when a participation is ignored.
     second: usize,
     /// Rows there are then.
     rows_with_second: usize,
-    /// Whether the method is told constants (a bound of rows, a smoothness, radii) that are those of the squared loss on the
-    /// rows of f32.
+    /// Whether the method is told constants (a smoothness, radii) that are those of the squared loss on the rows of f32.
     told_constants_of_f32: bool,
 }
 
 impl Scene {
-    /// The scene of `algorithm`. Anything that is not named here reads fixed batches: k = 2 epochs of 4 rounds.
-    pub(super) fn of(algorithm: &Algorithm) -> Self {
+    /// The scenes of `algorithm`. Anything that is not named here reads fixed batches: k = 2 epochs of 4 rounds.
+    pub fn all(algorithm: &Algorithm) -> Vec<Self> {
         let fixed = Self {
+            name: "fixed order",
             rows: 8,
             batch_size: Some(2),
             rounds: Some(8),
@@ -161,6 +209,8 @@ impl Scene {
             parameters: Vec::new(),
             scaled: Vec::new(),
             epsilon: None,
+            release_accountant: None,
+            beside: Row::Zero,
             raw: RAW_GRADIENT,
             // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
             second: 8,
@@ -168,71 +218,125 @@ impl Scene {
             told_constants_of_f32: false,
         };
         match algorithm.id {
-            "dp-sgd" => Self {
-                rows: 16,
-                batch_size: Some(8),
-                rounds: Some(4),
-                sampling: Some(SamplingKind::Poisson),
-                epsilon: Some(4.0),
-                second: 1,
-                rows_with_second: 16,
-                ..fixed
-            },
-            "accelerated-dp-srg" | "unaccelerated-dp-srg" | "accelerated-independent" => Self {
+            "dp-sgd" => {
+                let poisson = Self {
+                    name: "Poisson",
+                    rows: 16,
+                    batch_size: Some(8),
+                    rounds: Some(4),
+                    sampling: Some(SamplingKind::Poisson),
+                    epsilon: Some(4.0),
+                    second: 1,
+                    rows_with_second: 16,
+                    ..fixed
+                };
+                let without_replacement = Self {
+                    name: "without replacement",
+                    sampling: Some(SamplingKind::WithoutReplacement),
+                    // The accountant's theorem is loose at rates near ½, and the bound would be 0.
+                    batch_size: Some(12),
+                    beside: Row::Opposite,
+                    ..poisson.clone()
+                };
+                vec![poisson, without_replacement]
+            }
+            "accelerated-dp-srg" | "unaccelerated-dp-srg" | "accelerated-independent" => vec![Self {
                 rows: 16,
                 second: 2,
                 ..fixed
-            },
-            "phased-sgd" => Self {
+            }],
+            "phased-sgd" => vec![Self {
+                name: "one pass",
                 rows: 64,
                 batch_size: Some(8),
                 rounds: None,
                 sampling: None,
-                parameters: vec![("row-bound", "1")],
                 second: 1,
                 rows_with_second: 64,
                 told_constants_of_f32: true,
                 ..fixed
-            },
-            // All rows in every batch, one release a round, a ball as large as the domain: every other round is a step,
-            // whose release is the iterate's move.
-            "resque-private-erm" | "resque-private-sco" => Self {
-                rows: 64,
-                batch_size: Some(if algorithm.id == "resque-private-erm" { 64 } else { 32 }),
-                rounds: None,
-                epochs: Some(2.0),
-                sampling: None,
-                parameters: vec![("radius", "10"), ("inner", "1")],
-                scaled: vec![("accuracy", 20.0)],
-                // Margins are shifted by up to a few radii: the residual must not change its sign.
-                raw: 10.0 * RAW_GRADIENT,
-                second: 1,
-                rows_with_second: 64,
-                told_constants_of_f32: true,
-                ..fixed
-            },
-            "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => Self {
+            }],
+            // One release a round, a ball as large as the domain: every other round is a step, whose release is the
+            // iterate's move.
+            "resque-private-erm" | "resque-private-sco" => {
+                let chunk = if algorithm.id == "resque-private-erm" { 64 } else { 32 };
+                let all = Self {
+                    name: "all rows",
+                    rows: 64,
+                    batch_size: Some(chunk),
+                    rounds: None,
+                    epochs: Some(2.0),
+                    sampling: None,
+                    parameters: vec![("radius", "10"), ("inner", "1")],
+                    scaled: vec![("accuracy", 20.0)],
+                    // Margins are shifted by up to a few radii: the residual must not change its sign.
+                    raw: 10.0 * RAW_GRADIENT,
+                    second: 1,
+                    rows_with_second: 64,
+                    told_constants_of_f32: true,
+                    ..fixed
+                };
+                let poisson = Self {
+                    name: "Poisson, one release a round",
+                    batch_size: Some(3 * chunk / 4),
+                    epochs: Some(1.0),
+                    epsilon: Some(4.0),
+                    ..all.clone()
+                };
+                vec![all, poisson]
+            }
+            "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => {
+                let all = Self {
+                    name: "all rows, Laplace",
+                    rows: 4,
+                    batch_size: None,
+                    rounds: None,
+                    sampling: None,
+                    parameters: [
+                        ("rounds", "2"),
+                        ("smoothness", "1"),
+                        ("strong-convexity", "0.25"),
+                        ("first-stage", "1"),
+                        ("initial-gap", "fixed"),
+                    ]
+                    .into_iter()
+                    .filter(|(key, _)| algorithm.parameters.iter().any(|(known, _)| known == key))
+                    .collect(),
+                    epsilon: Some(2.0),
+                    release_accountant: Some(Accountant::Pld),
+                    second: 1,
+                    rows_with_second: 4,
+                    told_constants_of_f32: true,
+                    ..fixed
+                };
+                let batches = (algorithm.id == "dp-gd").then(|| Self {
+                    name: "without replacement, Laplace",
+                    rows: 8,
+                    rows_with_second: 8,
+                    batch_size: Some(4),
+                    beside: Row::Opposite,
+                    ..all.clone()
+                });
+                std::iter::once(all).chain(batches).collect()
+            }
+            _ => vec![fixed],
+        }
+    }
+
+    /// The scene in which `sabotage` bites: a divisor shows where it is small, and all of the batch.
+    pub(super) fn sabotaged(&self, sabotage: Option<Sabotage>) -> Self {
+        match sabotage {
+            Some(Sabotage::DivisorFromRows) => Self {
                 rows: 4,
                 batch_size: None,
-                rounds: None,
-                sampling: None,
-                parameters: [
-                    ("rounds", "2"),
-                    ("smoothness", "1"),
-                    ("strong-convexity", "0.25"),
-                    ("first-stage", "1"),
-                    ("initial-gap", "fixed"),
-                ]
-                .into_iter()
-                .filter(|(key, _)| algorithm.parameters.iter().any(|(known, _)| known == key))
-                .collect(),
-                epsilon: Some(2.0),
-                second: 1,
-                rows_with_second: 4,
-                told_constants_of_f32: true,
-                ..fixed
+                epsilon: Some(0.5),
+                ..self.clone()
             },
-            _ => fixed,
+            Some(Sabotage::IgnoredParticipation) => Self {
+                rows: self.rows_with_second,
+                ..self.clone()
+            },
+            _ => self.clone(),
         }
     }
 
@@ -244,12 +348,12 @@ impl Scene {
     }
 
     /// Whether the audit can be made on such rows.
-    pub(super) fn takes(&self, rows: CanaryRows) -> bool {
+    pub fn takes(&self, rows: CanaryRows) -> bool {
         rows == CanaryRows::F32 || !self.told_constants_of_f32
     }
 
-    /// The settings with this budget, the clip norm `clip` times 1.
-    fn settings(&self, budget: Budget, clip: f64, accountant: Option<Accountant>, rows: CanaryRows) -> Settings {
+    /// The settings with this budget, key and clip norm.
+    fn settings(&self, budget: Budget, clip: f64, key: StreamKey, rows: CanaryRows) -> Settings {
         let mut settings = Settings {
             learning_rate: (rows == CanaryRows::Bytes).then_some(BYTES_LEARNING_RATE),
             epochs: self.epochs,
@@ -257,8 +361,7 @@ impl Scene {
             batch_size: self.batch_size,
             clip_norm: Some(clip),
             sampling: self.sampling,
-            accountant,
-            ..Settings::new(budget, StreamKey::Simulation(0))
+            ..Settings::new(budget, key)
         };
         for &(key, value) in &self.parameters {
             settings.parameters.insert(key.to_owned(), value.to_owned());
@@ -269,93 +372,163 @@ impl Scene {
         settings
     }
 
-    /// The settings that are claimed.
-    pub(super) fn claimed(&self, epsilon: f64, delta: f64, rows: CanaryRows) -> Settings {
-        let budget = Budget::Target { epsilon, delta };
-        self.settings(budget, 1.0, None, rows)
+    /// The settings that are claimed, with a key of the kind that is run.
+    pub(super) fn claimed(&self, (epsilon, delta): (f64, f64), key: StreamKey, rows: CanaryRows) -> Settings {
+        let accountant = self.release_accountant.filter(|_| matches!(key, StreamKey::Release(_)));
+        Settings {
+            accountant,
+            ..self.settings(Budget::Target { epsilon, delta }, 1.0, key, rows)
+        }
     }
 
     /// The settings that are run: those of the claim, its noise given as what it came to, unless sabotage changes them.
-    /// `noise_multiplier` is the claim's, where there is one.
+    /// `noise` is the claim's multiplier, or for Laplace noise the ε by addition that its scales come to.
     pub(super) fn run(
         &self,
         sabotage: Option<Sabotage>,
-        noise_multiplier: Option<f64>,
-        epsilon: f64,
+        noise: Noise,
         delta: f64,
-        accountant: Option<Accountant>,
+        key: StreamKey,
         rows: CanaryRows,
     ) -> Settings {
         let (share, clip) = match sabotage {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
             // The same noise: multiplier times clip norm.
             Some(Sabotage::SkippedClip) => (1.0 / (NO_CLIP * self.raw), NO_CLIP * self.raw),
-            None | Some(Sabotage::IgnoredParticipation) => (1.0, 1.0),
+            None | Some(Sabotage::IgnoredParticipation | Sabotage::DivisorFromRows) => (1.0, 1.0),
         };
-        let budget = match noise_multiplier {
-            Some(noise_multiplier) => Budget::NoiseMultiplier {
-                noise_multiplier: noise_multiplier * share,
-                delta,
-            },
+        match noise {
+            Noise::Multiplier(noise_multiplier) => {
+                let budget = Budget::NoiseMultiplier {
+                    noise_multiplier: noise_multiplier * share,
+                    delta,
+                };
+                self.settings(budget, clip, key, rows)
+            }
             // Scales of Laplace noise are sensitivity over ε.
-            None => Budget::Target {
-                epsilon: epsilon / share,
-                delta,
-            },
-        };
-        self.settings(budget, clip, accountant, rows)
+            Noise::PureEpsilon(epsilon) => {
+                let budget = Budget::Target {
+                    epsilon: epsilon / share,
+                    delta,
+                };
+                Settings {
+                    accountant: Some(Accountant::Pure),
+                    ..self.settings(budget, clip, key, rows)
+                }
+            }
+        }
     }
 
-    /// The problems without and with the canary, for this relation.
+    /// The problems without and with the canary: neighbours under `adjacency`.
     pub(super) fn problems(
         &self,
         adjacency: Adjacency,
         sabotage: Option<Sabotage>,
         format: CanaryRows,
     ) -> [Problem; 2] {
-        let twice = sabotage == Some(Sabotage::IgnoredParticipation);
-        let rows = if twice { self.rows_with_second } else { self.rows };
-        let places: &[usize] = if twice { &[0, self.second] } else { &[0] };
-        // Replaced: another example with the opposite gradient. Zeroed, added or removed: a row without a gradient.
-        let absent = match adjacency {
-            Adjacency::ReplaceOne => Some(self.raw as f32),
-            Adjacency::ZeroOut | Adjacency::AddRemove => None,
+        let places: &[usize] = match sabotage {
+            Some(Sabotage::IgnoredParticipation) => &[0, self.second],
+            _ => &[0],
         };
-        if format == CanaryRows::Bytes {
-            // Replaced: the same row of the other class.
-            return [absent.map(|_| 0), Some(1)].map(|class| {
-                let (mut bytes, mut classes) = (vec![0; rows * BYTES], vec![0; rows]);
-                if let Some(class) = class {
-                    for &row in places {
-                        bytes[row * BYTES] = 255;
-                        classes[row] = class;
-                    }
-                }
-                // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
-                let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
-                let features = Features::bytes(&bytes, BYTES, scale);
-                let labels = Labels::Classes {
-                    values: classes,
-                    classes: 2,
-                    names: None,
-                };
-                let dataset = Dataset::new("canary", features, labels).expect("bytes and two classes");
-                Problem::new(Arc::new(dataset), Loss::Softmax, false, 0.0).expect("classes for a softmax")
-            });
-        }
-        [absent, Some(-self.raw as f32)].map(|target| {
-            let (mut values, mut labels) = (vec![0.0; rows * COLUMNS], vec![0.0; rows]);
-            if let Some(target) = target {
-                for &row in places {
-                    values[row * COLUMNS] = 1.0;
-                    labels[row] = target;
-                }
-            }
-            let features = Features::f32(values, COLUMNS);
-            let dataset =
-                Dataset::new("canary", features, Labels::Values(labels)).expect("finite features and targets");
-            Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0).expect("real targets for a squared loss")
+        let other = match adjacency {
+            Adjacency::ReplaceOne => self.beside,
+            Adjacency::ZeroOut | Adjacency::AddRemove => Row::Zero,
+        };
+        let with_examples = |example: Row| -> Vec<Row> {
+            let at = |place| if places.contains(&place) { example } else { other };
+            (0..self.rows).map(at).collect()
+        };
+        let present = with_examples(Row::Canary);
+        let absent = match adjacency {
+            Adjacency::ZeroOut => with_examples(Row::Null),
+            Adjacency::ReplaceOne => with_examples(Row::Opposite),
+            Adjacency::AddRemove => vec![other; self.rows - places.len()],
+        };
+        [absent, present].map(|rows| {
+            let public_rows = match sabotage {
+                Some(Sabotage::DivisorFromRows) => rows.len(),
+                _ => self.rows,
+            };
+            let relation = match adjacency {
+                Adjacency::ZeroOut => Relation::ZeroOut,
+                Adjacency::ReplaceOne => Relation::ReplaceOne,
+                Adjacency::AddRemove => Relation::AddRemove { public_rows },
+            };
+            self.problem(relation, &rows, format)
         })
+    }
+
+    /// The problem of `rows` in a domain of this relation.
+    fn problem(&self, relation: Relation, rows: &[Row], format: CanaryRows) -> Problem {
+        let bytes = format == CanaryRows::Bytes;
+        let (columns, bounds) = if bytes {
+            (BYTES, (0.0, 255.0))
+        } else {
+            (COLUMNS, (-1.0, 1.0))
+        };
+        let domain = Domain {
+            relation,
+            columns: Columns::Matrix {
+                count: columns,
+                bounds: Bounds::new(bounds.0, bounds.1).expect("bounds in order"),
+            },
+            storage: if bytes { Storage::Bytes } else { Storage::Dense },
+            label: if bytes {
+                Label::Classes(vec!["0".to_owned(), "1".to_owned()])
+            } else {
+                Label::Number(Bounds::new(-self.raw, self.raw).expect("bounds in order"))
+            },
+            label_column: None,
+            dropped: Vec::new(),
+            test_is_public: false,
+            source: DomainSource::Arguments,
+        };
+        let (features, labels) = if bytes {
+            let mut values = vec![0; rows.len() * BYTES];
+            for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
+                values[0] = if matches!(row, Row::Canary | Row::Opposite) {
+                    255
+                } else {
+                    0
+                };
+            }
+            // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
+            let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
+            let labels = Labels::Classes {
+                values: rows.iter().map(|row| u32::from(*row == Row::Canary)).collect(),
+                classes: 2,
+                names: None,
+            };
+            (Features::bytes(&values, BYTES, scale), labels)
+        } else {
+            let mut values = vec![0.0; rows.len() * COLUMNS];
+            for (row, values) in rows.iter().zip(values.chunks_exact_mut(COLUMNS)) {
+                values[0] = match row {
+                    Row::Canary => 1.0,
+                    Row::Opposite => -1.0,
+                    Row::Zero | Row::Null => 0.0,
+                };
+            }
+            let labels = rows.iter().map(|row| match row {
+                Row::Canary | Row::Opposite => -self.raw as f32,
+                Row::Zero | Row::Null => 0.0,
+            });
+            (Features::f32(values, COLUMNS), Labels::Values(labels.collect()))
+        };
+        let dataset = Dataset::new("canary", features, labels)
+            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), (1.0, self.raw)))
+            .and_then(|dataset| {
+                if bytes {
+                    Ok(dataset)
+                } else {
+                    dataset.clip_features(Norm::L2, 1.0)
+                }
+            })
+            .expect("rows of the domain");
+        let null = (0..rows.len()).filter(|&place| rows[place] == Row::Null);
+        let dataset = null.fold(dataset, Dataset::null_row);
+        let loss = if bytes { Loss::Softmax } else { Loss::Squared };
+        Problem::new(Arc::new(dataset), loss, false, 0.0).expect("labels for the loss")
     }
 }
 
@@ -369,42 +542,77 @@ mod tests {
 
     #[test]
     fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
-        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-            let scene = Scene::of(algorithm);
+        let private = ALGORITHMS.iter().filter(|algorithm| algorithm.private);
+        let scenes = private.flat_map(|algorithm| Scene::all(algorithm).into_iter().map(|scene| (algorithm.id, scene)));
+        for (id, scene) in scenes {
             for rows in [CanaryRows::F32, CanaryRows::Bytes] {
                 if !scene.takes(rows) {
                     continue;
                 }
                 let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
                 for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
-                    let settings = scene.run(sabotage, Some(1.0), 1.0, 1e-5, None, rows);
+                    let key = StreamKey::Simulation(0);
+                    let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, rows);
                     let clip = Clip::Bounded {
                         norm: Norm::L2,
                         clip_norm: settings.clip_norm.unwrap() as f32,
                     };
-                    let mut oracle = Oracle::new(&present, Engine::Sequential);
-                    let model = vec![0.0; present.parameters()];
-                    let mut sum = vec![0.0; present.parameters()];
-                    let batch = Selection::Range(0..present.rows());
-                    oracle.gradient_sum(&batch, &model, clip, &mut sum).unwrap();
-                    let clipped = oracle.ledger().clipped;
-                    assert_eq!(
-                        clipped,
-                        u64::from(sabotage.is_none()),
-                        "{} on {}",
-                        algorithm.id,
-                        rows.name()
-                    );
-                    let sum: Vec<f32> = sum.into_iter().map(|value| value as f32).collect();
+                    let (sum, clipped) = gradient_sum(&present, clip);
+                    assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {}", rows.name());
                     let along = rows.coordinates(&sum).next().unwrap();
                     assert!(
                         (f64::from(along.abs()) - expected).abs() < 1e-5 * expected,
-                        "{} on {}: {along}, not ±{expected}",
-                        algorithm.id,
+                        "{id} on {}: {along}, not ±{expected}",
                         rows.name()
                     );
                 }
             }
         }
+    }
+
+    /// The sum over all rows at 0, and the number of clipped rows.
+    fn gradient_sum(problem: &Problem, clip: Clip) -> (Vec<f32>, u64) {
+        let mut oracle = Oracle::new(problem, Engine::Sequential);
+        let model = vec![0.0; problem.parameters()];
+        let mut sum = vec![0.0; problem.parameters()];
+        let batch = Selection::Range(0..problem.rows());
+        oracle.gradient_sum(&batch, &model, clip, &mut sum).unwrap();
+        let sum = sum.into_iter().map(|value| value as f32).collect();
+        (sum, oracle.ledger().clipped)
+    }
+
+    #[test]
+    fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
+        let scene = Scene::all(&crate::optimizers::sgd::DP_SGD).remove(1);
+        let clip = Clip::Bounded {
+            norm: Norm::L2,
+            clip_norm: 1.0,
+        };
+        for rows in [CanaryRows::F32, CanaryRows::Bytes] {
+            for (adjacency, real_rows, sums) in [
+                (Adjacency::ZeroOut, 16, [0.0, 1.0]),
+                (Adjacency::AddRemove, 15, [0.0, 1.0]),
+                (Adjacency::ReplaceOne, 16, [-16.0, -14.0]),
+            ] {
+                let problems = scene.problems(adjacency, None, rows);
+                assert_eq!(problems[0].public(), problems[1].public());
+                assert_eq!((problems[0].rows(), problems[1].rows()), (real_rows, 16));
+                assert_eq!(problems[0].public().rows(), 16);
+                assert_eq!(problems[0].unclaimable(), None);
+                assert_eq!(problems[0].dataset().is_null(0), adjacency == Adjacency::ZeroOut);
+                for (problem, expected) in problems.iter().zip(sums) {
+                    let along = rows.coordinates(&gradient_sum(problem, clip).0).next().unwrap();
+                    // Either sign of the canary's gradient.
+                    let along = f64::from(along) * if rows == CanaryRows::F32 { 1.0 } else { -1.0 };
+                    assert!(
+                        (along - expected).abs() < 1e-4,
+                        "{adjacency} on {}: {along}",
+                        rows.name()
+                    );
+                }
+            }
+        }
+        let broken = scene.problems(Adjacency::AddRemove, Some(Sabotage::DivisorFromRows), CanaryRows::F32);
+        assert_eq!((broken[0].public().rows(), broken[1].public().rows()), (15, 16));
     }
 }

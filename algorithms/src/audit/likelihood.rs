@@ -8,15 +8,22 @@
 //! algorithm or mechanism it looks at; a wrong K or δ would cost power and never validity, since the threshold's errors are
 //! counted on runs that neither has seen.
 
-/// How the noise of a round is distributed, and how often the canary takes part.
+/// Density of a round's noise.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum NoiseLaw {
-    /// Gaussian, the canary in every round of its batches.
+pub enum Density {
+    /// Gaussian.
     Gaussian,
-    /// Gaussian, the canary in each round with this probability.
-    SubsampledGaussian(f64),
     /// Laplace.
     Laplace,
+}
+
+/// How the noise of a round is distributed, and how often the canary takes part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NoiseLaw {
+    /// Density of the noise.
+    pub density: Density,
+    /// Probability that a round reads the canary: 1 where its batches are fixed.
+    pub rate: f64,
 }
 
 /// Sums over coordinates that the canary does not touch.
@@ -52,14 +59,33 @@ impl Moments {
         }
     }
 
-    /// Adds what `other` has seen.
-    pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.sum.iter_mut().zip(&other.sum).for_each(|(to, from)| *to += from);
-        self.products
-            .iter_mut()
-            .zip(&other.products)
-            .for_each(|(to, from)| *to += from);
+    /// Covariance of two rounds, the later one first.
+    fn covariance(&self, row: usize, column: usize) -> f64 {
+        let mean = self.sum[row] * self.sum[column] / self.count;
+        (self.products[row * self.sum.len() + column] - mean) / (self.count - 1.0).max(1.0)
+    }
+
+    /// Mean of the squared whitened values, `tr(R⁻¹·K·R⁻ᵀ)/T` for the lower root R.
+    fn mean_square(&self, root: &[f64]) -> f64 {
+        let rounds = self.sum.len();
+        // Two substitutions: rows of M = R⁻¹·K, then columns of R⁻¹·Mᵀ, of which the diagonal is wanted.
+        let mut half = vec![0.0; rounds * rounds];
+        for column in 0..rounds {
+            for row in 0..rounds {
+                let known: f64 = (0..row)
+                    .map(|k| root[row * rounds + k] * half[k * rounds + column])
+                    .sum();
+                let entry = self.covariance(row.max(column), row.min(column));
+                half[row * rounds + column] = (entry - known) / root[row * rounds + row];
+            }
+        }
+        let mut trace = 0.0;
+        for row in 0..rounds {
+            let mut whitened = half[row * rounds..(row + 1) * rounds].to_vec();
+            whiten(root, &mut whitened);
+            trace += whitened[row];
+        }
+        trace / rounds.max(1) as f64
     }
 
     /// The lower Cholesky root of the covariance, with a relative ridge of 1e-10: rounds that release nothing new get a
@@ -67,10 +93,7 @@ impl Moments {
     /// noise still counts as the breach that it is.
     fn root(&self) -> Vec<f64> {
         let rounds = self.sum.len();
-        let covariance = |row: usize, column: usize| {
-            let mean = self.sum[row] * self.sum[column] / self.count;
-            (self.products[row * rounds + column] - mean) / (self.count - 1.0).max(1.0)
-        };
+        let covariance = |row, column| self.covariance(row, column);
         let largest = (0..rounds).map(|row| covariance(row, row)).fold(0.0, f64::max);
         let floor = if largest > 0.0 { 1e-16 * largest } else { 1e-30 };
         let mut root = vec![0.0; rounds * rounds];
@@ -92,7 +115,18 @@ impl Moments {
     }
 }
 
-/// The statistic, fixed before the runs that it judges.
+/// x ← R⁻¹·x for a lower root R.
+fn whiten(root: &[f64], values: &mut [f64]) {
+    let rounds = values.len();
+    for row in 0..rounds {
+        let known: f64 = (0..row).map(|k| root[row * rounds + k] * values[k]).sum();
+        values[row] = (values[row] - known) / root[row * rounds + row];
+    }
+}
+
+/// The statistic, fixed before the runs that it judges: the likelihood ratio of the canary's shift of its coordinate, plus
+/// that of another scale of the noise in the other coordinates. A divisor, rate or noise that depends on the rows shows in
+/// the scale.
 #[derive(Clone, Debug)]
 pub struct LikelihoodRatio {
     law: NoiseLaw,
@@ -101,63 +135,92 @@ pub struct LikelihoodRatio {
     without: Vec<f64>,
     /// Whitened mean with it.
     with: Vec<f64>,
+    /// Whitened mean of the other coordinates, without the canary.
+    centre: Vec<f64>,
+    /// Mean squares of whitened noise, without and with the canary.
+    squares: [f64; 2],
 }
 
 impl LikelihoodRatio {
-    /// The ratio from the noise's moments and the mean transcripts without and with the canary.
-    pub fn new(law: NoiseLaw, noise: &Moments, without: &[f64], with: &[f64]) -> Self {
-        let root = noise.root();
-        let mut ratio = Self {
-            law,
-            without: without.to_vec(),
-            with: with.to_vec(),
-            root,
+    /// The ratio from the noise's moments and the mean transcripts, each without and with the canary.
+    pub fn new(law: NoiseLaw, noise: [&Moments; 2], means: [&[f64]; 2]) -> Self {
+        let root = noise[0].root();
+        let whitened = |values: &[f64]| {
+            let mut values = values.to_vec();
+            whiten(&root, &mut values);
+            values
         };
-        let mut means = (std::mem::take(&mut ratio.without), std::mem::take(&mut ratio.with));
-        ratio.whiten(&mut means.0);
-        ratio.whiten(&mut means.1);
-        (ratio.without, ratio.with) = means;
-        ratio
-    }
-
-    /// x ← K^{−1/2}·x.
-    fn whiten(&self, values: &mut [f64]) {
-        let rounds = values.len();
-        for row in 0..rounds {
-            let known: f64 = (0..row).map(|k| self.root[row * rounds + k] * values[k]).sum();
-            values[row] = (values[row] - known) / self.root[row * rounds + row];
+        let centre: Vec<f64> = noise[0].sum.iter().map(|sum| sum / noise[0].count).collect();
+        Self {
+            law,
+            without: whitened(means[0]),
+            with: whitened(means[1]),
+            centre: whitened(&centre),
+            squares: noise.map(|noise| noise.mean_square(&root).max(f64::MIN_POSITIVE)),
+            root,
         }
     }
 
-    /// ‖δ‖, what the canary moves the whitened transcript by on average.
+    /// ‖δ‖, the mean shift of the whitened transcript by the canary.
     pub fn shift(&self) -> f64 {
         let squared: f64 = self.with.iter().zip(&self.without).map(|(a, b)| (a - b).powi(2)).sum();
         squared.sqrt()
     }
 
-    /// ln of the ratio of the densities with and without the canary; `transcript` is overwritten.
-    pub fn log_ratio(&self, transcript: &mut [f64]) -> f64 {
-        self.whiten(transcript);
-        let rounds = transcript.iter().zip(self.without.iter().zip(&self.with));
-        match self.law {
-            NoiseLaw::Gaussian => rounds
-                .map(|(u, (without, with))| (with - without) * (u - 0.5 * (with + without)))
-                .sum(),
-            NoiseLaw::SubsampledGaussian(rate) => rounds
-                .map(|(u, (without, with))| {
-                    let shift = (with - without) / rate;
-                    let exponent = shift * (u - without - 0.5 * shift);
-                    // ln(1 − q + q·e^x), from the larger of the two terms.
-                    let (absent, present) = ((1.0 - rate).ln(), rate.ln() + exponent);
-                    let (large, small) = (absent.max(present), absent.min(present));
-                    large + (small - large).exp().ln_1p()
-                })
-                .sum(),
-            // White Laplace noise has scale 1/√2.
-            NoiseLaw::Laplace => rounds
-                .map(|(u, (without, with))| std::f64::consts::SQRT_2 * ((u - without).abs() - (u - with).abs()))
-                .sum(),
-        }
+    /// Variance of the noise with the canary over that without.
+    pub fn scale(&self) -> f64 {
+        self.squares[1] / self.squares[0]
+    }
+
+    /// ln of the ratio of the densities with and without the canary of a run's iterates, `columns` values a round, the
+    /// canary's coordinate first.
+    pub fn log_ratio(&self, iterates: &[f32], columns: usize) -> f64 {
+        let mut values = Vec::with_capacity(self.without.len());
+        (0..columns)
+            .map(|column| {
+                values.clear();
+                values.extend(iterates[column..].iter().step_by(columns).map(|&x| f64::from(x)));
+                if column == 0 {
+                    self.of_shift(&mut values)
+                } else {
+                    self.of_scale(&mut values)
+                }
+            })
+            .sum()
+    }
+
+    /// The part of a coordinate that the canary does not touch: N(0, s·s₀) against N(0, s₀) for white values.
+    fn of_scale(&self, values: &mut [f64]) -> f64 {
+        whiten(&self.root, values);
+        let squares: f64 = values.iter().zip(&self.centre).map(|(u, m)| (u - m).powi(2)).sum();
+        let of = |square: f64| -0.5 * (values.len() as f64 * square.ln() + squares / square);
+        of(self.squares[1]) - of(self.squares[0])
+    }
+
+    /// The part of the canary's coordinate; `transcript` is overwritten.
+    fn of_shift(&self, transcript: &mut [f64]) -> f64 {
+        whiten(&self.root, transcript);
+        let NoiseLaw { density, rate } = self.law;
+        transcript
+            .iter()
+            .zip(self.without.iter().zip(&self.with))
+            .map(|(u, (without, with))| {
+                let shift = (with - without) / rate;
+                let from = u - without;
+                let exponent = match density {
+                    Density::Gaussian => shift * (from - 0.5 * shift),
+                    // White Laplace noise has scale 1/√2.
+                    Density::Laplace => std::f64::consts::SQRT_2 * (from.abs() - (from - shift).abs()),
+                };
+                if rate == 1.0 {
+                    return exponent;
+                }
+                // ln(1 − q + q·e^x), from the larger of the two terms.
+                let (absent, present) = ((1.0 - rate).ln(), rate.ln() + exponent);
+                let (large, small) = (absent.max(present), absent.min(present));
+                large + (small - large).exp().ln_1p()
+            })
+            .sum()
     }
 }
 
@@ -165,6 +228,11 @@ impl LikelihoodRatio {
 mod tests {
     use super::*;
     use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
+
+    const ALWAYS: NoiseLaw = NoiseLaw {
+        density: Density::Gaussian,
+        rate: 1.0,
+    };
 
     #[test]
     fn whitening_finds_the_noise_and_the_shift_again() {
@@ -182,11 +250,11 @@ mod tests {
             moments.add(&response(std::array::from_fn(|t| f64::from(z[t]))).into_iter());
         }
         let canary = response([1.2, 0.0, -0.9, 0.0]);
-        let ratio = LikelihoodRatio::new(NoiseLaw::Gaussian, &moments, &[0.0; ROUNDS], &canary);
+        let ratio = LikelihoodRatio::new(ALWAYS, [&moments; 2], [&[0.0; ROUNDS], &canary]);
         assert!((ratio.shift() - 1.5).abs() < 0.02, "{}", ratio.shift());
         // The ratio of z is δ·z − ‖δ‖²/2.
         let z = [0.3, -1.0, 0.8, 2.0];
-        let found = ratio.log_ratio(&mut response(z));
+        let found = ratio.of_shift(&mut response(z));
         assert!((found - (1.2 * 0.3 - 0.9 * 0.8 - 1.125)).abs() < 0.06, "{found}");
     }
 
@@ -199,9 +267,9 @@ mod tests {
             // The second round repeats the first, the third is constant.
             moments.add(&[f64::from(z), f64::from(z), 0.0].into_iter());
         }
-        let quiet = LikelihoodRatio::new(NoiseLaw::Gaussian, &moments, &[0.0; 3], &[1.0, 1.0, 0.0]);
+        let quiet = LikelihoodRatio::new(ALWAYS, [&moments; 2], [&[0.0; 3], &[1.0, 1.0, 0.0]]);
         assert!((quiet.shift() - 1.0).abs() < 0.1, "{}", quiet.shift());
-        let leak = LikelihoodRatio::new(NoiseLaw::Gaussian, &moments, &[0.0; 3], &[1.0, 1.0, 1e-3]);
+        let leak = LikelihoodRatio::new(ALWAYS, [&moments; 2], [&[0.0; 3], &[1.0, 1.0, 1e-3]]);
         assert!(leak.shift() > 1e3, "{}", leak.shift());
     }
 
@@ -213,14 +281,34 @@ mod tests {
         for &z in &draws {
             moments.add(&std::iter::once(f64::from(z)));
         }
-        let ratio = LikelihoodRatio::new(NoiseLaw::SubsampledGaussian(0.25), &moments, &[0.0], &[0.5]);
+        let ratio = LikelihoodRatio::new(NoiseLaw { rate: 0.25, ..ALWAYS }, [&moments; 2], [&[0.0], &[0.5]]);
         for x in [-3.0, 0.0, 1.0, 4.0_f64] {
             let exact = (0.75 + 0.25 * (2.0 * x - 2.0).exp()).ln();
-            let found = ratio.log_ratio(&mut [x]);
+            let found = ratio.of_shift(&mut [x]);
             assert!(
                 (found - exact).abs() < 0.05 * exact.abs().max(0.2),
                 "{x}: {found} for {exact}"
             );
         }
+    }
+
+    #[test]
+    fn another_scale_of_correlated_noise_is_seen_where_the_canary_is_not() {
+        let mut draws = vec![0f32; 2 * 50_000];
+        fill_gaussian(&StreamKey::Simulation(6), Purpose(9), 0, 1.0, &mut draws);
+        let mut moments = [Moments::new(2), Moments::new(2)];
+        for pair in draws.chunks(2) {
+            let values = [f64::from(pair[0]), f64::from(pair[0]) + 3.0 * f64::from(pair[1])];
+            moments[0].add(&values.into_iter());
+            moments[1].add(&values.map(|value| 1.5 * value).into_iter());
+        }
+        let ratio = LikelihoodRatio::new(ALWAYS, [&moments[0], &moments[1]], [&[0.0; 2]; 2]);
+        assert!((ratio.scale() - 2.25).abs() < 1e-6, "{}", ratio.scale());
+        // White values (1, 2): −ln 2.25 + (1 − 1/2.25)·5/2.
+        let found = ratio.log_ratio(&[0.0, 1.0, 0.0, 7.0], 2);
+        assert!(
+            (found - (-(2.25_f64.ln()) + (1.0 - 1.0 / 2.25) * 2.5)).abs() < 0.05,
+            "{found}"
+        );
     }
 }

@@ -16,16 +16,20 @@
 mod bound;
 mod canary;
 mod likelihood;
+mod released;
 
 pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
-use canary::{COLUMNS, Scene};
-pub use canary::{CanaryRows, RAW_GRADIENT, Sabotage};
-pub use likelihood::{LikelihoodRatio, Moments, NoiseLaw};
+use canary::{COLUMNS, Noise};
+pub use canary::{CanaryRows, RAW_GRADIENT, Sabotage, Scene};
+pub use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
+pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
+use sha2::{Digest, Sha256};
 
 use crate::catalog::{Algorithm, PrepareError};
 use crate::noise::StrategyMemory;
-use crate::optimizers::{RoundError, Settings};
+use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
+use crate::optimizers::{RoundError, Settings, SettingsError};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
 use crate::problem::Problem;
@@ -36,6 +40,42 @@ pub const ERROR: f64 = 1e-4;
 pub const FEWEST_RUNS: u64 = 400;
 /// Runs of one task.
 const RUNS_A_TASK: u64 = 32;
+
+/// The kind of key of the runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditKey {
+    /// The fast generator from a seed.
+    #[default]
+    Simulation,
+    /// ChaCha20 under a 256-bit key of its own a run, each row's contribution rounded on its own: as a release is run. The
+    /// keys derive from the audit's seed.
+    Secure,
+}
+
+impl AuditKey {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Simulation => "simulation",
+            Self::Secure => "secure",
+        }
+    }
+}
+
+impl std::str::FromStr for AuditKey {
+    type Err = SettingsError;
+
+    fn from_str(name: &str) -> Result<Self, SettingsError> {
+        [Self::Simulation, Self::Secure]
+            .into_iter()
+            .find(|key| key.name() == name)
+            .ok_or_else(|| SettingsError::UnknownName {
+                flag: "--key",
+                value: name.to_owned(),
+                known: "simulation or secure",
+            })
+    }
+}
 
 /// What is audited, and how.
 #[derive(Clone, Debug)]
@@ -48,6 +88,10 @@ pub struct AuditSettings {
     pub epsilon: Option<f64>,
     /// δ of the claim.
     pub delta: f64,
+    /// The relation of the claim; without one, zero-out, or the one that the sabotage breaks.
+    pub adjacency: Option<Adjacency>,
+    /// The kind of key.
+    pub key: AuditKey,
     /// What is broken on purpose.
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
@@ -61,6 +105,8 @@ impl Default for AuditSettings {
             seed: 1,
             epsilon: None,
             delta: 1e-5,
+            adjacency: None,
+            key: AuditKey::Simulation,
             sabotage: None,
             rows: CanaryRows::F32,
         }
@@ -77,6 +123,14 @@ pub enum AuditError {
     /// An audit that there is on rows of f32 only.
     #[error("{0}: its audit is set up for rows of f32 and a squared loss only; use --rows f32")]
     Rows(&'static str),
+    /// A sabotage of another relation.
+    #[error("--sabotage {sabotage}: it breaks claims under {needed} alone; use --adjacency {needed}")]
+    Relation {
+        /// What is broken.
+        sabotage: &'static str,
+        /// The relation that it breaks.
+        needed: Adjacency,
+    },
     /// The algorithm refused the audit's settings.
     #[error("{algorithm}: {source}")]
     Prepare {
@@ -103,6 +157,12 @@ pub enum AuditError {
 pub struct AuditReport {
     /// The algorithm.
     pub algorithm: &'static str,
+    /// Its sampling and noise.
+    pub scene: &'static str,
+    /// The kind of key.
+    pub key: AuditKey,
+    /// The relation.
+    pub adjacency: Adjacency,
     /// What was broken on purpose.
     pub sabotage: Option<Sabotage>,
     /// The format of the rows.
@@ -118,8 +178,6 @@ pub struct Finding {
     pub integer_tiles: bool,
     /// The mechanism, for people.
     pub mechanism: String,
-    /// The relation of the claim.
-    pub adjacency: Adjacency,
     /// δ of the claim; 0 for a pure one.
     pub delta: f64,
     /// Claimed μ, where the run is one Gaussian mechanism.
@@ -132,6 +190,8 @@ pub struct Finding {
     pub lower_bound_epsilon: f64,
     /// ‖δ‖ of the canary on the whitened transcript.
     pub shift: f64,
+    /// Variance of the noise with the canary over that without.
+    pub scale: f64,
     /// Runs in all.
     pub runs: u64,
     /// Adaptive rounds of one run.
@@ -157,17 +217,13 @@ impl Finding {
     }
 }
 
-/// Whether `algorithm` can be audited on such rows.
-pub fn takes(algorithm: &'static Algorithm, rows: CanaryRows) -> bool {
-    Scene::of(algorithm).takes(rows)
-}
-
-/// Audits `algorithm` with runs spread over `engine`; `progress` is told how many more runs are done.
+/// Audits `algorithm` in one of its scenes with runs spread over `engine`; `progress` is told how many more runs are done.
 ///
 /// # Errors
-/// Too few runs, settings that the algorithm refuses, a run that fails.
+/// Too few runs, settings or a relation that the algorithm refuses, a run that fails.
 pub fn audit(
     algorithm: &'static Algorithm,
+    scene: &Scene,
     settings: &AuditSettings,
     engine: &Engine,
     progress: &(dyn Fn(u64) + Sync),
@@ -175,8 +231,17 @@ pub fn audit(
     if settings.runs < FEWEST_RUNS {
         return Err(AuditError::TooFewRuns(settings.runs));
     }
+    let broken = settings.sabotage.and_then(Sabotage::breaks);
+    let adjacency = settings.adjacency.or(broken).unwrap_or(Adjacency::ZeroOut);
+    if let (Some(sabotage), Some(needed)) = (settings.sabotage, broken.filter(|needed| *needed != adjacency)) {
+        let sabotage = sabotage.name();
+        return Err(AuditError::Relation { sabotage, needed });
+    }
     let report = |finding| AuditReport {
         algorithm: algorithm.id,
+        scene: scene.name,
+        key: settings.key,
+        adjacency,
         sabotage: settings.sabotage,
         rows: settings.rows,
         finding,
@@ -188,44 +253,47 @@ pub fn audit(
         algorithm: algorithm.id,
         source,
     };
-    let scene = Scene::of(algorithm);
     if !scene.takes(settings.rows) {
         return Err(AuditError::Rows(algorithm.id));
     }
+    let scene = scene.sabotaged(settings.sabotage);
     let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
-    // The claim holds for any data of this size: the relation is not known before, and does not change the size.
-    let [probe, _] = scene.problems(Adjacency::ZeroOut, settings.sabotage, settings.rows);
-    let claimed = scene.claimed(epsilon, settings.delta, settings.rows);
-    let prepared = algorithm.prepare(&probe, &claimed).map_err(refused)?;
+    let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
+    let key = run_key(settings, Part::Claim, 0);
+    let claimed = scene.claimed((epsilon, settings.delta), key.clone(), settings.rows);
+    // With the canary there are as many rows as the domain declares: the claim is the honest one in every copy.
+    let prepared = algorithm.prepare(&problems[1], &claimed).map_err(refused)?;
     let statement = prepared.privacy;
-    let (Some(mechanism), Some(claimed_epsilon), Some(adjacency), Some(accountant)) = (
+    let (Some(mechanism), Some(claimed_epsilon), Some(accountant)) = (
         prepared.optimizer.mechanism(),
         statement.epsilon.filter(|_| statement.claim != Claim::None),
-        statement.adjacency,
         statement.accountant,
     ) else {
         let reason = statement.reason.unwrap_or_else(|| "nothing is claimed".to_owned());
         return Ok(report(Err(reason)));
     };
     // The noise that the claim came to; its accountant need not be asked again for every run.
+    let noise = match mechanism.noise_multiplier() {
+        Some(noise_multiplier) => Noise::Multiplier(noise_multiplier),
+        None => {
+            // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
+            let inflated = mechanism.with_inflated_sensitivity(statement.sensitivity_factor.unwrap_or(1.0));
+            Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, adjacency, 0.0)?)
+        }
+    };
+    let run = scene.run(settings.sabotage, noise, settings.delta, key, settings.rows);
     let quick = (accountant == Accountant::Pld).then_some(Accountant::Rdp);
     let run = Settings {
         strategies: StrategyMemory::default(),
-        ..scene.run(
-            settings.sabotage,
-            mechanism.noise_multiplier(),
-            epsilon,
-            settings.delta,
-            quick,
-            settings.rows,
-        )
+        accountant: run.accountant.or(quick),
+        ..run
     };
-    let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
     let run = if settings.sabotage.is_none() {
-        // What is run must be what is claimed, to the bit; else the claim's own settings are run.
-        let same = algorithm
-            .prepare(&problems[0], &run)
-            .is_ok_and(|prepared| prepared.optimizer.mechanism().as_ref() == Some(&mechanism));
+        // What is run must be what is claimed, Gaussian noise to the bit; else the claim's own settings are run.
+        let same = algorithm.prepare(&problems[1], &run).is_ok_and(|prepared| {
+            let run = prepared.optimizer.mechanism();
+            run.as_ref() == Some(&mechanism) || run.is_some_and(|run| is_same_laplace(&run, &mechanism))
+        });
         let strategies = run.strategies.clone();
         if same { run } else { Settings { strategies, ..claimed } }
     } else {
@@ -235,9 +303,8 @@ pub fn audit(
         algorithm,
         settings: &run,
         problems: &problems,
-        rows: settings.rows,
+        audit: settings,
         rounds: prepared.optimizer.planned_rounds() as usize,
-        seed: settings.seed,
         progress,
     };
     let quarter = settings.runs / 4;
@@ -253,13 +320,14 @@ pub fn audit(
         delta,
     };
 
-    let (noise, [without, with]) = runs.learn(quarter, engine)?;
-    let [mean_without, mean_with] = [&without, &with].map(|transcripts| mean(transcripts, runs.rounds));
-    let ratio = LikelihoodRatio::new(noise_law(&mechanism), &noise, &mean_without, &mean_with);
-    let [without, with] = [without, with].map(|mut transcripts| -> Vec<f64> {
-        transcripts
-            .chunks_exact_mut(runs.rounds)
-            .map(|transcript| ratio.log_ratio(transcript))
+    let iterates = runs.learn(quarter, engine)?;
+    let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
+    let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
+    let ratio = LikelihoodRatio::new(noise_law(&mechanism), [&noise[0], &noise[1]], [&means[0], &means[1]]);
+    let [without, with] = iterates.map(|iterates| -> Vec<f64> {
+        iterates
+            .chunks_exact(runs.rounds * COLUMNS)
+            .map(|iterates| ratio.log_ratio(iterates, COLUMNS))
             .collect()
     });
     let threshold = best_threshold(&family, without, with)?;
@@ -271,13 +339,13 @@ pub fn audit(
     Ok(report(Ok(Finding {
         integer_tiles: problems.iter().all(|problem| problem.is_on_integer_tiles()),
         mechanism: mechanism.to_string(),
-        adjacency,
         delta,
         claimed_mu: gdp::mu(&mechanism, adjacency).ok(),
         claimed_epsilon,
         lower_bound_mu: bound.mu,
         lower_bound_epsilon: bound.epsilon,
         shift: ratio.shift(),
+        scale: ratio.scale(),
         runs: 4 * quarter,
         rounds: runs.rounds as u64,
         trials: quarter,
@@ -287,24 +355,28 @@ pub fn audit(
     })))
 }
 
-/// The law of a mechanism's noise as the likelihood ratio needs it.
-fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
-    match mechanism.steps().first() {
-        Some(Mechanism::Laplace { .. }) => NoiseLaw::Laplace,
-        Some(Mechanism::SubsampledGaussian {
-            sampling: Sampling::Poisson { rate },
-            ..
-        }) if *rate < 1.0 => NoiseLaw::SubsampledGaussian(*rate),
-        _ => NoiseLaw::Gaussian,
-    }
+/// Whether two Laplace mechanisms differ by rounding alone.
+fn is_same_laplace(left: &Mechanism, right: &Mechanism) -> bool {
+    let (left, right) = (left.steps(), right.steps());
+    left.len() == right.len()
+        && left.iter().zip(right).all(|(left, right)| match (left, right) {
+            (Mechanism::Laplace { scale: left, .. }, Mechanism::Laplace { scale: right, .. }) => {
+                (left / right - 1.0).abs() < 1e-9
+            }
+            _ => false,
+        })
 }
 
-/// Mean transcript.
-fn mean(transcripts: &[f64], rounds: usize) -> Vec<f64> {
-    let count = (transcripts.len() / rounds.max(1)).max(1) as f64;
-    (0..rounds)
-        .map(|round| transcripts.iter().skip(round).step_by(rounds).sum::<f64>() / count)
-        .collect()
+/// The law of a mechanism's noise as the likelihood ratio needs it.
+fn noise_law(mechanism: &Mechanism) -> NoiseLaw {
+    let step = mechanism.steps()[0];
+    NoiseLaw {
+        density: match step {
+            Mechanism::Laplace { .. } => Density::Laplace,
+            _ => Density::Gaussian,
+        },
+        rate: step.sampling().and_then(Sampling::rate).unwrap_or(1.0),
+    }
 }
 
 /// The threshold whose errors on these statistics, with the limits that as many new runs would have, give the best bound.
@@ -333,7 +405,7 @@ fn best_threshold(family: &ClaimedFamily<'_>, mut without: Vec<f64>, mut with: V
         return Ok(by_mu);
     }
     // Which of the two reads the curve of another mechanism better is seen by asking.
-    let by_ratio = best(&TestErrors::log_ratio);
+    let by_ratio = best(&|errors| errors.log_ratio(0.0));
     let bound = |threshold| Ok::<_, PrivacyError>(family.lower_bound(errors(threshold))?.epsilon);
     Ok(if bound(by_mu)? >= bound(by_ratio)? {
         by_mu
@@ -348,9 +420,8 @@ struct Runs<'a> {
     settings: &'a Settings,
     /// Without and with the canary.
     problems: &'a [Problem; 2],
-    rows: CanaryRows,
+    audit: &'a AuditSettings,
     rounds: usize,
-    seed: u64,
     progress: &'a (dyn Fn(u64) + Sync),
 }
 
@@ -360,6 +431,23 @@ enum Part {
     Learning = 0,
     FalseAlarms = 1,
     Misses = 2,
+    Claim = 3,
+}
+
+/// A key for every (audit, part, run): the finaliser of SplitMix64 on distinct arguments, or their SHA-256.
+fn run_key(settings: &AuditSettings, part: Part, run: u64) -> StreamKey {
+    if settings.key == AuditKey::Secure {
+        let mut hash = Sha256::new_with_prefix(b"rounds audit key");
+        for word in [settings.seed, part as u64, run] {
+            hash.update(word.to_le_bytes());
+        }
+        return StreamKey::Release(hash.finalize().into());
+    }
+    let mut value = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((part as u64) << 56 | run);
+    for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+        value = (value ^ (value >> 30)).wrapping_mul(multiplier);
+    }
+    StreamKey::Simulation(value ^ (value >> 31))
 }
 
 /// Runs `first..last`.
@@ -370,35 +458,25 @@ struct Task<T> {
 }
 
 impl Runs<'_> {
-    /// A seed for every (audit, part, run): the finaliser of SplitMix64 on distinct arguments.
-    fn key(&self, part: Part, run: u64) -> StreamKey {
-        let mut value = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((part as u64) << 56 | run);
-        for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
-            value = (value ^ (value >> 30)).wrapping_mul(multiplier);
-        }
-        StreamKey::Simulation(value ^ (value >> 31))
-    }
-
-    /// An oracle that sums as it does for runs of this format.
+    /// An oracle that sums as it does for runs of this format and key.
     fn oracle(&self, present: bool) -> Oracle<'_> {
         let oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
-        match self.rows {
-            CanaryRows::F32 => oracle,
-            CanaryRows::Bytes => oracle.summing_rows(1),
+        match (self.audit.rows, self.audit.key) {
+            (CanaryRows::F32, AuditKey::Simulation) => oracle,
+            (CanaryRows::Bytes, _) | (_, AuditKey::Secure) => oracle.summing_rows(RELEASE_BLOCK_ROWS),
         }
     }
 
-    /// One run: all coordinates of the iterates, round by round.
+    /// One run: all coordinates of the iterates, round by round, after what `iterates` holds.
     fn transcript(
         &self,
-        part: Part,
-        run: u64,
+        (part, run): (Part, u64),
         present: bool,
         oracle: &mut Oracle<'_>,
         iterates: &mut Vec<f32>,
     ) -> Result<(), AuditError> {
         let settings = Settings {
-            key: self.key(part, run),
+            key: run_key(self.audit, part, run),
             ..self.settings.clone()
         };
         let mut prepared = self
@@ -408,13 +486,12 @@ impl Runs<'_> {
                 algorithm: self.algorithm.id,
                 source,
             })?;
-        iterates.clear();
         for _ in 0..self.rounds {
             prepared.optimizer.advance(oracle).map_err(|source| AuditError::Round {
                 algorithm: self.algorithm.id,
                 source,
             })?;
-            iterates.extend(self.rows.coordinates(prepared.optimizer.solution()));
+            iterates.extend(self.audit.rows.coordinates(prepared.optimizer.solution()));
         }
         Ok(())
     }
@@ -436,37 +513,51 @@ impl Runs<'_> {
         tasks.into_iter().map(|task| task.outcome).collect()
     }
 
-    /// The noise's moments, and the canary's transcripts without and with it under the same keys.
-    fn learn(&self, runs: u64, engine: &Engine) -> Result<(Moments, [Vec<f64>; 2]), AuditError> {
+    /// The iterates of all runs, without and with the canary under the same keys.
+    fn learn(&self, runs: u64, engine: &Engine) -> Result<[Vec<f32>; 2], AuditError> {
         let parts = Self::spread(runs, engine, &|first, last| {
-            let mut moments = Moments::new(self.rounds);
-            let mut transcripts = [Vec::new(), Vec::new()];
-            let mut oracles = [false, true].map(|present| self.oracle(present));
-            let mut iterates = Vec::new();
-            for run in first..last {
-                for (index, oracle) in oracles.iter_mut().enumerate() {
-                    self.transcript(Part::Learning, run, index == 1, oracle, &mut iterates)?;
-                    let coordinate = |column: usize| iterates[column..].iter().step_by(COLUMNS).map(|&x| f64::from(x));
-                    transcripts[index].extend(coordinate(0));
-                    // The canary does not reach the other coordinates: with it, they would say the same again.
-                    if index == 0 {
-                        for column in 1..COLUMNS {
-                            moments.add(&coordinate(column));
-                        }
-                    }
+            let mut iterates = [Vec::new(), Vec::new()];
+            for (present, iterates) in [false, true].into_iter().zip(&mut iterates) {
+                let mut oracle = self.oracle(present);
+                for run in first..last {
+                    self.transcript((Part::Learning, run), present, &mut oracle, iterates)?;
                 }
             }
             (self.progress)(2 * (last - first));
-            Ok(Some((moments, transcripts)))
+            Ok(iterates)
         })?;
+        let (without, with): (Vec<_>, Vec<_>) = parts.into_iter().map(|[without, with]| (without, with)).unzip();
+        Ok([without.concat(), with.concat()])
+    }
+
+    /// One coordinate of one run's iterates.
+    fn coordinate(iterates: &[f32], column: usize) -> impl Iterator<Item = f64> + Clone + '_ {
+        iterates[column..].iter().step_by(COLUMNS).map(|&x| f64::from(x))
+    }
+
+    /// Moments of the coordinates that the canary does not reach.
+    fn moments(&self, iterates: &[f32]) -> Moments {
         let mut moments = Moments::new(self.rounds);
-        let mut transcripts = [Vec::new(), Vec::new()];
-        for (part, [without, with]) in parts.into_iter().flatten() {
-            moments.merge(&part);
-            transcripts[0].extend(without);
-            transcripts[1].extend(with);
+        for run in iterates.chunks_exact(self.rounds * COLUMNS) {
+            for column in 1..COLUMNS {
+                moments.add(&Self::coordinate(run, column));
+            }
         }
-        Ok((moments, transcripts))
+        moments
+    }
+
+    /// Mean of the canary's coordinate, round by round.
+    fn mean(&self, iterates: &[f32]) -> Vec<f64> {
+        let values = self.rounds * COLUMNS;
+        let mut mean = vec![0.0; self.rounds];
+        for run in iterates.chunks_exact(values) {
+            mean.iter_mut()
+                .zip(Self::coordinate(run, 0))
+                .for_each(|(sum, value)| *sum += value);
+        }
+        let count = (iterates.len() / values).max(1) as f64;
+        mean.iter_mut().for_each(|sum| *sum /= count);
+        mean
     }
 
     /// Alarms in runs without or with the canary.
@@ -481,13 +572,12 @@ impl Runs<'_> {
         let part = if present { Part::Misses } else { Part::FalseAlarms };
         let alarms = Self::spread(runs, engine, &|first, last| {
             let mut oracle = self.oracle(present);
-            let (mut iterates, mut canary) = (Vec::new(), Vec::new());
+            let mut iterates = Vec::new();
             let mut alarms = 0;
             for run in first..last {
-                self.transcript(part, run, present, &mut oracle, &mut iterates)?;
-                canary.clear();
-                canary.extend(iterates.iter().step_by(COLUMNS).map(|&x| f64::from(x)));
-                alarms += u64::from(ratio.log_ratio(&mut canary) >= threshold);
+                iterates.clear();
+                self.transcript((part, run), present, &mut oracle, &mut iterates)?;
+                alarms += u64::from(ratio.log_ratio(&iterates, COLUMNS) >= threshold);
             }
             (self.progress)(last - first);
             Ok(alarms)

@@ -4,12 +4,13 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rounds_algorithms::audit::{self, AuditError, AuditReport, AuditSettings, CanaryRows, FEWEST_RUNS, Sabotage};
+use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage, Scene};
 use rounds_algorithms::catalog::{self, Algorithm};
 use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};
 
-use super::UsageError;
+use super::{UsageError, black_box};
 
 /// What `rounds audit` takes.
 #[derive(clap::Args)]
@@ -17,17 +18,23 @@ pub struct AuditArguments {
     /// Algorithm, one of `rounds list algorithms`, or `all` for every private one.
     #[arg(long, value_name = "A")]
     algorithm: String,
-    /// Runs of the algorithm, on a problem of a few rows.
-    #[arg(long, default_value_t = 20_000, value_name = "N", value_parser = clap::value_parser!(u64).range(FEWEST_RUNS..))]
-    runs: u64,
-    /// ε of the claim. Default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace).
+    /// Runs of the algorithm in all [default: 20000, on a problem of a few rows; 300 with --black-box]
+    #[arg(long, value_name = "N")]
+    runs: Option<u64>,
+    /// ε of the claim [default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace); 0.1 with --black-box]
     #[arg(long, value_name = "E")]
     epsilon: Option<f64>,
     /// δ of the claim.
     #[arg(long, default_value_t = 1e-5, value_name = "D")]
     delta: f64,
-    /// Audits a copy that is broken on purpose: halved-noise, skipped-clip or ignored-participation.
-    #[arg(long, value_name = "HOW")]
+    /// Neighbouring relation: zero-out, add-remove or replace-one [default: the algorithm's]
+    #[arg(long, value_name = "RELATION")]
+    adjacency: Option<Adjacency>,
+    /// Keys of the runs: simulation, or secure as a release draws its noise.
+    #[arg(long, default_value = "simulation", value_name = "KIND")]
+    key: AuditKey,
+    /// Audits a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows.
+    #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes`, summed by the kernels that releases on bytes take.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
@@ -38,6 +45,15 @@ pub struct AuditArguments {
     /// Threads; default: all that there are.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Runs `rounds train --secure` itself on two neighbouring files, and tests the released models.
+    #[arg(long)]
+    black_box: bool,
+    /// Rows of the larger file, and N under add-remove.
+    #[arg(long, default_value_t = 30, requires = "black_box", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    public_rows: u32,
+    /// Columns of the files; a model has one parameter more.
+    #[arg(long, default_value_t = 39_999, requires = "black_box", value_name = "D", value_parser = clap::value_parser!(u32).range(1..))]
+    features: u32,
 }
 
 /// Audits, prints claims beside bounds, and fails where a bound exceeds a claim (in a sabotaged copy: where none does).
@@ -45,37 +61,60 @@ pub struct AuditArguments {
 /// # Errors
 /// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not found out.
 pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
-    let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
-        catalog::ALGORITHMS
-            .iter()
-            .copied()
-            .filter(|algorithm| algorithm.private && audit::takes(algorithm, arguments.rows))
-            .collect()
-    } else {
-        let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
-        if !audit::takes(algorithm, arguments.rows) {
-            return Err(UsageError::new(AuditError::Rows(algorithm.id).to_string()).into());
-        }
-        vec![algorithm]
-    };
     let threads = arguments
         .threads
         .map_or_else(|| std::thread::available_parallelism().map(usize::from), Ok)?;
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
+    let audited = audited(arguments)?;
+    if arguments.black_box {
+        let [(algorithm, _), ..] = audited.as_slice() else {
+            return Err(UsageError::of("--black-box: name one private algorithm"));
+        };
+        let comparison = black_box::Comparison {
+            algorithm: algorithm.id.to_owned(),
+            runs: arguments.runs.unwrap_or(300).max(8) as usize / 2,
+            relation: arguments.adjacency.unwrap_or(Adjacency::ZeroOut),
+            epsilon: arguments.epsilon.unwrap_or(0.1),
+            delta: arguments.delta,
+            rows: arguments.public_rows as usize,
+            features: arguments.features as usize,
+        };
+        return black_box::run(&comparison, &std::env::current_exe()?, &engine, json);
+    }
     let settings = AuditSettings {
-        runs: arguments.runs,
+        runs: arguments.runs.unwrap_or(20_000),
         seed: arguments.seed,
         epsilon: arguments.epsilon,
         delta: arguments.delta,
+        adjacency: arguments.adjacency,
+        key: arguments.key,
         sabotage: arguments.sabotage,
         rows: arguments.rows,
     };
-    let progress = progress_bar(arguments.runs * algorithms.len() as u64, json);
+    let progress = progress_bar(settings.runs * audited.len() as u64, json);
     let mut reports = Vec::new();
-    for algorithm in algorithms {
+    for (algorithm, scene) in &audited {
         progress.set_message(algorithm.id);
         let started = Instant::now();
-        let report = engine.install(|| audit::audit(algorithm, &settings, &engine, &|runs| progress.inc(runs)))?;
+        let report = engine.install(|| audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs)));
+        let report = match report {
+            // Of all algorithms and scenes, those that do not offer a relation are no error.
+            Err(AuditError::Prepare { source, .. }) if settings.adjacency.is_some() && audited.len() > 1 => {
+                AuditReport {
+                    algorithm: algorithm.id,
+                    scene: scene.name,
+                    key: settings.key,
+                    adjacency: settings.adjacency.unwrap_or(Adjacency::ZeroOut),
+                    sabotage: settings.sabotage,
+                    rows: settings.rows,
+                    finding: Err(source.to_string()),
+                }
+            }
+            Err(error @ (AuditError::Prepare { .. } | AuditError::Relation { .. } | AuditError::TooFewRuns(_))) => {
+                return Err(UsageError::of(error));
+            }
+            report => report?,
+        };
         reports.push((report, started.elapsed().as_secs_f64()));
     }
     progress.finish_and_clear();
@@ -86,8 +125,8 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
             .map(|(report, seconds)| document(report, *seconds))
             .collect();
         let whole = match (arguments.algorithm.as_str(), documents.as_slice()) {
-            ("all", _) | (_, []) => Value::Array(documents),
-            (_, [single, ..]) => single.clone(),
+            (name, [single]) if name != "all" => single.clone(),
+            _ => Value::Array(documents),
         };
         println!("{}", serde_json::to_string_pretty(&whole)?);
     } else {
@@ -96,13 +135,33 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
     judge(&reports)
 }
 
+/// The algorithms and scenes that are asked for, on such rows.
+fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, Scene)>> {
+    let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
+        let private = catalog::ALGORITHMS.iter().copied();
+        private.filter(|algorithm| algorithm.private).collect()
+    } else {
+        vec![catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?]
+    };
+    let scenes: Vec<_> = algorithms
+        .iter()
+        .flat_map(|algorithm| Scene::all(algorithm).into_iter().map(move |scene| (*algorithm, scene)))
+        .filter(|(_, scene)| scene.takes(arguments.rows))
+        .collect();
+    match (scenes.is_empty(), algorithms.as_slice()) {
+        (true, [algorithm, ..]) => Err(UsageError::of(AuditError::Rows(algorithm.id))),
+        _ => Ok(scenes),
+    }
+}
+
 /// Fails where an audit did not end as it must.
 fn judge(reports: &[(AuditReport, f64)]) -> anyhow::Result<()> {
     let wrong: Vec<_> = reports
         .iter()
         .filter_map(|(report, _)| {
             let finding = report.finding.as_ref().ok()?;
-            (finding.disproves() != report.sabotage.is_some()).then_some(report.algorithm)
+            (finding.disproves() != report.sabotage.is_some())
+                .then(|| format!("{} ({})", report.algorithm, report.scene))
         })
         .collect();
     match (
@@ -129,13 +188,15 @@ fn document(report: &AuditReport, seconds: f64) -> Value {
     match &report.finding {
         Ok(finding) => json!({
             "algorithm": report.algorithm,
+            "scene": report.scene,
+            "key": report.key.name(),
+            "adjacency": report.adjacency,
             "sabotage": sabotage,
             "rows": report.rows.name(),
             "integer_tiles": finding.integer_tiles,
             "claimed_mu": finding.claimed_mu,
             "claimed_epsilon": finding.claimed_epsilon,
             "delta": finding.delta,
-            "adjacency": finding.adjacency,
             "mechanism": finding.mechanism,
             "lower_bound_mu": finding.lower_bound_mu,
             "lower_bound_epsilon": finding.lower_bound_epsilon,
@@ -150,6 +211,9 @@ fn document(report: &AuditReport, seconds: f64) -> Value {
         }),
         Err(reason) => json!({
             "algorithm": report.algorithm,
+            "scene": report.scene,
+            "key": report.key.name(),
+            "adjacency": report.adjacency,
             "sabotage": sabotage,
             "rows": report.rows.name(),
             "integer_tiles": null,
@@ -171,6 +235,9 @@ fn print_table(reports: &[(AuditReport, f64)]) {
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
         "algorithm",
+        "scene",
+        "relation",
+        "key",
         "claimed μ",
         "μ at least",
         "claimed ε",
@@ -184,6 +251,9 @@ fn print_table(reports: &[(AuditReport, f64)]) {
         match &report.finding {
             Ok(finding) => table.add_row([
                 report.algorithm.to_owned(),
+                report.scene.to_owned(),
+                report.adjacency.to_string(),
+                report.key.name().to_owned(),
                 number(finding.claimed_mu),
                 number(finding.lower_bound_mu),
                 number(Some(finding.claimed_epsilon)),
@@ -199,6 +269,9 @@ fn print_table(reports: &[(AuditReport, f64)]) {
             ]),
             Err(reason) => table.add_row([
                 report.algorithm,
+                report.scene,
+                report.adjacency.name(),
+                report.key.name(),
                 "–",
                 "–",
                 "–",
@@ -241,6 +314,7 @@ fn progress_bar(runs: u64, json: bool) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rounds_algorithms::audit::FEWEST_RUNS;
 
     #[test]
     fn documents_say_which_rows_were_audited_and_what_summed_them() {
@@ -254,7 +328,8 @@ mod tests {
                 ..AuditSettings::default()
             };
             let algorithm = catalog::find("dp-memf").ok().unwrap();
-            let report = audit::audit(algorithm, &settings, &Engine::Sequential, &|_| ()).unwrap();
+            let scene = Scene::all(algorithm).remove(0);
+            let report = audit::audit(algorithm, &scene, &settings, &Engine::Sequential, &|_| ()).unwrap();
             let document = document(&report, 1.0);
             assert_eq!(document["rows"], name);
             assert_eq!(document["integer_tiles"], tiles);

@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod audit;
+mod black_box;
 pub mod compare;
 pub mod factorize;
 pub mod list;
