@@ -74,10 +74,10 @@ fn with_runs(runs: u64) -> AuditSettings {
     }
 }
 
-fn under(adjacency: Adjacency, settings: AuditSettings) -> AuditSettings {
+fn under(adjacency: Adjacency, settings: &AuditSettings) -> AuditSettings {
     AuditSettings {
         adjacency: Some(adjacency),
-        ..settings
+        ..settings.clone()
     }
 }
 
@@ -107,11 +107,11 @@ fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_
             .into_iter()
             .zip(&mut offered)
         {
-            match report(&audited, &under(adjacency, with_runs(400))) {
+            match report(&audited, &under(adjacency, &with_runs(400))) {
                 Ok(_) => {
                     holds(
                         &audited,
-                        &under(adjacency, with_runs(RUNS / 2)),
+                        &under(adjacency, &with_runs(RUNS / 2)),
                         power(&audited.1).min(0.1),
                     );
                     offered.push(audited.1.name);
@@ -233,7 +233,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
         holds(&audited, &on_bytes(audited.0.id, None), power(&audited.1).min(0.2));
     }
     // Rows that differ in their label alone.
-    let replaced = under(Adjacency::ReplaceOne, on_bytes("dp-memf", None));
+    let replaced = under(Adjacency::ReplaceOne, &on_bytes("dp-memf", None));
     holds(&scene("dp-memf", 0), &replaced, 0.2);
     for sabotage in [
         Sabotage::HalvedNoise,

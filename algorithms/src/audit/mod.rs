@@ -273,13 +273,12 @@ pub fn audit(
         return Ok(report(Err(reason)));
     };
     // The noise that the claim came to; its accountant need not be asked again for every run.
-    let noise = match mechanism.noise_multiplier() {
-        Some(noise_multiplier) => Noise::Multiplier(noise_multiplier),
-        None => {
-            // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
-            let inflated = mechanism.with_inflated_sensitivity(statement.sensitivity_factor.unwrap_or(1.0));
-            Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, adjacency, 0.0)?)
-        }
+    let noise = if let Some(noise_multiplier) = mechanism.noise_multiplier() {
+        Noise::Multiplier(noise_multiplier)
+    } else {
+        // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
+        let inflated = mechanism.with_inflated_sensitivity(statement.sensitivity_factor.unwrap_or(1.0));
+        Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, adjacency, 0.0)?)
     };
     let run = scene.run(settings.sabotage, noise, settings.delta, key, settings.rows);
     let quick = (accountant == Accountant::Pld).then_some(Accountant::Rdp);

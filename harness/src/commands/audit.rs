@@ -93,13 +93,15 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
     };
     let progress = progress_bar(settings.runs * audited.len() as u64, json);
     let mut reports = Vec::new();
+    let mut refused = 0;
     for (algorithm, scene) in &audited {
         progress.set_message(algorithm.id);
         let started = Instant::now();
         let report = engine.install(|| audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs)));
         let report = match report {
-            // Of all algorithms and scenes, those that do not offer a relation are no error.
-            Err(AuditError::Prepare { source, .. }) if settings.adjacency.is_some() && audited.len() > 1 => {
+            // Of several scenes, those that do not offer the relation are no error.
+            Err(AuditError::Prepare { source, .. }) if settings.adjacency.is_some() && refused + 1 < audited.len() => {
+                refused += 1;
                 AuditReport {
                     algorithm: algorithm.id,
                     scene: scene.name,

@@ -18,21 +18,21 @@ use serde_json::{Value, json};
 use super::UsageError;
 
 /// Two files and the runs on them.
-pub struct Comparison {
+pub(super) struct Comparison {
     /// The algorithm.
-    pub algorithm: String,
+    pub(super) algorithm: String,
     /// Runs on each file.
-    pub runs: usize,
+    pub(super) runs: usize,
     /// The relation between the files.
-    pub relation: Adjacency,
+    pub(super) relation: Adjacency,
     /// ε of the claim.
-    pub epsilon: f64,
+    pub(super) epsilon: f64,
     /// δ of the claim.
-    pub delta: f64,
+    pub(super) delta: f64,
     /// Rows of the file with the canary.
-    pub rows: usize,
+    pub(super) rows: usize,
     /// Columns.
-    pub features: usize,
+    pub(super) features: usize,
 }
 
 /// What a run shows beside its model.
@@ -135,7 +135,7 @@ impl Comparison {
 ///
 /// # Errors
 /// A program that refuses the run, output that differs, a claim that is disproved.
-pub fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool) -> anyhow::Result<()> {
+pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     // Names of equal length, in case that one is printed.
     let folders = [false, true].map(|present| folder.path().join(if present { "1" } else { "0" }));
