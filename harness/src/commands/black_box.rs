@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::UsageError;
 
 /// Two files and the runs on them.
-pub struct Comparison {
+pub(super) struct Comparison {
     /// The algorithm.
     pub algorithm: String,
     /// Runs on each file.
@@ -135,7 +135,7 @@ impl Comparison {
 ///
 /// # Errors
 /// A program that refuses the run, output that differs, a claim that is disproved.
-pub fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool) -> anyhow::Result<()> {
+pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     // Names of equal length, in case that one is printed.
     let folders = [false, true].map(|present| folder.path().join(if present { "1" } else { "0" }));
