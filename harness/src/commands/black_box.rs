@@ -117,7 +117,7 @@ impl Comparison {
             Ok(file) => (file.metadata()?.len(), Array2::<f32>::read_npy(file)?),
             Err(_) => (0, Array2::default((0, 0))),
         };
-        // 300 models of 40,000 parameters would take 48 MB of a temporary file system.
+        // The models of all runs would fill a small temporary file system.
         let _ = fs::remove_file(&model);
         let shown = Shown {
             exit_code: output.status.code(),
@@ -161,13 +161,15 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, json
     for run in runs {
         let (shown, model) = run.outcome?;
         match &first {
-            None if shown.exit_code != Some(0) => return Err(UsageError::of(shown.stderr.trim())),
             None => first = Some(shown),
             Some(first) => same(first, &shown)?,
         }
         models[usize::from(run.present)].push(model);
     }
     let shown = first.context("no run")?;
+    if shown.exit_code != Some(0) {
+        return Err(UsageError::of(shown.stderr.trim()));
+    }
     let claim = &shown.document["privacy"];
     anyhow::ensure!(claim["claim"] == "release", "nothing is claimed: {}", claim["reason"]);
     let claimed = claim["epsilon"].as_f64().context("a release without an ε")?;
