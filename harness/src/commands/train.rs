@@ -909,6 +909,9 @@ fn print_outcome(outcome: &Outcome, privacy: &PrivacyStatement) {
     let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table
+        .set_content_arrangement(comfy_table::ContentArrangement::Dynamic)
+        .set_width(80);
     table.set_header(vec![outcome.algorithm.to_owned(), format!("on {}", outcome.dataset)]);
     let rows = outcome
         .n
