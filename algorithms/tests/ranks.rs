@@ -176,7 +176,7 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
         // One leaf, and several.
         for batch_size in [20, 600] {
             let adjacency = match sampling {
-                SamplingKind::Poisson => "add-remove",
+                SamplingKind::Poisson => "zero-out",
                 SamplingKind::WithoutReplacement => "replace-one",
                 _ => "zero-out",
             };
@@ -295,7 +295,7 @@ impl Ranks for Counting {
 fn no_row_travels_in_a_round_that_could_be_foreseen() {
     let dataset = dataset("f32", 6_000, 60, 10);
     let samplings = [
-        (SamplingKind::Poisson, "add-remove"),
+        (SamplingKind::Poisson, "zero-out"),
         (SamplingKind::Fixed, "zero-out"),
         (SamplingKind::Shuffled, "zero-out"),
         (SamplingKind::WithoutReplacement, "replace-one"),

@@ -529,7 +529,15 @@ fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
 /// Refuses a folder in which others can put a file in the place of the checkpoint.
 fn check_folder(path: &Path) -> Result<(), CheckpointError> {
     let folder = folder(path);
-    let mode = fs::metadata(folder).map_err(failed("look at its folder", path))?.mode();
+    let metadata = fs::metadata(folder).map_err(failed("look at its folder", path))?;
+    let mode = metadata.mode();
+    if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
+        let reason = format!(
+            "its folder {} belongs to another user, who could put another file in its place; name a file in a folder of yours",
+            folder.display()
+        );
+        return Err(refused(path, reason));
+    }
     if mode & 0o022 != 0 && mode & 0o1000 == 0 {
         let reason = format!(
             "others may write to {} (mode {:o}), and could put a file of theirs in the place of this one, which holds the key \

@@ -16,6 +16,7 @@ use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
 
 use crate::commands::{UsageError, with_causes};
+use crate::data::DataError;
 use crate::data::part::{self, Part, PartError, Witness};
 use crate::launcher;
 use crate::machine::Build;
@@ -227,7 +228,8 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the data, encoded into `domain`, and compares what the ranks saw.
+    /// Loads this rank's part of the data, encoded into `domain`, and compares what the ranks saw. `explain` turns an error of
+    /// the data into the one that is reported.
     ///
     /// # Errors
     /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data; [`Agreed`].
@@ -236,9 +238,10 @@ impl Cluster {
         name_or_path: &str,
         data_dir: Option<&std::path::Path>,
         domain: Option<&Arc<Domain>>,
+        explain: &dyn Fn(DataError) -> anyhow::Error,
     ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load_declared(name_or_path, data_dir, domain.cloned())?;
+            let whole = crate::data::load_declared(name_or_path, data_dir, domain.cloned()).map_err(explain)?;
             return Ok(Part {
                 train: whole.train,
                 test: whole.test,
@@ -247,8 +250,8 @@ impl Cluster {
         };
         let found = part::load(name_or_path, data_dir, domain, ranks.rank(), ranks.count());
         let part = self.agree(found.map_err(|error| match error {
-            PartError::MoreRanksThanRows { .. } => UsageError::new(error.to_string()).into(),
-            error => anyhow::Error::from(error),
+            PartError::MoreRanksThanRows { .. } => UsageError::of(error),
+            PartError::Data(error) => explain(error),
         }))?;
         same_rows(ranks, &part.witness)?;
         Ok(part)
@@ -769,7 +772,10 @@ mod tests {
         let file = folder.path().join("few.csv");
         std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n").unwrap();
         let outcomes = on_ranks(3, |_, cluster| {
-            let error = cluster.load(file.to_str().unwrap(), None, None).err().unwrap();
+            let error = cluster
+                .load(file.to_str().unwrap(), None, None, &anyhow::Error::from)
+                .err()
+                .unwrap();
             (code_of(&error), error.to_string())
         });
         assert!(

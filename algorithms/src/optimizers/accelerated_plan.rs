@@ -237,7 +237,7 @@ impl AcceleratedPlan {
         } else {
             batch
         };
-        let inflation = release_inflation(settings, problem, adjacency, largest_batch);
+        let inflation = release_inflation(settings, problem, (adjacency, Some(sampling)), largest_batch);
         let budget = BudgetOf {
             settings,
             sampling,

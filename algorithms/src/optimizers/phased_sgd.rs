@@ -115,7 +115,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         .max(1);
     let radius = settings.number("radius", 10.0, "a radius above 0 is needed", |radius| radius > 0.0)?;
     // Iterates inside a phase are not released: they must not be able to diverge.
-    if radius > f64::from(problem.most_weight()) {
+    if radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
             flag: "radius",
             value: radius.to_string(),

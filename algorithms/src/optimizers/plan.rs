@@ -126,7 +126,7 @@ pub const RELEASE_BLOCK_ROWS: usize = 1;
 pub fn release_inflation(
     settings: &Settings,
     problem: &PublicProblem,
-    adjacency: Adjacency,
+    (adjacency, sampling): (Adjacency, Option<Sampling>),
     largest_batch: usize,
 ) -> f64 {
     if !settings.is_release() {
@@ -137,7 +137,8 @@ pub fn release_inflation(
         rows: largest_batch,
         rows_of_leaf: partition::longest_leaf(largest_batch, row_cycles, leaf_rows),
         levels: problem.leaves(largest_batch).ilog2(),
-        rows_move: adjacency == Adjacency::AddRemove,
+        // Amplification compares batches with and without the row: of random ones the lengths differ.
+        rows_move: adjacency == Adjacency::AddRemove || sampling.is_none_or(Sampling::amplifies),
     };
     computed_sensitivity(1.0, RELEASE_BLOCK_ROWS) + additions.inflation()
 }
@@ -159,7 +160,8 @@ pub fn calibrate(
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
     let release = settings.is_release();
-    let inflation = release_inflation(settings, problem, adjacency, largest_batch);
+    let sampling = mechanism(1.0).sampling();
+    let inflation = release_inflation(settings, problem, (adjacency, sampling), largest_batch);
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {

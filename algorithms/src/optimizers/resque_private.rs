@@ -307,7 +307,7 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
     let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
     let inner = settings.number("inner", 8.0, "a number of at least 1 is needed", |inner| inner >= 1.0)? as usize;
     // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
-    if domain_radius > f64::from(problem.most_weight()) {
+    if domain_radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
             flag: "radius",
             value: domain_radius.to_string(),

@@ -51,8 +51,9 @@ pub trait PhaseObserver {
 /// A query without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// Parameters beyond [`PublicProblem::most_weight`]: a function of what was released before, not of any row.
-    #[error("the iterate has diverged; lower the learning rate")]
+    /// Parameters beyond [`PublicProblem::most_weight`](crate::problem::PublicProblem::most_weight) or a coefficient beyond
+    /// 2⁵⁰: functions of what was released before and of public numbers, not of any row.
+    #[error("the iterate or a coefficient has diverged; lower the learning rate")]
     Diverged,
     /// A row with a gradient that is not finite. Rows of a declared domain have none at parameters that have not diverged.
     #[error("{0}; lower the learning rate, or check the features of that row")]
@@ -67,6 +68,9 @@ struct Leaf {
     /// Where its rows lie on this rank, for rows that are shared out.
     slots: Vec<u32>,
 }
+
+/// The largest coefficient of a difference on rows of a declared domain, 2⁵⁰: residuals are at most 2⁶¹.
+const MOST_COEFFICIENT: f32 = 1_125_899_906_842_624.0;
 
 /// Coordinates of the final sum that one task adds up.
 const REDUCTION_CHUNK: usize = 2_048;
@@ -243,8 +247,13 @@ impl<'a> Oracle<'a> {
         clip: Clip,
         sum: &mut [f64],
     ) -> Result<(), QueryError> {
-        self.check_parameters(current.parameters)?;
-        self.check_parameters(previous.parameters)?;
+        for point in [current, previous] {
+            self.check_parameters(point.parameters)?;
+            // A public number; times a residual it must not overflow either.
+            if self.problem.domain().is_some() && !(point.coefficient.abs() <= MOST_COEFFICIENT) {
+                return Err(QueryError::Diverged);
+            }
+        }
         self.round(batch, clip, 2, 6, sum, &|model, rows, sum, workspace| {
             linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
         })?;

@@ -38,8 +38,6 @@ pub enum Arithmetic {
     IdealisedGaussian,
     /// Floating-point Laplace noise stands for real one.
     IdealisedLaplace,
-    /// An exactly sampled discrete Gaussian on a grid.
-    DiscreteGaussian,
 }
 
 /// The reason against δ = 0 under Laplace noise in floating point.
@@ -228,8 +226,8 @@ impl PrivacyStatement {
         let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
             return Err(PrivacyError::EmptyComposition);
         };
-        let mechanism = Mechanism::Composition(self.mechanisms.clone())
-            .with_inflated_sensitivity(self.sensitivity_factor.unwrap_or(1.0));
+        let factor = self.sensitivity_factor.ok_or(PrivacyError::EmptyComposition)?;
+        let mechanism = Mechanism::Composition(self.mechanisms.clone()).with_inflated_sensitivity(factor);
         accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)
     }
 
@@ -240,11 +238,6 @@ impl PrivacyStatement {
         if run.adjacency == Adjacency::ReplaceOne {
             return ReplaceOne { epsilon, delta };
         }
-        let inflated = run.mechanism.with_inflated_sensitivity(run.sensitivity_inflation);
-        let gaussian = gdp::mu(&inflated, run.adjacency)
-            .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
-            .ok()
-            .map(|epsilon| ReplaceOne { epsilon, delta });
         // Where batches are drawn without replacement the claim is replace-one's already.
         let covered = run
             .mechanism
@@ -253,10 +246,16 @@ impl PrivacyStatement {
         if covered {
             return ReplaceOne { epsilon, delta };
         }
-        gaussian.unwrap_or(ReplaceOne {
-            epsilon: 2.0 * epsilon,
-            delta: (delta * (1.0 + epsilon.exp())).min(1.0),
-        })
+        let inflated = run.mechanism.with_inflated_sensitivity(run.sensitivity_inflation);
+        gdp::mu(&inflated, run.adjacency)
+            .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
+            .map_or(
+                ReplaceOne {
+                    epsilon: 2.0 * epsilon,
+                    delta: (delta * (1.0 + epsilon.exp())).min(1.0),
+                },
+                |epsilon| ReplaceOne { epsilon, delta },
+            )
     }
 
     /// The facts that the guarantee takes for public.
@@ -328,7 +327,7 @@ impl PrivacyStatement {
             norm: Some(
                 match run.arithmetic {
                     Arithmetic::IdealisedLaplace => "l1",
-                    Arithmetic::IdealisedGaussian | Arithmetic::DiscreteGaussian => "l2",
+                    Arithmetic::IdealisedGaussian => "l2",
                 }
                 .to_owned(),
             ),

@@ -58,6 +58,9 @@ pub enum ProblemError {
     /// A regularisation that is negative or not finite.
     #[error("a regularisation of {0} is not a finite number of at least 0")]
     Regularization(f64),
+    /// Rows that are scaled so far that their norms could overflow.
+    #[error("rows may be {0:e} long (L1), which f32 arithmetic cannot take: scale the features less")]
+    RowBound(f64),
     /// A row that is not finite.
     #[error(transparent)]
     Row(#[from] NonFiniteGradient),

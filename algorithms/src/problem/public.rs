@@ -88,6 +88,12 @@ impl PublicProblem {
         regularization: f64,
     ) -> Result<Self, ProblemError> {
         let outputs = outputs(dataset.name(), loss, dataset.classes())?;
+        let bounds = [Norm::L1, Norm::L2].map(|norm| dataset.public_bound(norm));
+        if dataset.domain().is_some()
+            && let Some(bound) = bounds[0].filter(|bound| !(*bound <= MOST_MARGIN))
+        {
+            return Err(ProblemError::RowBound(bound));
+        }
         let relation = dataset.domain().map_or(Relation::ZeroOut, |domain| domain.relation);
         Ok(Self {
             name: dataset.name().to_owned(),
@@ -101,7 +107,7 @@ impl PublicProblem {
             },
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
-            bounds: [Norm::L1, Norm::L2].map(|norm| dataset.public_bound(norm)),
+            bounds,
             domain: dataset.domain().cloned(),
             measured: Measured::default(),
         })

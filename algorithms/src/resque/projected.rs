@@ -358,7 +358,9 @@ mod tests {
             Labels::Values((0..rows).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect())
         };
         let dataset = Dataset::new("test", Features::f32(values, columns), labels).unwrap();
-        Problem::new(Arc::new(dataset), loss, bias, 0.0).unwrap()
+        Problem::new(Arc::new(dataset), loss, bias, 0.0)
+            .unwrap()
+            .with_longest_row()
     }
 
     #[test]

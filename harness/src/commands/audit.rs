@@ -27,7 +27,7 @@ pub struct AuditArguments {
     /// δ of the claim.
     #[arg(long, default_value_t = 1e-5, value_name = "D")]
     delta: f64,
-    /// Neighbouring relation: zero-out, add-remove or replace-one [default: the algorithm's]
+    /// Neighbouring relation: zero-out, add-remove or replace-one [default: zero-out, or the one that --sabotage breaks]
     #[arg(long, value_name = "RELATION")]
     adjacency: Option<Adjacency>,
     /// Keys of the runs: simulation, or secure as a release draws its noise.
@@ -46,7 +46,7 @@ pub struct AuditArguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Runs `rounds train --secure` itself on two neighbouring files, and tests the released models.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["key", "rows", "seed"])]
     black_box: bool,
     /// Rows of the larger file, and N under add-remove.
     #[arg(long, default_value_t = 30, requires = "black_box", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
@@ -67,7 +67,7 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
     if arguments.black_box {
-        let [(algorithm, _), ..] = audited.as_slice() else {
+        let (Some((algorithm, _)), false) = (audited.first(), arguments.algorithm == "all") else {
             return Err(UsageError::of("--black-box: name one private algorithm"));
         };
         let comparison = black_box::Comparison {

@@ -698,9 +698,12 @@ impl Bench<'_> {
             return Ok(Arc::clone(loaded));
         }
         let domain = data::built_in(&configuration.dataset, self.data_dir.as_deref());
-        let data = self
-            .cluster
-            .load(&configuration.dataset, self.data_dir.as_deref(), domain.as_ref())?;
+        let data = self.cluster.load(
+            &configuration.dataset,
+            self.data_dir.as_deref(),
+            domain.as_ref(),
+            &anyhow::Error::from,
+        )?;
         let digest = hexadecimal(&self.cluster.digest(&data.train));
         let as_stored = |dataset: rounds_algorithms::problem::Dataset| match configuration.features.as_str() {
             "f32" => dataset.to_f32(),

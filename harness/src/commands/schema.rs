@@ -1,5 +1,6 @@
 //! `rounds schema FILE`: drafts the schema of a data file for a person to check.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -23,7 +24,15 @@ pub struct SchemaArguments {
 pub fn run(arguments: &SchemaArguments, json: bool) -> anyhow::Result<()> {
     let text = draft::draft(&arguments.file)?;
     match &arguments.output {
-        Some(path) => std::fs::write(path, &text).with_context(|| format!("{}: cannot be written", path.display()))?,
+        // Never over a schema that a person has checked.
+        Some(path) => std::fs::File::create_new(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| {
+                format!(
+                    "{}: cannot be written; if it is there, move it away first",
+                    path.display()
+                )
+            })?,
         None if !json => print!("{text}"),
         None => {}
     }

@@ -237,8 +237,11 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let (algorithm, threads, engine) = cluster.agree(prepared_engine(arguments, cluster, model))?;
     let checkpoint = arguments.checkpoint.is_some().then_some(arguments.checkpoint_every);
     let own = [("checkpoint every".to_owned(), format!("{checkpoint:?}"))];
-    let line: Vec<String> = bound_parameters(arguments)
-        .into_iter()
+    let domain = cluster.agree(declared(arguments))?;
+    let bound = bound_parameters(arguments, domain.as_deref());
+    let line: Vec<String> = bound
+        .iter()
+        .cloned()
         .chain(own)
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
@@ -248,9 +251,13 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let key = key(arguments, resumed.as_ref(), cluster)?;
     let mut settings = cluster.agree(settings(arguments, algorithm, key))?;
     let started = Instant::now();
-    let domain = cluster.agree(declared(arguments))?;
-    let data = cluster.load(&arguments.data, arguments.data_dir.as_deref(), domain.as_ref());
-    let data = data.map_err(|error| explained(arguments, error))?;
+    let explain = |error| explained(arguments, error);
+    let data = cluster.load(
+        &arguments.data,
+        arguments.data_dir.as_deref(),
+        domain.as_ref(),
+        &explain,
+    )?;
     let name = data.train.name().to_owned();
     let treated = cluster.agree(treated(arguments, data.train, data.test))?;
     let train = treated.train;
@@ -278,7 +285,6 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         );
         return cluster.agree(Err(UsageError::of(message)));
     }
-    cluster.agree(check_strength(arguments, &problem))?;
     let test = treated
         .test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
@@ -293,9 +299,9 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         settings.strategies = StrategyMemory::filled_from(source.clone());
     }
     let started = Instant::now();
-    // What an algorithm refuses is what the command line asks of it and of the data: bad usage.
     let unread = cluster.agree(algorithm.unread(&settings).map_err(UsageError::of))?;
     let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(UsageError::of))?;
+    cluster.agree(check_release(arguments, &problem, &prepared.privacy))?;
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
         return cluster.agree(Err(UsageError::new(format!(
             "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
@@ -332,7 +338,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
             .privacy
             .with_note(format!("features are multiplied by {factor}, a public constant"));
     }
-    let binding = digest.map(|digest| binding(arguments, &settings.key, &digest));
+    let binding = digest.map(|digest| binding(bound, &settings.key, &digest));
 
     let planned = prepared.optimizer.planned_rounds();
     let progress = progress_bar(planned, json || !first);
@@ -346,7 +352,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         oracle.set_ledger(checkpoint.ledger());
     }
     let first_round = prepared.optimizer.completed_rounds();
-    // Outside of the rounds, as loading is: so that no row travels in a round that could have been foreseen.
+    // Rows are placed here, before the timed rounds.
     oracle.place(prepared.optimizer.batches(), planned);
     let before = cluster.traffic();
     let started = Instant::now();
@@ -381,11 +387,15 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
 
     let ledger = oracle.ledger();
     let parameters = prepared.optimizer.solution();
-    // A release says nothing of its rows, and cannot fail over them, unless it is asked to.
+    // A release prints statistics of its rows, and can fail over them, only with --diagnostics.
     let diagnosed = !arguments.secure || arguments.diagnostics;
     let training = if diagnosed {
         let training = oracle::evaluate(&problem, &engine, parameters);
-        Some(cluster.agree(training.map_err(Into::into))?)
+        match training {
+            // A statistic that cannot be had decides over no release.
+            Err(_) if arguments.secure => None,
+            training => Some(cluster.agree(training.map_err(Into::into))?),
+        }
     } else {
         None
     };
@@ -405,10 +415,10 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         .as_ref()
         .filter(|_| test_is_public || !arguments.secure || arguments.diagnostics)
     {
-        Some(test) => {
-            let evaluation = oracle::evaluate(test, engine.local(), parameters)?;
-            Some(evaluation.correct as f64 / evaluation.rows as f64)
-        }
+        Some(test) => match oracle::evaluate(test, engine.local(), parameters) {
+            Err(_) if arguments.secure => None,
+            evaluation => evaluation.map(|evaluation| Some(evaluation.correct as f64 / evaluation.rows as f64))?,
+        },
         None => None,
     };
     let times = diagnosed.then(|| Times {
@@ -490,32 +500,46 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<Option<Arc<Domain>>> {
     }
 }
 
-/// Refuses a release whose budget protects next to nothing.
-fn check_strength(arguments: &TrainArguments, problem: &PublicProblem) -> anyhow::Result<()> {
-    if !arguments.secure || arguments.allow_weak_privacy {
+/// Refuses a release that claims nothing, or a claim that protects next to nothing.
+fn check_release(
+    arguments: &TrainArguments,
+    problem: &PublicProblem,
+    privacy: &PrivacyStatement,
+) -> anyhow::Result<()> {
+    if !arguments.secure {
         return Ok(());
     }
-    if let Some(warning) = PrivacyWarning::for_delta(arguments.delta, problem.rows()) {
+    let (Some(epsilon), Some(delta)) = (privacy.epsilon, privacy.delta) else {
+        let reason = privacy.reason.as_deref().unwrap_or("nothing is claimed");
+        return Err(UsageError::of(format!(
+            "--secure: this run would claim nothing: {reason}. Without --secure it runs and says so"
+        )));
+    };
+    if arguments.allow_weak_privacy {
+        return Ok(());
+    }
+    if let Some(warning) = PrivacyWarning::for_delta(delta, problem.rows()) {
         return Err(UsageError::of(format!("{warning}, or give --allow-weak-privacy")));
     }
-    match arguments.epsilon {
-        Some(epsilon) if epsilon > MOST_EPSILON => Err(UsageError::of(format!(
-            "--epsilon {epsilon}: above {MOST_EPSILON} a release protects next to nothing; take a smaller one, or give \
-             --allow-weak-privacy"
-        ))),
-        _ => Ok(()),
+    if epsilon > MOST_EPSILON {
+        return Err(UsageError::of(format!(
+            "ε = {epsilon}: above {MOST_EPSILON} a release protects next to nothing; lower --epsilon or raise \
+             --noise-multiplier, or give --allow-weak-privacy"
+        )));
     }
+    Ok(())
 }
 
 /// The largest ε of a release.
 const MOST_EPSILON: f64 = 10.0;
 
 /// An error of loading: a schema that contradicts the file is bad usage, and the messages of a release name no row.
-fn explained(arguments: &TrainArguments, error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<DataError>() {
-        Some(schema @ DataError::Schema { .. }) => UsageError::of(schema),
-        Some(data) if arguments.secure => anyhow::anyhow!(data.without_rows()),
-        _ => error,
+fn explained(arguments: &TrainArguments, error: DataError) -> anyhow::Error {
+    match error {
+        DataError::Schema { .. } if arguments.secure => UsageError::of(error.without_rows()),
+        DataError::Schema { .. } => UsageError::of(error),
+        error if arguments.secure => anyhow::anyhow!(error.without_rows()),
+        error => error.into(),
     }
 }
 
@@ -607,17 +631,17 @@ fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> 
 }
 
 /// What a checkpoint of this run is bound to.
-fn binding(arguments: &TrainArguments, key: &StreamKey, digest: &[u8]) -> checkpoint::Binding {
+fn binding(parameters: Vec<(String, String)>, key: &StreamKey, digest: &[u8]) -> checkpoint::Binding {
     checkpoint::Binding {
         data: KeyedDigest::new(key, digest),
         build: Build::current().identity(),
         isa: vector_extension().to_owned(),
-        parameters: bound_parameters(arguments),
+        parameters,
     }
 }
 
-/// Every argument that decides the model; who executes does not.
-fn bound_parameters(arguments: &TrainArguments) -> Vec<(String, String)> {
+/// Every argument that decides the model, with the declared domain; the execution engine does not.
+fn bound_parameters(arguments: &TrainArguments, domain: Option<&Domain>) -> Vec<(String, String)> {
     let number = |value: Option<f64>| value.map(|value| value.to_string());
     let named = |flag: &str, value: Option<String>| value.map(|value| (flag.to_owned(), value));
     let parameters = [
@@ -650,7 +674,7 @@ fn bound_parameters(arguments: &TrainArguments) -> Vec<(String, String)> {
                 .as_ref()
                 .map(|path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()))),
         ),
-        named("--public-rows", arguments.public_rows.map(|rows| rows.to_string())),
+        named("schema", domain.map(|domain| hex(&domain.digest()))),
         named(
             "--adjacency",
             arguments.adjacency.map(|adjacency| adjacency.to_string()),

@@ -241,13 +241,19 @@ pub fn read_into(path: &Path, domain: &Domain) -> Result<(Features, Labels), Dat
 
 /// The places of a header's columns.
 fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Result<Vec<Place>, DataError> {
-    let refuse = |problem: String| Err(DataError::schema(path, problem));
+    let refuse = |problem: String, found: &[&String]| {
+        Err(DataError::Schema {
+            path: path.into(),
+            problem,
+            found: listing(found),
+        })
+    };
     if let Some((_, name)) = header
         .iter()
         .enumerate()
         .find(|(place, name)| header[..*place].contains(name))
     {
-        return refuse(format!("two columns are called {name:?}; rename one of them"));
+        return refuse("two columns have one name; rename one of them".to_owned(), &[name]);
     }
     let has = |name: &str| header.iter().any(|found| found == name);
     let mut missing: Vec<&str> = [label].into_iter().filter(|name| !has(name)).collect();
@@ -268,11 +274,10 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
     }
     missing.extend(domain.dropped.iter().map(String::as_str).filter(|name| !has(name)));
     if !missing.is_empty() {
-        return refuse(format!(
-            "it has no column {}, which its schema names; found {}",
-            listing(missing),
-            listing(header)
-        ));
+        return refuse(
+            format!("it has no column {}, which its schema names", listing(missing)),
+            &header.iter().collect::<Vec<_>>(),
+        );
     }
     let (mut undeclared, mut unnamed) = (Vec::new(), 0);
     let mut places = Vec::with_capacity(header.len());
@@ -290,14 +295,18 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
         });
     }
     match &domain.columns {
-        Columns::Named(_) if !undeclared.is_empty() => refuse(format!(
-            "its columns {0} are in no schema; declare them, or drop them: drop = [\"{1}\", …] under [rows]",
-            listing(&undeclared),
-            undeclared[0]
-        )),
-        Columns::Matrix { count, .. } if *count != unnamed => refuse(format!(
-            "it has {unnamed} columns beside the label, but its schema declares {count}; mend the schema"
-        )),
+        Columns::Named(_) if !undeclared.is_empty() => refuse(
+            format!(
+                "{} of its columns are in no schema; declare them, or drop them: drop = [\"NAME\", …] under [rows]",
+                undeclared.len()
+            ),
+            &undeclared,
+        ),
+        Columns::Matrix { count, .. } if *count != unnamed => {
+            let problem =
+                format!("it has {unnamed} columns beside the label, but its schema declares {count}; mend the schema");
+            refuse(problem, &[])
+        }
         _ => Ok(places),
     }
 }

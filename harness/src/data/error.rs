@@ -209,12 +209,14 @@ pub enum DataError {
         way_out: &'static str,
     },
     /// A file that is not what its schema declares.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}{}", path.display(), if found.is_empty() { String::new() } else { format!("; found {found}") })]
     Schema {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and the way out.
+        /// The problem and the way out, in words of the schema alone.
         problem: String,
+        /// The header's columns; of a file without its header these are a row.
+        found: String,
     },
     /// No such label column.
     #[error("{}: no label column {wanted}; found {found}", path.display())]
@@ -234,6 +236,7 @@ impl DataError {
         Self::Schema {
             path: path.into(),
             problem: problem.into(),
+            found: String::new(),
         }
     }
 
@@ -247,6 +250,7 @@ impl DataError {
             Self::TooWide { path, .. } => (path, "its rows would take far more memory than the file holds"),
             Self::Size { path, .. } => (path, "it is shorter or longer than its header promises"),
             Self::Header { path, .. } => (path, "its header does not describe data that can be read"),
+            Self::Schema { path, problem, .. } => return format!("{}: {problem}", path.display()),
             Self::Counts { features_path, .. } => (features_path, "it has another number of rows than its labels"),
             Self::Unknown { .. }
             | Self::NoDirectory { .. }
@@ -257,7 +261,6 @@ impl DataError {
             | Self::Magic { .. }
             | Self::TestMismatch { .. }
             | Self::Layout { .. }
-            | Self::Schema { .. }
             | Self::Column { .. } => return self.to_string(),
         };
         let path = path.display();

@@ -596,7 +596,7 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     if is_records(path) {
         return Ok(Format::Cifar);
     }
-    if start.contains(&0) {
+    if domain.is_none() && start.contains(&0) {
         return Err(refuse("binary data without a known magic number"));
     }
     if let Some(domain) = domain {

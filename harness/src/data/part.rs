@@ -41,14 +41,10 @@ pub struct Part {
 #[non_exhaustive]
 pub enum PartError {
     /// A rank without rows.
-    #[error(
-        "data set {name} has {rows} rows, which {ranks} ranks cannot share: start at most {rows} ranks (mpirun -n {rows})"
-    )]
+    #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
     MoreRanksThanRows {
         /// The data set.
         name: String,
-        /// Its rows.
-        rows: usize,
         /// The ranks.
         ranks: usize,
     },
@@ -62,7 +58,6 @@ fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<u
     if rows < ranks {
         return Err(PartError::MoreRanksThanRows {
             name: name.to_owned(),
-            rows,
             ranks,
         });
     }

@@ -112,7 +112,7 @@ pub fn declare(
         (None, _) => name_or_path.to_owned(),
     };
     let domain = match declared {
-        None if flags.bounds.is_none() && flags.classes.is_none() && flags.public_rows.is_none() => return Ok(None),
+        None if !flags.declare_rows() && flags.public_rows.is_none() => return Ok(None),
         None => from_flags(&place, path, flags)?,
         Some(_) if folder::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
@@ -504,11 +504,15 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
                 "its first line is no header; declare columns without names by --dimension D",
             );
         }
-        let usual = || {
-            let called = |usual: &&str| header.iter().find(|name| name.eq_ignore_ascii_case(usual));
-            csv::LABEL_NAMES.iter().find_map(called).or(header.last()).cloned()
+        // A first line that does not hold the label's name may be a row: no name is taken from it.
+        let Some(label) = flags.label.clone().filter(|label| header.contains(label)) else {
+            return refuse(
+                place,
+                "its first line holds no label column of that name; name the label by --label NAME, or declare columns \
+                 without names by --dimension D",
+            );
         };
-        let label = flags.label.clone().or_else(usual);
+        let label = Some(label);
         let names = header.iter().filter(|name| Some(*name) != label.as_ref());
         let mut unbounded = Vec::new();
         let mut columns = Vec::new();

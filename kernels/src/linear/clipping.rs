@@ -54,7 +54,8 @@ pub struct Additions {
     /// Levels of the tree above the leaves at most: d.
     pub levels: u32,
     /// Whether the neighbour has its other rows at other places, in other leaves: add/remove, where a row more or less
-    /// shifts the rows behind it. A row that is zeroed or replaced leaves the others where they are.
+    /// shifts the rows behind it, and random batches, which are compared with and without the row. In a fixed order a row that
+    /// is zeroed or replaced leaves the others where they are.
     pub rows_move: bool,
 }
 
