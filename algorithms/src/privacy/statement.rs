@@ -42,7 +42,7 @@ pub enum Arithmetic {
 
 /// The reason against δ = 0 under Laplace noise in floating point.
 const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
-                              values, and which ones depends on the sum; take --accountant rdp or pld for δ > 0";
+                              values, and which ones depends on the sum; take --accountant rdp for δ > 0";
 
 /// What a finished (or planned) run says about itself: the input of its [`PrivacyStatement`].
 #[derive(Debug, Clone)]
