@@ -1,8 +1,8 @@
 //! Empirical lower bounds on the privacy loss of any algorithm of the catalogue, to stand beside its claim.
 //!
 //! An audit runs the algorithm itself, constructor and optimiser as they are, many times without and with one example (the
-//! canary), reads the iterates after every round, and looks for the test that tells the two apart best: the
-//! likelihood ratio of the canary on the whitened transcript. The test's statistic and threshold are
+//! canary), reads the iterates after every round, and looks for the test that tells the two apart best: the likelihood ratio
+//! of the canary on the whitened transcript, and of another scale of the noise elsewhere. The test's statistic and threshold are
 //! fixed on one half of the runs; its errors are counted on the other half, and their Clopper–Pearson limits contradict
 //! every mechanism that is too private for them. A bound above the claim disproves the claim at the
 //! stated confidence; a bound below it is no proof of anything, but close to it says that there is little slack.
