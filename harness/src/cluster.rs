@@ -781,7 +781,7 @@ mod tests {
         assert!(
             outcomes
                 .iter()
-                .all(|(code, text)| *code == 2 && text.contains("3 ranks")),
+                .all(|(code, text)| *code == 2 && text.contains("fewer rows than there are ranks, 3")),
             "{outcomes:?}"
         );
     }

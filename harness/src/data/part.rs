@@ -180,7 +180,7 @@ mod tests {
         }
         assert_eq!(load(path, None, None, 0, 2).unwrap().test, whole.test);
         let refused = load(path, None, None, 3, 24).err().unwrap();
-        assert!(refused.to_string().contains("23 rows"), "{refused}");
+        assert!(refused.to_string().contains("ranks, 24"), "{refused}");
     }
 
     #[test]
