@@ -69,6 +69,8 @@ fn a_release_keeps_its_checkpoint_only_where_others_cannot_write() {
     let path = file.to_str().unwrap();
     let secure = [
         "--secure",
+        "--delta",
+        "1e-6",
         "--epsilon",
         "1",
         "--epochs",

@@ -1,5 +1,6 @@
 //! A release through the command line: what it needs, what it prints, and what it refuses before any private computation.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -47,7 +48,7 @@ fn folder(schema: &str) -> tempfile::TempDir {
     let mut text = String::from("height,colour,kind\n");
     for row in 0..200 {
         let colour = ["red", "green", "blue"][row % 3];
-        text += &format!("{},{colour},{}\n", row % 11, ["no", "yes"][(row / 2) % 2]);
+        writeln!(text, "{},{colour},{}", row % 11, ["no", "yes"][(row / 2) % 2]).unwrap();
     }
     fs::write(folder.path().join("table.csv"), text).unwrap();
     if !schema.is_empty() {

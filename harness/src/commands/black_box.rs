@@ -282,7 +282,7 @@ mod tests {
         assert!(verdict(rows, Adjacency::ZeroOut).contains("nothing is claimed"));
         let named = r#"echo "{}"; grep -n '^9' $data >&2; true"#;
         assert!(verdict(named, Adjacency::ZeroOut).contains("stderr \"30:9"));
-        let fails = r#"! grep -q '^9' $data"#;
+        let fails = r"! grep -q '^9' $data";
         assert!(verdict(fails, Adjacency::ZeroOut).contains("exit code"));
         assert!(verdict(rows, Adjacency::ReplaceOne).contains("nothing is claimed"));
     }
