@@ -117,7 +117,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     // Iterates inside a phase are not released: they must not be able to diverge.
     if radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
-            flag: "radius",
+            flag: "--set radius",
             value: radius.to_string(),
             expected: "a smaller radius: margins could overflow",
         }

@@ -309,7 +309,7 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
     // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
     if domain_radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
-            flag: "radius",
+            flag: "--set radius",
             value: domain_radius.to_string(),
             expected: "a smaller radius: shifts of margins could overflow",
         }

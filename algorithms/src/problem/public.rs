@@ -138,7 +138,7 @@ impl PublicProblem {
         let adjacency = asked.unwrap_or(declared);
         if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
             return Err(SettingsError::OutOfRange {
-                flag: "adjacency",
+                flag: "--adjacency",
                 value: adjacency.to_string(),
                 expected: "add-remove keeps the number of rows private: declare a public one (public-rows)",
             });
