@@ -278,13 +278,6 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     {
         problem = problem.with_second_moment();
     }
-    if problem.rows() > problem.most_rows() {
-        let message = format!(
-            "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
-            problem::MOST_ROWS_PER_PUBLIC_ROW
-        );
-        return cluster.agree(Err(UsageError::of(message)));
-    }
     let test = treated
         .test
         .map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0))
@@ -302,6 +295,13 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     let unread = cluster.agree(algorithm.unread(&settings).map_err(UsageError::of))?;
     let mut prepared = cluster.agree(algorithm.prepare(&problem, &settings).map_err(UsageError::of))?;
     cluster.agree(check_release(arguments, &problem, &prepared.privacy))?;
+    if problem.rows() > problem.most_rows() {
+        let message = format!(
+            "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
+            problem::MOST_ROWS_PER_PUBLIC_ROW
+        );
+        return cluster.agree(Err(UsageError::of(message)));
+    }
     if given.is_some_and(|(_, asked)| !asked.load(Ordering::Relaxed)) {
         return cluster.agree(Err(UsageError::new(format!(
             "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
