@@ -169,7 +169,7 @@ pub(super) enum Noise {
 /// Data sizes and settings of one audit of an algorithm.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// Its sampling and noise, for people.
+    /// The sampling and noise, in words.
     pub name: &'static str,
     rows: usize,
     batch_size: Option<usize>,
@@ -191,7 +191,7 @@ pub struct Scene {
     second: usize,
     /// Rows there are then.
     rows_with_second: usize,
-    /// Whether the method is told constants (a smoothness, radii) that are those of the squared loss on the rows of f32.
+    /// True if the scene sets constants (a smoothness, radii) that hold for the squared loss on f32 rows only.
     told_constants_of_f32: bool,
 }
 

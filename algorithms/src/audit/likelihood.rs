@@ -17,7 +17,7 @@ pub enum Density {
     Laplace,
 }
 
-/// How the noise of a round is distributed, and how often the canary takes part.
+/// The law of the noise of a round, and the rate at which the canary takes part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseLaw {
     /// Density of the noise.

@@ -126,7 +126,7 @@ pub enum AuditError {
     /// A sabotage of another relation.
     #[error("--sabotage {sabotage}: it breaks claims under {needed} alone; use --adjacency {needed}")]
     Relation {
-        /// What is broken.
+        /// The sabotage.
         sabotage: &'static str,
         /// The relation that it breaks.
         needed: Adjacency,
@@ -354,7 +354,7 @@ pub fn audit(
     })))
 }
 
-/// Whether two Laplace mechanisms differ by rounding alone.
+/// True if two Laplace mechanisms differ by rounding alone.
 fn is_same_laplace(left: &Mechanism, right: &Mechanism) -> bool {
     let (left, right) = (left.steps(), right.steps());
     left.len() == right.len()

@@ -93,7 +93,7 @@ pub struct PrivacyStatement {
     pub sensitivity_factor: Option<f64>,
     /// The norm in which terms are clipped and sensitivities are stated.
     pub norm: Option<String>,
-    /// What the guarantee takes for public.
+    /// The facts that the guarantee takes for public.
     pub public: Vec<String>,
     /// The declared domain.
     pub domain: Option<DomainStatement>,
