@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod catalog;
 pub mod factorization;
+mod hexadecimal;
 pub mod noise;
 pub mod optimizers;
 pub mod oracle;
@@ -15,3 +16,5 @@ pub mod resque;
 pub mod sampling;
 pub mod state;
 pub mod theory;
+
+pub use hexadecimal::hexadecimal;

@@ -35,7 +35,7 @@ use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::commands::UsageError;
-use crate::machine::hexadecimal;
+use rounds_algorithms::hexadecimal;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";

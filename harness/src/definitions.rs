@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
-use crate::machine::hexadecimal;
 use crate::results::Configuration;
 use crate::statistics::Choices;
+use rounds_algorithms::hexadecimal;
 
 /// The definitions in the binary, by name. Adding one is one file and one line.
 const EMBEDDED: &[(&str, &str)] = &[

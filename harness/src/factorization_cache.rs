@@ -2,10 +2,11 @@
 //! on reading, computed anew when damaged.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use rounds_algorithms::factorization::{Factorization, FactorizationError, FactorizationRequest, FactorizationSource};
+
+use crate::files;
 
 /// `$XDG_CACHE_HOME/rounds/factorizations`, or below `~/.cache`; nothing where neither is known.
 pub fn default_folder() -> Option<PathBuf> {
@@ -43,18 +44,9 @@ pub fn factorize(
     }
     let factorization = request.factorize()?;
     if let (Some(folder), Some(path)) = (folder, &path) {
-        let _ = keep(folder, path, &factorization.encode(key));
+        let _ = fs::create_dir_all(folder).and_then(|()| files::replace(path, &factorization.encode(key)));
     }
     Ok((factorization, false))
-}
-
-/// Writes a file whole, through a temporary one.
-fn keep(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
 }
 
 #[cfg(test)]

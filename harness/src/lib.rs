@@ -11,6 +11,7 @@ pub mod data;
 pub mod definitions;
 pub mod factorization_cache;
 pub mod factorization_file;
+pub mod files;
 pub mod kernel_rates;
 pub mod launcher;
 pub mod machine;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use rounds::cluster::Agreed;
 use rounds::commands::{
-    UsageError, account, audit, compare, factorize, list, machine, report, run, schema, simulate, train, with_causes,
+    Output, UsageError, account, audit, compare, factorize, list, machine, report, run, schema, simulate, train,
+    with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return launcher::end_unread(&error),
     };
+    let output = if line.json { Output::Json } else { Output::Text };
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, line.json),
@@ -85,7 +87,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(arguments, line.json),
         Command::Simulate(arguments) => simulate::run(arguments, line.json),
         Command::Compare(arguments) => compare::run(arguments, line.json),
-        Command::List(arguments) => list::run(arguments, line.json),
+        Command::List(arguments) => list::run(arguments, output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -233,10 +233,7 @@ fn phase_times(
 /// SHA-256 of parameters as little-endian f32, in hexadecimal digits.
 pub fn digest(parameters: &[f32]) -> String {
     let bytes: Vec<u8> = parameters.iter().flat_map(|value| value.to_le_bytes()).collect();
-    Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    rounds_algorithms::hexadecimal(&Sha256::digest(&bytes))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::error::FactorizationError;
 use super::strategy::{BandedStrategy, Strategy};
 use super::tree::TreeVariant;
 use super::{Factorization, FactorizationRequest};
+use crate::hexadecimal;
 
 /// The layout's name and version. A change of an optimiser or of the layout changes the number.
 const MAGIC: &[u8; 16] = b"rounds-factor-02";
@@ -24,16 +25,6 @@ impl FactorizationKey {
     pub fn hexadecimal(&self) -> String {
         hexadecimal(&self.0)
     }
-}
-
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    bytes
-        .iter()
-        .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]])
-        .collect()
 }
 
 impl FactorizationRequest {

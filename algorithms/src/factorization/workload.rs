@@ -260,10 +260,7 @@ impl Workload {
                 sha2::Digest::update(&mut digest, matrix[(row, column)].to_le_bytes());
             }
         }
-        let key = format!(
-            "matrix;{}",
-            super::encoding::hexadecimal(&sha2::Digest::finalize(digest))
-        );
+        let key = format!("matrix;{}", crate::hexadecimal(&sha2::Digest::finalize(digest)));
         Ok(Self {
             rounds,
             form: Form::Dense { matrix },

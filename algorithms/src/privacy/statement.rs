@@ -333,7 +333,7 @@ impl PrivacyStatement {
             ),
             public: Self::public_facts(run.problem, run.adjacency),
             domain: run.problem.domain().map(|domain| DomainStatement {
-                sha256: domain.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+                sha256: crate::hexadecimal(&domain.digest()),
                 source: match &domain.source {
                     DomainSource::Schema(name) => format!("schema {name}"),
                     DomainSource::BuiltIn(name) => format!("built-in schema of {name}"),

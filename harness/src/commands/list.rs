@@ -1,17 +1,22 @@
-//! `rounds list algorithms|suites|datasets`: what there is.
+//! `rounds list algorithms|suites|datasets`: what the program knows.
+
+use std::fmt::{self, Display, Formatter};
 
 use clap::ValueEnum;
-use rounds_algorithms::catalog;
-use serde_json::json;
+use rounds_algorithms::catalog::{self, Algorithm};
+use serde::Serialize;
 
+use super::{Output, UsageError, output};
 use crate::{data, definitions, studies};
 
-/// What `rounds list` takes.
+/// Arguments of `rounds list`.
 #[derive(clap::Args)]
 pub struct ListArguments {
-    /// What to list.
+    /// Subject of the list
     #[arg(value_enum)]
     subject: Subject,
+    /// One algorithm, suite or data set, with its parameters [default: all]
+    id: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -21,66 +26,148 @@ enum Subject {
     Datasets,
 }
 
-/// Lists one subject.
+/// One line of the list, and what more there is to say of it.
+#[derive(Serialize)]
+struct Entry {
+    id: String,
+    #[serde(flatten)]
+    algorithm: Option<AlgorithmFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AlgorithmFacts {
+    name: &'static str,
+    source: &'static str,
+    promise: &'static str,
+    parameters: Vec<Parameter>,
+}
+
+/// A parameter of an algorithm, for `--set`.
+#[derive(Serialize)]
+struct Parameter {
+    name: &'static str,
+    about: &'static str,
+}
+
+impl Entry {
+    fn of(id: &str, about: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            algorithm: None,
+            about: Some(about.to_owned()),
+        }
+    }
+
+    fn of_algorithm(algorithm: &Algorithm) -> Self {
+        let parameters = algorithm.parameters.iter();
+        Self {
+            id: algorithm.id.to_owned(),
+            algorithm: Some(AlgorithmFacts {
+                name: algorithm.name,
+                source: algorithm.source,
+                promise: algorithm.promise,
+                parameters: parameters.map(|&(name, about)| Parameter { name, about }).collect(),
+            }),
+            about: None,
+        }
+    }
+
+    /// The entry in lines of at most 80 characters.
+    fn text(&self, details: bool) -> String {
+        let Some(algorithm) = &self.algorithm else {
+            return format!(
+                "{}\n{}",
+                self.id,
+                output::wrapped(self.about.as_deref().unwrap_or_default(), 4)
+            );
+        };
+        let mut text = format!("{} ({})\n", self.id, algorithm.name) + &output::wrapped(algorithm.promise, 4);
+        if details {
+            text = text + "\n\nSource\n" + &output::wrapped(algorithm.source, 4);
+            if !algorithm.parameters.is_empty() {
+                text += "\n\nParameters";
+            }
+            for parameter in &algorithm.parameters {
+                text += &format!(
+                    "\n    --set {}=…\n{}",
+                    parameter.name,
+                    output::wrapped(parameter.about, 8)
+                );
+            }
+        } else if !algorithm.parameters.is_empty() {
+            let names: Vec<_> = algorithm.parameters.iter().map(|parameter| parameter.name).collect();
+            text = text + "\n" + &output::wrapped(&format!("Parameters: {}", names.join(", ")), 4);
+        }
+        text
+    }
+}
+
+/// The entries that match.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct List {
+    entries: Vec<Entry>,
+    #[serde(skip)]
+    details: bool,
+}
+
+impl Display for List {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let texts: Vec<_> = self.entries.iter().map(|entry| entry.text(self.details)).collect();
+        formatter.write_str(&texts.join("\n"))
+    }
+}
+
+/// Lists one subject, or one of its entries.
 ///
 /// # Errors
-/// A suite definition that cannot be read.
-pub fn run(arguments: &ListArguments, json: bool) -> anyhow::Result<()> {
-    let (header, rows): (Vec<&str>, Vec<Vec<String>>) = match arguments.subject {
-        Subject::Algorithms => (
-            vec!["id", "name", "source", "promise", "parameters"],
-            catalog::ALGORITHMS
-                .iter()
-                .map(|algorithm| {
-                    let own: Vec<_> = algorithm
-                        .parameters
-                        .iter()
-                        .map(|(key, about)| format!("{key}: {about}"))
-                        .collect();
-                    let text = [algorithm.id, algorithm.name, algorithm.source, algorithm.promise].map(str::to_owned);
-                    text.into_iter().chain([own.join("\n")]).collect()
-                })
-                .collect(),
-        ),
-        Subject::Suites => (
-            vec!["id", "about"],
-            definitions::all()?
-                .into_iter()
-                .map(|suite| vec![suite.name, suite.about])
-                .chain(
-                    studies::NAMES
-                        .iter()
-                        .map(|(name, about)| vec![(*name).to_owned(), (*about).to_owned()]),
-                )
-                .collect(),
-        ),
-        Subject::Datasets => (
-            vec!["id", "about"],
-            data::NAMES
-                .iter()
-                .map(|name| vec![name.name.to_owned(), name.about.to_owned()])
-                .collect(),
-        ),
+/// A suite definition that cannot be read, an unknown id.
+pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
+    let (entries, subject): (Vec<Entry>, _) = match arguments.subject {
+        Subject::Algorithms => {
+            let all = catalog::ALGORITHMS.iter();
+            (
+                all.map(|algorithm| Entry::of_algorithm(algorithm)).collect(),
+                "algorithm",
+            )
+        }
+        Subject::Suites => {
+            let suites = definitions::all()?.into_iter();
+            let suites = suites.map(|suite| Entry::of(&suite.name, &suite.about));
+            let studies = studies::NAMES.iter().map(|(name, about)| Entry::of(name, about));
+            (suites.chain(studies).collect(), "suite")
+        }
+        Subject::Datasets => {
+            let all = data::NAMES.iter();
+            (all.map(|name| Entry::of(name.name, name.about)).collect(), "data set")
+        }
     };
-    if json {
-        let rows: Vec<serde_json::Map<_, _>> = rows
-            .into_iter()
-            .map(|row| {
-                header
-                    .iter()
-                    .map(|key| (*key).to_owned())
-                    .zip(row.into_iter().map(|cell| json!(cell)))
-                    .collect()
-            })
-            .collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
-    } else {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-        table.set_header(header);
-        table.add_rows(rows);
-        println!("{table}");
+    let details = arguments.id.is_some();
+    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
+    let entries: Vec<_> = entries.into_iter().filter(wanted).collect();
+    if let (true, Some(id)) = (entries.is_empty(), &arguments.id) {
+        return Err(match arguments.subject {
+            Subject::Algorithms => catalog::find(id).err().map(UsageError::of),
+            _ => None,
+        }
+        .unwrap_or_else(|| UsageError::of(format!("there is no {subject} '{id}'"))));
     }
-    Ok(())
+    output.print(&List { entries, details })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_fit_in_eighty_columns() {
+        for algorithm in catalog::ALGORITHMS {
+            for details in [false, true] {
+                let text = Entry::of_algorithm(algorithm).text(details);
+                assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
-//! The commands of `rounds`, one file each: `XArguments` (clap) and `run(&XArguments, json)`.
+//! The commands of `rounds`, one file each: `XArguments` (clap) and `run(&XArguments, Output)`.
 //!
-//! With `json` a command writes one JSON document (or JSON lines) to stdout and nothing else; without it, text for
-//! people. Errors are returned, never printed here: `main` prints one message and picks the exit code.
+//! A command builds one value; [`Output`] prints it on stdout, as JSON or as text. Errors are returned, never printed here:
+//! `main` prints one message and picks the exit code.
 
 pub mod account;
 pub mod audit;
@@ -10,6 +10,7 @@ pub mod compare;
 pub mod factorize;
 pub mod list;
 pub mod machine;
+pub mod output;
 pub mod report;
 pub mod run;
 pub mod schema;
@@ -19,4 +20,5 @@ mod threads;
 pub mod train;
 mod usage;
 
+pub use output::Output;
 pub use usage::{UsageError, with_causes};

@@ -20,7 +20,7 @@ use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::kernel_rates;
-use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances, hexadecimal};
+use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances};
 use crate::measure::{self, Measurement};
 use crate::report::time_per_round_svg;
 use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
@@ -31,6 +31,7 @@ use crate::settings;
 use crate::statistics;
 use crate::studies;
 use crate::studies::{depth_against_work, noise_mechanisms, scaling};
+use rounds_algorithms::hexadecimal;
 
 /// What `rounds run` takes.
 #[derive(clap::Args)]

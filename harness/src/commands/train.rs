@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rounds_algorithms::catalog;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
@@ -15,6 +14,7 @@ use rounds_algorithms::optimizers::{Budget, NoiseKind, Optimizer, SamplingKind, 
 use rounds_algorithms::oracle::{self, Engine, Oracle};
 use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement, PrivacyWarning};
 use rounds_algorithms::problem::{self, Dataset, Domain, Problem, PublicProblem, Relation};
+use rounds_algorithms::{catalog, hexadecimal};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
@@ -30,6 +30,7 @@ use crate::data::{self, DataError, Declaration};
 use crate::factorization_cache;
 use crate::factorization_file::FactorizationFile;
 use crate::machine::{Build, PinPolicy, vector_extension};
+use crate::measure;
 
 /// What `rounds train` takes.
 #[derive(clap::Args)]
@@ -399,7 +400,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     } else {
         None
     };
-    let model_sha256 = hex(&Sha256::digest(little_endian(parameters)));
+    let model_sha256 = measure::digest(parameters);
     cluster.same("model", &model_sha256)?;
     let written = if first {
         finish(arguments, &problem, parameters)
@@ -672,9 +673,9 @@ fn bound_parameters(arguments: &TrainArguments, domain: Option<&Domain>) -> Vec<
             arguments
                 .factorization
                 .as_ref()
-                .map(|path| hex(&Sha256::digest(std::fs::read(path).unwrap_or_default()))),
+                .map(|path| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()))),
         ),
-        named("schema", domain.map(|domain| hex(&domain.digest()))),
+        named("schema", domain.map(|domain| hexadecimal(&domain.digest()))),
         named(
             "--adjacency",
             arguments.adjacency.map(|adjacency| adjacency.to_string()),
@@ -848,16 +849,6 @@ fn progress_bar(rounds: u64, json: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(rounds), target).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
-}
-
-/// The parameters as little-endian f32.
-fn little_endian(parameters: &[f32]) -> Vec<u8> {
-    parameters.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// Lower-case hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the model as NPY f32 `[outputs, d + 1]`, through a temporary file beside it.

@@ -1,10 +1,10 @@
 //! What the running binary was built from.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::OnceLock;
 
+use rounds_algorithms::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -92,16 +92,6 @@ fn executable_digest() -> io::Result<String> {
         hasher.update(&block[..count]);
     }
     Ok(hexadecimal(&hasher.finalize()))
-}
-
-/// Lower-case hexadecimal digits, two a byte.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! All that stands beside a result: machine, state, build, command and date.
 
 use jiff::Timestamp;
+use rounds_algorithms::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::build::hexadecimal;
 use super::{Build, Known, Pinning, Place, ProcessorState, Roofline, Topology};
 
 /// The machine's lasting part.

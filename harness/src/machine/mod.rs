@@ -15,7 +15,6 @@ mod topology;
 mod watch;
 
 pub use build::Build;
-pub(crate) use build::hexadecimal;
 pub use disturbance::{Disturbance, disturbances, measured_disturbances};
 pub use environment::{Environment, Machine, command_line};
 pub use instructions::{ProcessorError, check_processor, instruction_set, vector_extension};

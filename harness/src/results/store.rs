@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::cell::repeat_key;
 use super::{Cell, Configuration, Record, SCHEMA, write_csv};
+use crate::files;
 use crate::machine::{Environment, Pinning, measure_rooflines};
 
 const MEASUREMENTS: &str = "measurements.jsonl";
@@ -411,7 +412,7 @@ impl Store {
         let mut table = Vec::new();
         let path = self.folder.join(TABLE);
         write_csv(&self.cells, &mut table).map_err(|error| file_error("write", &path)(error.into()))?;
-        replace(&path, &table)
+        files::replace(&path, &table).map_err(file_error("write", &path))
     }
 
     fn remember(&mut self, record: Record) {
@@ -440,7 +441,7 @@ impl Store {
         let mut text =
             serde_json::to_vec_pretty(&self.sheet).map_err(|error| file_error("write", &path)(error.into()))?;
         text.push(b'\n');
-        replace(&path, &text)
+        files::replace(&path, &text).map_err(file_error("write", &path))
     }
 }
 
@@ -573,25 +574,6 @@ fn lock(folder: &Path) -> Result<File, ResultsError> {
             source,
         }),
     }
-}
-
-/// Replaces a file whole or not at all: written beside it, synced, renamed.
-fn replace(path: &Path, contents: &[u8]) -> Result<(), ResultsError> {
-    let folder = path.parent().expect("a file in a folder");
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(contents)?;
-        file.as_file().sync_all()?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
-        }
-        file.persist(path)?;
-        // The new name itself lies in the folder.
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(file_error("write", path))
 }
 
 fn read_sheet(folder: &Path) -> Result<Sheet, ResultsError> {

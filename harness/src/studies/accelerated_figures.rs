@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::accelerated_misspecified::{Misspecified, MisspecifiedFigure};
-use crate::machine::hexadecimal;
+use rounds_algorithms::hexadecimal;
 
 /// A figure's definition, as TOML.
 #[derive(Clone, Debug, Deserialize)]

@@ -27,9 +27,9 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{correlated_noise, intervals};
-use crate::machine::hexadecimal;
 use crate::report;
 use crate::{data, settings};
+use rounds_algorithms::hexadecimal;
 
 /// Parameters of an algorithm: flags of `rounds train` without their dashes, `batch-size` and `rounds`, and what is
 /// passed on as `--set key=value`.

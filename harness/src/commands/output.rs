@@ -1,0 +1,127 @@
+//! Output of the commands. A command builds one value, and [`Output::print`] prints it: as JSON through its `Serialize`, as
+//! text for people through its `Display`.
+
+use std::fmt::Display;
+
+use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+/// Form of what a command prints on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Text for people.
+    Text,
+    /// One JSON document, or one a line.
+    Json,
+}
+
+impl Output {
+    /// Prints one value: indented JSON, or its text.
+    ///
+    /// # Errors
+    /// A value that JSON cannot represent.
+    pub fn print(self, value: &(impl Serialize + Display)) -> anyhow::Result<()> {
+        match self {
+            Self::Text => println!("{value}"),
+            Self::Json => println!("{}", serde_json::to_string_pretty(value)?),
+        }
+        Ok(())
+    }
+
+    /// Prints one value of several on a line of its own, for JSON lines; nothing in text.
+    ///
+    /// # Errors
+    /// A value that JSON cannot represent.
+    pub fn json_line(self, value: &impl Serialize) -> anyhow::Result<()> {
+        if self == Self::Json {
+            println!("{}", serde_json::to_string(value)?);
+        }
+        Ok(())
+    }
+
+    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's.
+    ///
+    /// # Panics
+    /// For a template that indicatif cannot parse.
+    pub fn progress(self, length: u64, template: &str) -> ProgressBar {
+        let target = match self {
+            Self::Text => ProgressDrawTarget::stderr_with_hz(5),
+            Self::Json => ProgressDrawTarget::hidden(),
+        };
+        let style = ProgressStyle::with_template(template).expect("a valid template");
+        ProgressBar::with_draw_target(Some(length), target).with_style(style)
+    }
+}
+
+/// Prints a warning on stderr.
+pub fn warn(warning: impl Display) {
+    eprintln!("warning: {warning}");
+}
+
+/// A table with a header and rules between its rows.
+pub fn table(header: impl Into<Row>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    table
+}
+
+/// A table of names and values, without rules.
+pub fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    table
+}
+
+/// Aligns these columns to the right.
+pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for index in columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// `text` in lines of at most 80 characters, each after `indent` spaces.
+pub fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = String::new();
+    for paragraph in text.lines() {
+        let mut length = 0;
+        for word in paragraph.split_whitespace() {
+            let letters = word.chars().count();
+            if length > 0 && length + 1 + letters <= 80 {
+                lines.push(' ');
+                length += 1 + letters;
+            } else {
+                if !lines.is_empty() {
+                    lines.push('\n');
+                }
+                lines.extend(std::iter::repeat_n(' ', indent));
+                length = indent + letters;
+            }
+            lines.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_lines_are_indented_and_keep_within_eighty_columns() {
+        let text = wrapped(&"word ".repeat(40), 4);
+        assert_eq!(text.lines().count(), 3);
+        assert!(
+            text.lines()
+                .all(|line| line.len() <= 80 && line.starts_with("    word"))
+        );
+        assert_eq!(wrapped("a b\nc", 1), " a b\n c");
+        assert_eq!(wrapped("", 2), "");
+    }
+}
