@@ -1,6 +1,6 @@
 //! DP-HB (DP-SHB on batches): `x⁺ = x − α·g̃(x) + β·(x − x₋)` with Laplace noise of one scale [003 (3.1), (3.4)–(3.5)]. Without
-//! `--momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. The iteration is [`super::momentum`]; rates, exact errors and
-//! certificates are in [`crate::theory::heavy_ball`].
+//! `--momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. The iteration is [`super::momentum`]; rates and exact
+//! errors are in [`crate::theory::heavy_ball`].
 
 use super::Settings;
 use super::accelerated_plan::{self, Method, PARAMETERS};

@@ -1,6 +1,6 @@
 //! DP-NAG and DP-NAG-opt: `z = (1 + β)x − βx₋, x⁺ = z − α·g̃(z)` with noise of one scale, or with T′ ≤ T rounds and scales
-//! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`]; bounds are in
-//! [`crate::theory::nesterov`], the division of the budget in [`crate::theory::allocation`].
+//! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`], the
+//! weights of the bound are in [`crate::theory::multistage`], the division of the budget in [`crate::theory::allocation`].
 
 use super::Settings;
 use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, joined};

@@ -8,12 +8,6 @@
 //! | Gaussian, m = n | Σ S_2²/(2n²s_t²) = ρ | ρ_t ∝ a_t^{1/2} |
 
 use super::{TheoryError, within};
-use crate::privacy::laplace::unamplified_epsilon;
-
-/// `b = S_1/(m·ln(1 + (n/m)(e^ε − 1)))`: the Laplace scale on the mean with which a round spends ε [003 (3.4)–(3.5)].
-pub fn laplace_scale(epsilon: f64, sensitivity: f64, batch: usize, population: usize) -> f64 {
-    sensitivity / (batch as f64 * unamplified_epsilon(epsilon, batch as f64 / population as f64))
-}
 
 /// ε/T for every round.
 ///
@@ -190,38 +184,20 @@ fn fed(shares: Vec<f64>) -> Result<Vec<f64>, TheoryError> {
     }
 }
 
-/// `Σ_t a_t·b_t²`: what the allocations minimise for Laplace noise.
-///
-/// # Panics
-/// Other lengths.
-pub fn laplace_objective(
-    log_weights: &[f64],
-    epsilons: &[f64],
-    sensitivity: f64,
-    batch: usize,
-    population: usize,
-) -> f64 {
-    assert_eq!(log_weights.len(), epsilons.len(), "one weight a round");
-    let scales = epsilons
-        .iter()
-        .map(|&epsilon| laplace_scale(epsilon, sensitivity, batch, population));
-    log_weights
-        .iter()
-        .zip(scales)
-        .map(|(weight, scale)| weight.exp() * scale * scale)
-        .sum()
-}
-
-/// `s = S_2/(n·√(2ρ))`: the standard deviation on a mean of n rows with which a Gaussian round spends ρ-zCDP.
-pub fn gaussian_deviation(rho: f64, sensitivity: f64, population: usize) -> f64 {
-    sensitivity / (population as f64 * (2.0 * rho).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privacy::laplace::unamplified_epsilon;
     use crate::theory::Curvature;
     use crate::theory::multistage::Schedule;
+
+    /// `Σ_t a_t·b_t²` with `b = 2/(m·ln(1 + (n/m)(e^ε − 1)))`, the scale with which a round spends ε at S_1 = 2, n = 1,000
+    /// [003 (3.4)–(3.5)]: the quantity that the allocations minimise for Laplace noise.
+    fn laplace_objective(log_weights: &[f64], epsilons: &[f64], batch: usize) -> f64 {
+        let scale = |&epsilon: &f64| 2.0 / (batch as f64 * unamplified_epsilon(epsilon, batch as f64 / 1_000.0));
+        let terms = log_weights.iter().zip(epsilons.iter().map(scale));
+        terms.map(|(weight, scale)| weight.exp() * scale * scale).sum()
+    }
 
     fn golden_weights() -> Vec<f64> {
         // specification 6.2: n = 1000, S = 2, ε = 1, T = 12, μ = 0.1, L = 1, α = 1.
@@ -237,7 +213,7 @@ mod tests {
             (10, 0.037_559_4, 0.038_469_9, 0.048_533_7),
             (100, 0.004_348_45, 0.004_364_33, 0.006_399_98),
         ] {
-            let objective = |epsilons: Vec<f64>| laplace_objective(&weights, &epsilons, 2.0, batch, 1_000);
+            let objective = |epsilons: Vec<f64>| laplace_objective(&weights, &epsilons, batch);
             let found = [
                 (
                     objective(laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap()),
@@ -252,23 +228,19 @@ mod tests {
         }
     }
 
-    /// A seeded generator of uniforms in (0, 1) for random competitors.
-    fn uniforms(mut state: u64) -> impl FnMut() -> f64 {
-        move || {
+    #[test]
+    fn no_feasible_competitor_is_better() {
+        let weights = golden_weights();
+        let mut state = 7_u64;
+        let mut uniform = || {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-        }
-    }
-
-    #[test]
-    fn no_feasible_competitor_is_better() {
-        let weights = golden_weights();
-        let mut uniform = uniforms(7);
+        };
         for batch in [1, 10, 100, 500, 1_000] {
             let best = laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap();
-            let optimum = laplace_objective(&weights, &best, 2.0, batch, 1_000);
+            let optimum = laplace_objective(&weights, &best, batch);
             for draw in 0..1_000 {
                 // Far competitors (random simplex points) and near ones (small perturbations of the optimum).
                 let size = if draw % 2 == 0 { 1.0 } else { 0.05 };
@@ -278,58 +250,8 @@ mod tests {
                     .collect();
                 let sum: f64 = raw.iter().sum();
                 let competitor: Vec<f64> = raw.iter().map(|value| value / sum).collect();
-                let value = laplace_objective(&weights, &competitor, 2.0, batch, 1_000);
+                let value = laplace_objective(&weights, &competitor, batch);
                 assert!(optimum <= value * (1.0 + 1e-9), "m = {batch}: {value} < {optimum}");
-            }
-        }
-    }
-
-    /// Minimises an objective of shares on the simplex by exponentiated gradient steps with numerical derivatives, from
-    /// equal shares: an optimiser that knows nothing of the closed forms.
-    fn descend(rounds: usize, objective: impl Fn(&[f64]) -> f64) -> Vec<f64> {
-        let mut shares = vec![1.0 / rounds as f64; rounds];
-        let mut step = 0.3;
-        let mut value = objective(&shares);
-        for _ in 0..4_000 {
-            // ∂/∂ln ε_t, relative to the value; its weighted mean is taken out so that steps stay on the simplex.
-            let slopes: Vec<f64> = (0..rounds)
-                .map(|t| {
-                    let moved = |factor: f64| {
-                        let mut shares = shares.clone();
-                        shares[t] *= factor;
-                        objective(&shares)
-                    };
-                    (moved(1.0 + 1e-6) - moved(1.0 - 1e-6)) / (2e-6 * value)
-                })
-                .collect();
-            let raw: Vec<f64> = shares
-                .iter()
-                .zip(&slopes)
-                .map(|(share, slope)| share * (-step * slope / share * 0.05).exp())
-                .collect();
-            let sum: f64 = raw.iter().sum();
-            let next: Vec<f64> = raw.iter().map(|share| share / sum).collect();
-            let reached = objective(&next);
-            if reached <= value {
-                (shares, value, step) = (next, reached, step * 1.1);
-            } else {
-                step *= 0.5;
-            }
-        }
-        shares
-    }
-
-    #[test]
-    fn a_numerical_optimiser_ends_at_the_allocation_of_the_closed_form() {
-        let weights = golden_weights();
-        for batch in [10, 100, 1_000] {
-            let objective = |shares: &[f64]| laplace_objective(&weights, shares, 2.0, batch, 1_000);
-            let found = descend(weights.len(), objective);
-            let best = laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap();
-            let ratio = objective(&best) / objective(&found);
-            assert!((1.0 - 1e-6..=1.0 + 1e-12).contains(&ratio), "m = {batch}: {ratio}");
-            for (found, best) in found.iter().zip(&best) {
-                assert!((found / best - 1.0).abs() < 2e-3, "m = {batch}: {found} for {best}");
             }
         }
     }
@@ -339,29 +261,18 @@ mod tests {
         let weights = golden_weights();
         let optimum: f64 =
             weights.iter().map(|weight| (weight / 3.0).exp()).sum::<f64>().powi(3) * (2.0e-3_f64).powi(2);
-        let value = laplace_objective(&weights, &laplace(&weights, 1.0).unwrap(), 2.0, 1_000, 1_000);
+        let value = laplace_objective(&weights, &laplace(&weights, 1.0).unwrap(), 1_000);
         assert!((value / optimum - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn gaussian_shares_attain_their_optimum_and_beat_competitors() {
+    fn gaussian_shares_attain_their_optimum() {
         let weights = golden_weights();
-        let objective = |rhos: &[f64]| -> f64 {
-            weights
-                .iter()
-                .zip(rhos)
-                .map(|(w, &rho)| w.exp() * gaussian_deviation(rho, 2.0, 1_000).powi(2))
-                .sum()
-        };
-        let best = objective(&gaussian(&weights, 0.5).unwrap());
+        // s² = S_2²/(2n²ρ), S_2 = 2, n = 1,000.
+        let shares = gaussian(&weights, 0.5).unwrap();
+        let best: f64 = weights.iter().zip(&shares).map(|(w, rho)| w.exp() * 2e-6 / rho).sum();
         let optimum = weights.iter().map(|weight| (weight / 2.0).exp()).sum::<f64>().powi(2) * 4.0 / (2.0 * 0.5 * 1e6);
         assert!((best / optimum - 1.0).abs() < 1e-12);
-        let mut uniform = uniforms(3);
-        for _ in 0..1_000 {
-            let raw: Vec<f64> = weights.iter().map(|_| -uniform().ln()).collect();
-            let sum: f64 = raw.iter().sum();
-            assert!(best <= objective(&raw.iter().map(|value| 0.5 * value / sum).collect::<Vec<_>>()));
-        }
     }
 
     #[test]

@@ -1,13 +1,11 @@
-//! What the papers prove about a method, as functions of public constants: rates, error bounds, certificates and the
-//! allocations of a privacy budget that minimise them. Nothing here sees data, noise or a clock.
+//! Theorems of the papers as functions of public constants: rates, error bounds, and the allocations of a privacy budget
+//! that minimise them. Nothing here sees data, noise or a clock.
 
 pub mod allocation;
 pub mod correlated_noise;
 pub mod heavy_ball;
 pub mod multistage;
-pub mod nesterov;
 pub mod parallel;
-pub mod private_sco;
 mod quadratic;
 pub mod recursive;
 

@@ -208,6 +208,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::theory::{QuadraticMode, TransitionMatrix, expected_excess};
 
     fn class(mu: f64, smoothness: f64) -> Curvature {
         Curvature::new(mu, smoothness).unwrap()
@@ -296,6 +297,40 @@ mod tests {
             let (rounds, bound) = schedule.best_rounds(3.0, 0.01, root);
             assert_eq!(rounds, direct.0 + 1);
             assert!((bound / direct.1 - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn exact_errors_of_one_and_of_several_stages_lie_under_their_bound() {
+        // E_T ≤ 2·a_{T,0}·E_0 + Σ_t a_{T,t}·(half the trace of the noise of round t) [003 (4.3), (4.8), repaired: E21].
+        let class = class(0.01, 1.0);
+        let modes = [0.01, 0.07, 0.4, 1.0].map(|eigenvalue| QuadraticMode { eigenvalue, start: 2.0 });
+        let gap: f64 = modes.iter().map(|mode| 2.0 * mode.eigenvalue).sum();
+        for full in [
+            Schedule::constant(class, 1.0, 150).unwrap(),
+            Schedule::constant(class, 0.2, 150).unwrap(),
+            Schedule::multistage(class, 1.0, 1, None, 150).unwrap(),
+            Schedule::multistage(class, 0.5, 1, Some(20), 150).unwrap(),
+        ] {
+            let variance = |t: usize| 0.02 / (1.0 + t as f64);
+            let nesterov = |t: usize, eigenvalue: f64| {
+                let step_size = full.step_size(t);
+                // A reset sets x_prev = x, which leaves z = x whatever β is.
+                let momentum = f64::from(u8::from(!full.starts_stage(t))) * class.momentum(step_size);
+                let contraction = 1.0 - step_size * eigenvalue;
+                TransitionMatrix {
+                    current: (1.0 + momentum) * contraction,
+                    previous: -momentum * contraction,
+                }
+            };
+            let exact = expected_excess(&modes, 150, nesterov, |t| (full.step_size(t), variance(t)));
+            for (rounds, exact) in exact.into_iter().enumerate().skip(1) {
+                let schedule = full.truncated(rounds);
+                let weights = schedule.log_weights().into_iter().enumerate();
+                let noise: f64 = weights.map(|(t, weight)| weight.exp() * 2.0 * variance(t)).sum();
+                let bound = 2.0 * schedule.log_initial_weight().exp() * gap + noise;
+                assert!(exact <= bound * (1.0 + 1e-9), "{rounds}: {exact} > {bound}");
+            }
         }
     }
 

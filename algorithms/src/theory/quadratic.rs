@@ -27,15 +27,6 @@ impl TransitionMatrix {
         }
     }
 
-    /// Nesterov: `((1 + β)(1 − αλ), −β(1 − αλ))` [003 (4.1)].
-    pub fn nesterov(step_size: f64, momentum: f64, eigenvalue: f64) -> Self {
-        let contraction = 1.0 - step_size * eigenvalue;
-        Self {
-            current: (1.0 + momentum) * contraction,
-            previous: -momentum * contraction,
-        }
-    }
-
     /// `max |eigenvalue|`: the rate of the recursion.
     pub fn spectral_radius(self) -> f64 {
         let discriminant = self.current * self.current + 4.0 * self.previous;

@@ -125,7 +125,7 @@ pub fn run(definition: &str, folder: &Path, threads: usize, progress: &mut dyn F
                     .map(|run| definition.simulate(&quadratic, candidate, *step_size, run, &memory))
                     .collect::<anyhow::Result<Vec<_>>>()?;
                 let tau = ((1.0 / (step_size * definition.smoothness)).round() as usize).clamp(1, definition.rounds);
-                let term = |candidate: &Candidate| restart_term(&candidate.prefixes, tau, true);
+                let term = |candidate: &Candidate| restart_term(&candidate.prefixes, tau);
                 Ok(Point {
                     method: candidate.label.clone(),
                     step_size: *step_size,
