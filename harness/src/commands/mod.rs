@@ -15,7 +15,7 @@ pub mod report;
 pub mod run;
 pub mod schema;
 pub mod simulate;
-mod simulate_ranks;
+
 mod threads;
 pub mod train;
 mod usage;
