@@ -1,38 +1,38 @@
-//! Factorisations from files: NPY f64 with C, or NPZ with `C` and, where they are recorded, `B` and `sensitivity`. What is
-//! read is checked against the workload and the participation of the run before any noise is drawn through it.
+//! Factorisations in files: NPY f64 with C, or NPZ with `C` and, where they are recorded, `B` and `sensitivity`. The matrices
+//! are checked against the workload and the participation of the run before any noise is drawn through them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array0, Array2};
-use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadNpzError};
+use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadableElement};
 use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Workload};
 
 /// A file that holds no factorisation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FactorizationFileError {
-    /// The file cannot be opened or written.
+    /// The file cannot be opened.
     #[error("factorisation {path}: {source}")]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// It is not what it should be.
+    /// The file has another form.
     #[error(
         "factorisation {path}: {reason}; expected NPY with C (f64, T × T), or NPZ with C and, if recorded, B (f64, T × T) and sensitivity (f64)"
     )]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The difference.
         reason: String,
     },
 }
 
-/// C as it lies in a file, with what is recorded beside it.
+/// The matrix C of a file, with what is recorded beside it.
 #[derive(Clone, Debug)]
 pub struct FactorizationFile {
     strategy: Array2<f64>,
@@ -45,53 +45,48 @@ fn is_archive(path: &Path) -> bool {
         .is_some_and(|extension| extension.eq_ignore_ascii_case("npz"))
 }
 
+/// The array `name` of an archive; none if the archive lacks it.
+fn array<D: ndarray::Dimension, T: ReadableElement>(
+    archive: &mut NpzReader<File>,
+    name: &str,
+) -> Result<Option<ndarray::Array<T, D>>, String> {
+    let names = archive.names().map_err(|error| error.to_string())?;
+    if !names.iter().any(|found| found.trim_end_matches(".npy") == name) {
+        return Ok(None);
+    }
+    let array = archive.by_name(name);
+    array.map(Some).map_err(|error| format!("array '{name}': {error}"))
+}
+
 impl FactorizationFile {
-    /// Reads `path`, NPZ by its extension, else NPY.
+    /// Reads `path`: NPZ by its extension, else NPY.
     ///
     /// # Errors
-    /// A file that cannot be opened or holds something else.
+    /// A file that cannot be opened or has another form.
     pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
-        let format = |reason: String| FactorizationFileError::Format {
-            path: path.to_owned(),
-            reason,
-        };
         let file = File::open(path).map_err(|source| FactorizationFileError::Io {
             path: path.to_owned(),
             source,
         })?;
-        if !is_archive(path) {
-            let strategy = Array2::read_npy(file).map_err(|error| format(error.to_string()))?;
-            return Ok(Self {
-                strategy,
-                error_matrix: None,
-                sensitivity: None,
-            });
-        }
-        let mut archive = NpzReader::new(file).map_err(|error| format(error.to_string()))?;
-        let names = archive.names().map_err(|error| format(error.to_string()))?;
-        let named = |name: &str| names.iter().any(|found| found.trim_end_matches(".npy") == name);
-        let failed = |name: &str, error: ReadNpzError| format(format!("array '{name}': {error}"));
-        if !named("C") {
-            return Err(format(format!("no array 'C' among {}", names.join(", "))));
-        }
-        let strategy = archive.by_name("C").map_err(|error| failed("C", error))?;
-        let error_matrix = if named("B") {
-            Some(archive.by_name("B").map_err(|error| failed("B", error))?)
-        } else {
-            None
+        let read = || -> Result<Self, String> {
+            if !is_archive(path) {
+                return Ok(Self {
+                    strategy: Array2::read_npy(file).map_err(|error| error.to_string())?,
+                    error_matrix: None,
+                    sensitivity: None,
+                });
+            }
+            let mut archive = NpzReader::new(file).map_err(|error| error.to_string())?;
+            let sensitivity: Option<Array0<f64>> = array(&mut archive, "sensitivity")?;
+            Ok(Self {
+                strategy: array(&mut archive, "C")?.ok_or("no array 'C'")?,
+                error_matrix: array(&mut archive, "B")?,
+                sensitivity: sensitivity.map(Array0::into_scalar),
+            })
         };
-        let sensitivity = if named("sensitivity") {
-            let value: Array0<f64> = archive
-                .by_name("sensitivity")
-                .map_err(|error| failed("sensitivity", error))?;
-            Some(value.into_scalar())
-        } else {
-            None
-        };
-        Ok(Self {
-            strategy,
-            error_matrix,
-            sensitivity,
+        read().map_err(|reason| FactorizationFileError::Format {
+            path: path.to_owned(),
+            reason,
         })
     }
 

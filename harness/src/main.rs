@@ -81,11 +81,11 @@ fn main() -> ExitCode {
         Command::Train(arguments) => train::run(arguments, line.json),
         Command::Account(arguments) => account::run(arguments, line.json),
         Command::Schema(arguments) => schema::run(arguments, line.json),
-        Command::Factorize(arguments) => factorize::run(arguments, line.json),
+        Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, line.json),
         Command::Machine(arguments) => machine::run(arguments, line.json),
         Command::Report(arguments) => report::run(arguments, line.json),
-        Command::Simulate(arguments) => simulate::run(arguments, line.json),
+        Command::Simulate(arguments) => simulate::run(arguments, output),
         Command::Compare(arguments) => compare::run(arguments, line.json),
         Command::List(arguments) => list::run(arguments, output),
     };

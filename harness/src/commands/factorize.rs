@@ -1,5 +1,6 @@
 //! `rounds factorize`: the errors of a factorisation A = B·C of a workload, and C as NPY.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -7,44 +8,45 @@ use anyhow::Context as _;
 use rounds_algorithms::factorization::{
     Factorization, FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
-use serde_json::json;
+use serde::Serialize;
 
 use super::UsageError;
+use super::output::{Output, table};
 use crate::factorization_cache;
 use crate::factorization_file::{self, FactorizationFile};
 
-/// What `rounds factorize` takes.
+/// Arguments of `rounds factorize`.
 #[derive(clap::Args)]
 pub struct FactorizeArguments {
-    /// Rounds T.
+    /// Number of rounds T.
     #[arg(long, value_name = "T")]
     rounds: usize,
     /// Workload: prefix, momentum=β, srg=c[,momentum=β], or lr=FILE (one positive learning rate a line).
     #[arg(long, default_value = "prefix", value_name = "A")]
     workload: String,
-    /// Epochs k: an example takes part once in each, always at the same place.
+    /// Number of epochs k. An example participates once in each, always at the same position.
     #[arg(long, default_value_t = 1, value_name = "K")]
     epochs: usize,
     /// Method: optimal, banded=b, blt=m, toeplitz, tree, honaker-online, honaker-full or identity.
     #[arg(long, default_value = "optimal", value_name = "METHOD")]
     method: String,
-    /// What is made small: frobenius (all rounds) or max (the worst round).
+    /// Objective to minimise: frobenius (all rounds) or max (the worst round).
     #[arg(long, default_value = "frobenius", value_name = "OBJECTIVE")]
     objective: String,
     /// Period τ of the Λ_τ-weighted error (DP-MF⁺).
     #[arg(long, value_name = "TAU")]
     lambda_tau: Option<usize>,
-    /// Largest certified relative gap of the squared objective that `optimal` may leave.
+    /// Largest certified relative gap of the squared objective for `optimal`.
     #[arg(long, default_value_t = 1e-6, value_name = "GAP")]
     gap: f64,
-    /// Where to write C (T × T, f64; one row a node for trees) as NPY, or C, B and the sensitivity as NPZ.
+    /// Write C (T × T, f64; one row a node for trees) as NPY, or C, B and the sensitivity as NPZ.
     #[arg(long, value_name = "F.npy|F.npz")]
     out: Option<PathBuf>,
-    /// Measures the factorisation in this file (NPY with C, or NPZ with C, B, sensitivity) instead, and checks its shape,
-    /// B·C and sensitivity.
+    /// Measure the factorisation in this file (NPY with C, or NPZ with C, B, sensitivity) instead, and check its shape, B·C
+    /// and sensitivity.
     #[arg(long, value_name = "F.npy|F.npz", conflicts_with_all = ["method", "objective", "gap", "out"])]
     check: Option<PathBuf>,
-    /// Compute anew instead of taking a kept factorisation.
+    /// Compute the factorisation even if the cache holds it.
     #[arg(long)]
     no_cache: bool,
 }
@@ -52,112 +54,118 @@ pub struct FactorizeArguments {
 /// Factorises, prints the errors, writes C.
 ///
 /// # Errors
-/// A workload, participation or method that makes no sense; a file that cannot be written.
-pub fn run(arguments: &FactorizeArguments, json: bool) -> anyhow::Result<()> {
-    let usage = |flag: &str, error: &dyn std::fmt::Display| UsageError::new(format!("{flag}: {error}"));
+/// A workload, participation or method that makes no sense; a file that cannot be read or written.
+pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()> {
+    let usage = |flag: &str, error: &dyn fmt::Display| UsageError::new(format!("{flag}: {error}"));
     let specification = workload(&arguments.workload)?.with_lambda_tau(arguments.lambda_tau);
     let method: Method = arguments.method.parse().map_err(|error| usage("--method", &error))?;
     let objective = match arguments.objective.as_str() {
         "frobenius" => Objective::Frobenius,
         "max" => Objective::Max,
-        other => {
-            return Err(
-                UsageError::new(format!("--objective '{other}' is not known; it takes frobenius or max")).into(),
-            );
-        }
+        other => return Err(usage("--objective", &format!("'{other}' is not frobenius or max")).into()),
     };
     let workload = Workload::new(arguments.rounds, specification).map_err(|error| usage("--workload", &error))?;
     let participation = Participation::epochs(arguments.epochs);
     participation
         .check(arguments.rounds)
         .map_err(|error| usage("--epochs", &error))?;
-    if let Some(path) = &arguments.check {
-        let started = Instant::now();
-        let factorization = FactorizationFile::read(path)?
+    let started = Instant::now();
+    let (factorization, from_cache) = if let Some(path) = &arguments.check {
+        let file = FactorizationFile::read(path)?;
+        let checked = file
             .check(workload, participation)
             .with_context(|| format!("--check {}", path.display()))?;
-        return print(arguments, &factorization, started.elapsed().as_secs_f64(), false, json);
-    }
-    let request = FactorizationRequest {
-        objective,
-        gap: arguments.gap,
-        ..FactorizationRequest::new(workload, participation, method)
+        (checked, false)
+    } else {
+        let request = FactorizationRequest {
+            objective,
+            gap: arguments.gap,
+            ..FactorizationRequest::new(workload, participation, method)
+        };
+        let folder = factorization_cache::default_folder().filter(|_| !arguments.no_cache);
+        factorization_cache::factorize(request, folder.as_deref())?
     };
-    let started = Instant::now();
-    let folder = factorization_cache::default_folder().filter(|_| !arguments.no_cache);
-    let (factorization, kept) = factorization_cache::factorize(request, folder.as_deref())?;
     let seconds = started.elapsed().as_secs_f64();
     if let Some(path) = &arguments.out {
         factorization_file::write(path, &factorization)
             .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
-    print(arguments, &factorization, seconds, kept, json)
+    output.print(&Errors::new(arguments, &factorization, seconds, from_cache))
 }
 
-/// The errors of a factorisation, as JSON or for people.
-fn print(
-    arguments: &FactorizeArguments,
-    factorization: &Factorization,
+/// The errors of a factorisation.
+#[derive(Serialize)]
+struct Errors {
+    rounds: usize,
+    epochs: usize,
+    workload: String,
+    method: String,
+    sensitivity: f64,
+    sensitivity_exactness: String,
+    #[serde(skip)]
+    sensitivity_reason: String,
+    rms_error: f64,
+    max_error: f64,
+    frobenius: f64,
+    relative_gap: Option<f64>,
+    #[serde(flatten)]
+    effort: Effort,
+}
+
+/// The time of a factorisation.
+#[derive(Serialize)]
+struct Effort {
     seconds: f64,
-    kept: bool,
-    json: bool,
-) -> anyhow::Result<()> {
-    let method = factorization
-        .method()
-        .map_or_else(|| "from a file".to_owned(), |method| method.to_string());
-    let sensitivity = factorization.sensitivity();
-    if json {
-        let document = json!({
-            "rounds": factorization.rounds(),
-            "epochs": arguments.epochs,
-            "workload": arguments.workload,
-            "method": method,
-            "sensitivity": sensitivity.value,
-            "sensitivity_exactness": format!("{:?}", sensitivity.exactness),
-            "rms_error": factorization.rms_error(),
-            "max_error": factorization.max_error(),
-            "frobenius": factorization.frobenius(),
-            "relative_gap": factorization.relative_gap(),
-            "seconds": seconds,
-            "from_cache": kept,
-        });
-        println!("{}", serde_json::to_string_pretty(&document)?);
-        return Ok(());
+    from_cache: bool,
+}
+
+impl Errors {
+    fn new(arguments: &FactorizeArguments, factorization: &Factorization, seconds: f64, from_cache: bool) -> Self {
+        let method = factorization.method().map(|method| method.to_string());
+        let sensitivity = factorization.sensitivity();
+        Self {
+            rounds: factorization.rounds(),
+            epochs: arguments.epochs,
+            workload: arguments.workload.clone(),
+            method: method.unwrap_or_else(|| "from a file".to_owned()),
+            sensitivity: sensitivity.value,
+            sensitivity_exactness: format!("{:?}", sensitivity.exactness),
+            sensitivity_reason: sensitivity.reason.to_string(),
+            rms_error: factorization.rms_error(),
+            max_error: factorization.max_error(),
+            frobenius: factorization.frobenius(),
+            relative_gap: factorization.relative_gap(),
+            effort: Effort { seconds, from_cache },
+        }
     }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        method,
-        format!(
-            "{} rounds of {}, {} epochs",
-            arguments.rounds, arguments.workload, arguments.epochs
-        ),
-    ]);
-    let gap = factorization
-        .relative_gap()
-        .map_or_else(|| "not an optimum".to_owned(), |gap| format!("{gap:.2e}"));
-    for (what, value) in [
-        ("root mean square error", format!("{:.9}", factorization.rms_error())),
-        ("largest error of a round", format!("{:.9}", factorization.max_error())),
-        ("‖B‖_F", format!("{:.9}", factorization.frobenius())),
-        (
-            "sensitivity of C as written",
-            format!(
-                "{:.9} ({:?}: {})",
-                sensitivity.value, sensitivity.exactness, sensitivity.reason
-            ),
-        ),
-        ("certified relative gap", gap),
-        (
-            "seconds",
-            format!("{seconds:.3}{}", if kept { " (kept from before)" } else { "" }),
-        ),
-    ] {
-        table.add_row([what.to_owned(), value]);
+}
+
+impl fmt::Display for Errors {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sensitivity = format!(
+            "{:.9} ({}: {})",
+            self.sensitivity, self.sensitivity_exactness, self.sensitivity_reason
+        );
+        let gap = self.relative_gap.map(|gap| format!("{gap:.2e}"));
+        let cached = if self.effort.from_cache {
+            " (from the cache)"
+        } else {
+            ""
+        };
+        let mut table = table([
+            self.method.clone(),
+            format!("{} rounds of {}, {} epochs", self.rounds, self.workload, self.epochs),
+        ]);
+        table.add_rows([
+            ["root mean square error", &format!("{:.9}", self.rms_error)],
+            ["largest error of a round", &format!("{:.9}", self.max_error)],
+            ["‖B‖_F", &format!("{:.9}", self.frobenius)],
+            ["sensitivity of C as written", &sensitivity],
+            ["certified relative gap", gap.as_deref().unwrap_or("not an optimum")],
+            ["seconds", &format!("{:.3}{cached}", self.effort.seconds)],
+        ]);
+        write!(formatter, "{table}\nErrors are per unit of noise, at sensitivity 1.")
     }
-    println!("{table}");
-    println!("Errors are per unit of noise, at sensitivity 1.");
-    Ok(())
 }
 
 /// A workload by its name, or learning rates from a file.

@@ -11,9 +11,9 @@ use super::output::{Output, table};
 use super::{UsageError, output};
 use crate::format::{percent, time};
 use crate::machine::Topology;
+use crate::prediction::Overtaking;
 use crate::prediction::queries::{self, Costs, PLACES, Place, Row};
 use crate::prediction::ranks::{LatencyRow, Measurements, ScalingRow};
-use crate::prediction::Overtaking;
 use crate::report::{latency_svg, latency_table, scaling_table};
 use crate::results::{Pooled, pool, read_run};
 use crate::studies::depth_against_work::{self as study, Kind, Limits, Method, Study};
@@ -64,7 +64,9 @@ struct MeasuredRun {
 }
 
 fn number(text: &str, valid: impl Fn(f64) -> bool) -> Option<f64> {
-    text.parse::<f64>().ok().filter(|&value| value.is_finite() && valid(value))
+    text.parse::<f64>()
+        .ok()
+        .filter(|&value| value.is_finite() && valid(value))
 }
 
 fn latency(text: &str) -> Result<f64, String> {
@@ -371,13 +373,21 @@ fn scaling_text(rows: &[ScalingRow]) -> String {
             ("data", |row| row.dataset.clone()),
             ("algorithm", |row| row.algorithm.clone()),
             ("batch", |row| row.batch_size.to_string()),
-            ("ranks", |row| row.ranks.map_or_else(|| "-".to_owned(), |ranks| ranks.to_string())),
+            ("ranks", |row| {
+                row.ranks.map_or_else(|| "-".to_owned(), |ranks| ranks.to_string())
+            }),
             ("threads", |row| row.threads.to_string()),
             ("round", |row| seconds(row.round_s)),
-            ("communication", |row| row.communication.map_or_else(String::new, percent)),
+            ("communication", |row| {
+                row.communication.map_or_else(String::new, percent)
+            }),
             ("speed-up", |row| format!("{:.2}", row.speedup)),
-            ("weak efficiency", |row| row.weak_efficiency.map_or_else(String::new, percent)),
-            ("", |row| if row.oversubscribed { "oversubscribed" } else { "" }.to_owned()),
+            ("weak efficiency", |row| {
+                row.weak_efficiency.map_or_else(String::new, percent)
+            }),
+            ("", |row| {
+                if row.oversubscribed { "oversubscribed" } else { "" }.to_owned()
+            }),
         ],
     )
 }

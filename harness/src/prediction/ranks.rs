@@ -234,13 +234,7 @@ impl Measurements {
         Ok(rows)
     }
 
-    fn latency_row(
-        &self,
-        link: &str,
-        delay: f64,
-        pooled: &Pooled,
-        all: &[Pooled],
-    ) -> Result<LatencyRow, MissingCell> {
+    fn latency_row(&self, link: &str, delay: f64, pooled: &Pooled, all: &[Pooled]) -> Result<LatencyRow, MissingCell> {
         let (cell, count) = (&pooled.cell, rounds(pooled));
         let configuration = &cell.configuration;
         let own = self.costs(cell)?;
@@ -329,7 +323,12 @@ impl Measurements {
                     .map(|own| own.round_ns.median as f64 / round),
             })
         };
-        let mut rows: Vec<ScalingRow> = self.one_process.iter().chain(self.undelayed()).filter_map(row).collect();
+        let mut rows: Vec<ScalingRow> = self
+            .one_process
+            .iter()
+            .chain(self.undelayed())
+            .filter_map(row)
+            .collect();
         rows.sort_by_key(|row| {
             let workers = row.ranks.unwrap_or(1) * row.threads;
             (

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::chart::{Axis, Chart, Drawing, Point, Scale, Series, WIDE};
 use super::format::time;
 use super::legend::Legend;
-use crate::commands::simulate::{LatencyRow, ScalingRow};
+use crate::prediction::ranks::{LatencyRow, ScalingRow};
 
 /// Points of a predicted line. It is straight in the delay, so it is bent on logarithmic axes.
 const LINE_POINTS: usize = 17;
@@ -66,7 +66,7 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
     let mut apart = Vec::new();
     for (colour, own) in by_method(rows).into_iter().enumerate() {
         let point = |row: &LatencyRow, delay: f64, seconds: f64, note: String| Point {
-            x: row.link_s + delay,
+            x: row.link.link_s + delay,
             y: seconds,
             whisker: None,
             note,
@@ -77,10 +77,10 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
                 row.algorithm,
                 thousands(row.batch_size),
                 seconds(row.latency_s),
-                seconds(row.seconds),
-                seconds(row.predicted_seconds)
+                seconds(row.times.seconds),
+                seconds(row.times.predicted_seconds)
             );
-            point(row, row.latency_s, row.seconds, note)
+            point(row, row.latency_s, row.times.seconds, note)
         });
         let (first, last) = (own[0], own[own.len() - 1]);
         let steps = if last.latency_s > first.latency_s {
@@ -88,13 +88,14 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
         } else {
             1
         };
-        let ends = [first, last].map(|row| row.link_s + row.latency_s);
+        let ends = [first, last].map(|row| row.link.link_s + row.latency_s);
         let predicted = (0..steps).map(|step| {
             // Equal steps on a logarithmic axis.
             let part = step as f64 / (steps - 1).max(1) as f64;
-            let delay = ends[0] * (ends[1] / ends[0]).powf(part) - first.link_s;
+            let delay = ends[0] * (ends[1] / ends[0]).powf(part) - first.link.link_s;
             let way = (delay - first.latency_s) / (last.latency_s - first.latency_s).max(f64::MIN_POSITIVE);
-            let value = first.predicted_seconds + way * (last.predicted_seconds - first.predicted_seconds);
+            let value =
+                first.times.predicted_seconds + way * (last.times.predicted_seconds - first.times.predicted_seconds);
             point(first, delay, value, String::new())
         });
         for (drawing, points, kind) in [
@@ -123,7 +124,7 @@ pub fn latency_svg(rows: &[LatencyRow]) -> String {
         subtitle: format!(
             "{} ranks of one thread, delays by {}; lines are predicted from the ranks without delay",
             rows.first().map_or(0, |row| row.workers),
-            rows.first().map_or("", |row| row.link.as_str())
+            rows.first().map_or("", |row| row.link.link.as_str())
         ),
         x: axis("latency of a message: the link's own and the delay of a direction"),
         y: axis("time of all rounds"),
@@ -175,27 +176,27 @@ pub fn latency_table(rows: &[LatencyRow]) -> String {
         &|row| {
             format!(
                 "{}; {} ({})",
-                seconds(row.measured_round_s),
-                seconds(row.predicted_round_s),
-                error(row.round_error)
+                seconds(row.times.measured_round_s),
+                seconds(row.times.predicted_round_s),
+                error(row.times.round_error)
             )
         },
     );
     table("All rounds of a run, measured; predicted (error):", &|row| {
         format!(
             "{}; {} ({})",
-            seconds(row.seconds),
-            seconds(row.predicted_seconds),
-            error(row.error)
+            seconds(row.times.seconds),
+            seconds(row.times.predicted_seconds),
+            error(row.times.error)
         )
     });
     table(
         "Error of a round predicted from one process and the link alone:",
-        &|row| error(row.round_error_from_one),
+        &|row| error(row.times.round_error_from_one),
     );
     table(
         "Part of the time in calls to the other ranks, waiting included:",
-        &|row| percent(row.communication),
+        &|row| percent(row.link.communication),
     );
     let mut crossings: Vec<String> = rows
         .iter()
@@ -337,7 +338,8 @@ pub fn scaling_table(rows: &[ScalingRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::simulate::Overtaking;
+    use crate::prediction::Overtaking;
+    use crate::prediction::ranks::{Link, Times};
 
     fn row(delay: f64, batch_size: usize) -> LatencyRow {
         let predicted = 12.0 * (1e-3 + delay);
@@ -346,20 +348,24 @@ mod tests {
             suite: "latency".into(),
             batch_size,
             workers: 2,
-            link: "netem".into(),
             latency_s: delay,
-            link_s: 5e-5,
-            messages: 1.0,
-            row_bytes: 0.0,
-            communication: 0.5,
             rounds: 12,
-            predicted_round_s: predicted / 12.0,
-            measured_round_s: predicted / 12.0 * 1.25,
-            round_error: -0.2,
-            round_error_from_one: -0.1,
-            predicted_seconds: predicted,
-            seconds: predicted * 1.25,
-            error: -0.2,
+            link: Link {
+                link: "netem".into(),
+                link_s: 5e-5,
+                messages: 1.0,
+                row_bytes: 0.0,
+                communication: 0.5,
+            },
+            times: Times {
+                predicted_round_s: predicted / 12.0,
+                measured_round_s: predicted / 12.0 * 1.25,
+                round_error: -0.2,
+                round_error_from_one: -0.1,
+                predicted_seconds: predicted,
+                seconds: predicted * 1.25,
+                error: -0.2,
+            },
             test_accuracy: None,
             overtakes: vec![Overtaking {
                 against: "dp-sgd B=500".into(),

@@ -9,9 +9,8 @@ use super::section::{Picture, Section};
 use super::shell::Page;
 use super::tables::{Entry, Table};
 use crate::machine::Environment;
-use crate::studies::depth_against_work::{
-    Cell, FittedExponent, Kind, Method, PLACES, Study, crossover, modelled_seconds, modelled_seconds_of_two_threads,
-};
+use crate::prediction::queries::{PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
+use crate::studies::depth_against_work::{Cell, FittedExponent, Kind, Method, Study};
 
 /// What the series of a method are held against: how the names of those references end, and what a legend calls them.
 const AGAINST: &[(&str, &str)] = &[

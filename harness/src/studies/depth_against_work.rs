@@ -2,7 +2,8 @@
 //!
 //! A cell runs one method on one function until its point has a gap of at most ε (exact values, outside the clock, at
 //! rounds that grow by 2 %) and keeps rounds, queries, computational depth, and the time of its parts: rounds of queries,
-//! reweighted mini-batches, and the rest. From these, `rounds simulate` predicts other machines ([`modelled_seconds`]).
+//! reweighted mini-batches, and the rest. From these, `rounds simulate` predicts other machines
+//! ([`crate::prediction::queries`]).
 //!
 //! Finished cells are kept line by line, so that a study that is stopped goes on where it was.
 
@@ -132,6 +133,26 @@ pub enum Method {
 }
 
 impl Cell {
+    /// A cell before its first round.
+    pub fn unmeasured(family: Kind, algorithm: &str, dimension: usize, accuracy: f64, threads: usize) -> Self {
+        Self {
+            family,
+            algorithm: algorithm.to_owned(),
+            dimension,
+            accuracy,
+            threads,
+            reached: false,
+            start_gap: f64::INFINITY,
+            gap: f64::INFINITY,
+            rounds: 0,
+            gradient_queries: 0,
+            computational_depth: 0,
+            seconds: 0.0,
+            query_seconds: 0.0,
+            work: Work::default(),
+        }
+    }
+
     /// Whether its counts say something of the method: it reached its target, from a start well above it.
     pub fn tells(&self) -> bool {
         self.reached && self.start_gap > 2.0 * self.accuracy
@@ -186,8 +207,6 @@ pub struct Cell {
     pub accuracy: f64,
     /// Threads.
     pub threads: usize,
-    /// How queries were made.
-    pub oracle_mode: OracleMode,
     /// Whether the gap reached ε; the counts are those at the end otherwise.
     pub reached: bool,
     /// Gap of the start, 0.
@@ -205,10 +224,18 @@ pub struct Cell {
     /// Seconds of them in rounds of more than one query. Files that know one parallel part have that here.
     #[serde(alias = "parallel_seconds")]
     pub query_seconds: f64,
-    /// Seconds of them in reweighted mini-batches of more than one sample.
+    /// Reweighted mini-batches.
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// Reweighted mini-batches of more than one sample.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Seconds in them.
     #[serde(default)]
     pub reweight_seconds: f64,
-    /// Such mini-batches.
+    /// Their number.
     #[serde(default)]
     pub reweightings: u64,
     /// Samples in them.
@@ -347,11 +374,11 @@ impl GradientPool for TimedPool<'_, '_> {
         if samples.len() == 1 {
             return self.pool.reweighted_mean(samples, offset, mean);
         }
-        self.cell.reweightings += 1;
-        self.cell.reweighted += samples.len() as u64;
+        self.cell.work.reweightings += 1;
+        self.cell.work.reweighted += samples.len() as u64;
         let started = Instant::now();
         let outcome = self.pool.reweighted_mean(samples, offset, mean);
-        self.cell.reweight_seconds += started.elapsed().as_secs_f64();
+        self.cell.work.reweight_seconds += started.elapsed().as_secs_f64();
         outcome
     }
 
@@ -483,25 +510,8 @@ pub fn measure<F: Known>(
         accuracy,
         StreamKey::Simulation(seed),
     )?;
-    let mut cell = Cell {
-        family,
-        algorithm: method.id().to_owned(),
-        dimension,
-        accuracy,
-        threads,
-        oracle_mode: OracleMode::BlackBox,
-        reached: false,
-        start_gap: function.gap(&vec![0.0; dimension]),
-        gap: f64::INFINITY,
-        rounds: 0,
-        gradient_queries: 0,
-        computational_depth: 0,
-        seconds: 0.0,
-        query_seconds: 0.0,
-        reweight_seconds: 0.0,
-        reweightings: 0,
-        reweighted: 0,
-    };
+    let mut cell = Cell::unmeasured(family, method.id(), dimension, accuracy, threads);
+    cell.start_gap = function.gap(&vec![0.0; dimension]);
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
     engine.install(|| -> anyhow::Result<()> {
         let mut next = 1;
@@ -862,108 +872,6 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> anyhow::Result<f64> {
     Ok(loss.value(run.iterate()))
 }
 
-/// A place where the workers are.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
-    /// Its name.
-    pub name: &'static str,
-    /// P.
-    pub workers: u64,
-    /// ℓ in seconds.
-    pub latency: f64,
-}
-
-/// Round-trip latencies of their kind: shared memory, a rack's network, a continent's, and mobile devices that have to be
-/// waited for.
-pub const PLACES: [Place; 4] = [
-    Place {
-        name: "machine",
-        workers: 2,
-        latency: 1e-6,
-    },
-    Place {
-        name: "rack",
-        workers: 256,
-        latency: 5e-5,
-    },
-    Place {
-        name: "continent",
-        workers: 1_024,
-        latency: 0.05,
-    },
-    Place {
-        name: "phones",
-        workers: 100_000,
-        latency: 10.0,
-    },
-];
-
-/// What `shares` tasks of `seconds` in all, in `parts` equal parts one after the other, take on P workers.
-fn shared(seconds: f64, shares: u64, parts: u64, workers: u64) -> f64 {
-    let helpful = (shares as f64 / parts.max(1) as f64).clamp(1.0, workers as f64);
-    seconds / helpful
-}
-
-/// ```text
-/// seconds(P, ℓ) = rounds·ℓ + queries/min(P, queries a round)
-///               + min(reweighting, reweighting/min(P, samples a mini-batch) + mini-batches·ℓ) + rest
-/// ```
-///
-/// the model of `rounds simulate`, from a one-thread cell. A round of queries is one exchange, and its answers are
-/// small. Reweighted mini-batches follow each other: shared out, each is an exchange too; where that takes longer, one
-/// worker reweights alone.
-pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
-    let rest = (cell.seconds - cell.query_seconds - cell.reweight_seconds).max(0.0);
-    let queries = shared(cell.query_seconds, cell.gradient_queries, cell.rounds, workers);
-    let reweighting = shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
-    let reweighting = cell
-        .reweight_seconds
-        .min(reweighting + cell.reweightings as f64 * latency);
-    cell.rounds as f64 * latency + queries + reweighting + rest
-}
-
-/// `rest + min(queries, queries/2 + rounds·ℓ) + min(reweighting, reweighting/2 + mini-batches·ℓ)`, with 2 for fewer than two
-/// shares as in [`modelled_seconds`]: the time on two threads of one process, whose rounds cost ℓ beside their work, and
-/// which leave a round to one thread where sharing it takes longer.
-pub fn modelled_seconds_of_two_threads(cell: &Cell, exchange: f64) -> f64 {
-    let rest = (cell.seconds - cell.query_seconds - cell.reweight_seconds).max(0.0);
-    let part =
-        |seconds: f64, shares, parts: u64| seconds.min(shared(seconds, shares, parts, 2) + parts as f64 * exchange);
-    rest + part(cell.query_seconds, cell.gradient_queries, cell.rounds)
-        + part(cell.reweight_seconds, cell.reweighted, cell.reweightings)
-}
-
-/// The latency from which on one worker reweights alone.
-fn latency_of_one_worker(cell: &Cell, workers: u64) -> f64 {
-    let saved = cell.reweight_seconds - shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
-    saved / cell.reweightings.max(1) as f64
-}
-
-/// ℓ above which `cell` is faster than `other` on P workers, 0 if it always is; `None` if it needs at least as many rounds.
-pub fn crossover(cell: &Cell, other: &Cell, workers: u64) -> Option<f64> {
-    if cell.rounds >= other.rounds {
-        return None;
-    }
-    // Times are straight lines of ℓ between these points and behind the last.
-    let mut corners = [
-        0.0,
-        latency_of_one_worker(cell, workers),
-        latency_of_one_worker(other, workers),
-    ];
-    corners.sort_by(f64::total_cmp);
-    let behind = |latency: f64| modelled_seconds(cell, workers, latency) - modelled_seconds(other, workers, latency);
-    let [first, middle, last] = corners;
-    if behind(last) > 0.0 {
-        return Some(last + behind(last) / (other.rounds - cell.rounds) as f64);
-    }
-    for (from, to) in [(middle, last), (first, middle)] {
-        if behind(from) > 0.0 {
-            return Some(from + (to - from) * behind(from) / (behind(from) - behind(to)));
-        }
-    }
-    Some(0.0)
-}
-
 /// A cell in a line, for people.
 pub fn line(cell: &Cell) -> String {
     let outcome = if cell.reached { "reached" } else { "NOT reached" };
@@ -1086,8 +994,8 @@ mod tests {
                 assert!(cell.reached && cell.gap <= 0.1, "{cell:?}");
                 assert!(cell.rounds > 0 && cell.gradient_queries >= cell.rounds);
                 assert!(cell.computational_depth >= cell.rounds);
-                assert!(cell.query_seconds + cell.reweight_seconds <= cell.seconds);
-                assert!(cell.reweighted >= 2 * cell.reweightings);
+                assert!(cell.query_seconds + cell.work.reweight_seconds <= cell.seconds);
+                assert!(cell.work.reweighted >= 2 * cell.work.reweightings);
             }
             let counts = |cell: &Cell| {
                 (
@@ -1148,23 +1056,11 @@ mod tests {
     #[test]
     fn fits_take_only_cells_that_reached_their_target() {
         let cell = |dimension: usize, accuracy: f64, reached: bool| Cell {
-            family: Kind::MaxOfLinear,
-            algorithm: "sgd".to_owned(),
-            dimension,
-            accuracy,
-            threads: 1,
-            oracle_mode: OracleMode::BlackBox,
             reached,
             start_gap: 4.0 * accuracy,
-            gap: 0.0,
             rounds: if reached { (accuracy.powi(-2)).round() as u64 } else { 1 },
             gradient_queries: 7,
-            computational_depth: 1,
-            seconds: 1.0,
-            query_seconds: 0.5,
-            reweight_seconds: 0.0,
-            reweightings: 0,
-            reweighted: 0,
+            ..Cell::unmeasured(Kind::MaxOfLinear, "sgd", dimension, accuracy, 1)
         };
         let mut cells = vec![cell(16, 0.001, false)];
         for dimension in [16, 64] {

@@ -1,0 +1,85 @@
+//! Numbers as text for people: times with units, significant digits, grouped thousands.
+
+/// A time with a suitable unit: `17 µs`, `3.4 ms`.
+pub fn time(nanoseconds: f64) -> String {
+    let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
+    let (scale, unit) = units
+        .into_iter()
+        .find(|(scale, _)| nanoseconds >= *scale * 0.9995)
+        .unwrap_or((1.0, "ns"));
+    format!("{} {unit}", three_digits(nanoseconds / scale))
+}
+
+/// Three significant digits, without trailing zeros after the point.
+pub fn three_digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let decimals = (2 - value.abs().log10().floor() as i32).max(0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_string()
+    } else {
+        text
+    }
+}
+
+/// A whole number with narrow spaces between its thousands, from five digits on.
+pub fn count(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 && digits.len() > 4 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("−{text}") } else { text }
+}
+
+/// Large whole numbers as counts, others with three significant digits.
+pub fn number(value: f64) -> String {
+    if value.abs() >= 1e4 && value.fract() == 0.0 {
+        count(value)
+    } else {
+        three_digits(value)
+    }
+}
+
+/// A share as a percentage.
+pub fn percent(share: f64) -> String {
+    format!("{} %", three_digits(100.0 * share))
+}
+
+/// A number with its noun: `1 core`, `2 cores`.
+pub fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_suitable_unit() {
+        for (nanoseconds, expected) in [
+            (7.0, "7 ns"),
+            (1000.0, "1 µs"),
+            (17_340.0, "17.3 µs"),
+            (999_900.0, "1 ms"),
+            (3.45e9, "3.45 s"),
+            (1e11, "100 s"),
+        ] {
+            assert_eq!(time(nanoseconds), expected);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped_from_five_digits_on() {
+        assert_eq!(count(8000.0), "8000");
+        assert_eq!(count(60_000.0), "60\u{202f}000");
+        assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
+        assert_eq!(number(0.123_456), "0.123");
+        assert_eq!(plural(1, "core") + &plural(2, "core"), "1 core2 cores");
+    }
+}
