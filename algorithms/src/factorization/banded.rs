@@ -7,9 +7,9 @@
 
 use rayon::prelude::*;
 
+use super::dual::Objective;
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, Minimizer, minimize};
-use super::optimal::Objective;
 use super::participation::Participation;
 use super::strategy::BandedStrategy;
 use super::toeplitz::{ToeplitzObjective, inverse_coefficients, square_root_coefficients};

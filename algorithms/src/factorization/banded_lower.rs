@@ -1,4 +1,4 @@
-//! W, a lower-triangular matrix with few subdiagonals: the inverse of every workload of the catalogue.
+//! W, a lower-triangular matrix with few subdiagonals: the inverse of every workload.
 
 /// W[row, column] ≠ 0 only for column ≤ row ≤ column + p: p subdiagonals, T columns.
 ///
@@ -11,15 +11,6 @@ pub struct BandedLower {
 }
 
 impl BandedLower {
-    /// The identity with no subdiagonals.
-    pub fn identity(size: usize) -> Self {
-        Self {
-            size,
-            subdiagonals: 0,
-            entries: vec![1.0; size],
-        }
-    }
-
     /// The matrix with W[row, column] = `entry(row, column)` on the band.
     pub fn from_fn(size: usize, subdiagonals: usize, mut entry: impl FnMut(usize, usize) -> f64) -> Self {
         let width = subdiagonals + 1;
@@ -93,30 +84,6 @@ impl BandedLower {
         Self::from_fn(self.size, self.subdiagonals, |row, column| {
             self.get(last - column, last - row)
         })
-    }
-
-    /// x ← W⁻¹ x by forward substitution: O(T·p).
-    pub fn solve_in_place(&self, values: &mut [f64]) {
-        assert_eq!(values.len(), self.size, "a right-hand side has one entry a row");
-        let width = self.subdiagonals + 1;
-        for column in 0..self.size {
-            let entries = &self.entries[column * width..(column + 1) * width];
-            let value = values[column] / entries[0];
-            values[column] = value;
-            for (target, entry) in values[column + 1..].iter_mut().zip(&entries[1..]) {
-                *target -= entry * value;
-            }
-        }
-    }
-
-    /// x ← W x: O(T·p).
-    pub fn multiply_in_place(&self, values: &mut [f64]) {
-        assert_eq!(values.len(), self.size, "a vector has one entry a column");
-        for row in (0..self.size).rev() {
-            values[row] = (row.saturating_sub(self.subdiagonals)..=row)
-                .map(|column| self.get(row, column) * values[column])
-                .sum();
-        }
     }
 
     /// ‖W‖₁·‖W‖_∞ ≥ ‖W‖₂²: a bound of the largest eigenvalue of W·Wᵀ.

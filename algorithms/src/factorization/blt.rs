@@ -6,9 +6,9 @@
 //! written as cumulative products of logistics, where every point is feasible and error and sensitivity have
 //! gradients in O(T·m).
 
+use super::dual::Objective;
 use super::error::FactorizationError;
 use super::minimizer::minimize;
-use super::optimal::Objective;
 use super::participation::Participation;
 use super::strategy::{Strategy, blt_coefficients};
 use super::toeplitz::ToeplitzObjective;
@@ -53,65 +53,6 @@ impl BltParameters {
             theta: self.theta,
         }
     }
-}
-
-/// C⁻¹ of a BLT with positive ω: again a BLT, with θ̂ the m roots of 1 = Σ_j ω_j/(θ_j − λ), one below every θ_j, found by
-/// bisection, and ω̂_j = ∏_i (θ̂_j − θ_i)/∏_{i≠j} (θ̂_j − θ̂_i).
-///
-/// # Errors
-///
-/// `InvalidParameter` where an ω is not positive or the θ are not distinct and descending.
-pub fn inverse_blt(parameters: &BltParameters) -> Result<BltParameters, FactorizationError> {
-    let BltParameters { omega, theta } = parameters;
-    if omega.len() != theta.len() {
-        return Err(FactorizationError::WrongLength {
-            name: "the decays θ",
-            found: theta.len(),
-            expected: omega.len(),
-        });
-    }
-    for &value in omega {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(FactorizationError::InvalidParameter {
-                name: "ω",
-                value,
-                expected: "a positive number",
-            });
-        }
-    }
-    for pair in theta.windows(2) {
-        if !(pair[0] > pair[1]) {
-            return Err(FactorizationError::InvalidParameter {
-                name: "θ",
-                value: pair[1],
-                expected: "distinct decays, largest first",
-            });
-        }
-    }
-    // Between θ_{j+1} and θ_j the sum rises from −∞ to +∞; below θ_m it starts from 0.
-    let sum = |lambda: f64| {
-        omega
-            .iter()
-            .zip(theta)
-            .map(|(scale, decay)| scale / (decay - lambda))
-            .sum::<f64>()
-    };
-    let total: f64 = omega.iter().sum();
-    let theta_hat: Vec<f64> = (0..theta.len())
-        .map(|j| {
-            let mut high = theta[j];
-            let mut low = theta.get(j + 1).copied().unwrap_or(theta[j] - 2.0 * total);
-            for _ in 0..200 {
-                let middle = 0.5 * (low + high);
-                if middle <= low || middle >= high {
-                    break;
-                }
-                if sum(middle) < 1.0 { low = middle } else { high = middle }
-            }
-            0.5 * (low + high)
-        })
-        .collect();
-    Ok(BltParameters::from_pair(&theta_hat, theta))
 }
 
 /// The best BLT with `buffers` buffers that the optimiser finds, for the workload (its Toeplitz part, where it is not
@@ -351,89 +292,10 @@ mod tests {
         for (value, expected) in found.omega.iter().zip([0.044_441, 0.120_545, 0.311_390]) {
             assert!((value - expected).abs() < 2e-4, "{found:?}");
         }
-        let inverse = inverse_blt(&found).unwrap();
-        for (value, expected) in inverse.theta.iter().zip([0.994_450, 0.922_609, 0.327_381]) {
-            assert!((value - expected).abs() < 2e-4, "{inverse:?}");
-        }
-    }
-
-    #[test]
-    fn inverses_interlace_and_multiply_to_the_identity() {
-        let parameters = BltParameters {
-            omega: vec![0.05, 0.1, 0.3],
-            theta: vec![0.999, 0.9, 0.5],
-        };
-        let inverse = inverse_blt(&parameters).unwrap();
-        for j in 0..3 {
-            assert!(inverse.theta[j] < parameters.theta[j]);
-            if j < 2 {
-                assert!(inverse.theta[j] > parameters.theta[j + 1]);
-            }
-        }
-        let dense = inverse_coefficients(&blt_coefficients(200, &parameters.omega, &parameters.theta)).unwrap();
-        for (found, expected) in blt_coefficients(200, &inverse.omega, &inverse.theta).iter().zip(&dense) {
-            assert!((found - expected).abs() < 1e-12, "{found} {expected}");
-        }
-        let back = BltParameters::from_pair(&parameters.theta, &inverse.theta);
-        for (found, expected) in back.omega.iter().zip(&parameters.omega) {
-            assert!((found - expected).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn the_buffer_recursion_solves_the_triangular_system() {
-        let parameters = BltParameters {
-            omega: vec![0.05, 0.2],
-            theta: vec![0.99, 0.6],
-        };
-        let draws: Vec<f64> = (0..60).map(|index| ((index * 37 % 23) as f64 - 11.0) / 7.0).collect();
-        let mut buffers = [0.0; 2];
-        let streamed: Vec<f64> = draws
-            .iter()
-            .map(|draw| {
-                let noise = draw
-                    - parameters
-                        .omega
-                        .iter()
-                        .zip(&buffers)
-                        .map(|(scale, buffer)| scale * buffer)
-                        .sum::<f64>();
-                for (buffer, decay) in buffers.iter_mut().zip(&parameters.theta) {
-                    *buffer = decay * *buffer + noise;
-                }
-                noise
-            })
-            .collect();
-        let coefficients = blt_coefficients(60, &parameters.omega, &parameters.theta);
-        for (round, draw) in draws.iter().enumerate() {
-            let product: f64 = (0..=round).map(|s| coefficients[round - s] * streamed[s]).sum();
-            assert!((product - draw).abs() < 1e-12);
-        }
     }
 
     #[test]
     fn parameters_outside_their_range_are_refused() {
         assert!(optimize(&prefix(8), &Participation::Single, Objective::Max, 0).is_err());
-        assert!(
-            inverse_blt(&BltParameters {
-                omega: vec![-1.0],
-                theta: vec![0.5]
-            })
-            .is_err()
-        );
-        assert!(
-            inverse_blt(&BltParameters {
-                omega: vec![0.1, 0.1],
-                theta: vec![0.5, 0.6]
-            })
-            .is_err()
-        );
-        assert!(
-            inverse_blt(&BltParameters {
-                omega: vec![0.1],
-                theta: vec![0.5, 0.4]
-            })
-            .is_err()
-        );
     }
 }

@@ -77,8 +77,8 @@ pub(crate) fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64
     product
 }
 
-/// N = P·Σ·Qᵀ: the singular values, largest first, P and Q.
-pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>, Mat<f64>), FactorizationError> {
+/// N = P·Σ·Qᵀ: the singular values, largest first, and Q.
+pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>), FactorizationError> {
     use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
     let size = matrix.ncols();
     let mut values = faer::diag::Diag::<f64>::zeros(size);
@@ -106,7 +106,7 @@ pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat
         size,
     })?;
     let values = (0..size).map(|index| values[index]).collect();
-    Ok((values, left, right))
+    Ok((values, right))
 }
 
 /// The largest eigenvalue of a symmetric matrix; `None` where the routine fails.

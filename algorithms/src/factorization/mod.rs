@@ -21,6 +21,7 @@ mod banded;
 mod banded_lower;
 mod blt;
 mod dense;
+mod dual;
 mod encoding;
 mod error;
 mod lanes;
@@ -45,16 +46,18 @@ use std::str::FromStr;
 use faer::{Mat, MatRef};
 
 pub use banded_lower::BandedLower;
-pub use blt::{BltParameters, inverse_blt};
+pub use blt::BltParameters;
+pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
-pub use optimal::Objective;
 pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, NoiseRecursion, Strategy};
-pub use toeplitz::{inverse_coefficients, inverse_square_root_coefficients, square_root_coefficients};
-pub use tree::{TreeVariant, node_count, nodes, tree_sensitivity};
-pub use workload::{Workload, WorkloadSpecification, lambda_tau_matrix, learning_rates_with_cooldown};
+pub use toeplitz::{inverse_coefficients, square_root_coefficients};
+pub use tree::{TreeVariant, nodes, tree_sensitivity};
+#[cfg(test)]
+pub(crate) use workload::lambda_tau_matrix;
+pub use workload::{Workload, WorkloadSpecification};
 
 /// How C is chosen. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `tree`, `honaker-online`, `honaker-full`,
 /// `identity`.

@@ -18,41 +18,21 @@
 //! contributions. Under the largest row norm some rows may be slack, λ_t = 0, and U singular; then the primal point is
 //! measured at its own sensitivity (`participation.rs`), beside its orthogonalised neighbour.
 //!
-//! Both duals are maximised in logarithms by L-BFGS (`minimizer.rs`). The workloads of the catalogue have banded
-//! inverses, so a dual value and its gradient cost O(T) (single) or O(T·(kp)²) (k epochs); any other workload takes the
-//! dense path, whose every step is a singular value decomposition.
+//! Both duals are maximised in logarithms by L-BFGS (`minimizer.rs`). Workloads have banded inverses, so a dual value and
+//! its gradient cost O(T) (single) or O(T·(kp)²) (k epochs).
 
-use faer::{Mat, MatRef};
-use rayon::prelude::*;
+use faer::MatRef;
 
 use super::banded_lower::BandedLower;
 use super::dense;
+use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, minimize_gap};
 use super::error::FactorizationError;
-use super::minimizer::{Evaluation, Minimizer};
+use super::minimizer::{Evaluation, dot};
 use super::participation::Participation;
 use super::pattern_dual::PatternDual;
 use super::quadrature::InverseSquareRoot;
-use super::shifted_inverse::{MOST_SUBDIAGONALS, ShiftedInverse};
-use super::workload::Workload;
-
-/// What a factorisation makes small, at sensitivity 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// ‖B‖_F: the root of the summed squared errors of all rounds.
-    #[default]
-    Frobenius,
-    /// max_t ‖B_t‖₂: the error of the worst round.
-    Max,
-}
-
-/// C and the certificate that comes with it.
-#[derive(Clone, Debug)]
-pub(crate) struct Optimum {
-    /// C, lower triangular.
-    pub(crate) strategy: Mat<f64>,
-    /// (primal − dual)/primal of the squared objective.
-    pub(crate) relative_gap: f64,
-}
+use super::shifted_inverse::ShiftedInverse;
+use super::workload::{Workload, squared_row_errors};
 
 /// The optimal C for `workload`, with a certified relative gap of the squared objective of at most `gap`.
 ///
@@ -73,108 +53,15 @@ pub(crate) fn optimize(
             expected: "a positive number",
         });
     }
-    let banded = workload
-        .banded_inverse()
-        .filter(|inverse| inverse.subdiagonals() <= MOST_SUBDIAGONALS);
     if participation.participations(workload.rounds()) == 1 {
-        if let Some(inverse) = banded {
-            return minimize_gap(&SingleParticipation::new(workload, inverse, objective), gap);
-        }
-        return minimize_gap(
-            &PatternDual::new(workload, &Participation::Single, objective, None)?,
-            gap,
-        );
+        return minimize_gap(&SingleParticipation::new(workload, objective), gap);
     }
-    minimize_gap(&PatternDual::new(workload, participation, objective, banded)?, gap)
+    minimize_gap(&PatternDual::new(workload, participation, objective)?, gap)
 }
 
-/// A dual problem in logarithmic variables, and the primal point that belongs to its optimum.
-pub(crate) trait Dual {
-    /// Which objective it bounds.
-    fn objective(&self) -> Objective;
-    /// Where to start.
-    fn start(&self) -> Result<Vec<f64>, FactorizationError>;
-    /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
-    fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
-    /// The first weight of the barriers that keep the dual's blocks away from singular ones, −Σ_π ln det S_π/b, and its
-    /// multipliers away from zero, from which the way back is flat; `None` where nothing needs them.
-    fn first_barrier(&self) -> Option<f64> {
-        None
-    }
-    /// A strategy from the primal point and its certified gap; `None` where the primal point is not positive definite.
-    fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError>;
-}
-
-/// Steps until the certificate meets the goal. A cheap estimate decides when a certificate is worth its price.
-fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationError> {
-    const MOST_STEPS: usize = 5000;
-    const MOST_STEPS_A_BARRIER: usize = 200;
-    let start = dual.start()?;
-    let size = start.len();
-    let failed = move || FactorizationError::Numerical {
-        routine: "the dual of the optimal factorisation",
-        size,
-    };
-    let mut barrier = dual.first_barrier().unwrap_or(0.0);
-    let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
-    let mut minimizer = Minimizer::new(start, first, 30);
-    // The last barrier costs far less than the goal.
-    while barrier > 0.02 * goal {
-        for _ in 0..MOST_STEPS_A_BARRIER {
-            if !minimizer.step(|point| dual.evaluate(point, barrier))
-                || minimizer.evaluation.expected_gain() < 0.3 * barrier
-            {
-                break;
-            }
-        }
-        barrier *= 0.1;
-        minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
-    }
-    // The gap of the worst row is first order in what is left of the gradient, that of the sum second order.
-    let mut estimate_goal = match dual.objective() {
-        Objective::Frobenius => 0.1 * goal,
-        Objective::Max => 0.01 * goal * goal.min(1.0),
-    };
-    let mut best: Option<Optimum> = None;
-    for _ in 0..MOST_STEPS {
-        let stuck = !minimizer.step(|point| dual.evaluate(point, barrier));
-        if stuck || minimizer.evaluation.expected_gain() <= estimate_goal {
-            if let Some(found) = dual.certify(&minimizer.point)? {
-                let gap = found.relative_gap;
-                if best.as_ref().is_none_or(|best| gap < best.relative_gap) {
-                    best = Some(found);
-                }
-                if gap <= goal {
-                    break;
-                }
-            }
-            if stuck {
-                break;
-            }
-            estimate_goal = 0.1 * minimizer.evaluation.expected_gain().min(estimate_goal);
-            if barrier > 0.0 {
-                barrier *= 0.1;
-                minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
-            }
-        }
-    }
-    match best {
-        Some(best) if best.relative_gap <= goal => Ok(best),
-        Some(best) => Err(FactorizationError::NotConverged {
-            gap: best.relative_gap,
-            asked: goal,
-        }),
-        None => Err(FactorizationError::NotConverged {
-            gap: f64::INFINITY,
-            asked: goal,
-        }),
-    }
-}
-
-/// The dual for U = diag(v) and a workload with a banded inverse.
+/// The dual for U = diag(v).
 struct SingleParticipation<'a> {
     workload: &'a Workload,
-    inverse: &'a BandedLower,
     /// J·A⁻ᵀ·J, for the rows of B.
     reflected: BandedLower,
     squared_columns: Vec<f64>,
@@ -195,11 +82,10 @@ struct DualPoint {
 }
 
 impl<'a> SingleParticipation<'a> {
-    fn new(workload: &'a Workload, inverse: &'a BandedLower, objective: Objective) -> Self {
+    fn new(workload: &'a Workload, objective: Objective) -> Self {
         Self {
             workload,
-            inverse,
-            reflected: inverse.reflect(),
+            reflected: workload.inverse().reflect(),
             squared_columns: workload.squared_column_norms(),
             objective,
         }
@@ -218,15 +104,15 @@ impl<'a> SingleParticipation<'a> {
     fn dual_point(&self, point: &[f64]) -> DualPoint {
         let (weights, rows) = self.split(point);
         let factor = match self.objective {
-            Objective::Frobenius => self.inverse.clone(),
-            Objective::Max => self.inverse.scale_columns(|column| rows[column].powf(-0.5)),
+            Objective::Frobenius => self.workload.inverse().clone(),
+            Objective::Max => self.workload.inverse().scale_columns(|column| rows[column].powf(-0.5)),
         };
         // Bounds of the spectrum of V^(−1/2)·A⁻¹Λ⁻¹A⁻ᵀ·V^(−1/2): from the norm of the matrix and of its inverse.
         let scaled = BandedLower::from_fn(factor.size(), factor.subdiagonals(), |row, column| {
             factor.get(row, column) / weights[row].sqrt()
         });
         let largest_row = rows.iter().fold(0.0_f64, |largest, &row| largest.max(row));
-        let inverse_norm = largest_row * super::minimizer::dot(&weights, &self.squared_columns);
+        let inverse_norm = largest_row * dot(&weights, &self.squared_columns);
         let rule = InverseSquareRoot::on(1.0 / inverse_norm, scaled.squared_norm_bound());
         let columns_squared = ShiftedInverse {
             factor: &factor,
@@ -234,7 +120,7 @@ impl<'a> SingleParticipation<'a> {
             rule: &rule,
         }
         .diagonal();
-        let nuclear = super::minimizer::dot(&weights, &columns_squared);
+        let nuclear = dot(&weights, &columns_squared);
         DualPoint {
             weights,
             rows,
@@ -384,37 +270,6 @@ impl Dual for SingleParticipation<'_> {
     }
 }
 
-/// e^x, scaled so that the largest is 1: the dual does not depend on the scale of its multipliers, so it may drift.
-pub(crate) fn exponentials(logarithms: &[f64]) -> Vec<f64> {
-    let largest = logarithms
-        .iter()
-        .fold(f64::NEG_INFINITY, |largest, &value| largest.max(value));
-    logarithms.iter().map(|value| (value - largest).exp()).collect()
-}
-
-/// Appends the gradient and curvature in ln w of ln Σw − ln nuclear² for multipliers w whose constraints have the values
-/// `squares`, and the barrier −(μ/n)·Σ ln(w_i/Σw) that keeps multipliers of slack constraints off zero.
-pub(crate) fn add_multipliers(
-    evaluation: &mut Evaluation,
-    multipliers: &[f64],
-    squares: &[f64],
-    nuclear: f64,
-    barrier: f64,
-) {
-    let sum: f64 = multipliers.iter().sum();
-    let share = barrier / multipliers.len() as f64;
-    for (multiplier, square) in multipliers.iter().zip(squares) {
-        let fraction = multiplier / sum;
-        if share > 0.0 {
-            evaluation.value -= share * fraction.ln();
-        }
-        evaluation
-            .gradient
-            .push(fraction - multiplier * square / nuclear + barrier * fraction - share);
-        evaluation.inverse_curvature.push(1.0 / (0.5 * fraction + share));
-    }
-}
-
 /// max_s ‖C e_s‖².
 fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
     (0..strategy.ncols())
@@ -422,58 +277,12 @@ fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// ‖B_t‖² for every round t, B = A·C⁻¹. Columns are taken in blocks of fixed size, combined in their order.
-pub(crate) fn squared_row_errors(workload: &Workload, strategy: MatRef<'_, f64>) -> Vec<f64> {
-    let inverse = dense::invert_lower(strategy);
-    squared_row_norms_of_product(workload, inverse.as_ref())
-}
-
-/// ‖(A·R)_t‖² for every round t.
-pub(crate) fn squared_row_norms_of_product(workload: &Workload, right: MatRef<'_, f64>) -> Vec<f64> {
-    squared_row_norms_of_columns(workload, right.ncols(), |column, values| {
-        for (value, entry) in values.iter_mut().zip(right.col(column).iter()) {
-            *value = *entry;
-        }
-    })
-}
-
-/// ‖(A·R)_t‖² for every round t, with R given column by column; blocks of fixed size, combined in their order.
-pub(crate) fn squared_row_norms_of_columns(
-    workload: &Workload,
-    columns: usize,
-    fill: impl Fn(usize, &mut [f64]) + Sync,
-) -> Vec<f64> {
-    const BLOCK: usize = 32;
-    let rounds = workload.rounds();
-    let blocks: Vec<usize> = (0..columns).step_by(BLOCK).collect();
-    let partial: Vec<Vec<f64>> = blocks
-        .into_par_iter()
-        .map(|first| {
-            let mut sums = vec![0.0; rounds];
-            let mut values = vec![0.0; rounds];
-            for column in first..(first + BLOCK).min(columns) {
-                fill(column, &mut values);
-                workload.apply_in_place(&mut values);
-                for (sum, value) in sums.iter_mut().zip(&values) {
-                    *sum += value * value;
-                }
-            }
-            sums
-        })
-        .collect();
-    let mut totals = vec![0.0; rounds];
-    for sums in &partial {
-        for (total, sum) in totals.iter_mut().zip(sums) {
-            *total += sum;
-        }
-    }
-    totals
-}
-
 #[cfg(test)]
 mod tests {
+    use faer::Mat;
+
     use super::super::workload::WorkloadSpecification;
-    use super::super::{Exactness, Factorization, FactorizationRequest, Method, lambda_tau_matrix};
+    use super::super::{Exactness, Factorization, FactorizationRequest, Method};
     use super::*;
 
     fn optimal(
@@ -585,7 +394,6 @@ mod tests {
             let measured = Factorization::evaluate(plain, Participation::Single, weighted.strategy().clone()).unwrap();
             assert!((measured.row_errors()[31].powi(2) - expected).abs() < 1e-4);
         }
-        assert_eq!(lambda_tau_matrix(3, 1)[(2, 1)], -1.0);
     }
 
     #[test]
@@ -635,38 +443,6 @@ mod tests {
                 let product = dense::column_product(strategy.as_ref(), left, right, right);
                 assert!(product.abs() < 1e-12, "{left} {right} {product}");
             }
-        }
-    }
-
-    #[test]
-    fn a_workload_given_as_a_matrix_has_the_same_optimum() {
-        let four = Participation::FixedEpoch { epochs: 4 };
-        for (participation, objective, momentum) in [
-            (Participation::Single, Objective::Frobenius, 0.7),
-            (Participation::Single, Objective::Max, 0.7),
-            (four, Objective::Frobenius, 0.7),
-            (four, Objective::Max, 0.0),
-        ] {
-            let banded = Workload::new(16, WorkloadSpecification::prefix().with_momentum(momentum)).unwrap();
-            let dense = Workload::from_matrix(banded.matrix()).unwrap();
-            let [first, second] = [banded, dense].map(|workload| {
-                let request = FactorizationRequest::new(workload, participation, Method::Optimal);
-                let found = FactorizationRequest {
-                    objective,
-                    gap: 1e-5,
-                    ..request
-                }
-                .factorize()
-                .unwrap();
-                match objective {
-                    Objective::Frobenius => found.frobenius(),
-                    Objective::Max => found.max_error(),
-                }
-            });
-            assert!(
-                (first - second).abs() < 1e-5 * first,
-                "{participation:?} {objective:?}: {first} {second}"
-            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! The dual for participations of several epochs, and for workloads whose inverse is dense.
+//! The dual for participations of several epochs.
 //!
 //! U is block diagonal over the patterns; on pattern π it is v_π·S_π with S_π a correlation matrix, S = L·Lᵀ with rows
 //! of unit norm, each row r the normalised (a_{r1}, …, a_{r,r−1}, 1). The variables are ln v_π, the a's, and for the
@@ -8,13 +8,13 @@ use faer::Mat;
 
 use super::banded_lower::BandedLower;
 use super::dense;
+use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
-use super::optimal::{Dual, Objective, Optimum, add_multipliers, exponentials, squared_row_errors};
 use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
-use super::workload::Workload;
+use super::workload::{Workload, squared_row_errors};
 
 /// The dual problem over block-diagonal U.
 pub(crate) struct PatternDual<'a> {
@@ -22,18 +22,8 @@ pub(crate) struct PatternDual<'a> {
     participation: &'a Participation,
     objective: Objective,
     patterns: Vec<Vec<usize>>,
-    engine: Engine<'a>,
-}
-
-enum Engine<'a> {
-    /// The workload's inverse has few subdiagonals.
-    Banded {
-        inverse: &'a BandedLower,
-        order: FoldedOrder,
-        squared_columns: Vec<f64>,
-    },
-    /// Anything else, by singular value decompositions.
-    Dense,
+    order: FoldedOrder,
+    squared_columns: Vec<f64>,
 }
 
 /// v, S and λ of one dual point.
@@ -59,7 +49,6 @@ impl<'a> PatternDual<'a> {
         workload: &'a Workload,
         participation: &'a Participation,
         objective: Objective,
-        banded: Option<&'a BandedLower>,
     ) -> Result<Self, FactorizationError> {
         let rounds = workload.rounds();
         let patterns = participation
@@ -71,17 +60,13 @@ impl<'a> PatternDual<'a> {
                      or fixed epochs"
                         .to_owned(),
             })?;
-        let engine = banded.map_or(Engine::Dense, |inverse| Engine::Banded {
-            inverse,
-            order: FoldedOrder::new(rounds, &patterns, inverse.subdiagonals()),
-            squared_columns: workload.squared_column_norms(),
-        });
         Ok(Self {
             workload,
             participation,
             objective,
+            order: FoldedOrder::new(rounds, &patterns, workload.inverse().subdiagonals()),
+            squared_columns: workload.squared_column_norms(),
             patterns,
-            engine,
         })
     }
 
@@ -123,35 +108,7 @@ impl<'a> PatternDual<'a> {
     }
 
     fn primal(&self, blocks: &Blocks) -> Option<PrimalBlocks> {
-        match &self.engine {
-            Engine::Banded {
-                inverse,
-                order,
-                squared_columns,
-            } => self.banded_primal(blocks, inverse, order, squared_columns),
-            Engine::Dense => {
-                let (nuclear, factor, row_errors) = self.dense_primal(blocks).ok()?;
-                let gram = self
-                    .patterns
-                    .iter()
-                    .map(|pattern| small_gram(pattern, &factor))
-                    .collect();
-                Some(PrimalBlocks {
-                    nuclear,
-                    gram,
-                    row_errors,
-                })
-            }
-        }
-    }
-
-    fn banded_primal(
-        &self,
-        blocks: &Blocks,
-        inverse: &BandedLower,
-        order: &FoldedOrder,
-        squared_columns: &[f64],
-    ) -> Option<PrimalBlocks> {
+        let (inverse, order, squared_columns) = (self.workload.inverse(), &self.order, &self.squared_columns);
         let mut coupling = SymmetricBand::zeros(order);
         let mut coupling_inverse_norm: f64 = 0.0;
         let mut inverse_norm = 0.0;
@@ -170,9 +127,9 @@ impl<'a> PatternDual<'a> {
                 // tr(U·G) ≤ λ_max(U_π)·tr(G_π) and λ_max(U_π) ≤ k·v.
                 inverse_norm += size as f64 * scale * squared_columns[pattern[row]];
             }
-            let inverse = invert_small_lower(root, size);
-            coupling_inverse_norm = coupling_inverse_norm.max(dot(&inverse, &inverse) / scale);
-            block_inverses.push(inverse);
+            let root_inverse = invert_small_lower(root, size);
+            coupling_inverse_norm = coupling_inverse_norm.max(dot(&root_inverse, &root_inverse) / scale);
+            block_inverses.push(root_inverse);
         }
         let row_inverses: Vec<f64> = blocks.rows.iter().map(|row| 1.0 / row).collect();
         let fixed = weighted_product(order, inverse, &row_inverses);
@@ -225,9 +182,9 @@ impl<'a> PatternDual<'a> {
         })
     }
 
-    /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column) and diag(B·Bᵀ) = Λ^(−1/2)·diag(P·Σ·Pᵀ)·Λ^(−1/2), all from the
+    /// ‖Λ^(1/2)·A·L‖_* with U = L·Lᵀ, and F = L⁻ᵀ·Q·Σ^(1/2) of X = F·Fᵀ (transposed: one round a column), from the
     /// singular value decomposition of Λ^(1/2)·A·L.
-    fn dense_primal(&self, blocks: &Blocks) -> Result<(f64, Mat<f64>, Vec<f64>), FactorizationError> {
+    fn dense_primal(&self, blocks: &Blocks) -> Result<(f64, Mat<f64>), FactorizationError> {
         let rounds = self.workload.rounds();
         let mut product = Mat::zeros(rounds, rounds);
         let mut values = vec![0.0; rounds];
@@ -244,17 +201,7 @@ impl<'a> PatternDual<'a> {
                 }
             }
         }
-        let (singular, left, right) = dense::singular_vectors(product.as_ref())?;
-        let row_errors = (0..rounds)
-            .map(|row| {
-                singular
-                    .iter()
-                    .enumerate()
-                    .map(|(index, value)| value * left[(row, index)].powi(2))
-                    .sum::<f64>()
-                    / blocks.rows[row]
-            })
-            .collect();
+        let (singular, right) = dense::singular_vectors(product.as_ref())?;
         let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
             right[(round, index)] * singular[index].max(0.0).sqrt()
         });
@@ -272,7 +219,7 @@ impl<'a> PatternDual<'a> {
                 dense::scale_column(&mut factor, pattern[row], 1.0 / (scale.sqrt() * root[row * size + row]));
             }
         }
-        Ok((singular.iter().sum(), factor, row_errors))
+        Ok((singular.iter().sum(), factor))
     }
 }
 
@@ -390,7 +337,7 @@ impl Dual for PatternDual<'_> {
 
     fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError> {
         let blocks = self.blocks(point);
-        let (nuclear, mut factor, _) = self.dense_primal(&blocks)?;
+        let (nuclear, mut factor) = self.dense_primal(&blocks)?;
         let nuclear = nuclear * (1.0 - 1e-13);
         let sum: f64 = blocks.scales.iter().sum();
         let bound = match self.objective {
@@ -472,17 +419,6 @@ impl PatternDual<'_> {
         let relative_gap = (primal - bound) / primal;
         Ok(relative_gap.is_finite().then_some(Optimum { strategy, relative_gap }))
     }
-}
-
-/// FᵀF on the columns of one pattern, row-major.
-fn small_gram(pattern: &[usize], factor: &Mat<f64>) -> Vec<f64> {
-    let mut gram = Vec::with_capacity(pattern.len().pow(2));
-    for &row in pattern {
-        for &column in pattern {
-            gram.push(dense::column_product(factor.as_ref(), row, column, 0));
-        }
-    }
-    gram
 }
 
 /// L⁻¹ of a small row-major lower-triangular matrix.

@@ -16,10 +16,7 @@ use super::banded_lower::BandedLower;
 use super::lanes::{LANES, Lanes};
 use super::quadrature::InverseSquareRoot;
 
-/// The most subdiagonals of W that [`ShiftedInverse`] takes.
-pub(crate) const MOST_SUBDIAGONALS: usize = 4;
-
-/// The operator v ↦ X(v) for one W.
+/// The operator v ↦ X(v) for one W of at most three subdiagonals.
 pub(crate) struct ShiftedInverse<'a> {
     /// W.
     pub(crate) factor: &'a BandedLower,
@@ -47,8 +44,7 @@ impl ShiftedInverse<'_> {
         match self.factor.subdiagonals() {
             0 | 1 => self.diagonal_of::<1>(),
             2 => self.diagonal_of::<2>(),
-            3 => self.diagonal_of::<3>(),
-            _ => self.diagonal_of::<MOST_SUBDIAGONALS>(),
+            _ => self.diagonal_of::<3>(),
         }
     }
 
@@ -57,8 +53,7 @@ impl ShiftedInverse<'_> {
         match self.factor.subdiagonals() {
             0 | 1 => self.upper_triangle_of::<1>(),
             2 => self.upper_triangle_of::<2>(),
-            3 => self.upper_triangle_of::<3>(),
-            _ => self.upper_triangle_of::<MOST_SUBDIAGONALS>(),
+            _ => self.upper_triangle_of::<3>(),
         }
     }
 
@@ -283,16 +278,15 @@ mod tests {
             prefix().with_momentum(0.9),
             prefix().with_momentum(0.99).with_decay(0.5),
             prefix().with_lambda_tau(Some(7)),
-            prefix().with_decays((0..rounds).map(|t| t as f64 / (t as f64 + 3.0)).collect()),
         ] {
             let workload = Workload::new(rounds, specification.clone()).unwrap();
-            let factor = workload.banded_inverse().unwrap();
+            let factor = workload.inverse();
             let weights: Vec<f64> = (0..rounds).map(|t| 0.2 + ((t * 13) % 17) as f64).collect();
             let mut product = workload.matrix();
             for column in 0..rounds {
                 dense::scale_column(&mut product, column, weights[column].sqrt());
             }
-            let (singular, _, right) = dense::singular_vectors(product.as_ref()).unwrap();
+            let (singular, right) = dense::singular_vectors(product.as_ref()).unwrap();
             let scaled = BandedLower::from_fn(rounds, factor.subdiagonals(), |row, column| {
                 factor.get(row, column) / weights[row].sqrt()
             });

@@ -4,11 +4,10 @@ use faer::{Mat, MatRef};
 
 use super::dense;
 use super::error::FactorizationError;
-use super::optimal::{squared_row_errors, squared_row_norms_of_columns};
 use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 use super::toeplitz::inverse_coefficients;
 use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
-use super::workload::{Workload, check_lower_triangular};
+use super::workload::{Workload, check_lower_triangular, squared_row_errors, squared_row_norms_of_columns};
 
 /// C of a factorisation A = B·C.
 #[derive(Clone, Debug)]

@@ -147,7 +147,7 @@ fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
             WorkloadSpecification::prefix(),
             WorkloadSpecification::prefix().with_momentum(0.6),
             WorkloadSpecification::prefix().with_lambda_tau(Some(5)),
-            WorkloadSpecification::prefix().with_learning_rates(learning_rates_with_cooldown(20, 0.5, 8, 0.1).unwrap()),
+            WorkloadSpecification::prefix().with_learning_rates((1..=20).map(|t| 1.0 / f64::from(t)).collect()),
         ] {
             let workload = Workload::new(20, specification).unwrap();
             let found = FactorizationRequest::new(workload, Participation::FixedEpoch { epochs: 4 }, method);

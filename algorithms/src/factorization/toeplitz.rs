@@ -1,7 +1,7 @@
 //! Toeplitz strategies: the closed-form square root of a Toeplitz workload, and products of Toeplitz sequences.
 
+use super::dual::Objective;
 use super::error::FactorizationError;
-use super::optimal::Objective;
 use super::participation::Participation;
 use super::workload::Workload;
 
@@ -16,16 +16,6 @@ use super::workload::Workload;
 /// an O(T) recurrence. One root r = 1 gives c_n = c_{n−1}(1 − 1/(2n)) = binom(2n, n)/4ⁿ, the root of the prefix sum
 /// [Fichtenberger et al. 2022; Henzinger et al. 2023]; {1, β, c} the convolution of (c_k), (βᵏc_k), (cᵏc_k).
 pub fn square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
-    power_coefficients(rounds, roots, -0.5)
-}
-
-/// The coefficients of ∏_i (1 − r_i x)^(1/2): C⁻¹ of the square-root factorisation.
-pub fn inverse_square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
-    power_coefficients(rounds, roots, 0.5)
-}
-
-/// f = q^p: q f′ = p q′ f, so n·f_n = −Σ_{k ≥ 1} q_k·(n − k − p·k)·f_{n−k}.
-fn power_coefficients(rounds: usize, roots: &[f64], power: f64) -> Vec<f64> {
     let mut polynomial = vec![1.0];
     for root in roots {
         polynomial.push(0.0);
@@ -39,7 +29,7 @@ fn power_coefficients(rounds: usize, roots: &[f64], power: f64) -> Vec<f64> {
     }
     for n in 1..rounds {
         let sum: f64 = (1..polynomial.len().min(n + 1))
-            .map(|k| polynomial[k] * (n as f64 - (1.0 + power) * k as f64) * coefficients[n - k])
+            .map(|k| polynomial[k] * (n as f64 - 0.5 * k as f64) * coefficients[n - k])
             .sum();
         coefficients[n] = -sum / n as f64;
     }
@@ -199,12 +189,9 @@ mod tests {
             for (found, expected) in convolve(&root, &root).iter().zip(&workload) {
                 assert!((found - expected).abs() < 1e-12 * expected);
             }
-            let inverse = inverse_square_root_coefficients(64, &roots);
+            let inverse = inverse_coefficients(&root).unwrap();
             for (n, found) in convolve(&root, &inverse).iter().enumerate() {
                 assert!((found - f64::from(u8::from(n == 0))).abs() < 1e-13);
-            }
-            for (found, expected) in inverse_coefficients(&root).unwrap().iter().zip(&inverse) {
-                assert!((found - expected).abs() < 1e-13);
             }
         }
     }

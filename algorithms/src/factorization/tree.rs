@@ -28,11 +28,6 @@ pub(crate) fn estimate_variance(height: usize) -> f64 {
     leaves / (2.0 * leaves - 1.0)
 }
 
-/// The number of released nodes.
-pub fn node_count(variant: TreeVariant, rounds: usize) -> usize {
-    nodes(variant, rounds).count()
-}
-
 /// The released nodes (k, j), level by level.
 pub fn nodes(variant: TreeVariant, rounds: usize) -> impl Iterator<Item = (usize, usize)> {
     let step = if variant == TreeVariant::Plain { 2 } else { 1 };
@@ -241,14 +236,14 @@ mod tests {
     #[test]
     fn the_plain_tree_completes_one_node_a_round() {
         for rounds in 1..70 {
-            assert_eq!(node_count(TreeVariant::Plain, rounds), rounds);
+            assert_eq!(nodes(TreeVariant::Plain, rounds).count(), rounds);
             let mut completed: Vec<usize> = nodes(TreeVariant::Plain, rounds)
                 .map(|(level, index)| index << level)
                 .collect();
             completed.sort_unstable();
             assert_eq!(completed, (1..=rounds).collect::<Vec<_>>());
         }
-        assert_eq!(node_count(TreeVariant::HonakerOnline, 64), 127);
+        assert_eq!(nodes(TreeVariant::HonakerOnline, 64).count(), 127);
     }
 
     #[test]

@@ -1,0 +1,139 @@
+//! The dual problems of the optimal factorisation: objective, interface, and the steps that close the certified gap.
+
+use faer::Mat;
+
+use super::error::FactorizationError;
+use super::minimizer::{Evaluation, Minimizer};
+
+/// The error that a factorisation minimises, at sensitivity 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// ‖B‖_F: the root of the summed squared errors of all rounds.
+    #[default]
+    Frobenius,
+    /// max_t ‖B_t‖₂: the error of the worst round.
+    Max,
+}
+
+/// C and the certificate that comes with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Optimum {
+    /// C, lower triangular.
+    pub(crate) strategy: Mat<f64>,
+    /// (primal − dual)/primal of the squared objective.
+    pub(crate) relative_gap: f64,
+}
+
+/// A dual problem in logarithmic variables, and the primal point that belongs to its optimum.
+pub(crate) trait Dual {
+    /// Which objective it bounds.
+    fn objective(&self) -> Objective;
+    /// Where to start.
+    fn start(&self) -> Result<Vec<f64>, FactorizationError>;
+    /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
+    fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;
+    /// The first weight of the barriers that keep the dual's blocks away from singular ones, −Σ_π ln det S_π/b, and its
+    /// multipliers away from zero, from which the way back is flat; `None` where nothing needs them.
+    fn first_barrier(&self) -> Option<f64> {
+        None
+    }
+    /// A strategy from the primal point and its certified gap; `None` where the primal point is not positive definite.
+    fn certify(&self, point: &[f64]) -> Result<Option<Optimum>, FactorizationError>;
+}
+
+/// Steps until the certificate meets the goal. A cheap estimate decides when a certificate is worth its price.
+pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, FactorizationError> {
+    const MOST_STEPS: usize = 5000;
+    const MOST_STEPS_A_BARRIER: usize = 200;
+    let start = dual.start()?;
+    let size = start.len();
+    let failed = move || FactorizationError::Numerical {
+        routine: "the dual of the optimal factorisation",
+        size,
+    };
+    let mut barrier = dual.first_barrier().unwrap_or(0.0);
+    let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
+    let mut minimizer = Minimizer::new(start, first, 30);
+    // The last barrier costs far less than the goal.
+    while barrier > 0.02 * goal {
+        for _ in 0..MOST_STEPS_A_BARRIER {
+            if !minimizer.step(|point| dual.evaluate(point, barrier))
+                || minimizer.evaluation.expected_gain() < 0.3 * barrier
+            {
+                break;
+            }
+        }
+        barrier *= 0.1;
+        minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+    }
+    // The gap of the worst row is first order in what is left of the gradient, that of the sum second order.
+    let mut estimate_goal = match dual.objective() {
+        Objective::Frobenius => 0.1 * goal,
+        Objective::Max => 0.01 * goal * goal.min(1.0),
+    };
+    let mut best: Option<Optimum> = None;
+    for _ in 0..MOST_STEPS {
+        let stuck = !minimizer.step(|point| dual.evaluate(point, barrier));
+        if stuck || minimizer.evaluation.expected_gain() <= estimate_goal {
+            if let Some(found) = dual.certify(&minimizer.point)? {
+                let gap = found.relative_gap;
+                if best.as_ref().is_none_or(|best| gap < best.relative_gap) {
+                    best = Some(found);
+                }
+                if gap <= goal {
+                    break;
+                }
+            }
+            if stuck {
+                break;
+            }
+            estimate_goal = 0.1 * minimizer.evaluation.expected_gain().min(estimate_goal);
+            if barrier > 0.0 {
+                barrier *= 0.1;
+                minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+            }
+        }
+    }
+    match best {
+        Some(best) if best.relative_gap <= goal => Ok(best),
+        Some(best) => Err(FactorizationError::NotConverged {
+            gap: best.relative_gap,
+            asked: goal,
+        }),
+        None => Err(FactorizationError::NotConverged {
+            gap: f64::INFINITY,
+            asked: goal,
+        }),
+    }
+}
+
+/// e^x, scaled so that the largest is 1: the dual does not depend on the scale of its multipliers, so it may drift.
+pub(crate) fn exponentials(logarithms: &[f64]) -> Vec<f64> {
+    let largest = logarithms
+        .iter()
+        .fold(f64::NEG_INFINITY, |largest, &value| largest.max(value));
+    logarithms.iter().map(|value| (value - largest).exp()).collect()
+}
+
+/// Appends the gradient and curvature in ln w of ln Σw − ln nuclear² for multipliers w whose constraints have the values
+/// `squares`, and the barrier −(μ/n)·Σ ln(w_i/Σw) that keeps multipliers of slack constraints off zero.
+pub(crate) fn add_multipliers(
+    evaluation: &mut Evaluation,
+    multipliers: &[f64],
+    squares: &[f64],
+    nuclear: f64,
+    barrier: f64,
+) {
+    let sum: f64 = multipliers.iter().sum();
+    let share = barrier / multipliers.len() as f64;
+    for (multiplier, square) in multipliers.iter().zip(squares) {
+        let fraction = multiplier / sum;
+        if share > 0.0 {
+            evaluation.value -= share * fraction.ln();
+        }
+        evaluation
+            .gradient
+            .push(fraction - multiplier * square / nuclear + barrier * fraction - share);
+        evaluation.inverse_curvature.push(1.0 / (0.5 * fraction + share));
+    }
+}
