@@ -1,16 +1,13 @@
 //! Every algorithm: its name, its paper, what it promises, its own parameters and its constructor. Adding one is one
 //! file under `optimizers` and one line here.
 
-use crate::noise::NoisePlanError;
 use crate::optimizers::{
-    NoiseKind, Optimizer, Settings, SettingsError, accelerated_srg, cutting_plane, gradient_descent, heavy_ball,
-    matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd,
-    srg_matrix_factorization, unaccelerated_srg,
+    Algorithm, NoiseKind, PrepareError, Prepared, Settings, SettingsError, accelerated_srg, cutting_plane,
+    gradient_descent, heavy_ball, matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing,
+    resque_parallel, resque_private, sgd, srg_matrix_factorization, unaccelerated_srg,
 };
-use crate::privacy::{Claim, PrivacyError, PrivacyStatement};
+use crate::privacy::Claim;
 use crate::problem::PublicProblem;
-use crate::sampling::SamplingError;
-use crate::theory::TheoryError;
 
 /// All algorithms, in the order in which they are listed.
 pub static ALGORITHMS: &[&Algorithm] = &[
@@ -98,56 +95,6 @@ const UNREAD: &[(&[&str], &[&str])] = &[
 /// Flags that only private algorithms read.
 const OF_PRIVACY: &[&str] = &["--clip-norm", "--adjacency", "--accountant", "--noise"];
 
-/// An entry of the catalogue.
-pub struct Algorithm {
-    /// The id of the command line, e.g. `dp-sgd`.
-    pub id: &'static str,
-    /// The name in the literature.
-    pub name: &'static str,
-    /// Where it comes from.
-    pub source: &'static str,
-    /// What it promises, in a line.
-    pub promise: &'static str,
-    /// Whether it adds noise and states a guarantee.
-    pub private: bool,
-    /// Its own `--set` parameters and what each does, default included.
-    pub parameters: &'static [(&'static str, &'static str)],
-    /// Its constructor; call [`Algorithm::prepare`].
-    pub constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
-}
-
-/// An optimiser ready for its first round, calibrated, with what it guarantees.
-pub struct Prepared {
-    /// The optimiser.
-    pub optimizer: Box<dyn Optimizer>,
-    /// The guarantee of the whole run.
-    pub privacy: PrivacyStatement,
-}
-
-/// A run that cannot be prepared.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrepareError {
-    /// A setting out of range or unknown.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// A batch that the data cannot give.
-    #[error("--batch-size: {0}")]
-    Sampling(#[from] SamplingError),
-    /// A noise mechanism that cannot be made.
-    #[error(transparent)]
-    Noise(#[from] NoisePlanError),
-    /// A method of reweighted queries that cannot run so.
-    #[error(transparent)]
-    Resque(#[from] crate::resque::ResqueError),
-    /// A guarantee that cannot be given.
-    #[error(transparent)]
-    Privacy(#[from] PrivacyError),
-    /// Constants that no theorem covers, or a budget that cannot be divided.
-    #[error(transparent)]
-    Theory(#[from] TheoryError),
-}
-
 /// An algorithm that is not in the catalogue.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no algorithm '{name}'; did you mean '{nearest}'? `rounds list algorithms` shows all")]
@@ -167,6 +114,7 @@ impl Algorithm {
         let known: Vec<_> = self.parameters.iter().map(|(key, _)| *key).collect();
         settings.check_parameters(self.id, &known)?;
         let mut prepared = (self.constructor)(problem, settings)?;
+        prepared.release = settings.is_release();
         if settings.is_release() && !RELEASED.contains(&self.id) && prepared.privacy.claim == Claim::Release {
             let reason = format!(
                 "the rounding of {}'s sums is not covered by its noise: no release is claimed",

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod catalog;
+pub mod executor;
 pub mod factorization;
 mod hexadecimal;
 pub mod noise;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use rounds_algorithms::catalog::{self, PrepareError};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::noise::NoiseLevels;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
-use rounds_algorithms::optimizers::{Budget, NoiseKind, Optimizer, SamplingKind, Settings, SettingsError};
-use rounds_algorithms::oracle::{Engine, Oracle, evaluate};
+use rounds_algorithms::optimizers::{Budget, NoiseKind, PrepareError, SamplingKind, Settings, SettingsError};
+use rounds_algorithms::oracle::{Engine, evaluate};
 use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, Sampling};
 use rounds_algorithms::problem::synthetic::synthetic_logistic;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
@@ -37,14 +38,13 @@ fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
 
 fn solve(problem: &Problem, method: Method, settings: &Settings) -> Vec<f32> {
     let plan = AcceleratedPlan::new(method, problem, settings).unwrap();
-    let mut optimizer = plan.optimizer(problem, &settings.key).unwrap();
-    let mut oracle = Oracle::new(problem, Engine::Sequential);
-    while optimizer.completed_rounds() < optimizer.planned_rounds() {
-        optimizer.advance(&mut oracle).unwrap();
-    }
-    assert_eq!(oracle.ledger().rounds as usize, plan.steps.len());
-    assert_eq!(oracle.ledger().gradient_queries as usize, plan.steps.len() * plan.batch);
-    optimizer.solution().to_vec()
+    let prepared = plan.prepared(problem, &settings.key).unwrap();
+    let mut executor = Executor::new(problem, Engine::Sequential, prepared);
+    executor.run().unwrap();
+    let ledger = executor.ledger();
+    assert_eq!(ledger.rounds as usize, plan.steps.len());
+    assert_eq!(ledger.gradient_queries as usize, plan.steps.len() * plan.batch);
+    executor.solution().to_vec()
 }
 
 fn objective(problem: &Problem, x: &[f32]) -> f64 {
@@ -328,7 +328,7 @@ fn the_catalogue_prepares_all_six_and_batches_are_drawn_as_described() {
             ..settings(1.0, &[("rounds", "5")])
         };
         let prepared = algorithm.prepare(&problem, &settings).unwrap();
-        let sampling = prepared.optimizer.mechanism().unwrap().sampling();
+        let sampling = prepared.mechanism.unwrap().sampling();
         assert_eq!(
             sampling,
             Some(Sampling::WithoutReplacement {

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use rounds_algorithms::audit::{
     AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Finding, Sabotage, Scene, audit,
 };
-use rounds_algorithms::catalog::{self, ALGORITHMS, Algorithm};
-use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::catalog::{self, ALGORITHMS};
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::{Algorithm, Budget, Settings};
+use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Encoder, Features, Label, Problem, Relation, Storage,
@@ -348,17 +349,11 @@ fn public_behaviour(reader: Reader, rows: &[Row]) -> Result<String, String> {
         ..Settings::new(budget, StreamKey::Release([7; 32]))
     };
     let prepared = algorithm.prepare(&problem, &settings);
-    let mut prepared = prepared.map_err(|error| error.to_string())?;
-    let mut oracle = Oracle::new(&problem, Engine::Sequential).summing_rows(1);
-    let rounds = prepared.optimizer.planned_rounds();
-    for _ in 0..rounds {
-        prepared
-            .optimizer
-            .advance(&mut oracle)
-            .map_err(|error| error.to_string())?;
-    }
-    let parameters = prepared.optimizer.solution().len();
-    let statement = serde_json::to_string(&prepared.privacy).unwrap();
+    let prepared = prepared.map_err(|error| error.to_string())?;
+    let (rounds, statement) = (prepared.rounds, serde_json::to_string(&prepared.privacy).unwrap());
+    let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+    executor.run().map_err(|error| error.to_string())?;
+    let parameters = executor.solution().len();
     // The domain's digest is part of the statement; the public part of the problem holds the rest of the plan's input.
     Ok(format!(
         "{format} {parameters} {rounds} {statement} {:?}",

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use rounds_algorithms::catalog::{self, Algorithm, Prepared};
-use rounds_algorithms::optimizers::{Budget, NoiseKind, Settings};
-use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, Prepared, RoundError, Settings};
+use rounds_algorithms::oracle::{Engine, Ledger};
 use rounds_algorithms::privacy::Claim;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
 use rounds_algorithms::state::StateVisitor;
@@ -68,19 +69,14 @@ fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
 /// At most this many rounds of an algorithm are run here.
 const MOST_ROUNDS: u64 = 40;
 
-fn run(algorithm: &'static Algorithm, problem: &Problem, threads: usize) -> (Vec<f32>, Ledger, Prepared) {
+fn run(algorithm: &'static Algorithm, problem: &Problem, threads: usize) -> (Vec<f32>, Ledger) {
     let engine = Engine::with_threads(threads).expect("threads");
-    let mut prepared = prepared(algorithm, problem);
-    let mut oracle = Oracle::new(problem, engine.clone());
-    let rounds = prepared.optimizer.planned_rounds().min(MOST_ROUNDS);
-    for _ in 0..rounds {
-        prepared
-            .optimizer
-            .advance(&mut oracle)
-            .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
-    }
-    let solution = prepared.optimizer.solution().to_vec();
-    (solution, oracle.ledger(), prepared)
+    let mut executor = Executor::new(problem, engine, prepared(algorithm, problem)).limited_to(MOST_ROUNDS);
+    executor
+        .run()
+        .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id));
+    assert!(matches!(executor.advance(), Err(RoundError::Finished { .. })));
+    (executor.solution().to_vec(), executor.ledger())
 }
 
 #[test]
@@ -98,17 +94,11 @@ fn every_algorithm_gives_the_same_bits_for_any_number_of_threads() {
 fn a_round_is_one_round_of_the_oracle_and_queries_are_the_planned_ones() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
-        let (_, ledger, prepared) = run(algorithm, &problem, 1);
-        let planned = prepared.optimizer.planned_rounds();
-        assert_eq!(ledger.rounds, planned.min(MOST_ROUNDS), "{}", algorithm.id);
-        assert_eq!(
-            prepared.optimizer.completed_rounds(),
-            planned.min(MOST_ROUNDS),
-            "{}",
-            algorithm.id
-        );
-        if planned <= MOST_ROUNDS
-            && let Some(queries) = prepared.optimizer.planned_queries()
+        let ledger = run(algorithm, &problem, 1).1;
+        let prepared = prepared(algorithm, &problem);
+        assert_eq!(ledger.rounds, prepared.rounds.min(MOST_ROUNDS), "{}", algorithm.id);
+        if prepared.rounds <= MOST_ROUNDS
+            && let Some(queries) = prepared.queries
         {
             assert_eq!(ledger.gradient_queries, queries, "{}", algorithm.id);
         }
@@ -167,28 +157,17 @@ impl StateVisitor for Memory {
 fn a_restored_run_ends_as_an_undisturbed_one() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
-        let mut first = prepared(algorithm, &problem);
-        let rounds = first.optimizer.planned_rounds().min(MOST_ROUNDS);
-        let mut oracle = Oracle::new(&problem, Engine::Sequential);
+        let executor =
+            || Executor::new(&problem, Engine::Sequential, prepared(algorithm, &problem)).limited_to(MOST_ROUNDS);
+        let (mut first, mut second) = (executor(), executor());
         let mut memory = Memory::default();
-        for round in 0..rounds {
-            if round == rounds / 2 {
-                first.optimizer.visit_state(&mut memory);
-            }
-            first.optimizer.advance(&mut oracle).expect("a round");
-        }
-        let mut second = prepared(algorithm, &problem);
+        (0..first.rounds() / 2).for_each(|_| first.advance().expect("a round"));
+        first.visit_state(&mut memory);
+        first.run().expect("every round");
         memory.restoring = true;
-        second.optimizer.visit_state(&mut memory);
-        let mut oracle = Oracle::new(&problem, Engine::Sequential);
-        for _ in rounds / 2..rounds {
-            second.optimizer.advance(&mut oracle).expect("a round");
-        }
-        assert!(
-            first.optimizer.solution() == second.optimizer.solution(),
-            "{}",
-            algorithm.id
-        );
+        second.visit_state(&mut memory);
+        second.run().expect("every round");
+        assert!(first.solution() == second.solution(), "{}", algorithm.id);
     }
 }
 
@@ -210,7 +189,7 @@ fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
                     "{}",
                     algorithm.id
                 );
-                assert!(prepared.optimizer.mechanism().is_some(), "{}", algorithm.id);
+                assert!(prepared.mechanism.is_some(), "{}", algorithm.id);
             }
         }
     }

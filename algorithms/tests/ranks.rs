@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
@@ -142,18 +143,19 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// rows are placed before the first round; else they travel when they are needed.
 fn train(problem: &Problem, engine: &Engine, id: &str, settings: &Settings, most_rounds: u64) -> Trained {
     let algorithm = catalog::find(id).expect("in the catalogue");
-    let mut prepared = algorithm.prepare(problem, settings).expect("prepared");
-    let mut oracle = Oracle::new(problem, engine.clone());
+    let prepared = algorithm.prepare(problem, settings).expect("prepared");
+    let mut executor = Executor::new(problem, engine.clone(), prepared);
     let ranks = engine.ranked().map_or(0, |ranked| ranked.ranks().count());
     if (ranks + engine.threads()) % 2 == 1 {
-        oracle.place(prepared.optimizer.batches(), prepared.optimizer.planned_rounds());
+        executor.place();
     }
-    for _ in 0..prepared.optimizer.planned_rounds().min(most_rounds) {
-        prepared.optimizer.advance(&mut oracle).expect("a round");
+    for _ in 0..executor.rounds().min(most_rounds) {
+        executor.advance().expect("a round");
     }
-    let solution = prepared.optimizer.solution();
+    let ledger = executor.ledger();
+    let solution = executor.solution();
     let loss = evaluate(problem, engine, solution).expect("finite").loss;
-    (bits(solution), oracle.ledger(), loss.to_bits())
+    (bits(solution), ledger, loss.to_bits())
 }
 
 #[test]
@@ -319,16 +321,15 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
                         let problem = problem.map_err(|error: ProblemError| error).expect("a problem");
                         let engine = Engine::over_ranks(own, 1).expect("a thread");
                         [(); 2].map(|()| {
-                            let mut prepared = catalog::find(algorithm)
+                            let prepared = catalog::find(algorithm)
                                 .map(|algorithm| algorithm.prepare(&problem, settings).expect("prepared"))
                                 .expect("in the catalogue");
-                            let mut oracle = Oracle::new(&problem, engine.clone());
-                            let planned = prepared.optimizer.planned_rounds();
+                            let mut executor = Executor::new(&problem, engine.clone(), prepared);
                             if place {
-                                oracle.place(prepared.optimizer.batches(), planned);
+                                executor.place();
                             }
                             let before = exchanges.load(Ordering::Relaxed);
-                            (0..planned).for_each(|_| prepared.optimizer.advance(&mut oracle).expect("a round"));
+                            (0..executor.rounds()).for_each(|_| executor.advance().expect("a round"));
                             exchanges.load(Ordering::Relaxed) - before
                         })
                     })

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rounds_algorithms::catalog::{self, PrepareError};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{AssumptionWarning, Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{AssumptionWarning, Budget, NoiseKind, PrepareError, SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::Quadratic;
@@ -37,22 +38,18 @@ fn settings(noise_multiplier: f64, seed: u64, parameters: &[(&str, &str)]) -> Se
 /// All iterates that the optimiser would return, one a round, and the counts.
 fn iterates(problem: &Problem, id: &str, settings: &Settings) -> (Vec<Vec<f32>>, Ledger) {
     let algorithm = catalog::find(id).expect("in the catalogue");
-    let mut optimizer = algorithm
+    let prepared = algorithm
         .prepare(problem, settings)
-        .unwrap_or_else(|error| panic!("{id}: {error}"))
-        .optimizer;
-    let mut oracle = Oracle::new(problem, Engine::Sequential);
-    let mut iterates = vec![optimizer.solution().to_vec()];
-    while optimizer.completed_rounds() < optimizer.planned_rounds() {
-        optimizer.advance(&mut oracle).expect("a round");
-        iterates.push(optimizer.solution().to_vec());
+        .unwrap_or_else(|error| panic!("{id}: {error}"));
+    let queries = prepared.queries;
+    let mut executor = Executor::new(problem, Engine::Sequential, prepared);
+    let mut iterates = vec![executor.solution().to_vec()];
+    while !executor.is_finished() {
+        executor.advance().expect("a round");
+        iterates.push(executor.solution().to_vec());
     }
-    assert_eq!(
-        optimizer.planned_queries(),
-        Some(oracle.ledger().gradient_queries),
-        "{id}: queries"
-    );
-    (iterates, oracle.ledger())
+    assert_eq!(queries, Some(executor.ledger().gradient_queries), "{id}: queries");
+    (iterates, executor.ledger())
 }
 
 fn last(problem: &Problem, id: &str, settings: &Settings) -> Vec<f32> {
@@ -454,11 +451,11 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
     }
     for id in ["accelerated-dp-srg", "accelerated-independent"] {
         let proven = prepare(id, 100, &[theory, ("regime", "constrained")]).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(proven.optimizer.warnings(), []);
+        assert_eq!(proven.warnings, []);
     }
     let practical = prepare("accelerated-dp-srg", 400, &[("regime", "constrained"), ("beta", "1")])
         .unwrap_or_else(|error| panic!("{error}"));
-    let warnings = practical.optimizer.warnings();
+    let warnings = practical.warnings;
     assert!(warnings.contains(&AssumptionWarning::SmallBeta {
         beta: 1.0,
         needed: 12.5

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Oracle};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
@@ -89,17 +90,13 @@ fn train_on(
     id: &str,
     settings: &Settings,
 ) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
-    let mut prepared = catalog::find(id)
+    let prepared = catalog::find(id)
         .expect("in the catalogue")
         .prepare(problem, settings)
         .expect("prepared");
-    let mut oracle = Oracle::new(problem, engine.clone());
-    engine.install(|| {
-        while prepared.optimizer.completed_rounds() < prepared.optimizer.planned_rounds() {
-            prepared.optimizer.advance(&mut oracle).expect("a round");
-        }
-    });
-    (prepared.optimizer.solution().to_vec(), oracle.ledger())
+    let mut executor = Executor::new(problem, engine.clone(), prepared);
+    executor.run().expect("every round");
+    (executor.solution().to_vec(), executor.ledger())
 }
 
 #[test]
@@ -183,13 +180,11 @@ fn no_round_after_the_first_allocates() {
                 sampling: Some(sampling),
                 ..settings(1.0)
             };
-            let mut prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
-            let mut oracle = Oracle::new(&problem, Engine::Sequential);
-            prepared.optimizer.advance(&mut oracle).unwrap();
+            let prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
+            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+            executor.advance().unwrap();
             let before = ALLOCATIONS.get();
-            while prepared.optimizer.completed_rounds() < prepared.optimizer.planned_rounds() {
-                prepared.optimizer.advance(&mut oracle).unwrap();
-            }
+            executor.run().unwrap();
             assert_eq!(ALLOCATIONS.get(), before, "{id}, {sampling:?}");
         }
     }
@@ -251,19 +246,19 @@ fn an_empty_batch_is_a_round_like_any_other() {
         epochs: Some(1.0),
         ..settings(5.0)
     };
-    let mut prepared = catalog::find("dp-sgd")
+    let prepared = catalog::find("dp-sgd")
         .ok()
         .unwrap()
         .prepare(&problem, &settings)
         .unwrap();
-    let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
     let mut empty = 0;
-    let mut before = prepared.optimizer.solution().to_vec();
+    let mut before = executor.solution().to_vec();
     for _ in 0..50 {
-        let queries = oracle.ledger().gradient_queries;
-        prepared.optimizer.advance(&mut oracle).unwrap();
-        empty += u32::from(oracle.ledger().gradient_queries == queries);
-        let after = prepared.optimizer.solution().to_vec();
+        let queries = executor.ledger().gradient_queries;
+        executor.advance().unwrap();
+        empty += u32::from(executor.ledger().gradient_queries == queries);
+        let after = executor.solution().to_vec();
         assert!(before != after);
         before = after;
     }

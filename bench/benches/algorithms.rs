@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rounds_algorithms::catalog::{self, Algorithm, Prepared};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::optimizers::{Algorithm, Budget, Settings};
+use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::Problem;
 use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
 use rounds_kernels::features::Norm;
@@ -24,7 +25,7 @@ struct Run<'a> {
     algorithm: &'static Algorithm,
     problem: &'a Problem,
     settings: Settings,
-    prepared: Prepared,
+    rounds: u64,
 }
 
 impl<'a> Run<'a> {
@@ -61,36 +62,29 @@ impl<'a> Run<'a> {
                     algorithm,
                     problem,
                     settings,
-                    prepared,
+                    rounds: prepared.rounds,
                 });
             }
         }
         None
     }
 
-    fn again(&mut self) {
-        self.prepared = self
-            .algorithm
-            .prepare(self.problem, &self.settings)
-            .expect("it was prepared before");
-    }
-
     /// Time of `rounds` rounds, and what they asked for a round on average.
-    fn time(&mut self, rounds: u64, engine: &Engine) -> (Duration, u64) {
+    fn time(&self, rounds: u64, engine: &Engine) -> (Duration, u64) {
         let mut elapsed = Duration::ZERO;
         let (mut left, mut queries) = (rounds, 0);
         while left > 0 {
-            self.again();
-            let now = left.min(self.prepared.optimizer.planned_rounds());
-            let mut oracle = Oracle::new(self.problem, engine.clone());
-            elapsed += engine.install(|| {
-                let started = Instant::now();
-                for _ in 0..now {
-                    self.prepared.optimizer.advance(&mut oracle).expect("a round");
-                }
-                started.elapsed()
-            });
-            queries += oracle.ledger().gradient_queries;
+            let prepared = self
+                .algorithm
+                .prepare(self.problem, &self.settings)
+                .expect("it was prepared before");
+            let now = left.min(prepared.rounds);
+            let mut executor = Executor::new(self.problem, engine.clone(), prepared).limited_to(now);
+            executor.place();
+            let started = Instant::now();
+            executor.run().expect("every round");
+            elapsed += started.elapsed();
+            queries += executor.ledger().gradient_queries;
             left -= now;
         }
         (elapsed, queries / rounds.max(1))
@@ -118,9 +112,9 @@ fn rounds(criterion: &mut Criterion) {
         if !may_run("algorithm round", algorithm.id) {
             continue;
         }
-        let mut run = Run::of(algorithm, &problems, &strategies).expect("a problem of the bench fits");
+        let run = Run::of(algorithm, &problems, &strategies).expect("a problem of the bench fits");
         // What a round asks for is known once some were run.
-        let (_, queries) = run.time(run.prepared.optimizer.planned_rounds().min(8), &Engine::Sequential);
+        let (_, queries) = run.time(run.rounds.min(8), &Engine::Sequential);
         group.throughput(Throughput::Elements(queries));
         for threads in if cores > 1 { vec![1, cores] } else { vec![1] } {
             let engine = Engine::with_threads(threads).expect("threads");
@@ -191,11 +185,11 @@ fn batch_sizes(criterion: &mut Criterion) {
                 let id = BenchmarkId::new(format!("{name}, {threads} threads"), batch_size);
                 group.bench_function(id, |bencher| {
                     let prepared = algorithm.prepare(problem, &settings).expect("dp-sgd");
-                    let mut run = Run {
+                    let run = Run {
                         algorithm,
                         problem,
                         settings: settings.clone(),
-                        prepared,
+                        rounds: prepared.rounds,
                     };
                     bencher.iter_custom(|iterations| run.time(iterations, &engine).0);
                 });

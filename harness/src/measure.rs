@@ -1,9 +1,10 @@
-//! How a round is timed: one call of `advance`, split into phases by the marks that the optimiser sets.
+//! The clock of a round: an observer of the executor times it whole; marks that the optimiser sets split it into phases.
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
-use rounds_algorithms::catalog::Prepared;
-use rounds_algorithms::optimizers::RoundError;
+use rounds_algorithms::executor::{Executor, Observer};
+use rounds_algorithms::optimizers::{Prepared, RoundError};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, Phase, PhaseObserver};
 use rounds_algorithms::problem::Problem;
 use sha2::{Digest, Sha256};
@@ -91,16 +92,10 @@ pub fn measure(
     warm_up: u64,
     traffic: &(dyn Fn() -> Traffic + Sync),
 ) -> anyhow::Result<Measurement> {
-    let planned = prepared.optimizer.planned_rounds();
+    let planned = prepared.rounds;
     let warm_up = warm_up.min(planned.saturating_sub(1));
     let timed = time_rounds(problem, engine, prepared, warm_up, traffic)?;
-    let phases = phase_times(
-        problem,
-        engine,
-        &mut again()?,
-        planned.min(warm_up + PHASE_ROUNDS),
-        warm_up,
-    )?;
+    let phases = phase_times(problem, engine, again()?, planned.min(warm_up + PHASE_ROUNDS), warm_up)?;
     let model_sha256 = digest(&timed.parameters);
     Ok(Measurement {
         samples: Samples {
@@ -133,6 +128,46 @@ pub struct TimedRounds {
     pub parameters: Vec<f32>,
 }
 
+/// Clock of whole rounds, without those of the warm-up.
+struct Clock<'a> {
+    warm_up: u64,
+    traffic: &'a (dyn Fn() -> Traffic + Sync),
+    /// At the begin of the first timed round.
+    first: Traffic,
+    /// At the begin of this round.
+    before: (Ledger, Traffic),
+    started: Instant,
+    rounds: TimedRounds,
+}
+
+impl Observer for Clock<'_> {
+    fn before_round(&mut self, executor: &Executor<'_>) {
+        self.before = (executor.ledger(), (self.traffic)());
+        if executor.round() == self.warm_up {
+            self.first = self.before.1;
+        }
+        self.started = Instant::now();
+    }
+
+    fn after_round(&mut self, executor: &mut Executor<'_>) -> Result<ControlFlow<()>, RoundError> {
+        let elapsed = self.started.elapsed().as_nanos() as u64;
+        if executor.round() > self.warm_up {
+            let ledger = executor.ledger();
+            let (before, traffic) = (self.before.0, (self.traffic)());
+            self.rounds.work.push(Work {
+                queries: ledger.gradient_queries - before.gradient_queries,
+                flops: ledger.flops - before.flops,
+                bytes: ledger.bytes - before.bytes,
+            });
+            let communication = (traffic - self.before.1).nanoseconds;
+            self.rounds.computing.push(elapsed.saturating_sub(communication));
+            self.rounds.round.push(elapsed);
+            self.rounds.traffic = traffic - self.first;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// Runs every planned round of `prepared` and times all but the first `warm_up` (of at least one).
 ///
 /// # Errors
@@ -140,75 +175,53 @@ pub struct TimedRounds {
 pub fn time_rounds(
     problem: &Problem,
     engine: &Engine,
-    mut prepared: Prepared,
+    prepared: Prepared,
     warm_up: u64,
     traffic: &(dyn Fn() -> Traffic + Sync),
 ) -> Result<TimedRounds, RoundError> {
-    let planned = prepared.optimizer.planned_rounds();
-    let warm_up = warm_up.min(planned.saturating_sub(1));
-    let mut samples = Vec::with_capacity(planned as usize);
-    let mut work = Vec::with_capacity(planned as usize);
-    let mut computing = Vec::with_capacity(planned as usize);
-    let mut oracle = Oracle::new(problem, engine.clone());
-    oracle.place(prepared.optimizer.batches(), planned);
-    let mut before = Traffic::default();
-    engine.install(|| {
-        for round in 0..planned {
-            if round == warm_up {
-                before = traffic();
-            }
-            let (asked, said) = (oracle.ledger(), traffic());
-            let started = Instant::now();
-            prepared.optimizer.advance(&mut oracle)?;
-            let elapsed = started.elapsed().as_nanos() as u64;
-            if round >= warm_up {
-                let ledger = oracle.ledger();
-                work.push(Work {
-                    queries: ledger.gradient_queries - asked.gradient_queries,
-                    flops: ledger.flops - asked.flops,
-                    bytes: ledger.bytes - asked.bytes,
-                });
-                computing.push(elapsed.saturating_sub((traffic() - said).nanoseconds));
-                samples.push(elapsed);
-            }
-        }
-        Ok::<_, RoundError>(())
-    })?;
+    let planned = prepared.rounds as usize;
+    let mut executor = Executor::new(problem, engine.clone(), prepared);
+    let mut clock = Clock {
+        warm_up: warm_up.min(executor.rounds().saturating_sub(1)),
+        traffic,
+        first: Traffic::default(),
+        before: (Ledger::default(), Traffic::default()),
+        started: Instant::now(),
+        rounds: TimedRounds {
+            round: Vec::with_capacity(planned),
+            work: Vec::with_capacity(planned),
+            computing: Vec::with_capacity(planned),
+            traffic: Traffic::default(),
+            ledger: Ledger::default(),
+            parameters: Vec::new(),
+        },
+    };
+    executor.run_observed(&mut [&mut clock])?;
     Ok(TimedRounds {
-        round: samples,
-        work,
-        computing,
-        traffic: traffic() - before,
-        ledger: oracle.ledger(),
-        parameters: prepared.optimizer.solution().to_vec(),
+        ledger: executor.ledger(),
+        parameters: executor.solution().to_vec(),
+        ..clock.rounds
     })
 }
 
 /// Rounds whose phases are timed.
 pub const PHASE_ROUNDS: u64 = 64;
 
-/// The phases of `rounds` rounds, without the first `warm_up`. A round begins with its sampling.
+/// The phases of the first `rounds` rounds of `prepared`, without the first `warm_up`. A round begins with its sampling.
 fn phase_times(
     problem: &Problem,
     engine: &Engine,
-    prepared: &mut Prepared,
+    prepared: Prepared,
     rounds: u64,
     warm_up: u64,
 ) -> Result<[Vec<u64>; 4], RoundError> {
     let mut log = PhaseLog {
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
-    let mut oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
-    oracle.place(prepared.optimizer.batches(), rounds);
-    engine.install(|| {
-        (0..rounds).try_for_each(|_| {
-            // Methods that draw no batch of their own begin a round here; for all others nothing is between.
-            oracle.enter(Phase::Sample);
-            prepared.optimizer.advance(&mut oracle)
-        })
-    })?;
-    oracle.enter(Phase::Sample);
-    drop(oracle);
+    let oracle = Oracle::new(problem, engine.clone()).observed_by(&mut log);
+    let mut executor = Executor::on(oracle, prepared).limited_to(rounds);
+    executor.run()?;
+    executor.into_oracle().enter(Phase::Sample);
     let mut phases: [Vec<u64>; 4] = Default::default();
     let mut round = 0;
     let mut totals = [0; 4];

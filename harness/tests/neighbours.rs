@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds::data::{self, Declaration};
-use rounds_algorithms::catalog::{self, Algorithm};
-use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
-use rounds_algorithms::optimizers::{Budget, NoiseKind, SamplingKind, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::{Accountant, Adjacency};
 use rounds_algorithms::problem::{Dataset, Features, Problem, PublicProblem};
 use rounds_kernels::loss::Loss;
@@ -167,21 +167,13 @@ fn behaviour(
     let prepared = algorithm.prepare(&problem, settings);
     let prepared = match prepared {
         Err(error) => Err(error.to_string()),
-        Ok(mut prepared) => {
-            let mut oracle = Oracle::new(&problem, Engine::Sequential);
-            if settings.is_release() {
-                oracle = oracle.summing_rows(RELEASE_BLOCK_ROWS);
+        Ok(prepared) => {
+            let statement = serde_json::to_string(&prepared.privacy).unwrap();
+            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+            for _ in 0..executor.rounds().min(4) {
+                rounds.push(executor.advance().map_err(|error| error.to_string()));
             }
-            let planned = prepared.optimizer.planned_rounds();
-            for _ in 0..planned.min(4) {
-                rounds.push(
-                    prepared
-                        .optimizer
-                        .advance(&mut oracle)
-                        .map_err(|error| error.to_string()),
-                );
-            }
-            Ok((serde_json::to_string(&prepared.privacy).unwrap(), planned))
+            Ok((statement, executor.rounds()))
         }
     };
     Behaviour {

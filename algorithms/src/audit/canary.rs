@@ -27,8 +27,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use crate::catalog::Algorithm;
-use crate::optimizers::{Budget, SamplingKind, Settings, SettingsError};
+use crate::optimizers::{Algorithm, Budget, SamplingKind, Settings, SettingsError};
 use crate::privacy::{Accountant, Adjacency, gaussian};
 use crate::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Relation, Storage,

@@ -13,6 +13,8 @@
 //! | N/4 | without | false alarms |
 //! | N/4 | with | misses |
 
+use std::ops::ControlFlow;
+
 mod bound;
 mod canary;
 mod likelihood;
@@ -26,10 +28,10 @@ pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
-use crate::catalog::{Algorithm, PrepareError};
+use crate::executor::Executor;
 use crate::noise::StrategyMemory;
 use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
-use crate::optimizers::{RoundError, Settings, SettingsError};
+use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings, SettingsError};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
 use crate::problem::Problem;
@@ -265,7 +267,7 @@ pub fn audit(
     let prepared = algorithm.prepare(&problems[1], &claimed).map_err(refused)?;
     let statement = prepared.privacy;
     let (Some(mechanism), Some(claimed_epsilon), Some(accountant)) = (
-        prepared.optimizer.mechanism(),
+        prepared.mechanism,
         statement.epsilon.filter(|_| statement.claim != Claim::None),
         statement.accountant,
     ) else {
@@ -290,7 +292,7 @@ pub fn audit(
     let run = if settings.sabotage.is_none() {
         // What is run must be what is claimed, Gaussian noise to the bit; else the claim's own settings are run.
         let same = algorithm.prepare(&problems[1], &run).is_ok_and(|prepared| {
-            let run = prepared.optimizer.mechanism();
+            let run = prepared.mechanism;
             run.as_ref() == Some(&mechanism) || run.is_some_and(|run| is_same_laplace(&run, &mechanism))
         });
         let strategies = run.strategies.clone();
@@ -303,7 +305,7 @@ pub fn audit(
         settings: &run,
         problems: &problems,
         audit: settings,
-        rounds: prepared.optimizer.planned_rounds() as usize,
+        rounds: prepared.rounds as usize,
         progress,
     };
     let quarter = settings.runs / 4;
@@ -467,32 +469,36 @@ impl Runs<'_> {
     }
 
     /// One run: all coordinates of the iterates, round by round, after what `iterates` holds.
-    fn transcript(
+    fn transcript<'p>(
         &self,
         (part, run): (Part, u64),
         present: bool,
-        oracle: &mut Oracle<'_>,
+        oracle: Oracle<'p>,
         iterates: &mut Vec<f32>,
-    ) -> Result<(), AuditError> {
+    ) -> Result<Oracle<'p>, AuditError> {
         let settings = Settings {
             key: run_key(self.audit, part, run),
             ..self.settings.clone()
         };
-        let mut prepared = self
+        let prepared = self
             .algorithm
             .prepare(&self.problems[usize::from(present)], &settings)
             .map_err(|source| AuditError::Prepare {
                 algorithm: self.algorithm.id,
                 source,
             })?;
-        for _ in 0..self.rounds {
-            prepared.optimizer.advance(oracle).map_err(|source| AuditError::Round {
+        let mut executor = Executor::on(oracle, prepared).limited_to(self.rounds as u64);
+        let mut trace = |executor: &mut Executor<'_>| {
+            iterates.extend(self.audit.rows.coordinates(executor.solution()));
+            Ok(ControlFlow::Continue(()))
+        };
+        executor
+            .run_observed(&mut [&mut trace])
+            .map_err(|source| AuditError::Round {
                 algorithm: self.algorithm.id,
                 source,
             })?;
-            iterates.extend(self.audit.rows.coordinates(prepared.optimizer.solution()));
-        }
-        Ok(())
+        Ok(executor.into_oracle())
     }
 
     /// Runs `work` on tasks that depend on `runs` alone, so that results do not depend on the engine.
@@ -519,7 +525,7 @@ impl Runs<'_> {
             for (present, iterates) in [false, true].into_iter().zip(&mut iterates) {
                 let mut oracle = self.oracle(present);
                 for run in first..last {
-                    self.transcript((Part::Learning, run), present, &mut oracle, iterates)?;
+                    oracle = self.transcript((Part::Learning, run), present, oracle, iterates)?;
                 }
             }
             (self.progress)(2 * (last - first));
@@ -575,7 +581,7 @@ impl Runs<'_> {
             let mut alarms = 0;
             for run in first..last {
                 iterates.clear();
-                self.transcript((part, run), present, &mut oracle, &mut iterates)?;
+                oracle = self.transcript((part, run), present, oracle, &mut iterates)?;
                 alarms += u64::from(ratio.log_ratio(&iterates, COLUMNS) >= threshold);
             }
             (self.progress)(last - first);

@@ -14,8 +14,7 @@ use rounds_kernels::random::StreamKey;
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
 use super::plan::release_inflation;
 use super::settings::{fraction, positive};
-use super::{Budget, NoiseKind, SamplingKind, Settings, SettingsError};
-use crate::catalog::{PrepareError, Prepared};
+use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
@@ -353,29 +352,25 @@ impl AcceleratedPlan {
         )
     }
 
-    /// The optimiser on `problem`, with noise and batches from `key`.
+    /// The run on `problem`, with noise and batches from `key`.
     ///
     /// # Errors
     /// Batches that the data cannot give.
-    pub fn optimizer(&self, problem: &PublicProblem, key: &StreamKey) -> Result<MomentumMethod, PrepareError> {
+    pub fn prepared(&self, problem: &PublicProblem, key: &StreamKey) -> Result<Prepared, PrepareError> {
         let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
-        Ok(MomentumMethod::new(
-            self.iteration(problem, key.clone()),
-            sampler,
-            self.clip,
+        let method = MomentumMethod::new(self.iteration(problem, key.clone()), sampler, self.clip);
+        Ok(Prepared::new(
+            method,
+            self.steps.len() as u64,
             self.mechanism.clone(),
+            self.statement.clone(),
         ))
     }
 }
 
 /// The catalogue's constructor of `method`.
 pub(super) fn prepare(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let plan = AcceleratedPlan::new(method, problem, settings)?;
-    let optimizer = plan.optimizer(problem, &settings.key)?;
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: plan.statement,
-    })
+    AcceleratedPlan::new(method, problem, settings)?.prepared(problem, &settings.key)
 }
 
 /// Step size, momentum, μ and L.

@@ -24,12 +24,12 @@ use rounds_kernels::loss::Loss;
 use super::matrix_factorization::{calibrated, whole_epochs};
 use super::plan::{self, BatchPlan};
 use super::sgd::project_onto_ball;
-use super::{AssumptionWarning, NoiseKind, Optimizer, RoundError, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{
+    Algorithm, AssumptionWarning, NoiseKind, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError,
+};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::Mechanism;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -432,26 +432,24 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         zeta,
         growth,
         radius: radius.is_finite().then_some(radius),
-        rounds: plan.rounds as u64,
         clip: Clip::Bounded {
             norm: Norm::L2,
             clip_norm,
         },
         sampler,
         noise: privacy.noise,
-        mechanism: privacy.mechanism,
-        round: 0,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         aggregate: vec![0.0; dimension],
         mirror: vec![0.0; dimension],
         recursion: vec![0.0; if recursive { dimension } else { 0 }],
         sum: vec![0.0; dimension],
-        warnings,
     };
+    let differences = recursive && !(growth > 0.0 && optimizer.decay() == 0.0);
     Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
+        queries: plan.difference_queries(&optimizer.sampler, differences),
+        warnings,
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
 }
 
@@ -481,12 +479,9 @@ struct AcceleratedSrg {
     zeta: f64,
     growth: f64,
     radius: Option<f64>,
-    rounds: u64,
     clip: Clip,
     sampler: Sampler,
     noise: Box<dyn NoiseMechanism>,
-    mechanism: Mechanism,
-    round: u64,
     /// x_t.
     iterate: Vec<f32>,
     /// x_{t−1}.
@@ -498,7 +493,6 @@ struct AcceleratedSrg {
     /// Σ_{s ≤ t} D_s (or g_t where weights grow exponentially), noise included, times B.
     recursion: Vec<f64>,
     sum: Vec<f64>,
-    warnings: Vec<AssumptionWarning>,
 }
 
 impl AcceleratedSrg {
@@ -520,13 +514,8 @@ impl AcceleratedSrg {
 }
 
 impl Optimizer for AcceleratedSrg {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.rounds {
-            return Err(RoundError::Finished { rounds: self.rounds });
-        }
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let decay = self.decay();
-        oracle.enter(Phase::Sample);
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         // Coefficients of the two gradients, the recursion's factor, and the weight that the sum is divided by.
@@ -549,11 +538,9 @@ impl Optimizer for AcceleratedSrg {
             };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
-        outcome.map_err(|source| RoundError::Gradient { round, source })?;
+        outcome?;
         oracle.enter(Phase::Noise);
-        self.noise
-            .add_increment(round, &mut self.sum, oracle.engine())
-            .map_err(|source| RoundError::Noise { round, source })?;
+        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
         oracle.enter(Phase::Update);
         if self.recursive {
             for (total, sum) in self.recursion.iter_mut().zip(&mut self.sum) {
@@ -586,46 +573,18 @@ impl Optimizer for AcceleratedSrg {
         for ((x, &y), &z) in self.iterate.iter_mut().zip(&self.aggregate).zip(&self.mirror) {
             *x = mixing.mul_add(z - y, y);
         }
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    fn planned_queries(&self) -> Option<u64> {
-        let rows = self.sampler.planned_rows(self.rounds)?;
-        let again = if self.recursive && !(self.growth > 0.0 && self.decay() == 0.0) {
-            rows - self.sampler.planned_rows(1)?
-        } else {
-            0
-        };
-        Some(rows + again)
-    }
-
-    fn warnings(&self) -> Vec<AssumptionWarning> {
-        self.warnings.clone()
     }
 
     fn batches(&self) -> Option<&Sampler> {
         Some(&self.sampler)
     }
 
-    fn completed_rounds(&self) -> u64 {
-        self.round
-    }
-
     fn solution(&mut self) -> &[f32] {
         &self.aggregate
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        Some(self.mechanism.clone())
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f32s("aggregate", &mut self.aggregate);

@@ -3,10 +3,9 @@
 //! The result is the centre after the last cut: choosing the best visited centre would need function values, which this
 //! oracle does not answer.
 
-use super::{Optimizer, RoundError, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::privacy::PrivacyStatement;
 use crate::problem::PublicProblem;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
 use crate::resque::estimator::OracleMode;
@@ -56,48 +55,28 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         lipschitz,
         settings.key.clone(),
     )?;
+    let rounds = run.rounds();
     let optimizer = ProjectedCuttingPlane {
         run,
         pool,
-        round: 0,
         solution: vec![0.0; dimension],
     };
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: PrivacyStatement::none("no noise is added to gradients"),
-    })
+    let statement = PrivacyStatement::none("no noise is added to gradients");
+    Ok(Prepared::new(optimizer, rounds, None, statement))
 }
 
 struct ProjectedCuttingPlane {
     run: CuttingPlane,
     pool: ProjectedPool,
-    round: u64,
     solution: Vec<f32>,
 }
 
 impl Optimizer for ProjectedCuttingPlane {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if self.run.finished() {
-            return Err(RoundError::Finished {
-                rounds: self.planned_rounds(),
-            });
-        }
+    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         oracle.enter(Phase::Gradient);
-        self.run
-            .advance(&mut self.pool.on(oracle))
-            .map_err(|source| RoundError::Resque { round, source })?;
+        self.run.advance(&mut self.pool.on(oracle))?;
         oracle.enter(Phase::Update);
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.run.rounds()
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -108,12 +87,7 @@ impl Optimizer for ProjectedCuttingPlane {
         &self.solution
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        None
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("pool_round", self.pool.round_mut());
         self.run.visit_state(visitor);
     }

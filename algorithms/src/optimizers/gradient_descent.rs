@@ -1,9 +1,8 @@
 //! DP-GD: `x⁺ = x − α·g̃(x)` with Laplace noise of one scale for all rounds [003 (2.4), (3.4)–(3.5)]. The iteration is
 //! [`super::momentum`], without momentum.
 
-use super::Settings;
 use super::accelerated_plan::{self, Method, PARAMETERS};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
 /// The catalogue's entry.

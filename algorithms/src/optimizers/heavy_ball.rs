@@ -2,9 +2,8 @@
 //! `--momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. The iteration is [`super::momentum`]; rates and exact
 //! errors are in [`crate::theory::heavy_ball`].
 
-use super::Settings;
 use super::accelerated_plan::{self, Method, PARAMETERS};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
 /// The catalogue's entry.

@@ -21,8 +21,7 @@
 
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::sgd::{self, GradientPrivacy, Sgd};
-use super::{NoiseKind, SamplingKind, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoisePlan, PlannedNoise};
 use crate::privacy::Sampling;
@@ -236,11 +235,13 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
-    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
-    })
+    Ok(Sgd::prepared(
+        problem.parameters(),
+        parameters,
+        sampler,
+        Some(privacy),
+        statement,
+    ))
 }
 
 /// Planned noise scaled to the budget.

@@ -1,4 +1,4 @@
-//! Optimisers: state machines whose `advance` is exactly one adaptive round. One file a variant.
+//! Optimisers: state machines whose `step` is exactly one adaptive round. One file a variant.
 //!
 //! An optimiser never touches data, threads or a clock: it asks the [`Oracle`], which counts. What it guarantees it
 //! states as data (a [`Mechanism`]); accountants read that and nothing else.
@@ -24,39 +24,41 @@ pub mod unaccelerated_srg;
 
 pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
 
-use crate::noise::NoiseError;
+use crate::noise::{NoiseError, NoisePlanError};
 use crate::oracle::{Oracle, QueryError};
-use crate::privacy::Mechanism;
-use crate::sampling::Sampler;
+use crate::privacy::{Mechanism, PrivacyError, PrivacyStatement};
+use crate::problem::PublicProblem;
+use crate::resque::ResqueError;
+use crate::sampling::{Sampler, SamplingError};
 use crate::state::StateVisitor;
+use crate::theory::TheoryError;
+
+/// A step that could not be completed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// A query without an answer.
+    #[error(transparent)]
+    Gradient(#[from] QueryError),
+    /// The noise mechanism refused.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
+    /// A pool of reweighted queries refused.
+    #[error(transparent)]
+    Resque(#[from] ResqueError),
+}
 
 /// A round that could not be completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoundError {
-    /// A query without an answer.
+    /// The optimiser's step failed.
     #[error("round {round}: {source}")]
-    Gradient {
+    Step {
         /// The round, 0-based.
         round: u64,
-        /// Why.
-        source: QueryError,
-    },
-    /// The noise mechanism refused.
-    #[error("round {round}: {source}")]
-    Noise {
-        /// The round, 0-based.
-        round: u64,
-        /// Why.
-        source: NoiseError,
-    },
-    /// A pool of reweighted queries refused.
-    #[error("round {round}: {source}")]
-    Resque {
-        /// The round, 0-based.
-        round: u64,
-        /// Why.
-        source: crate::resque::ResqueError,
+        /// The reason.
+        source: StepError,
     },
     /// More rounds than planned (and accounted for).
     #[error("all {rounds} planned rounds are done: another one would not be covered by the privacy statement")]
@@ -98,41 +100,103 @@ pub enum AssumptionWarning {
     },
 }
 
-/// A first-order method as a state machine.
+/// A first-order method as a state machine. An [`Executor`](crate::executor::Executor) counts its rounds.
 pub trait Optimizer: Send {
-    /// One adaptive round: one batch of gradient queries, its noise, one update.
+    /// Adaptive round `round` (0-based): one batch of gradient queries, its noise, one update. The phase
+    /// [`Sample`](crate::oracle::Phase::Sample) has begun.
     ///
     /// # Errors
-    /// A gradient that is not finite, noise that is used up, a round past the planned ones. The state is then unusable.
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError>;
+    /// A gradient that is not finite, noise that is used up. The state is then unusable.
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError>;
 
-    /// Rounds planned: what the privacy statement covers.
-    fn planned_rounds(&self) -> u64;
+    /// The parameters to use: the last iterate, or an average where the method says so.
+    fn solution(&mut self) -> &[f32];
+
+    /// Visits what a checkpoint must hold beside the number of rounds done.
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
 
     /// The sampler that draws the batch of every round, where one does.
     fn batches(&self) -> Option<&Sampler> {
         None
     }
+}
 
-    /// Gradient queries of all planned rounds, where sampling does not make their number random.
-    fn planned_queries(&self) -> Option<u64> {
-        None
-    }
-
-    /// Which assumptions of its theorem a run leaves.
-    fn warnings(&self) -> Vec<AssumptionWarning> {
-        Vec::new()
-    }
-
-    /// Rounds done.
-    fn completed_rounds(&self) -> u64;
-
-    /// The parameters to use: the last iterate, or an average where the method says so.
-    fn solution(&mut self) -> &[f32];
-
+/// An optimiser ready for its first round, calibrated, with what it guarantees.
+pub struct Prepared {
+    /// The optimiser.
+    pub optimizer: Box<dyn Optimizer>,
+    /// Rounds planned: what the privacy statement covers.
+    pub rounds: u64,
+    /// Gradient queries of all rounds, where sampling does not make their number random.
+    pub queries: Option<u64>,
     /// What the whole run releases, for accountants; `None` for a method without noise.
-    fn mechanism(&self) -> Option<Mechanism>;
+    pub mechanism: Option<Mechanism>,
+    /// Assumptions of its theorem that the run leaves.
+    pub warnings: Vec<AssumptionWarning>,
+    /// True if noise and sampling come from a release key.
+    pub release: bool,
+    /// The guarantee of the whole run.
+    pub privacy: PrivacyStatement,
+}
 
-    /// Visits what a checkpoint must hold.
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
+impl Prepared {
+    /// An optimiser whose run releases `mechanism`.
+    pub fn new(
+        optimizer: impl Optimizer + 'static,
+        rounds: u64,
+        mechanism: Option<Mechanism>,
+        privacy: PrivacyStatement,
+    ) -> Self {
+        Self {
+            optimizer: Box::new(optimizer),
+            rounds,
+            queries: None,
+            mechanism,
+            warnings: Vec::new(),
+            release: false,
+            privacy,
+        }
+    }
+}
+
+/// A run that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrepareError {
+    /// A setting out of range or unknown.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A batch that the data cannot give.
+    #[error("batch-size: {0}")]
+    Sampling(#[from] SamplingError),
+    /// A noise mechanism that cannot be made.
+    #[error(transparent)]
+    Noise(#[from] NoisePlanError),
+    /// A method of reweighted queries that cannot run so.
+    #[error(transparent)]
+    Resque(#[from] ResqueError),
+    /// A guarantee that cannot be given.
+    #[error(transparent)]
+    Privacy(#[from] PrivacyError),
+    /// Constants that no theorem covers, or a budget that cannot be divided.
+    #[error(transparent)]
+    Theory(#[from] TheoryError),
+}
+
+/// An entry of the catalogue.
+pub struct Algorithm {
+    /// The id of the command line, e.g. `dp-sgd`.
+    pub id: &'static str,
+    /// The name in the literature.
+    pub name: &'static str,
+    /// The publication.
+    pub source: &'static str,
+    /// The guarantee, in a line.
+    pub promise: &'static str,
+    /// Whether it adds noise and states a guarantee.
+    pub private: bool,
+    /// Its own `--set` parameters with their descriptions, default included.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// Its constructor; call [`Algorithm::prepare`].
+    pub constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
 }

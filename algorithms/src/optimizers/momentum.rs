@@ -16,10 +16,9 @@
 use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
-use super::{Optimizer, RoundError};
-use crate::noise::{NoiseLevels, NoiseMechanism, ScheduledNoise};
+use super::{Optimizer, StepError};
+use crate::noise::{NoiseError, NoiseLevels, NoiseMechanism, ScheduledNoise};
 use crate::oracle::{Engine, Oracle, Phase};
-use crate::privacy::Mechanism;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
@@ -118,12 +117,9 @@ impl NoisyMomentum {
     ///
     /// # Errors
     /// Noise that is used up.
-    pub fn add_noise(&mut self, sum: &mut [f64], engine: &Engine) -> Result<(), RoundError> {
-        let round = self.round as u64;
+    pub fn add_noise(&mut self, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
         match &mut self.noise {
-            Some(noise) => noise
-                .add_increment(round, sum, engine)
-                .map_err(|source| RoundError::Noise { round, source }),
+            Some(noise) => noise.add_increment(self.round as u64, sum, engine),
             None => Ok(()),
         }
     }
@@ -176,35 +172,28 @@ pub struct MomentumMethod {
     iteration: NoisyMomentum,
     sampler: Sampler,
     clip: Clip,
-    mechanism: Option<Mechanism>,
     sum: Vec<f64>,
 }
 
 impl MomentumMethod {
-    /// `iteration` on the batches of `sampler`. `mechanism` describes exactly what both do.
-    pub fn new(iteration: NoisyMomentum, sampler: Sampler, clip: Clip, mechanism: Option<Mechanism>) -> Self {
+    /// `iteration` on the batches of `sampler`.
+    pub fn new(iteration: NoisyMomentum, sampler: Sampler, clip: Clip) -> Self {
         let sum = vec![0.0; iteration.iterate().len()];
         Self {
             iteration,
             sampler,
             clip,
-            mechanism,
             sum,
         }
     }
 }
 
 impl Optimizer for MomentumMethod {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.iteration.completed_rounds() as u64;
-        let planned = self.planned_rounds();
-        oracle.enter(Phase::Sample);
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
-        let point = self.iteration.query().ok_or(RoundError::Finished { rounds: planned })?;
-        oracle
-            .gradient_sum(&batch, point, self.clip, &mut self.sum)
-            .map_err(|source| RoundError::Gradient { round, source })?;
+        let point = self.iteration.query().expect("an executor stops after the last step");
+        oracle.gradient_sum(&batch, point, self.clip, &mut self.sum)?;
         oracle.enter(Phase::Noise);
         self.iteration.add_noise(&mut self.sum, oracle.engine())?;
         oracle.enter(Phase::Update);
@@ -212,24 +201,12 @@ impl Optimizer for MomentumMethod {
         Ok(())
     }
 
-    fn planned_rounds(&self) -> u64 {
-        self.iteration.planned_rounds() as u64
-    }
-
     fn batches(&self) -> Option<&Sampler> {
         Some(&self.sampler)
     }
 
-    fn completed_rounds(&self) -> u64 {
-        self.iteration.completed_rounds() as u64
-    }
-
     fn solution(&mut self) -> &[f32] {
         self.iteration.iterate()
-    }
-
-    fn mechanism(&self) -> Option<Mechanism> {
-        self.mechanism.clone()
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

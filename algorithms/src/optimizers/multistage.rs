@@ -2,9 +2,8 @@
 //! [003 (4.7), Theorem 4.3], with noise of one scale or with the scales that minimise (4.8). The iteration is
 //! [`super::momentum`]; stages and weights are in [`crate::theory::multistage`].
 
-use super::Settings;
 use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, STAGES, joined};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.

@@ -2,9 +2,8 @@
 //! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`], the
 //! weights of the bound are in [`crate::theory::multistage`], the division of the budget in [`crate::theory::allocation`].
 
-use super::Settings;
 use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, joined};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.

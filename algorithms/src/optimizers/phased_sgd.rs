@@ -23,8 +23,7 @@ use rounds_kernels::loss::Loss;
 
 use super::plan;
 use super::settings::positive;
-use super::{Optimizer, RoundError, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, Sampling};
@@ -152,10 +151,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         radius,
         // std a coordinate = noise multiplier · L · η_i/B.
         deviation: noise.noise_multiplier * f64::from(clip_norm) / batch as f64,
-        mechanism: noise.mechanism,
         phases,
-        rounds,
-        round: 0,
         phase: 0,
         position: 0,
         noise: IndependentGaussian::new(key, 1.0),
@@ -164,10 +160,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         iterates: vec![0.0; problem.parameters()],
         sum: vec![0.0; problem.parameters()],
     };
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
-    })
+    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
 }
 
 struct PhasedSgd {
@@ -176,10 +169,7 @@ struct PhasedSgd {
     rate: f64,
     radius: f64,
     deviation: f64,
-    mechanism: Mechanism,
     phases: Vec<std::ops::Range<usize>>,
-    rounds: u64,
-    round: u64,
     phase: u64,
     /// Batches of this phase that are done.
     position: u64,
@@ -193,21 +183,20 @@ struct PhasedSgd {
 
 impl PhasedSgd {
     /// η_i of the current phase.
-    fn step(&self) -> f64 {
+    fn step_size(&self) -> f64 {
         self.rate * f64::powi(0.25, self.phase as i32 + 1)
     }
 
     /// Releases the phase's average and starts the next phase there.
-    fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), RoundError> {
-        let (round, scale) = (self.round, self.deviation * self.step());
+    fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), StepError> {
+        let scale = self.deviation * self.step_size();
         // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
         let share = 1.0 / (self.position as f64 * scale);
         for sum in &mut self.iterates {
             *sum *= share;
         }
         self.noise
-            .add_increment(self.phase, &mut self.iterates, oracle.engine())
-            .map_err(|source| RoundError::Noise { round, source })?;
+            .add_increment(self.phase, &mut self.iterates, oracle.engine())?;
         for (released, value) in self.released.iter_mut().zip(&self.iterates) {
             *released = (value * scale) as f32;
         }
@@ -232,19 +221,14 @@ fn project(x: &mut [f32], radius: f64) {
 }
 
 impl Optimizer for PhasedSgd {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        let Some(rows) = self.phases.get(self.phase as usize).cloned() else {
-            return Err(RoundError::Finished { rounds: self.rounds });
-        };
+    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
+        let rows = self.phases[self.phase as usize].clone();
         oracle.enter(Phase::Gradient);
         let start = rows.start + self.position as usize * self.batch;
         let batch = Selection::Range(start..(start + self.batch).min(rows.end));
-        oracle
-            .gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
-            .map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)?;
         oracle.enter(Phase::Update);
-        let (step, decay) = (self.step(), oracle.problem().regularization());
+        let (step, decay) = (self.step_size(), oracle.problem().regularization());
         // A last partial batch is divided by the nominal size.
         let per_row = step / self.batch as f64;
         for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
@@ -260,28 +244,14 @@ impl Optimizer for PhasedSgd {
             oracle.enter(Phase::Noise);
             self.release(oracle)?;
         }
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
         &self.released
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        Some(self.mechanism.clone())
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("phase", &mut self.phase);
         visitor.u64("position", &mut self.position);
         visitor.f32s("iterate", &mut self.iterate);
@@ -294,6 +264,7 @@ impl Optimizer for PhasedSgd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Executor;
     use crate::optimizers::Budget;
     use crate::oracle::Engine;
     use crate::privacy::Adjacency;
@@ -316,16 +287,10 @@ mod tests {
     }
 
     fn run(problem: &Problem, settings: &Settings) -> (Vec<f32>, crate::oracle::Ledger) {
-        let mut prepared = PHASED_SGD.prepare(problem, settings).unwrap();
-        let mut oracle = Oracle::new(problem, Engine::default());
-        for _ in 0..prepared.optimizer.planned_rounds() {
-            prepared.optimizer.advance(&mut oracle).unwrap();
-        }
-        assert!(matches!(
-            prepared.optimizer.advance(&mut oracle),
-            Err(RoundError::Finished { .. })
-        ));
-        (prepared.optimizer.solution().to_vec(), oracle.ledger())
+        let prepared = PHASED_SGD.prepare(problem, settings).unwrap();
+        let mut executor = Executor::new(problem, Engine::default(), prepared);
+        executor.run().unwrap();
+        (executor.solution().to_vec(), executor.ledger())
     }
 
     #[test]
@@ -377,10 +342,10 @@ mod tests {
                     let mut oracle = Oracle::new(&problem, Engine::default());
                     let optimizer = prepare_direct(&problem, &settings);
                     let mut optimizer = optimizer;
-                    for _ in 0..31 {
-                        optimizer.advance(&mut oracle).unwrap();
+                    for round in 0..31 {
+                        optimizer.step(round, &mut oracle).unwrap();
                     }
-                    let step = optimizer.step();
+                    let step = optimizer.step_size();
                     let bound = 2.0 * step / 10.0;
                     let mut average: Vec<f64> = optimizer.iterates.iter().map(|sum| sum / 31.0).collect();
                     average.push(bound);
@@ -409,17 +374,10 @@ mod tests {
             rate: step,
             radius: 10.0,
             deviation: 1.0,
-            mechanism: Mechanism::Gaussian {
-                noise_multiplier: 1.0,
-                sampling: Sampling::FixedOrder,
-                participations: 1,
-            },
             phases: localization::phases(problem.rows(), 0.0)
                 .into_iter()
                 .map(|phase| phase.rows)
                 .collect(),
-            rounds: 100,
-            round: 0,
             phase: 0,
             position: 0,
             noise: IndependentGaussian::new(settings.key.clone(), 1.0),

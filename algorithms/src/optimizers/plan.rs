@@ -3,13 +3,13 @@
 use rounds_kernels::linear::{Additions, computed_sensitivity};
 
 use super::settings::{SamplingKind, positive};
-use super::{Budget, Settings, SettingsError};
-use crate::catalog::PrepareError;
+use super::{Budget, PrepareError, Settings, SettingsError};
 use crate::oracle::partition;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
 };
 use crate::problem::PublicProblem;
+use crate::sampling::Sampler;
 
 /// Which batches, and how many.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,6 +87,17 @@ impl BatchPlan {
             Sampling::Poisson { .. } | Sampling::FullBatch => problem.most_rows(),
             _ => self.batch_size,
         }
+    }
+
+    /// Queries of a run that asks one a row, or two in every round but the first where it takes `differences`.
+    pub fn difference_queries(&self, sampler: &Sampler, differences: bool) -> Option<u64> {
+        let rows = sampler.planned_rows(self.rounds as u64)?;
+        let again = if differences {
+            rows - sampler.planned_rows(1)?
+        } else {
+            0
+        };
+        Some(rows + again)
     }
 
     /// Rounds in which one example takes part at most, for sampling that is not random.

@@ -4,12 +4,10 @@
 //! mini-batch round of m does. Rows are drawn uniformly with replacement.
 
 use super::settings::positive;
-use super::{Optimizer, RoundError, Settings};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::privacy::PrivacyStatement;
 use crate::problem::PublicProblem;
-use crate::resque::ResqueError;
 use crate::resque::estimator::OracleMode;
 use crate::resque::projected::{self, ProjectedPool, Weights};
 use crate::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
@@ -60,45 +58,24 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let optimizer = ProjectedSmoothing {
         run,
         pool,
-        round: 0,
         solution: vec![0.0; problem.parameters()],
     };
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: PrivacyStatement::none("no noise is added to gradients"),
-    })
+    let statement = PrivacyStatement::none("no noise is added to gradients");
+    Ok(Prepared::new(optimizer, rounds as u64, None, statement))
 }
 
 struct ProjectedSmoothing {
     run: RandomizedSmoothing,
     pool: ProjectedPool,
-    round: u64,
     solution: Vec<f32>,
 }
 
 impl Optimizer for ProjectedSmoothing {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if self.run.finished() {
-            return Err(RoundError::Finished {
-                rounds: self.planned_rounds(),
-            });
-        }
+    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         oracle.enter(Phase::Gradient);
-        self.run
-            .advance(&mut self.pool.on(oracle))
-            .map_err(|source: ResqueError| RoundError::Resque { round, source })?;
+        self.run.advance(&mut self.pool.on(oracle))?;
         oracle.enter(Phase::Update);
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.run.parameters().rounds
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -109,12 +86,7 @@ impl Optimizer for ProjectedSmoothing {
         &self.solution
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        None
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("pool_round", self.pool.round_mut());
         self.run.visit_state(visitor);
     }

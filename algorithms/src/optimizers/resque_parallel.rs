@@ -4,10 +4,9 @@
 //! round, however many solves read the pool. The rounds are planned in advance; a run that reaches its accuracy earlier
 //! goes on improving.
 
-use super::{Optimizer, RoundError, Settings};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, PrivacyStatement};
+use crate::privacy::PrivacyStatement;
 use crate::problem::PublicProblem;
 use crate::resque::estimator::{OracleMode, RadiusRule};
 use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
@@ -105,45 +104,24 @@ fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Resu
     let optimizer = ProjectedResque {
         run,
         pool,
-        planned: rounds as u64,
-        round: 0,
         solution: vec![0.0; problem.parameters()],
     };
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: PrivacyStatement::none("no noise is added to gradients"),
-    })
+    let statement = PrivacyStatement::none("no noise is added to gradients");
+    Ok(Prepared::new(optimizer, rounds as u64, None, statement))
 }
 
 struct ProjectedResque {
     run: ParallelResque,
     pool: ProjectedPool,
-    planned: u64,
-    round: u64,
     solution: Vec<f32>,
 }
 
 impl Optimizer for ProjectedResque {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.planned {
-            return Err(RoundError::Finished { rounds: self.planned });
-        }
+    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         oracle.enter(Phase::Gradient);
-        self.run
-            .advance(&mut self.pool.on(oracle))
-            .map_err(|source| RoundError::Resque { round, source })?;
+        self.run.advance(&mut self.pool.on(oracle))?;
         oracle.enter(Phase::Update);
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.planned
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -154,12 +132,7 @@ impl Optimizer for ProjectedResque {
         &self.solution
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        None
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("pool_round", self.pool.round_mut());
         self.run.visit_state(visitor);
     }

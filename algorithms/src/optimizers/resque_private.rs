@@ -25,8 +25,7 @@ use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
 use super::settings::positive;
-use super::{Budget, Optimizer, RoundError, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase, QueryError};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
@@ -170,10 +169,9 @@ fn by_theorem(
         settings.key.clone(),
     )?;
     let per_chunk = rounds.div_ceil(chunks.len() as u64);
+    let rounds = per_chunk * chunks.len() as u64;
     let mut optimizer = TheoremResque {
-        planned: per_chunk * chunks.len() as u64,
         per_chunk,
-        round: 0,
         chunks,
         plans,
         run: None,
@@ -182,11 +180,8 @@ fn by_theorem(
         localized,
         solution: vec![0.0; problem.parameters()],
     };
-    optimizer.start_chunk()?;
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
-    })
+    optimizer.start_chunk(0)?;
+    Ok(Prepared::new(optimizer, rounds, None, statement))
 }
 
 /// The phases of localisation, or one chunk of all rows without a regulariser.
@@ -213,11 +208,15 @@ fn chunks(
     chunks
 }
 
+/// The chunk that begins after `round`, if one does.
+fn next_chunk(round: u64, per_chunk: u64, chunks: usize) -> Option<usize> {
+    let index = ((round + 1) / per_chunk) as usize;
+    ((round + 1).is_multiple_of(per_chunk) && index < chunks).then_some(index)
+}
+
 /// A run of [`PrivateErm`] on every chunk.
 struct TheoremResque {
-    planned: u64,
     per_chunk: u64,
-    round: u64,
     chunks: Vec<Chunk>,
     plans: Vec<Plan>,
     run: Option<PrivateErm>,
@@ -228,8 +227,7 @@ struct TheoremResque {
 }
 
 impl TheoremResque {
-    fn start_chunk(&mut self) -> Result<(), ResqueError> {
-        let index = (self.round / self.per_chunk) as usize;
+    fn start_chunk(&mut self, index: usize) -> Result<(), ResqueError> {
         let start: Vec<f64> = self.solution.iter().map(|&x| f64::from(x)).collect();
         let chunk = &self.chunks[index];
         self.pool.restrict(chunk.rows.clone());
@@ -249,47 +247,27 @@ impl TheoremResque {
 }
 
 impl Optimizer for TheoremResque {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.planned {
-            return Err(RoundError::Finished { rounds: self.planned });
-        }
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         oracle.enter(Phase::Gradient);
         if let Some(run) = &mut self.run {
-            run.advance(&mut self.pool.on(oracle))
-                .map_err(|source| RoundError::Resque { round, source })?;
+            run.advance(&mut self.pool.on(oracle))?;
             self.solution
                 .iter_mut()
                 .zip(run.iterate())
                 .for_each(|(to, &from)| *to = from as f32);
         }
         oracle.enter(Phase::Update);
-        self.round += 1;
-        if self.round < self.planned && self.round.is_multiple_of(self.per_chunk) {
-            self.start_chunk()
-                .map_err(|source| RoundError::Resque { round, source })?;
+        if let Some(index) = next_chunk(round, self.per_chunk, self.chunks.len()) {
+            self.start_chunk(index)?;
         }
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.planned
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
         &self.solution
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        None
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("pool_round", self.pool.round_mut());
         visitor.f32s("solution", &mut self.solution);
         if let Some(run) = &mut self.run {
@@ -395,10 +373,9 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
     } else {
         noise.statement
     };
+    let rounds = per_chunk * chunks.len() as u64;
     let optimizer = PracticalResque {
-        planned: per_chunk * chunks.len() as u64,
         per_chunk,
-        round: 0,
         run: BallAcceleration::new(acceleration, vec![0.0; dimension])?,
         acceleration,
         start: vec![0.0; dimension],
@@ -423,26 +400,19 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
             point: vec![0.0; dimension],
             anchor: vec![0.0; dimension],
         },
-        mechanism: noise.mechanism,
         solution: vec![0.0; dimension],
     };
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
-    })
+    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
 }
 
 /// Ball acceleration over noisy ball solves, chunk after chunk.
 struct PracticalResque {
-    planned: u64,
     per_chunk: u64,
-    round: u64,
     run: BallAcceleration,
     acceleration: AccelerationParameters,
     /// x_{i−1} of localisation.
     start: Vec<f64>,
     balls: NoisyBalls,
-    mechanism: Mechanism,
     solution: Vec<f32>,
 }
 
@@ -491,12 +461,11 @@ fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_nor
 
 impl NoisyOracle<'_, '_, '_> {
     /// One round: S batches at one centre, then S noised steps.
-    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), RoundError> {
+    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), StepError> {
         let Self { balls, oracle } = self;
         let problem = oracle.problem();
         let outputs = problem.model().outputs;
         let first = balls.chunks[balls.chunk].rows.start as u32;
-        let round = balls.releases;
         oracle.enter(Phase::Sample);
         balls.rows.clear();
         balls.ends.clear();
@@ -523,14 +492,12 @@ impl NoisyOracle<'_, '_, '_> {
             normals,
             radius: balls.smoothing as f32,
         };
-        oracle
-            .record(
-                &Selection::Indices(&balls.rows),
-                &balls.point,
-                Some(shifts),
-                &mut balls.residuals,
-            )
-            .map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.record(
+            &Selection::Indices(&balls.rows),
+            &balls.point,
+            Some(shifts),
+            &mut balls.residuals,
+        )?;
         let extra = balls
             .localized
             .then(|| (balls.chunks[balls.chunk].regularization, balls.anchor.clone()));
@@ -561,29 +528,26 @@ impl NoisyOracle<'_, '_, '_> {
                     }
                     *weight = clipped_factor(exponent, cap, squared_residual.sqrt() * row_norm, clip_norm);
                 }
-                Ok(())
+                Ok::<(), QueryError>(())
             };
             oracle.enter(Phase::Gradient);
-            oracle
-                .recorded_sum(
-                    &Selection::Indices(&balls.rows[start..end]),
-                    Reweighting {
-                        offset: &offset,
-                        residuals,
-                        cap: Some(Cap {
-                            weight: cap as f32,
-                            clip_norm,
-                        }),
-                    },
-                    &weigh,
-                    &mut balls.sum,
-                )
-                .map_err(|source: QueryError| RoundError::Gradient { round, source })?;
+            oracle.recorded_sum(
+                &Selection::Indices(&balls.rows[start..end]),
+                Reweighting {
+                    offset: &offset,
+                    residuals,
+                    cap: Some(Cap {
+                        weight: cap as f32,
+                        clip_norm,
+                    }),
+                },
+                &weigh,
+                &mut balls.sum,
+            )?;
             oracle.enter(Phase::Noise);
             balls
                 .noise
-                .add_increment(balls.releases, &mut balls.sum, oracle.engine())
-                .map_err(|source| RoundError::Noise { round, source })?;
+                .add_increment(balls.releases, &mut balls.sum, oracle.engine())?;
             balls.releases += 1;
             oracle.enter(Phase::Update);
             let rate = 2.0 / (curvature * (step + 1) as f64);
@@ -618,13 +582,13 @@ impl NoisyOracle<'_, '_, '_> {
 /// Carries a round's own error through the oracle trait of ball acceleration.
 struct Carrier<'n, 'b, 'o, 'a> {
     noisy: &'n mut NoisyOracle<'b, 'o, 'a>,
-    failure: Option<RoundError>,
+    failure: Option<StepError>,
 }
 
 impl Carrier<'_, '_, '_, '_> {
     fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
         self.noisy.solve(centre, regularization, solution).map_err(|error| {
-            let source = if let RoundError::Gradient { source, .. } = &error {
+            let source = if let StepError::Gradient(source) = &error {
                 *source
             } else {
                 QueryError::Diverged
@@ -656,11 +620,7 @@ impl ProximalOracle for Carrier<'_, '_, '_, '_> {
 }
 
 impl Optimizer for PracticalResque {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.planned {
-            return Err(RoundError::Finished { rounds: self.planned });
-        }
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let mut noisy = NoisyOracle {
             balls: &mut self.balls,
             oracle,
@@ -670,25 +630,15 @@ impl Optimizer for PracticalResque {
             failure: None,
         };
         if let Err(source) = self.run.advance(&mut carrier) {
-            return Err(carrier.failure.unwrap_or(RoundError::Resque { round, source }));
+            return Err(carrier.failure.unwrap_or(StepError::Resque(source)));
         }
-        self.round += 1;
-        if self.round < self.planned && self.round.is_multiple_of(self.per_chunk) {
+        if next_chunk(round, self.per_chunk, self.balls.chunks.len()).is_some() {
             self.start = self.run.iterate().to_vec();
             self.balls.anchor.copy_from_slice(&self.start);
             self.balls.chunk += 1;
-            self.run = BallAcceleration::new(self.acceleration, self.start.clone())
-                .map_err(|source| RoundError::Resque { round, source })?;
+            self.run = BallAcceleration::new(self.acceleration, self.start.clone())?;
         }
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.planned
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -699,12 +649,7 @@ impl Optimizer for PracticalResque {
         &self.solution
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        Some(self.mechanism.clone())
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.u64("releases", &mut self.balls.releases);
         let mut chunk = self.balls.chunk as u64;
         visitor.u64("chunk", &mut chunk);
@@ -719,6 +664,7 @@ impl Optimizer for PracticalResque {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Executor;
     use crate::oracle::Engine;
     use crate::privacy::Claim;
     use crate::problem::Problem;
@@ -746,22 +692,15 @@ mod tests {
     }
 
     fn loss_after(algorithm: &'static Algorithm, problem: &Problem, settings: &Settings) -> (f64, Prepared, u64) {
-        let mut prepared = algorithm.prepare(problem, settings).unwrap();
-        let mut oracle = Oracle::new(problem, Engine::default());
-        for _ in 0..prepared.optimizer.planned_rounds() {
-            prepared.optimizer.advance(&mut oracle).unwrap();
-        }
-        assert!(matches!(
-            prepared.optimizer.advance(&mut oracle),
-            Err(RoundError::Finished { .. })
-        ));
-        assert_eq!(oracle.ledger().rounds, prepared.optimizer.planned_rounds());
-        let solution = prepared.optimizer.solution().to_vec();
-        let loss = crate::oracle::evaluate(problem, &Engine::default(), &solution)
+        let prepared = algorithm.prepare(problem, settings).unwrap();
+        let mut executor = Executor::new(problem, Engine::default(), prepared);
+        executor.run().unwrap();
+        assert_eq!(executor.ledger().rounds, executor.rounds());
+        let loss = crate::oracle::evaluate(problem, &Engine::default(), executor.solution())
             .unwrap()
             .loss
             / problem.rows() as f64;
-        (loss, prepared, oracle.ledger().rounds)
+        (loss, algorithm.prepare(problem, settings).unwrap(), executor.rounds())
     }
 
     #[test]
@@ -775,8 +714,8 @@ mod tests {
             // The Rényi accountant's search over orders is exact to rounding only.
             let epsilon = prepared.privacy.epsilon.unwrap();
             assert!(epsilon <= 4.0 * (1.0 + 1e-6), "{epsilon}");
-            let planned = prepared.optimizer.planned_rounds();
-            let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.optimizer.mechanism() else {
+            let planned = prepared.rounds;
+            let Some(Mechanism::SubsampledGaussian { steps, .. }) = prepared.mechanism else {
                 panic!()
             };
             let chunks = if algorithm.id == "resque-private-sco" { 3 } else { 1 };

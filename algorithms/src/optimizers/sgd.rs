@@ -19,8 +19,9 @@ use rounds_kernels::linear::Clip;
 
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::settings::{fraction, positive};
-use super::{Averaging, Optimizer, RoundError, SamplingKind, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{
+    Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, SettingsError, StepError,
+};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::{Mechanism, PrivacyStatement};
@@ -71,11 +72,14 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
     let plan = BatchPlan::new(settings, problem, defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let parameters = parameters(settings, &plan, 0.1, 0.0)?;
-    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, None);
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: PrivacyStatement::none("no noise is added"),
-    })
+    let statement = PrivacyStatement::none("no noise is added");
+    Ok(Sgd::prepared(
+        problem.parameters(),
+        parameters,
+        sampler,
+        None,
+        statement,
+    ))
 }
 
 fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
@@ -116,11 +120,13 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
         mechanism: noise.mechanism,
     };
     let parameters = parameters(settings, &plan, 4.0, 0.9)?;
-    let optimizer = Sgd::new(problem.parameters(), parameters, sampler, Some(privacy));
-    Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: noise.statement,
-    })
+    Ok(Sgd::prepared(
+        problem.parameters(),
+        parameters,
+        sampler,
+        Some(privacy),
+        noise.statement,
+    ))
 }
 
 /// The iteration's parameters from the settings and the variant's defaults.
@@ -175,11 +181,11 @@ pub struct Sgd {
     sampler: Sampler,
     clip: Clip,
     noise: Option<Box<dyn NoiseMechanism>>,
-    mechanism: Option<Mechanism>,
-    round: u64,
     iterate: Vec<f32>,
     velocity: Vec<f32>,
-    /// Sum of the iterates that the average covers.
+    /// Iterates that the average covers so far.
+    averaged: u64,
+    /// Their sum.
     iterates: Vec<f64>,
     average: Vec<f32>,
     sum: Vec<f64>,
@@ -188,12 +194,15 @@ pub struct Sgd {
 impl Sgd {
     /// The iteration from 0 on `dimension` parameters. The mechanism of `privacy` describes exactly what its noise and
     /// `sampler` do; constructors build all three from the same values.
-    pub fn new(
+    pub fn prepared(
         dimension: usize,
         parameters: SgdParameters,
         sampler: Sampler,
         privacy: Option<GradientPrivacy>,
-    ) -> Self {
+        statement: PrivacyStatement,
+    ) -> Prepared {
+        let queries = sampler.planned_rows(parameters.rounds);
+        let mechanism = privacy.as_ref().map(|privacy| privacy.mechanism.clone());
         let averages = if parameters.averaging == Averaging::Last {
             0
         } else {
@@ -203,19 +212,21 @@ impl Sgd {
             norm: Norm::L2,
             clip_norm: privacy.clip_norm,
         });
-        let (noise, mechanism) = privacy.map(|privacy| (privacy.noise, privacy.mechanism)).unzip();
-        Self {
+        let optimizer = Self {
             sampler,
             clip,
-            noise,
-            mechanism,
-            round: 0,
+            noise: privacy.map(|privacy| privacy.noise),
+            averaged: 0,
             iterate: vec![0.0; dimension],
             velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],
             sum: vec![0.0; dimension],
             parameters,
+        };
+        Prepared {
+            queries,
+            ..Prepared::new(optimizer, parameters.rounds, mechanism, statement)
         }
     }
 
@@ -229,7 +240,7 @@ impl Sgd {
     }
 
     /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
-    fn update(&mut self, regularization: f64) {
+    fn update(&mut self, round: u64, regularization: f64) {
         let SgdParameters {
             learning_rate,
             momentum,
@@ -252,7 +263,8 @@ impl Sgd {
         if let Some(radius) = radius {
             project_onto_ball(&mut self.iterate, radius);
         }
-        if self.round >= self.average_from() {
+        if round >= self.average_from() {
+            self.averaged += 1;
             for (total, &x) in self.iterates.iter_mut().zip(&self.iterate) {
                 *total += f64::from(x);
             }
@@ -270,66 +282,37 @@ pub(super) fn project_onto_ball(x: &mut [f32], radius: f64) {
 }
 
 impl Optimizer for Sgd {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.parameters.rounds {
-            return Err(RoundError::Finished {
-                rounds: self.parameters.rounds,
-            });
-        }
-        oracle.enter(Phase::Sample);
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
-        oracle
-            .gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
-            .map_err(|source| RoundError::Gradient { round, source })?;
+        oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)?;
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise
-                .add_increment(round, &mut self.sum, oracle.engine())
-                .map_err(|source| RoundError::Noise { round, source })?;
+            noise.add_increment(round, &mut self.sum, oracle.engine())?;
         }
         oracle.enter(Phase::Update);
-        self.update(oracle.problem().regularization());
-        self.round += 1;
+        self.update(round, oracle.problem().regularization());
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.parameters.rounds
     }
 
     fn batches(&self) -> Option<&Sampler> {
         Some(&self.sampler)
     }
 
-    fn planned_queries(&self) -> Option<u64> {
-        self.sampler.planned_rows(self.parameters.rounds)
-    }
-
-    fn completed_rounds(&self) -> u64 {
-        self.round
-    }
-
     fn solution(&mut self) -> &[f32] {
-        let averaged = self.round.saturating_sub(self.average_from());
-        if averaged == 0 {
+        if self.averaged == 0 {
             return &self.iterate;
         }
         for (average, &total) in self.average.iter_mut().zip(&self.iterates) {
-            *average = (total / averaged as f64) as f32;
+            *average = (total / self.averaged as f64) as f32;
         }
         &self.average
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        self.mechanism.clone()
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("velocity", &mut self.velocity);
+        visitor.u64("averaged", &mut self.averaged);
         visitor.f64s("iterates", &mut self.iterates);
         if let Some(noise) = &mut self.noise {
             noise.visit_state(visitor);

@@ -20,12 +20,10 @@ use rounds_kernels::linear::{Clip, Point};
 use super::matrix_factorization::{calibrated, whole_epochs};
 use super::plan;
 use super::settings::{fraction, positive};
-use super::{NoiseKind, Optimizer, RoundError, Settings, SettingsError};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::Mechanism;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -90,15 +88,12 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         decay: decay as f32,
         momentum: momentum as f32,
         learning_rate: learning_rate as f32,
-        rounds: plan.rounds as u64,
         clip: Clip::Bounded {
             norm: Norm::L2,
             clip_norm,
         },
         sampler,
         noise: privacy.noise,
-        mechanism: privacy.mechanism,
-        round: 0,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
@@ -106,8 +101,8 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         sum: vec![0.0; dimension],
     };
     Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
+        queries: plan.difference_queries(&optimizer.sampler, optimizer.decay != 0.0),
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
 }
 
@@ -116,12 +111,9 @@ struct SrgMatrixFactorization {
     decay: f32,
     momentum: f32,
     learning_rate: f32,
-    rounds: u64,
     clip: Clip,
     sampler: Sampler,
     noise: Box<dyn NoiseMechanism>,
-    mechanism: Mechanism,
-    round: u64,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// g_t.
@@ -131,12 +123,7 @@ struct SrgMatrixFactorization {
 }
 
 impl Optimizer for SrgMatrixFactorization {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.rounds {
-            return Err(RoundError::Finished { rounds: self.rounds });
-        }
-        oracle.enter(Phase::Sample);
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let decay = if round == 0 { 0.0 } else { self.decay };
@@ -153,11 +140,9 @@ impl Optimizer for SrgMatrixFactorization {
             };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
-        outcome.map_err(|source| RoundError::Gradient { round, source })?;
+        outcome?;
         oracle.enter(Phase::Noise);
-        self.noise
-            .add_increment(round, &mut self.sum, oracle.engine())
-            .map_err(|source| RoundError::Noise { round, source })?;
+        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
         oracle.enter(Phase::Update);
         let per_row = 1.0 / self.sampler.batch_size() as f32;
         let regularization = oracle.problem().regularization() as f32;
@@ -174,42 +159,18 @@ impl Optimizer for SrgMatrixFactorization {
             *previous = *x;
             *x -= rate * *v;
         }
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    fn planned_queries(&self) -> Option<u64> {
-        let rows = self.sampler.planned_rows(self.rounds)?;
-        let differences = if self.decay == 0.0 {
-            0
-        } else {
-            rows - self.sampler.planned_rows(1)?
-        };
-        Some(rows + differences)
     }
 
     fn batches(&self) -> Option<&Sampler> {
         Some(&self.sampler)
     }
 
-    fn completed_rounds(&self) -> u64 {
-        self.round
-    }
-
     fn solution(&mut self) -> &[f32] {
         &self.iterate
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        Some(self.mechanism.clone())
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f32s("recursive", &mut self.recursive);

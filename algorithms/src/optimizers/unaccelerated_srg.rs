@@ -15,12 +15,10 @@ use super::accelerated_srg::{PRACTICAL_DISTANCE, default_clip_norm, recursion_va
 use super::matrix_factorization::calibrated;
 use super::plan;
 use super::sgd::project_onto_ball;
-use super::{NoiseKind, Optimizer, RoundError, Settings};
-use crate::catalog::{Algorithm, PrepareError, Prepared};
+use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::Mechanism;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -93,23 +91,20 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         beta,
         power,
         radius: radius.is_finite().then_some(radius),
-        rounds: plan.rounds as u64,
         clip: Clip::Bounded {
             norm: Norm::L2,
             clip_norm,
         },
         sampler,
         noise: privacy.noise,
-        mechanism: privacy.mechanism,
-        round: 0,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursion: vec![0.0; dimension],
         sum: vec![0.0; dimension],
     };
     Ok(Prepared {
-        optimizer: Box::new(optimizer),
-        privacy: statement,
+        queries: plan.difference_queries(&optimizer.sampler, true),
+        ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
 }
 
@@ -118,12 +113,9 @@ struct UnacceleratedSrg {
     beta: f64,
     power: f64,
     radius: Option<f64>,
-    rounds: u64,
     clip: Clip,
     sampler: Sampler,
     noise: Box<dyn NoiseMechanism>,
-    mechanism: Mechanism,
-    round: u64,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// Σ_{s ≤ t} D_s, noise included, times B.
@@ -139,12 +131,7 @@ impl UnacceleratedSrg {
 }
 
 impl Optimizer for UnacceleratedSrg {
-    fn advance(&mut self, oracle: &mut Oracle<'_>) -> Result<(), RoundError> {
-        let round = self.round;
-        if round >= self.rounds {
-            return Err(RoundError::Finished { rounds: self.rounds });
-        }
-        oracle.enter(Phase::Sample);
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let weight = (round as f64 + 1.0).powf(self.power);
@@ -162,11 +149,9 @@ impl Optimizer for UnacceleratedSrg {
             };
             oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
         };
-        outcome.map_err(|source| RoundError::Gradient { round, source })?;
+        outcome?;
         oracle.enter(Phase::Noise);
-        self.noise
-            .add_increment(round, &mut self.sum, oracle.engine())
-            .map_err(|source| RoundError::Noise { round, source })?;
+        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
         oracle.enter(Phase::Update);
         let per_row = 1.0 / (self.weight(round) * self.sampler.batch_size() as f64);
         let regularization = oracle.problem().regularization() as f32;
@@ -180,36 +165,18 @@ impl Optimizer for UnacceleratedSrg {
         if let Some(radius) = self.radius {
             project_onto_ball(&mut self.iterate, radius);
         }
-        self.round += 1;
         Ok(())
-    }
-
-    fn planned_rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    fn planned_queries(&self) -> Option<u64> {
-        Some(2 * self.sampler.planned_rows(self.rounds)? - self.sampler.planned_rows(1)?)
     }
 
     fn batches(&self) -> Option<&Sampler> {
         Some(&self.sampler)
     }
 
-    fn completed_rounds(&self) -> u64 {
-        self.round
-    }
-
     fn solution(&mut self) -> &[f32] {
         &self.iterate
     }
 
-    fn mechanism(&self) -> Option<Mechanism> {
-        Some(self.mechanism.clone())
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("round", &mut self.round);
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f64s("recursion", &mut self.recursion);

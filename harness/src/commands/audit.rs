@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage, Scene};
-use rounds_algorithms::catalog::{self, Algorithm};
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::Algorithm;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde_json::{Value, json};

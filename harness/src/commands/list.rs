@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use clap::ValueEnum;
-use rounds_algorithms::catalog::{self, Algorithm};
+use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::Algorithm;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};

@@ -600,10 +600,7 @@ impl Bench<'_> {
         }
         let link = self.cluster.link(problem.train.parameters());
         let privacy = prepared.privacy.clone();
-        let (planned_rounds, planned_queries) = (
-            prepared.optimizer.planned_rounds(),
-            prepared.optimizer.planned_queries(),
-        );
+        let (planned_rounds, planned_queries) = (prepared.rounds, prepared.queries);
         let again = || Ok(algorithm.prepare(&problem.train, &settings)?);
         let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds, &|| {
             self.cluster.traffic()

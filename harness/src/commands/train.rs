@@ -1,5 +1,6 @@
 //! `rounds train`: one training run from data to model file and privacy statement.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::plan::RELEASE_BLOCK_ROWS;
-use rounds_algorithms::optimizers::{Budget, NoiseKind, Optimizer, SamplingKind, Settings};
-use rounds_algorithms::oracle::{self, Engine, Oracle};
+use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, Prepared, SamplingKind, Settings};
+use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::privacy::{Accountant, Adjacency, Claim, PrivacyStatement, PrivacyWarning};
 use rounds_algorithms::problem::{self, Dataset, Domain, Problem, PublicProblem, Relation};
 use rounds_algorithms::{catalog, hexadecimal};
@@ -321,11 +322,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
                 algorithm.id
             )
         });
-    let assumptions = prepared
-        .optimizer
-        .warnings()
-        .into_iter()
-        .map(|warning| warning.to_string());
+    let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let warnings: Vec<String> = unread.chain(assumptions).collect();
     for warning in &warnings {
         eprintln!("rounds: {warning}");
@@ -341,53 +338,50 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
     }
     let binding = digest.map(|digest| binding(bound, &settings.key, &digest));
 
-    let planned = prepared.optimizer.planned_rounds();
-    let progress = progress_bar(planned, json || !first);
-    let mut oracle = Oracle::new(&problem, engine.clone());
-    if arguments.secure {
-        oracle = oracle.summing_rows(RELEASE_BLOCK_ROWS);
-    }
+    let queries = expected_queries(&prepared, problem.public());
+    let privacy = prepared.privacy.clone();
+    let progress = progress_bar(prepared.rounds, json || !first);
+    let mut executor = Executor::new(&problem, engine.clone(), prepared);
     if let (Some(checkpoint), Some(path), Some(binding)) = (&resumed, &arguments.resume, &binding) {
-        let restored = checkpoint.restore(path, binding, |visitor| prepared.optimizer.visit_state(visitor));
+        let restored = checkpoint.restore(path, binding, |visitor| executor.visit_state(visitor));
         cluster.agree(restored.map_err(Into::into))?;
-        oracle.set_ledger(checkpoint.ledger());
+        executor.set_ledger(checkpoint.ledger());
     }
-    let first_round = prepared.optimizer.completed_rounds();
-    // Rows are placed here, before the timed rounds.
-    oracle.place(prepared.optimizer.batches(), planned);
+    // Rows are placed before the timed rounds.
+    executor.place();
     let before = cluster.traffic();
     let started = Instant::now();
-    let trained = engine.install(|| {
-        for round in first_round..planned {
-            prepared.optimizer.advance(&mut oracle)?;
-            if round % 16 == 0 {
-                progress.set_position(round);
-            }
-            if let (Some(path), Some(binding)) = (&arguments.checkpoint, &binding)
-                && (round + 1) % arguments.checkpoint_every == 0
-                && round + 1 < planned
-            {
-                let optimizer = &mut prepared.optimizer;
-                let written = if first {
-                    Checkpoint::take(binding.clone(), oracle.ledger(), &settings.key, |visitor| {
-                        optimizer.visit_state(visitor);
-                    })
-                    .write(path)
-                } else {
-                    Ok(())
-                };
-                cluster.agree(written.map_err(CheckpointError::reported))?;
-            }
+    let mut show = |executor: &mut Executor<'_>| {
+        if executor.round() % 16 == 1 {
+            progress.set_position(executor.round());
         }
-        anyhow::Ok(())
-    });
+        Ok(ControlFlow::Continue(()))
+    };
+    let mut keep = |executor: &mut Executor<'_>| {
+        if let (Some(path), Some(binding)) = (&arguments.checkpoint, &binding)
+            && executor.round() % arguments.checkpoint_every == 0
+            && !executor.is_finished()
+        {
+            let written = if first {
+                Checkpoint::take(binding.clone(), executor.ledger(), &settings.key, |visitor| {
+                    executor.visit_state(visitor);
+                })
+                .write(path)
+            } else {
+                Ok(())
+            };
+            cluster.agree(written.map_err(CheckpointError::reported))?;
+        }
+        anyhow::Ok(ControlFlow::Continue(()))
+    };
+    let trained = executor.run_observed(&mut [&mut show, &mut keep]);
     cluster.agree(trained)?;
     let seconds = started.elapsed();
     let communication = (cluster.traffic() - before).nanoseconds;
     progress.finish_and_clear();
 
-    let ledger = oracle.ledger();
-    let parameters = prepared.optimizer.solution();
+    let ledger = executor.ledger();
+    let parameters = executor.solution();
     // A release prints statistics of its rows, and can fail over them, only with --diagnostics.
     let diagnosed = !arguments.secure || arguments.diagnostics;
     let training = if diagnosed {
@@ -455,7 +449,7 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         pinning: arguments.pin,
         rounds: ledger.rounds,
         gradient_queries: if arguments.secure {
-            expected_queries(&*prepared.optimizer, problem.public())
+            queries
         } else {
             ledger.gradient_queries
         },
@@ -464,12 +458,12 @@ fn train(arguments: &TrainArguments, json: bool, cluster: &Cluster) -> anyhow::R
         warnings,
         diagnostics,
         model_sha256,
-        privacy: serde_json::to_value(&prepared.privacy)?,
+        privacy: serde_json::to_value(&privacy)?,
     };
     if json {
         println!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
-        print_outcome(&outcome, &prepared.privacy);
+        print_outcome(&outcome, &privacy);
     }
     Ok(())
 }
@@ -545,10 +539,11 @@ fn explained(arguments: &TrainArguments, error: DataError) -> anyhow::Error {
 }
 
 /// Gradient queries of all rounds: their exact number where it is no secret, else the expected one.
-fn expected_queries(optimizer: &dyn Optimizer, problem: &PublicProblem) -> u64 {
-    optimizer.planned_queries().unwrap_or_else(|| {
-        let rate = optimizer.mechanism().and_then(|mechanism| mechanism.sampling()?.rate());
-        let steps = optimizer.mechanism().map_or(0, |mechanism| mechanism.rounds());
+fn expected_queries(prepared: &Prepared, problem: &PublicProblem) -> u64 {
+    prepared.queries.unwrap_or_else(|| {
+        let mechanism = prepared.mechanism.as_ref();
+        let rate = mechanism.and_then(|mechanism| mechanism.sampling()?.rate());
+        let steps = mechanism.map_or(0, |mechanism| mechanism.rounds());
         (rate.unwrap_or(1.0) * problem.rows() as f64 * steps as f64).round() as u64
     })
 }
@@ -570,7 +565,7 @@ fn prepared_engine(
     arguments: &TrainArguments,
     cluster: &Cluster,
     model: Option<&PathBuf>,
-) -> anyhow::Result<(&'static catalog::Algorithm, usize, Engine)> {
+) -> anyhow::Result<(&'static Algorithm, usize, Engine)> {
     let algorithm = catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?;
     if !(arguments.regularization >= 0.0 && arguments.regularization.is_finite()) {
         let message = format!(
@@ -720,7 +715,7 @@ fn key(arguments: &TrainArguments, resumed: Option<&Checkpoint>, cluster: &Clust
 }
 
 /// The run's settings from the command line.
-fn settings(arguments: &TrainArguments, algorithm: &catalog::Algorithm, key: StreamKey) -> anyhow::Result<Settings> {
+fn settings(arguments: &TrainArguments, algorithm: &Algorithm, key: StreamKey) -> anyhow::Result<Settings> {
     let budget = match (arguments.epsilon, arguments.noise_multiplier) {
         _ if !algorithm.private => Budget::NonPrivate,
         (Some(epsilon), _) => Budget::Target {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use rounds_algorithms::catalog::{ALGORITHMS, Algorithm};
+use rounds_algorithms::catalog::ALGORITHMS;
+use rounds_algorithms::optimizers::Algorithm;
 use serde_json::Value;
 
 use super::format::{count, escape, percent, some, three_digits, time};

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use plotters::prelude::*;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::optimizers::momentum::NoisyMomentum;
-use rounds_algorithms::optimizers::{Budget, Optimizer as _, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{Engine, ReplicatedOracle};
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::synthetic::synthetic_logistic;
 use rounds_algorithms::problem::{Features, Labels, Problem};
@@ -764,16 +765,16 @@ impl Study<'_> {
 
     /// What one run visits, and its gradient queries.
     fn run_on_batches(&self, pending: &Pending, run: usize, grid: &[usize]) -> anyhow::Result<Visited> {
-        let mut optimizer = pending.plan.optimizer(self.problem, &self.key(pending, run))?;
-        let mut oracle = Oracle::new(self.problem, Engine::Sequential);
-        let mut visited = optimizer.solution().to_vec();
-        while optimizer.completed_rounds() < optimizer.planned_rounds() {
-            optimizer.advance(&mut oracle)?;
-            if grid.binary_search(&(optimizer.completed_rounds() as usize)).is_ok() {
-                visited.extend_from_slice(optimizer.solution());
+        let prepared = pending.plan.prepared(self.problem, &self.key(pending, run))?;
+        let mut executor = Executor::new(self.problem, Engine::Sequential, prepared);
+        let mut visited = executor.solution().to_vec();
+        while !executor.is_finished() {
+            executor.advance()?;
+            if grid.binary_search(&(executor.round() as usize)).is_ok() {
+                visited.extend_from_slice(executor.solution());
             }
         }
-        Ok((visited, oracle.ledger().gradient_queries))
+        Ok((visited, executor.ledger().gradient_queries))
     }
 
     /// The gaps of all runs at the iterations of `grid`.
@@ -1174,13 +1175,11 @@ mod tests {
         let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
         settings.parameters.insert("rounds".to_owned(), "2000".to_owned());
         let plan = AcceleratedPlan::new(Method::Nesterov { optimized: false }, &problem, &settings).unwrap();
-        let mut optimizer = plan.optimizer(&problem, &settings.key).unwrap();
-        let mut oracle = Oracle::new(&problem, Engine::Sequential);
-        for _ in 0..2_000 {
-            optimizer.advance(&mut oracle).unwrap();
-        }
+        let prepared = plan.prepared(&problem, &settings.key).unwrap();
+        let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+        executor.run().unwrap();
         let mut replicas = ReplicatedOracle::new(&problem, Engine::Sequential, 1, Clip::Unbounded).unwrap();
-        let found = replicas.objectives(&[optimizer.solution()]).unwrap()[0];
+        let found = replicas.objectives(&[executor.solution()]).unwrap()[0];
         assert!((found - value).abs() < 1e-6, "{found} {value}");
     }
 

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
-use rounds_algorithms::optimizers::{Budget, Optimizer as _, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{Engine, ReplicatedOracle};
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::synthetic::synthetic_logistic;
 use rounds_algorithms::problem::{Problem, largest_second_moment};
@@ -198,21 +199,16 @@ impl MisspecifiedFigure {
                     return Ok(outcome);
                 }
             };
-            let mut optimizer = plan.optimizer(problem, &settings.key)?;
-            let mut oracle = Oracle::new(problem, engine.clone());
+            let prepared = plan.prepared(problem, &settings.key)?;
+            let mut executor = Executor::new(problem, engine.clone(), prepared);
             outcome.rounds = plan.steps.len();
-            let finished = engine.install(|| {
-                while optimizer.completed_rounds() < optimizer.planned_rounds() {
-                    optimizer.advance(&mut oracle)?;
-                }
-                Ok::<_, rounds_algorithms::optimizers::RoundError>(())
-            });
+            let finished = executor.run();
             // Margins beyond f32 are an error of their own; a gap beyond any start is the same before that.
             if finished.is_err() {
                 outcome.reason = Some("diverged".to_owned());
                 return Ok(outcome);
             }
-            solutions.push(optimizer.solution().to_vec());
+            solutions.push(executor.solution().to_vec());
         }
         let views: Vec<&[f32]> = solutions.iter().map(Vec::as_slice).collect();
         let mut oracle = ReplicatedOracle::new(problem, engine.clone(), 0, Clip::Unbounded)?;

@@ -13,8 +13,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle, evaluate};
+use rounds_algorithms::oracle::{Engine, evaluate};
 use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
@@ -302,19 +303,14 @@ fn objective(problem: &Problem, point: &[f32], engine: &Engine) -> anyhow::Resul
 type Trained = (Vec<f32>, (u64, u64), f64);
 
 fn train(problem: &Problem, id: &str, settings: &Settings, engine: &Engine) -> anyhow::Result<Trained> {
-    let mut prepared = catalog::find(id)?.prepare(problem, settings)?;
-    let mut oracle = Oracle::new(problem, engine.clone());
+    let prepared = catalog::find(id)?.prepare(problem, settings)?;
+    let mut executor = Executor::new(problem, engine.clone(), prepared);
     let started = Instant::now();
-    engine.install(|| {
-        while prepared.optimizer.completed_rounds() < prepared.optimizer.planned_rounds() {
-            prepared.optimizer.advance(&mut oracle)?;
-        }
-        anyhow::Ok(())
-    })?;
+    executor.run()?;
     let seconds = started.elapsed().as_secs_f64();
-    let ledger = oracle.ledger();
+    let ledger = executor.ledger();
     Ok((
-        prepared.optimizer.solution().to_vec(),
+        executor.solution().to_vec(),
         (ledger.rounds, ledger.gradient_queries),
         seconds,
     ))

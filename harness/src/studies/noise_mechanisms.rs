@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::{FactorizationRequest, Method, Participation, Workload, WorkloadSpecification};
 use rounds_algorithms::noise::{NoisePlan, StrategyMemory};
 use rounds_algorithms::optimizers::NoiseKind;
-use rounds_algorithms::oracle::{self, Engine, Oracle};
+use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::problem::Problem;
 use rounds_kernels::gemm::{Shape, multiply_add_f32};
 use rounds_kernels::loss::Loss;
@@ -397,25 +398,21 @@ fn train_once(
     let algorithm = catalog::find(&run.algorithm)?;
     let mut settings = settings::from_parameters(&run.parameters, StreamKey::Simulation(seed))?;
     settings.batch_size = Some(run.batch_size);
-    let mut prepared = algorithm.prepare(train, &settings)?;
-    let mut oracle = Oracle::new(train, engine.clone());
+    let prepared = algorithm.prepare(train, &settings)?;
+    let privacy = prepared.privacy.clone();
+    let mut executor = Executor::new(train, engine.clone(), prepared);
     let started = Instant::now();
-    engine.install(|| {
-        for _ in 0..prepared.optimizer.planned_rounds() {
-            prepared.optimizer.advance(&mut oracle)?;
-        }
-        anyhow::Ok(())
-    })?;
+    executor.run()?;
     let seconds = started.elapsed().as_secs_f64();
-    let evaluation = oracle::evaluate(test, engine, prepared.optimizer.solution())?;
+    let evaluation = oracle::evaluate(test, engine, executor.solution())?;
     Ok(TrainingCell {
         label: run.label.clone(),
         algorithm: run.algorithm.clone(),
         seed,
         test_accuracy: evaluation.correct as f64 / evaluation.rows as f64,
-        epsilon: prepared.privacy.epsilon,
-        delta: prepared.privacy.delta,
-        adjacency: prepared.privacy.adjacency.map(|adjacency| adjacency.to_string()),
+        epsilon: privacy.epsilon,
+        delta: privacy.delta,
+        adjacency: privacy.adjacency.map(|adjacency| adjacency.to_string()),
         seconds,
     })
 }

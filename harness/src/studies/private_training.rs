@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rayon::prelude::*;
 use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{Budget, Settings};
-use rounds_algorithms::oracle::{self, Engine, Oracle};
+use rounds_algorithms::optimizers::{Algorithm, Budget, Settings};
+use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::problem::Problem;
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_kernels::loss::Loss;
@@ -276,7 +277,7 @@ struct Loaded {
 /// A setting that is ready to run.
 struct Ready {
     data: Arc<Loaded>,
-    algorithm: &'static catalog::Algorithm,
+    algorithm: &'static Algorithm,
     settings: Settings,
     outcome: Outcome,
     runs: usize,
@@ -644,21 +645,21 @@ impl Ready {
             key: StreamKey::Simulation(seed),
             ..self.settings.clone()
         };
-        let mut optimizer = self.algorithm.prepare(&self.data.train, &settings)?.optimizer;
-        let mut oracle = Oracle::new(&self.data.train, Engine::Sequential);
+        let prepared = self.algorithm.prepare(&self.data.train, &settings)?;
+        let mut executor = Executor::new(&self.data.train, Engine::Sequential, prepared);
         let mut seconds = 0.0;
         let (mut next_look, mut to_target) = (1, None);
-        while optimizer.completed_rounds() < optimizer.planned_rounds() {
+        while !executor.is_finished() {
             let started = Instant::now();
-            let last = optimizer.planned_rounds();
+            let last = executor.rounds();
             let until = if self.target.is_some() && to_target.is_none() {
                 last.min(next_look)
             } else {
                 last
             };
-            while optimizer.completed_rounds() < until {
-                optimizer
-                    .advance(&mut oracle)
+            while executor.round() < until {
+                executor
+                    .advance()
                     .with_context(|| format!("{}, seed {seed}", self.outcome.method))?;
             }
             seconds += started.elapsed().as_secs_f64();
@@ -668,13 +669,13 @@ impl Ready {
                 && self
                     .data
                     .judge
-                    .reaches(self.data.judge.value(optimizer.solution())?, target)
+                    .reaches(self.data.judge.value(executor.solution())?, target)
             {
-                to_target = Some((oracle.ledger().rounds, oracle.ledger().gradient_queries));
+                to_target = Some((executor.ledger().rounds, executor.ledger().gradient_queries));
             }
         }
-        let value = self.data.judge.value(optimizer.solution())?;
-        let ledger = oracle.ledger();
+        let value = self.data.judge.value(executor.solution())?;
+        let ledger = executor.ledger();
         Ok(Run {
             setting: self.outcome.setting.clone(),
             seed,
