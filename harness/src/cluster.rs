@@ -1,9 +1,7 @@
-//! The ranks that a command runs on: starting them, agreeing on what went wrong, and ending together.
+//! The ranks of a command: their start, the errors that they share, and their end.
 //!
-//! A command is a sequence of steps that every rank takes. At the end of a step in which one rank alone may fail (reading
-//! a file, writing a checkpoint) all say how it went ([`Cluster::agree`]), so all of them stop, and rank 0 says why, naming
-//! the rank. A failure anywhere else (a panic) ends all ranks at once; a rank that is killed is named by `mpirun` or `srun`,
-//! which end the others.
+//! A command takes the same steps on every rank. A step that may fail on one rank alone ends with [`Cluster::all_ok`], so
+//! that all ranks stop, and rank 0 prints the error with the rank's name. Any other failure aborts all ranks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,31 +19,33 @@ use crate::data::part::{self, Part, PartError, Witness};
 use crate::launcher;
 use crate::machine::Build;
 
-/// Who executes the rounds.
+/// Execution engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineKind {
     /// The threads of this process.
     #[default]
     Threads,
-    /// The processes that mpirun or srun started, each with threads of its own.
+    /// The processes that mpirun or srun started, each with its own threads.
     Mpi,
 }
 
-/// A failure that all ranks know of: rank 0 reports it.
+/// An error that all ranks have; rank 0 prints it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Agreed {
+pub struct SharedError {
     message: String,
     /// Exit code: 2 for bad usage.
     code: u8,
-    /// Whether this rank reports it.
-    reports: bool,
 }
 
-impl Agreed {
-    /// Exit code of every rank; [`Cluster::ended`] has reported the failure.
+impl SharedError {
+    /// Exit code of every rank.
     pub fn code(&self) -> u8 {
         self.code
+    }
+
+    fn usage(message: String) -> anyhow::Error {
+        Self { message, code: 2 }.into()
     }
 }
 
@@ -60,34 +60,29 @@ impl Cluster {
         Self { ranks: None }
     }
 
-    /// Ranks as asked for. Under MPI they compare their builds first.
+    /// The ranks of an execution engine. Under MPI they compare their builds.
     ///
     /// # Errors
     /// MPI in a build without it, or in a process that mpirun or srun did not start; ranks of different builds.
     pub fn start(kind: EngineKind) -> anyhow::Result<Self> {
-        let cluster = match kind {
-            EngineKind::Threads => {
-                launcher::warn_of_lone_processes();
-                return Ok(Self::alone());
-            }
-            EngineKind::Mpi => Self {
-                ranks: Some(Arc::new(TimedRanks::over(start_mpi()?))),
-            },
-        };
-        let result = cluster.same_build(&Build::current().identity(), &Build::current().isa);
-        cluster.ended(result)?;
+        if kind == EngineKind::Threads {
+            launcher::warn_of_separate_processes();
+            return Ok(Self::alone());
+        }
+        let cluster = Self::over(start_mpi()?);
+        cluster.finish(cluster.check_same_build(&Build::current().identity(), &Build::current().isa))?;
         Ok(cluster)
     }
 
     /// Checks that all ranks run the same executable, on kernels of the same instructions.
-    fn same_build(&self, identity: &str, isa: &str) -> anyhow::Result<()> {
-        let way_out = "every rank needs the same executable on the same kind of processor";
-        self.same("build", identity)
-            .and_then(|()| self.same("instruction set", isa))
-            .map_err(|error| explained(error, way_out))
+    fn check_same_build(&self, identity: &str, isa: &str) -> anyhow::Result<()> {
+        let remedy = "every rank needs the same executable on the same kind of processor";
+        self.check_same("build", identity)
+            .and_then(|()| self.check_same("instruction set", isa))
+            .map_err(|error| SharedError::usage(format!("{remedy}: {error}")))
     }
 
-    /// Over ranks that are there.
+    /// The ranks given.
     pub fn over(ranks: Arc<dyn Ranks>) -> Self {
         Self {
             ranks: Some(Arc::new(TimedRanks::over(ranks))),
@@ -98,17 +93,17 @@ impl Cluster {
         self.ranks.as_deref()
     }
 
-    /// How many ranks there are, if they are more than this process alone.
+    /// Number of ranks; `None` for [`alone`](Self::alone).
     pub fn count(&self) -> Option<usize> {
         self.ranks().map(Ranks::count)
     }
 
-    /// Whether this process prints and writes.
-    pub fn is_first(&self) -> bool {
+    /// True on the rank that prints and writes.
+    pub fn is_root(&self) -> bool {
         self.ranks().is_none_or(|ranks| ranks.rank() == 0)
     }
 
-    /// What this rank said to others so far.
+    /// Messages of this rank so far.
     pub fn traffic(&self) -> Traffic {
         self.ranks().map_or_else(Traffic::default, TimedRanks::traffic)
     }
@@ -128,38 +123,53 @@ impl Cluster {
         engine.map_err(|error| UsageError::new(format!("--threads: {error}")).into())
     }
 
-    /// All ranks go on, or none does: the failure of the lowest rank that failed, named unless all failed alike.
+    /// The result of this rank if every rank succeeded. Otherwise the error of the lowest rank that failed, with the rank's
+    /// name unless all failed alike.
     ///
     /// # Errors
-    /// [`Agreed`], if any rank failed.
-    pub fn agree<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    /// [`SharedError`], if any rank failed.
+    pub fn all_ok<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         let Some(ranks) = self.ranks() else { return result };
-        let message = match &result {
-            Ok(_) => Vec::new(),
-            Err(error) => {
-                let code = code_of(error);
-                let mut bytes = vec![code];
-                bytes.extend_from_slice(with_causes(error).as_bytes());
-                bytes
-            }
-        };
-        let mut all = gather_messages(ranks, &message);
-        let Some(first) = all.iter().position(|message| !message.is_empty()) else {
+        let message = result.as_ref().err().map_or_else(Vec::new, |error| {
+            [&[code_of(error)], with_causes(error).as_bytes()].concat()
+        });
+        let all = gather_messages(ranks, &message);
+        let Some(failed) = all.iter().position(|message| !message.is_empty()) else {
             return result;
         };
-        let everywhere = all.iter().all(|message| *message == all[first]);
-        let failure = all.swap_remove(first);
-        let text = String::from_utf8_lossy(&failure[1..]).into_owned();
-        Err(Agreed {
-            message: if everywhere {
-                text
-            } else {
-                format!("{}: {text}", self.name(first))
-            },
-            code: failure[0],
-            reports: ranks.rank() == 0,
-        }
-        .into())
+        let text = String::from_utf8_lossy(&all[failed][1..]);
+        let alike = all.iter().all(|message| *message == all[failed]);
+        let message = if alike {
+            text.into_owned()
+        } else {
+            format!("{}: {text}", self.name(failed))
+        };
+        let code = all[failed][0];
+        Err(SharedError { message, code }.into())
+    }
+
+    /// Runs a step on rank 0 alone; its error is that of all ranks.
+    ///
+    /// # Errors
+    /// [`SharedError`], if the step failed.
+    pub fn root_only(&self, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.all_ok(if self.is_root() { step() } else { Ok(()) })
+    }
+
+    /// Bytes that rank 0 alone makes, on every rank. No copy is left in this process, but for those that MPI makes.
+    ///
+    /// # Errors
+    /// [`SharedError`], if rank 0 failed.
+    pub fn broadcast_result(
+        &self,
+        make: impl FnOnce() -> anyhow::Result<Zeroizing<Vec<u8>>>,
+    ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
+        let mut bytes = self.all_ok(if self.is_root() {
+            make()
+        } else {
+            Ok(Zeroizing::default())
+        })?;
+        Ok(Zeroizing::new(self.broadcast(std::mem::take(&mut *bytes))))
     }
 
     /// The rank in words.
@@ -167,37 +177,29 @@ impl Cluster {
         format!("rank {rank} of {}", self.count().unwrap_or(1))
     }
 
-    /// Checks that `value`, which all ranks should have alike, is. Of several lines the first that differs is named.
+    /// Checks that all ranks have the same `value`. The error names the first line that differs.
     ///
     /// # Errors
-    /// The first rank that differs from rank 0, as [`Agreed`] bad usage.
-    pub fn same(&self, what: &str, value: &str) -> anyhow::Result<()> {
-        let Some(ranks) = self.ranks() else { return Ok(()) };
-        let Some([other, first]) = differing(ranks, value.as_bytes()) else {
+    /// The first rank that differs from rank 0, as [`SharedError`] of bad usage.
+    pub fn check_same(&self, what: &str, value: &str) -> anyhow::Result<()> {
+        let Some([other, root]) = self.ranks().and_then(|ranks| differing(ranks, value.as_bytes())) else {
             return Ok(());
         };
-        let texts = [&other, &first].map(|said| String::from_utf8_lossy(&said.value).into_owned());
-        // Of values of several lines, the first that differs.
-        let lines = |text: usize| texts[text].lines().map(Some).chain(std::iter::repeat(None));
-        let differing = lines(0)
-            .zip(lines(1))
-            .take(1 + texts[0].len() + texts[1].len())
-            .find(|(own, first)| own != first);
-        let (own, shared) = differing.unwrap_or((None, None));
-        Err(Agreed {
-            message: format!(
-                "{other} has another {what} than {first}: {} and {}",
-                own.unwrap_or("nothing"),
-                shared.unwrap_or("nothing")
-            ),
-            code: 2,
-            reports: ranks.rank() == 0,
-        }
-        .into())
+        let texts = [&other, &root].map(|rank| String::from_utf8_lossy(&rank.value));
+        let mut lines = texts.each_ref().map(|text| text.lines());
+        let [differs, expected] = loop {
+            let pair = lines.each_mut().map(Iterator::next);
+            if pair[0] != pair[1] || pair == [None, None] {
+                break pair.map(|line| line.unwrap_or("nothing"));
+            }
+        };
+        Err(SharedError::usage(format!(
+            "{other} has another {what} than {root}: {differs} and {expected}"
+        )))
     }
 
-    /// Rank 0's `bytes`, whose number it decides, on every rank.
-    pub fn of_first(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+    /// Rank 0's `bytes` on every rank; their number is rank 0's too.
+    pub fn broadcast(&self, mut bytes: Vec<u8>) -> Vec<u8> {
         if let Some(ranks) = self.ranks() {
             let mut length = (bytes.len() as u64).to_le_bytes();
             ranks.broadcast(0, &mut length);
@@ -207,11 +209,6 @@ impl Cluster {
             ranks.broadcast(0, &mut bytes);
         }
         bytes
-    }
-
-    /// [`of_first`](Self::of_first) of bytes that hold a key: no copy is left in this process, but for those that MPI makes.
-    pub fn secret_of_first(&self, mut bytes: Zeroizing<Vec<u8>>) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(self.of_first(std::mem::take(&mut *bytes)))
     }
 
     /// For each place the largest of all ranks' `values`, of which every rank has as many.
@@ -228,11 +225,11 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the data, encoded into `domain`, and compares what the ranks saw. `explain` turns an error of
-    /// the data into the one that is reported.
+    /// Loads this rank's part of the data, encoded into `domain`, and checks that all ranks read the same files. `explain`
+    /// makes the reported error of an error of the data.
     ///
     /// # Errors
-    /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data; [`Agreed`].
+    /// Data that a rank cannot read, fewer rows than ranks, ranks that see different data, all as [`SharedError`].
     pub fn load(
         &self,
         name_or_path: &str,
@@ -249,11 +246,11 @@ impl Cluster {
             });
         };
         let found = part::load(name_or_path, data_dir, domain, ranks.rank(), ranks.count());
-        let part = self.agree(found.map_err(|error| match error {
+        let part = self.all_ok(found.map_err(|error| match error {
             PartError::MoreRanksThanRows { .. } => UsageError::of(error),
             PartError::Data(error) => explain(error),
         }))?;
-        same_rows(ranks, &part.witness)?;
+        check_same_rows(ranks, &part.witness)?;
         Ok(part)
     }
 
@@ -266,7 +263,7 @@ impl Cluster {
             return Ok(Problem::new(Arc::new(part), loss, true, regularization)?);
         };
         Problem::sharded(part, loss, true, regularization, ranks, |result| {
-            self.agree(result.map_err(Into::into))
+            self.all_ok(result.map_err(Into::into))
         })
     }
 
@@ -276,7 +273,7 @@ impl Cluster {
             .map_or_else(|| part.digest(), |ranks| part.digest_over(ranks))
     }
 
-    /// What the ranks' link takes, measured outside of rounds with messages of `values` numbers, for 2, 4, 8, … ranks.
+    /// The link between the ranks, measured outside of rounds with messages of `values` numbers; for 2, 4, 8, … ranks.
     pub fn link(&self, values: usize) -> Option<Link> {
         let ranks = self.ranks()?;
         let count = ranks.count();
@@ -286,7 +283,7 @@ impl Cluster {
         // On a slow link fewer swaps do; rank 0 decides how many.
         let first = swap_nanoseconds(ranks, values, 1);
         let affordable = (LINK_NANOSECONDS / first.max(1)).clamp(2, LINK_SAMPLES);
-        let samples = self.of_first(affordable.to_le_bytes().to_vec());
+        let samples = self.broadcast(affordable.to_le_bytes().to_vec());
         let samples = u64::from_le_bytes(samples.try_into().expect("rank 0 sends eight bytes"));
         let message = swap_nanoseconds(ranks, values, samples);
         let large = swap_nanoseconds(ranks, LARGE_MESSAGE * values, samples);
@@ -297,20 +294,20 @@ impl Cluster {
         })
     }
 
-    /// What a command came to. A failure that all ranks know of is reported by rank 0 before any rank ends, since a launcher
-    /// kills the others when the first ends with a failure; one that the others do not know of ends them here.
+    /// The end of a command. Rank 0 prints a [`SharedError`] before any rank ends, since a launcher kills the others when the
+    /// first one fails. Any other error aborts all ranks.
     ///
     /// # Errors
-    /// The failure, where all ranks know of it.
-    pub fn ended<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    /// The error given, if it is a [`SharedError`].
+    pub fn finish<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         let (Some(ranks), Err(error)) = (self.ranks(), &result) else {
             return result;
         };
-        let Some(agreed) = error.downcast_ref::<Agreed>() else {
+        if !error.is::<SharedError>() {
             eprintln!("rounds: {}: {}", self.name(ranks.rank()), with_causes(error));
             abort(code_of(error).into())
-        };
-        if agreed.reports {
+        }
+        if self.is_root() {
             eprintln!("rounds: {}", with_causes(error));
         }
         gather_messages(ranks, &[]);
@@ -318,22 +315,21 @@ impl Cluster {
     }
 }
 
-/// What a link between ranks takes.
+/// Latency and bandwidth of the link between ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// Nanoseconds from one rank to the other of a message with a sum, by the median.
+    /// Median nanoseconds of a message with a sum.
     pub message_ns: u64,
-    /// Bytes a second that a longer message travels with.
+    /// Bandwidth of longer messages, in bytes a second.
     pub bytes_per_s: f64,
 }
 
-/// What a rank said to others.
+/// Messages of a rank to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Nanoseconds in calls to other ranks, waiting for them included.
+    /// Nanoseconds in calls to other ranks, waiting included.
     pub nanoseconds: u64,
-    /// Messages that wait for each other: a swap is one, an exchange in which anything travels is one, a collective of P ranks
-    /// ⌈log₂ P⌉.
+    /// Sequential messages: 1 for a swap, 1 for an exchange that is not empty, ⌈log₂ P⌉ for a collective of P ranks.
     pub messages: u64,
     /// Bytes sent.
     pub bytes: u64,
@@ -354,21 +350,19 @@ impl std::ops::Sub for Traffic {
     }
 }
 
-/// Swaps of which the link's time is the median, at most.
+/// Largest number of swaps that a link is measured with.
 const LINK_SAMPLES: u64 = 25;
 
-/// Time that measuring a link may take, about.
+/// Approximate time for measuring a link.
 const LINK_NANOSECONDS: u64 = 300_000_000;
 
-/// How many times as long a large message is.
+/// Length of a large message over that of a small one.
 const LARGE_MESSAGE: usize = 8;
 
-/// How long ranks compute between the swaps that measure the link, as they do between rounds: whoever carries messages has
-/// gone to sleep by then.
+/// Time between the swaps that measure the link. As between rounds, the threads that carry messages fall asleep meanwhile.
 const LINK_PAUSE: std::time::Duration = std::time::Duration::from_micros(300);
 
-/// Median time of `samples` swaps of `values` numbers with one partner after the other, after a first one that is not
-/// counted.
+/// Median time of `samples` swaps of `values` numbers with one partner after the other, after one for warming up.
 fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
     let (own, mut received) = (vec![1.0; values], vec![0.0; values]);
     let steps = ranks.count().ilog2();
@@ -389,21 +383,21 @@ fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
     times[times.len() / 2]
 }
 
-/// One rank's value, and where the rank runs.
-struct Said {
+/// The value of a rank, with its host.
+struct RankValue {
     rank: usize,
     host: String,
     value: Vec<u8>,
 }
 
-impl std::fmt::Display for Said {
+impl std::fmt::Display for RankValue {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "rank {} (on {})", self.rank, self.host)
     }
 }
 
 /// The first rank whose `value` differs from rank 0's, and rank 0.
-fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[Said; 2]> {
+fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let message = [host.trim().as_bytes(), b"\0", value].concat();
     let mut all = gather_messages(ranks, &message)
@@ -411,56 +405,44 @@ fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[Said; 2]> {
         .enumerate()
         .map(|(rank, message)| {
             let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
-            Said {
+            RankValue {
                 rank,
                 host: String::from_utf8_lossy(host).into_owned(),
                 value: message[host.len() + 1..].to_vec(),
             }
         });
-    let first = all.next()?;
-    all.find(|other| other.value != first.value).map(|other| [other, first])
+    let root = all.next()?;
+    all.find(|other| other.value != root.value).map(|other| [other, root])
 }
 
-/// Checks that all ranks see the same rows. The error names ranks and prints no digest: without a key, a digest tells
-/// whoever guesses the rows that they are right.
-fn same_rows(ranks: &dyn Ranks, witness: &Witness) -> anyhow::Result<()> {
-    let refuse = |who: String| {
-        let agreed = Agreed {
-            message: format!("ranks see different data: give every rank the same files: {who}"),
-            code: 2,
-            reports: ranks.rank() == 0,
-        };
-        Err(agreed.into())
+/// Checks that all ranks see the same rows. The error names ranks and prints no digest: anybody can compare a digest without
+/// a key with that of guessed rows.
+fn check_same_rows(ranks: &dyn Ranks, witness: &Witness) -> anyhow::Result<()> {
+    let refused = |what: String| {
+        SharedError::usage(format!(
+            "ranks see different data: give every rank the same files: {what}"
+        ))
     };
-    if let Some([other, first]) = differing(ranks, &witness.common) {
-        return refuse(format!("{other} has other data than {first}"));
+    if let Some([other, root]) = differing(ranks, &witness.common) {
+        return Err(refused(format!("{other} has other data than {root}")));
     }
     let all = gather_messages(ranks, [witness.own, witness.next].as_flattened());
     let count = ranks.count();
     match (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) {
         Some(rank) => {
             let next = (rank + 1) % count;
-            refuse(format!("rank {rank} and rank {next} read other rows of rank {next}'s"))
+            Err(refused(format!(
+                "rank {rank} and rank {next} read other rows of rank {next}'s"
+            )))
         }
         None => Ok(()),
     }
 }
 
-fn explained(error: anyhow::Error, way_out: &str) -> anyhow::Error {
-    match error.downcast::<Agreed>() {
-        Ok(agreed) => Agreed {
-            message: format!("{way_out}: {}", agreed.message),
-            ..agreed
-        }
-        .into(),
-        Err(error) => error,
-    }
-}
-
 /// Exit code of a failure.
 fn code_of(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<Agreed>() {
-        Some(agreed) => agreed.code,
+    match error.downcast_ref::<SharedError>() {
+        Some(error) => error.code,
         None if error.is::<UsageError>() => 2,
         None => 1,
     }
@@ -535,17 +517,17 @@ impl Ranks for TimedRanks {
     fn exchange(&self, outgoing: &[Vec<u8>], incoming: &mut [Vec<u8>]) {
         let sent = outgoing.iter().map(Vec::len).sum();
         let received: usize = incoming.iter().map(Vec::len).sum();
-        let travels = sent + received > 0;
+        let any = sent + received > 0;
         self.row_bytes.fetch_add(sent as u64, Ordering::Relaxed);
-        self.timed(u32::from(travels), sent, |ranks| ranks.exchange(outgoing, incoming));
+        self.timed(u32::from(any), sent, |ranks| ranks.exchange(outgoing, incoming));
     }
 }
 
-/// Starts MPI where a launcher started this process.
+/// Starts MPI in a process that a launcher started.
 #[cfg(feature = "mpi")]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     use rounds_algorithms::oracle::mpi::MpiRanks;
-    let Some((launcher, announced)) = launcher::announced() else {
+    let Some((launcher, launched)) = launcher::launched() else {
         return Err(UsageError::new(
             "--engine mpi: no launcher started this process; start it as mpirun -n 4 rounds … --engine mpi (or with srun \
              --mpi=pmix), or use --engine threads",
@@ -553,10 +535,10 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
         .into());
     };
     let ranks = MpiRanks::start()?;
-    if ranks.count() != announced {
+    if ranks.count() != launched {
         return Err(UsageError::new(format!(
-            "--engine mpi: {launcher} says {announced} processes, and MPI sees {}: the launcher and this MPI do not speak \
-             the same language; use the mpirun of the MPI that rounds was built with, or srun --mpi=pmix",
+            "--engine mpi: {launcher} names {launched} processes, but MPI finds {}: the launcher does not fit this MPI; use the \
+             mpirun of the MPI that rounds was built with, or srun --mpi=pmix",
             ranks.count()
         ))
         .into());
@@ -565,7 +547,7 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        eprintln!("rounds: rank {rank}: it panicked; all ranks end");
+        eprintln!("rounds: rank {rank}: panicked; all ranks end");
         MpiRanks::abort(1);
     }));
     Ok(Arc::new(ranks))
@@ -574,7 +556,7 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
 /// This build has no MPI.
 #[cfg(not(feature = "mpi"))]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
-    launcher::let_the_first_speak();
+    launcher::wait_for_root();
     Err(UsageError::new(
         "--engine mpi: this build has no MPI; build it with cargo build --release -p rounds --features mpi (make mpi \
          installs what that needs), or use --engine threads",
@@ -607,34 +589,38 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_that_failed_is_named_and_rank_0_reports() {
+    fn the_rank_that_failed_is_named_on_all_ranks() {
         let outcomes = on_ranks(3, |rank, cluster| {
             cluster
-                .agree(if rank == 2 {
+                .all_ok(if rank == 2 {
                     Err(anyhow::anyhow!("no such file"))
                 } else {
                     Ok(rank)
                 })
                 .unwrap_err()
-                .downcast::<Agreed>()
+                .downcast::<SharedError>()
                 .unwrap()
         });
-        for (rank, outcome) in outcomes.iter().enumerate() {
-            assert_eq!(outcome.to_string(), "rank 2 of 3: no such file");
-            assert!(outcome.reports == (rank == 0) && outcome.code() == 1);
+        for outcome in outcomes {
+            assert_eq!(
+                (outcome.to_string().as_str(), outcome.code()),
+                ("rank 2 of 3: no such file", 1)
+            );
         }
         let outcomes = on_ranks(2, |_, cluster| {
-            let error = cluster.agree::<()>(Err(UsageError::new("bad").into())).unwrap_err();
+            let error = cluster.all_ok::<()>(Err(UsageError::new("bad").into())).unwrap_err();
             (error.to_string(), code_of(&error))
         });
         assert_eq!(outcomes, [("bad".to_owned(), 2), ("bad".to_owned(), 2)]);
-        assert_eq!(on_ranks(2, |rank, cluster| cluster.agree(Ok(rank)).unwrap()), [0, 1]);
+        assert_eq!(on_ranks(2, |rank, cluster| cluster.all_ok(Ok(rank)).unwrap()), [0, 1]);
     }
 
     #[test]
     fn ranks_that_differ_are_refused_by_name() {
         let outcomes = on_ranks(3, |rank, cluster| {
-            let error = cluster.same("build", if rank == 1 { "b" } else { "a" }).unwrap_err();
+            let error = cluster
+                .check_same("build", if rank == 1 { "b" } else { "a" })
+                .unwrap_err();
             assert_eq!(code_of(&error), 2);
             error.to_string()
         });
@@ -645,7 +631,7 @@ mod tests {
             "{outcomes:?}"
         );
         assert!(
-            on_ranks(2, |_, cluster| cluster.same("build", "a").is_ok())
+            on_ranks(2, |_, cluster| cluster.check_same("build", "a").is_ok())
                 .iter()
                 .all(|&same| same)
         );
@@ -679,7 +665,7 @@ mod tests {
         for (other, named) in others {
             let outcomes = on_ranks(3, |rank, cluster| {
                 let witness = if rank == 1 { other } else { shared };
-                let error = same_rows(cluster.ranks().unwrap(), &witness).unwrap_err();
+                let error = check_same_rows(cluster.ranks().unwrap(), &witness).unwrap_err();
                 (code_of(&error), error.to_string())
             });
             for (code, text) in outcomes {
@@ -690,26 +676,33 @@ mod tests {
                 }
             }
         }
-        let alike = on_ranks(3, |_, cluster| same_rows(cluster.ranks().unwrap(), &shared).is_ok());
+        let alike = on_ranks(3, |_, cluster| {
+            check_same_rows(cluster.ranks().unwrap(), &shared).is_ok()
+        });
         assert_eq!(alike, [true; 3]);
     }
 
     #[test]
-    fn what_rank_0_has_arrives_in_its_length() {
+    fn steps_of_rank_0_give_their_bytes_or_their_error_to_all() {
         for length in [0, 1, 100] {
             let outcomes = on_ranks(3, |rank, cluster| {
                 let own = vec![rank as u8 + 1; length * (rank + 1)];
-                cluster.secret_of_first(Zeroizing::new(own)).to_vec()
+                cluster.broadcast_result(|| Ok(Zeroizing::new(own))).unwrap().to_vec()
             });
             assert_eq!(outcomes, vec![vec![1; length]; 3]);
         }
+        let failed = on_ranks(3, |rank, cluster| {
+            let error = cluster.root_only(|| anyhow::bail!("rank {rank} failed")).unwrap_err();
+            error.to_string()
+        });
+        assert_eq!(failed, vec!["rank 0 of 3: rank 0 failed"; 3]);
     }
 
     #[test]
     fn ranks_whose_kernels_run_on_other_instructions_are_refused_though_their_builds_are_the_same() {
         let outcomes = on_ranks(2, |rank, cluster| {
             let isa = if rank == 1 { "avx2" } else { "avx512" };
-            let error = cluster.same_build("an identity", isa).unwrap_err();
+            let error = cluster.check_same_build("an identity", isa).unwrap_err();
             (code_of(&error), error.to_string())
         });
         for (code, text) in outcomes {
@@ -723,9 +716,11 @@ mod tests {
             assert!(text.contains("the same executable"), "{text}");
         }
         assert!(
-            on_ranks(3, |_, cluster| cluster.same_build("an identity", "avx512").is_ok())
-                .iter()
-                .all(|&same| same)
+            on_ranks(3, |_, cluster| cluster
+                .check_same_build("an identity", "avx512")
+                .is_ok())
+            .iter()
+            .all(|&same| same)
         );
     }
 

@@ -12,17 +12,18 @@ pub fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Replaces the file at `path` with `contents`: written to a temporary file beside it, synced, renamed. The file has mode
-/// 0644.
+/// Replaces the file at `path` with `contents`: written to a temporary file beside it, synced, renamed. The file has the
+/// mode that the umask leaves.
 ///
 /// # Errors
 /// A file that cannot be written; the old one is then untouched.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder)?;
     file.write_all(contents)?;
     file.as_file().sync_all()?;
-    file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     file.persist(path)?;
     // The new name is in the folder.
     File::open(folder)?.sync_all()

@@ -1,12 +1,13 @@
-//! What mpirun and srun tell the processes that they start, in variables: known before MPI starts, and in a build without it.
+//! Facts that mpirun and srun leave in variables of the processes that they start: known before MPI starts, and in a build
+//! without it.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Variables with the number of a process among those that were started together.
-const NUMBERS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// Variables with the rank of a process.
+const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// Variables with how many processes were started together. The last one is also that of a batch script, which is one process.
+/// Variables with the number of processes. A batch script, which is one process, has the last one too.
 const COUNTS: [&str; 4] = [
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
@@ -14,8 +15,8 @@ const COUNTS: [&str; 4] = [
     "SLURM_NTASKS",
 ];
 
-/// How long a process waits for the first to say what is wrong with all of them. Launchers end the others when one fails.
-const FIRST_SPEAKS: Duration = Duration::from_secs(2);
+/// Time for rank 0 to report an error that all processes have. Launchers end the others when one fails.
+const ROOT_REPORTS: Duration = Duration::from_secs(2);
 
 /// The first of `names` that `variable` knows as a number.
 fn number<'n>(names: &[&'n str], variable: impl Fn(&str) -> Option<String>) -> Option<(&'n str, usize)> {
@@ -28,30 +29,30 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The variable that says how many processes were started together, and their number.
+/// The number of processes that were started together, after the variable that holds it.
 #[cfg(feature = "mpi")]
-pub(crate) fn announced() -> Option<(&'static str, usize)> {
+pub(crate) fn launched() -> Option<(&'static str, usize)> {
     number(&COUNTS, variable)
 }
 
-/// Whether this process is the first of those that were started together, or alone.
-fn is_first() -> bool {
-    number(&NUMBERS, variable).is_none_or(|(_, number)| number == 0)
+/// True on rank 0, and in a process that was started alone.
+fn is_root() -> bool {
+    number(&RANKS, variable).is_none_or(|(_, number)| number == 0)
 }
 
-/// Before a failure that processes cannot agree on, but probably share: the first one says it, which ends the others. If it
-/// does not, they say it too.
-pub(crate) fn let_the_first_speak() {
-    if !is_first() {
-        std::thread::sleep(FIRST_SPEAKS);
+/// Waits, on ranks other than 0, before an error that probably all processes have and no message between them can tell:
+/// rank 0 reports it, and the launcher ends the others.
+pub(crate) fn wait_for_root() {
+    if !is_root() {
+        std::thread::sleep(ROOT_REPORTS);
     }
 }
 
-/// Ends on a command line that cannot be read, or asks for help: the first of several processes speaks.
-pub fn end_unread(error: &clap::Error) -> ExitCode {
+/// Prints clap's error or help, on rank 0 of several processes.
+pub fn exit_unparsed(error: &clap::Error) -> ExitCode {
     if error.exit_code() != 0 {
-        let_the_first_speak();
-    } else if !is_first() {
+        wait_for_root();
+    } else if !is_root() {
         return ExitCode::SUCCESS;
     }
     // A closed pipe is no failure of its own.
@@ -59,20 +60,18 @@ pub fn end_unread(error: &clap::Error) -> ExitCode {
     ExitCode::from(error.exit_code() as u8)
 }
 
-/// Says that processes which were started together will not work together.
-pub(crate) fn warn_of_lone_processes() {
-    if is_first()
-        && let Some(warning) = lone_processes(variable)
+/// Warns that processes which were started together do not share their work.
+pub(crate) fn warn_of_separate_processes() {
+    if is_root()
+        && let Some(warning) = separate_processes(variable)
     {
         eprintln!("rounds: {warning}");
     }
 }
 
-fn lone_processes(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn separate_processes(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let (name, count) = number(&COUNTS[..3], variable)?;
-    (count > 1).then(|| {
-        format!("{name} says {count} processes: each of them does the whole command; --engine mpi lets them share it")
-    })
+    (count > 1).then(|| format!("{name} is {count}: each process runs the whole command; --engine mpi shares the work"))
 }
 
 #[cfg(test)]
@@ -80,23 +79,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_that_do_not_share_their_work_are_told_so_and_single_ones_are_not() {
-        let said = |variables: &[(&str, &str)]| {
-            lone_processes(|name| {
+    fn processes_that_do_not_share_their_work_are_warned_of() {
+        let warning = |variables: &[(&str, &str)]| {
+            separate_processes(|name| {
                 let own = variables.iter().find(|(own, _)| *own == name);
                 own.map(|(_, value)| (*value).to_owned())
             })
         };
-        let warning = said(&[("OMPI_COMM_WORLD_SIZE", "4")]).unwrap();
+        let several = warning(&[("OMPI_COMM_WORLD_SIZE", "4")]).unwrap();
         assert!(
-            warning.contains("4 processes") && warning.contains("--engine mpi"),
-            "{warning}"
+            several.contains("is 4") && several.contains("--engine mpi"),
+            "{several}"
         );
-        assert!(said(&[("SLURM_STEP_NUM_TASKS", "2")]).is_some());
+        assert!(warning(&[("SLURM_STEP_NUM_TASKS", "2")]).is_some());
         // One process; a batch script of a job of four; nothing; nonsense.
-        assert_eq!(said(&[("OMPI_COMM_WORLD_SIZE", "1")]), None);
-        assert_eq!(said(&[("SLURM_NTASKS", "4")]), None);
-        assert_eq!(said(&[]), None);
-        assert_eq!(said(&[("PMI_SIZE", "many")]), None);
+        assert_eq!(warning(&[("OMPI_COMM_WORLD_SIZE", "1")]), None);
+        assert_eq!(warning(&[("SLURM_NTASKS", "4")]), None);
+        assert_eq!(warning(&[]), None);
+        assert_eq!(warning(&[("PMI_SIZE", "many")]), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use rounds::cluster::Agreed;
+use rounds::cluster::SharedError;
 use rounds::commands::{
     Output, UsageError, account, audit, compare, factorize, list, machine, report, run, schema, simulate, train,
     with_causes,
@@ -73,12 +73,12 @@ fn main() -> ExitCode {
     }
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
-        Err(error) => return launcher::end_unread(&error),
+        Err(error) => return launcher::exit_unparsed(&error),
     };
     let output = if line.json { Output::Json } else { Output::Text };
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, line.json),
-        Command::Train(arguments) => train::run(arguments, line.json),
+        Command::Train(arguments) => train::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, line.json),
         Command::Schema(arguments) => schema::run(arguments, line.json),
         Command::Factorize(arguments) => factorize::run(arguments, output),
@@ -93,8 +93,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The ranks have reported what all of them know.
-            if let Some(agreed) = error.downcast_ref::<Agreed>() {
-                return ExitCode::from(agreed.code());
+            if let Some(shared) = error.downcast_ref::<SharedError>() {
+                return ExitCode::from(shared.code());
             }
             eprintln!("rounds: {}", with_causes(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })

@@ -79,12 +79,12 @@ pub struct RunArguments {
 pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
     let cluster = Cluster::start(arguments.engine)?;
     let result = measure_suites(arguments, json, &cluster);
-    cluster.ended(result)
+    cluster.finish(result)
 }
 
 /// [`run`] on every rank; rank 0 alone prints, and keeps what was measured.
 fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> anyhow::Result<()> {
-    let first = cluster.is_first();
+    let first = cluster.is_root();
     let threads: Vec<usize> = if arguments.threads.is_empty() && cluster.count().is_some() {
         vec![1]
     } else if arguments.threads.is_empty() {
@@ -108,14 +108,14 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         .partition(|name| studies::is_study(name));
     if cluster.count().is_some() {
         if let Some(study) = studies.iter().find(|study| *study != studies::QUICK_TRAINING) {
-            return cluster.agree(Err(UsageError::new(format!(
+            return cluster.all_ok(Err(UsageError::new(format!(
                 "--engine mpi: '{study}' is a study, which runs in one process; suites run on ranks"
             ))
             .into()));
         }
         studies.clear();
     }
-    let (suites, cells) = cluster.agree(planned(&suites, &selection))?;
+    let (suites, cells) = cluster.all_ok(planned(&suites, &selection))?;
     let with_training = !suites.is_empty() && studies.iter().any(|study| study == studies::QUICK_TRAINING);
     let all_cells = !json && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
     if with_training {
@@ -130,8 +130,8 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         return if first { list(&cells, json) } else { Ok(()) };
     }
     let keys: Vec<String> = cells.iter().map(|cell| cell.configuration.key()).collect();
-    cluster.same("list of cells", &keys.join("\n"))?;
-    let pinning = cluster.agree(threads::pinning(arguments.pin.unwrap_or_default(), cluster))?;
+    cluster.check_same("list of cells", &keys.join("\n"))?;
+    let pinning = cluster.all_ok(threads::pinning(arguments.pin.unwrap_or_default(), cluster))?;
     let most_threads = threads.iter().copied().max().unwrap_or(1);
     let environment = Environment::capture_pinned(&[], &pinning).with_places(&pinning, most_threads);
     for study in &studies {
@@ -165,7 +165,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         &environment,
         suites.iter().map(|suite| (suite.name.clone(), suite.digest())),
     );
-    let mut store = cluster.agree(Store::open(&folder, environment, binding, mode).map_err(Into::into))?;
+    let mut store = cluster.all_ok(Store::open(&folder, environment, binding, mode).map_err(Into::into))?;
     for message in store.messages() {
         eprintln!("rounds: {message}");
     }
@@ -180,7 +180,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     };
     // Rank 0 knows what is finished.
     let finished = |cell: &CellSpecification| u8::from(store.is_finished(&cell.configuration, cell.repeat));
-    let finished = cluster.of_first(cells.iter().map(finished).collect());
+    let finished = cluster.broadcast(cells.iter().map(finished).collect());
     let missing: Vec<_> = cells
         .iter()
         .zip(finished)
@@ -207,7 +207,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         store.append(Record::Skipped { configuration, reason })?;
     }
     for cell in &missing {
-        if cluster.of_first(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
+        if cluster.broadcast(vec![u8::from(stopped.load(Ordering::Relaxed))]) != [0] {
             break;
         }
         progress.set_message(format!(
@@ -605,7 +605,7 @@ impl Bench<'_> {
         let measurement = measure::measure(&problem.train, &engine, prepared, &again, cell.warm_up_rounds, &|| {
             self.cluster.traffic()
         })?;
-        self.cluster.same("model", &measurement.model_sha256)?;
+        self.cluster.check_same("model", &measurement.model_sha256)?;
         let computing = self.cluster.largest(&measurement.computing);
         let timed_rounds = measurement.samples.round.len().max(1);
         let traffic = self.cluster.count().map(|_| measurement.traffic);
@@ -715,12 +715,12 @@ impl Bench<'_> {
             }
         };
         let train_loss = loss(&data.train);
-        let train = self.cluster.agree(as_stored(data.train).map_err(Into::into))?;
+        let train = self.cluster.all_ok(as_stored(data.train).map_err(Into::into))?;
         let test = data.test.map(|dataset| {
             let loss = loss(&dataset);
             anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
         });
-        let test = self.cluster.agree(test.transpose())?;
+        let test = self.cluster.all_ok(test.transpose())?;
         let train = self
             .cluster
             .problem(train, train_loss, regularization)?

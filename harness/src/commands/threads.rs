@@ -1,10 +1,22 @@
-//! `--pin`: the engine whose threads are bound as a person asks.
+//! The threads of `--threads` and `--pin`.
 
+use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 
 use super::UsageError;
 use crate::cluster::Cluster;
 use crate::machine::{PinPolicy, Pinning};
+
+/// The number of threads of `--threads`, by default that of all cores.
+///
+/// # Errors
+/// A system that does not tell its number of processors.
+pub(super) fn count(threads: Option<usize>) -> anyhow::Result<usize> {
+    let all = || std::thread::available_parallelism().map(usize::from);
+    threads
+        .map_or_else(all, Ok)
+        .context("the number of processors is unknown: give --threads")
+}
 
 /// The policy on this machine.
 ///

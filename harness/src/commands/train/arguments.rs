@@ -1,0 +1,344 @@
+//! Arguments of `rounds train`, and the settings and declarations that they give.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+
+use rounds_algorithms::hexadecimal;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
+use rounds_algorithms::privacy::{Accountant, Adjacency};
+use rounds_algorithms::problem::{Dataset, Domain};
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::cluster::EngineKind;
+use crate::commands::UsageError;
+use crate::data::Declaration;
+use crate::factorization_cache;
+use crate::machine::PinPolicy;
+
+/// Arguments of `rounds train`.
+#[derive(clap::Args)]
+pub struct TrainArguments {
+    /// Algorithm, one of `rounds list algorithms`
+    #[arg(long, default_value = "dp-sgd", value_name = "ID")]
+    pub(super) algorithm: String,
+    /// Parameter of the algorithm (see `rounds list algorithms ID`); may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub(super) parameters: Vec<(String, String)>,
+    /// Output file of the model: NPY f32 [K, d + 1], bias last
+    #[arg(long, value_name = "FILE")]
+    pub(super) model: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Data")]
+    pub(super) data: DataArguments,
+    #[command(flatten, next_help_heading = "Privacy")]
+    pub(super) privacy: PrivacyArguments,
+    #[command(flatten, next_help_heading = "Optimiser")]
+    pub(super) optimizer: OptimizerArguments,
+    #[command(flatten, next_help_heading = "Execution")]
+    pub(super) execution: ExecutionArguments,
+    #[command(flatten, next_help_heading = "Checkpoint")]
+    pub(super) checkpoint: CheckpointArguments,
+}
+
+/// The data and their declared domain.
+#[derive(clap::Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct DataArguments {
+    /// Data set, one of `rounds list datasets`, or the path of a file or folder
+    #[arg(long, default_value = "synthetic-mnist", value_name = "NAME|PATH")]
+    pub(super) data: String,
+    /// Folder of the named data sets
+    #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
+    #[serde(skip)]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    schema: Option<PathBuf>,
+    /// Label column by its name in the header
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip)]
+    label: Option<String>,
+    /// Class names in order, separated by commas
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    #[serde(skip)]
+    classes: Option<Vec<String>>,
+    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column
+    #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
+    #[serde(skip)]
+    bounds: Option<String>,
+    /// Number of columns, for files without a header
+    #[arg(long, value_name = "D")]
+    #[serde(skip)]
+    dimension: Option<usize>,
+    /// Public number of rows N for add-remove, chosen without looking at the rows
+    #[arg(long, value_name = "N")]
+    #[serde(skip)]
+    public_rows: Option<usize>,
+    /// Public constant that multiplies every feature
+    #[arg(long, value_name = "FACTOR")]
+    pub(super) scale_features: Option<f32>,
+    /// Public norm bound that every row is clipped to: l2=BOUND or l1=BOUND
+    #[arg(long, value_name = "NORM=BOUND", value_parser = norm_bound)]
+    #[serde(serialize_with = "debug")]
+    pub(super) clip_features: Option<(Norm, f64)>,
+}
+
+/// The budget and the mechanism that spends it.
+#[derive(clap::Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct PrivacyArguments {
+    /// Privacy budget ε
+    #[arg(long, value_name = "E")]
+    pub(super) epsilon: Option<f64>,
+    /// Privacy budget δ
+    #[arg(long, default_value_t = 1e-5, value_name = "D")]
+    pub(super) delta: f64,
+    /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε
+    #[arg(long, conflicts_with = "epsilon", value_name = "S")]
+    pub(super) noise_multiplier: Option<f64>,
+    /// Noise mechanism: independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz,
+    /// anti-correlated or laplace
+    #[arg(long, value_name = "MECH")]
+    #[serde(serialize_with = "debug")]
+    noise: Option<NoiseKind>,
+    /// File with the factorisation of correlated noise (NPY with C, or NPZ with C, B, sensitivity), checked against the run's
+    /// rounds, workload and participation
+    #[arg(long, value_name = "F.npy|F.npz", conflicts_with = "noise")]
+    #[serde(serialize_with = "content")]
+    pub(super) factorization: Option<PathBuf>,
+    /// Neighbouring relation: zero-out, add-remove or replace-one
+    #[arg(long, value_name = "RELATION")]
+    adjacency: Option<Adjacency>,
+    /// Accountant: gdp, zcdp, rdp, pld or pure
+    #[arg(long)]
+    accountant: Option<Accountant>,
+    /// Release: draw noise and sampling from a 256-bit key of the operating system
+    #[arg(long, conflicts_with = "seed")]
+    pub(super) secure: bool,
+    /// Print statistics of the rows that the guarantee does not cover: losses, clipped fraction, realised counts, times
+    #[arg(long)]
+    #[serde(skip)]
+    pub(super) diagnostics: bool,
+    /// Allow a release with δ ≥ 1/n or ε > 10
+    #[arg(long)]
+    #[serde(skip)]
+    pub(super) allow_weak_privacy: bool,
+}
+
+/// The objective and the steps.
+#[derive(clap::Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct OptimizerArguments {
+    /// Passes over the data
+    #[arg(long, value_name = "K")]
+    epochs: Option<f64>,
+    /// Batch size B (the expected one for Poisson sampling)
+    #[arg(long, value_name = "B")]
+    batch_size: Option<usize>,
+    /// Sampling: poisson, fixed, shuffled, reshuffled or without-replacement
+    #[arg(long)]
+    #[serde(serialize_with = "debug")]
+    sampling: Option<SamplingKind>,
+    /// Step size
+    #[arg(long, value_name = "LR")]
+    learning_rate: Option<f64>,
+    /// Momentum β
+    #[arg(long, value_name = "BETA")]
+    momentum: Option<f64>,
+    /// Clip norm C of per-example gradients
+    #[arg(long, value_name = "C")]
+    clip_norm: Option<f64>,
+    /// Loss: softmax, logistic, squared, huber=h, hinge or absolute [default: softmax for classes, squared for reals]
+    #[arg(long, value_parser = loss)]
+    #[serde(serialize_with = "debug")]
+    pub(super) loss: Option<Loss>,
+    /// λ of the regulariser (λ/2)‖x‖²
+    #[arg(long, default_value_t = 0.0, value_name = "LAMBDA")]
+    pub(super) regularization: f64,
+}
+
+/// Threads, ranks and random numbers.
+#[derive(clap::Args)]
+pub(super) struct ExecutionArguments {
+    /// Number of threads [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<usize>,
+    /// Binding of threads to cores
+    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
+    pub(super) pin: PinPolicy,
+    /// Execution engine: the threads of this process, or the ranks of mpirun or srun with --threads threads each
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    pub(super) engine: EngineKind,
+    /// Seed of all noise and sampling of a simulation (reproducible, no release)
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) seed: u64,
+}
+
+/// Checkpoints.
+#[derive(clap::Args)]
+pub(super) struct CheckpointArguments {
+    /// File of the checkpoint (mode 0600; removed at the end)
+    #[arg(long, value_name = "FILE")]
+    pub(super) checkpoint: Option<PathBuf>,
+    /// Rounds between two checkpoints
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) checkpoint_every: u64,
+    /// Resume from a checkpoint; all other arguments must match
+    #[arg(long, value_name = "FILE")]
+    pub(super) resume: Option<PathBuf>,
+}
+
+fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(|value| format!("{value:?}")).serialize(serializer)
+}
+
+/// SHA-256 of a file. One that cannot be read fails before the first round.
+fn content<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    let digest = |path| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
+    path.as_ref().map(digest).serialize(serializer)
+}
+
+/// Splits `KEY=VALUE`.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("'{text}' is not of the form KEY=VALUE"))
+}
+
+/// A positive finite number.
+fn positive<T: std::str::FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
+    text.parse()
+        .ok()
+        .filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
+}
+
+/// Reads `l2=BOUND` or `l1=BOUND`.
+fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
+    match text.split_once('=').map(|(norm, bound)| (norm, positive(bound))) {
+        Some(("l1", Some(bound))) => Ok((Norm::L1, bound)),
+        Some(("l2", Some(bound))) => Ok((Norm::L2, bound)),
+        _ => Err(format!(
+            "'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0"
+        )),
+    }
+}
+
+/// Reads a loss by its name.
+fn loss(name: &str) -> Result<Loss, String> {
+    let huber = || positive(name.strip_prefix("huber=")?).map(Loss::Huber);
+    match name {
+        "softmax" => Some(Loss::Softmax),
+        "logistic" => Some(Loss::Logistic),
+        "squared" => Some(Loss::Squared),
+        "hinge" => Some(Loss::Hinge),
+        "absolute" => Some(Loss::Absolute),
+        _ => huber(),
+    }
+    .ok_or_else(|| "the losses are softmax, logistic, squared, huber=h (h > 0), hinge and absolute".to_owned())
+}
+
+impl TrainArguments {
+    /// The declared domain, as the flags give it.
+    pub(super) fn declaration(&self) -> Declaration {
+        let data = &self.data;
+        Declaration {
+            schema: data.schema.clone(),
+            label: data.label.clone(),
+            classes: data.classes.clone(),
+            bounds: data.bounds.clone(),
+            dimension: data.dimension,
+            public_rows: data.public_rows,
+            relation: self.privacy.adjacency,
+        }
+    }
+
+    /// Every argument that decides the model, and the declared domain, as name and value. The execution engine does not
+    /// decide the model.
+    pub(super) fn bound_parameters(&self, domain: Option<&Domain>) -> anyhow::Result<Vec<(String, String)>> {
+        let groups = [
+            serde_json::to_value(&self.data)?,
+            serde_json::to_value(&self.privacy)?,
+            serde_json::to_value(&self.optimizer)?,
+        ];
+        let given = groups.iter().flat_map(|group| group.as_object().into_iter().flatten());
+        let given = given.filter(|(_, value)| !value.is_null()).map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (format!("--{name}"), text)
+        });
+        let seed = (!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string()));
+        let schema = domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest())));
+        let own = self.parameters.iter();
+        Ok([("--algorithm".to_owned(), self.algorithm.clone())]
+            .into_iter()
+            .chain(given)
+            .chain(seed)
+            .chain(schema)
+            .chain(own.map(|(key, value)| (format!("--set {key}"), value.clone())))
+            .collect())
+    }
+
+    /// The settings of the run, with the key of a simulation.
+    pub(super) fn settings(&self, algorithm: &Algorithm) -> anyhow::Result<Settings> {
+        let (privacy, optimizer) = (&self.privacy, &self.optimizer);
+        let delta = privacy.delta;
+        let budget = match (privacy.epsilon, privacy.noise_multiplier) {
+            _ if !algorithm.private => Budget::NonPrivate,
+            (Some(epsilon), _) => Budget::Target { epsilon, delta },
+            (None, Some(noise_multiplier)) => Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            },
+            (None, None) => {
+                return Err(UsageError::of(format!(
+                    "algorithm '{}' is private and needs a budget: give --epsilon E (with --delta D), or --noise-multiplier S",
+                    algorithm.id
+                )));
+            }
+        };
+        let mut parameters = BTreeMap::new();
+        for (name, value) in &self.parameters {
+            if parameters.insert(name.clone(), value.clone()).is_some() {
+                return Err(UsageError::of(format!("--set {name} is given twice")));
+            }
+        }
+        Ok(Settings {
+            epochs: optimizer.epochs,
+            batch_size: optimizer.batch_size,
+            learning_rate: optimizer.learning_rate,
+            momentum: optimizer.momentum,
+            clip_norm: optimizer.clip_norm,
+            sampling: optimizer.sampling,
+            adjacency: privacy.adjacency,
+            accountant: privacy.accountant,
+            noise: privacy.noise,
+            strategies: StrategyMemory::filled_from(factorization_cache::source()),
+            parameters,
+            ..Settings::new(budget, StreamKey::Simulation(self.execution.seed))
+        })
+    }
+
+    /// The data set with treated features and the targets of its loss, and the loss.
+    pub(super) fn treat(&self, mut dataset: Dataset) -> anyhow::Result<(Dataset, Loss)> {
+        if let Some(factor) = self.data.scale_features {
+            dataset = dataset.scale_features(factor).map_err(UsageError::of)?;
+        }
+        if let Some((norm, bound)) = self.data.clip_features {
+            dataset = dataset.clip_features(norm, bound)?;
+        }
+        let classes = dataset.classes().is_some();
+        let loss = self
+            .optimizer
+            .loss
+            .unwrap_or(if classes { Loss::Softmax } else { Loss::Squared });
+        if loss != Loss::Softmax && classes {
+            dataset = dataset.into_binary().map_err(UsageError::of)?;
+        }
+        Ok((dataset, loss))
+    }
+}

@@ -1,0 +1,549 @@
+//! `rounds train`: one training run from data to model file and privacy statement.
+
+mod arguments;
+mod outcome;
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+pub use arguments::TrainArguments;
+use outcome::{DataFacts, Diagnostics, ExecutionFacts, Outcome, PrivateFacts, Shown, Times};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::factorization::FactorizationSource;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Prepared, Settings};
+use rounds_algorithms::oracle::{self, Engine};
+use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
+use rounds_algorithms::problem::{self, Domain, Problem, PublicProblem, Relation};
+use rounds_kernels::random::StreamKey;
+use zeroize::Zeroizing;
+
+use super::{Output, UsageError, output, threads};
+use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
+use crate::cluster::Cluster;
+use crate::data::{self, DataError};
+use crate::factorization_file::FactorizationFile;
+use crate::files;
+use crate::machine::{Build, vector_extension};
+use crate::measure;
+
+/// Loads, calibrates, fits and publishes.
+///
+/// # Errors
+/// Anything that the arguments, the data or the algorithm refuse, with the remedy.
+pub fn run(arguments: &TrainArguments, output: Output) -> anyhow::Result<()> {
+    let cluster = Cluster::start(arguments.execution.engine)?;
+    cluster.finish(train(&Context {
+        arguments,
+        cluster: &cluster,
+        output,
+        shown: Shown::of(&arguments.privacy),
+    }))
+}
+
+/// [`run`] on every rank; rank 0 alone prints and writes.
+fn train(context: &Context<'_>) -> anyhow::Result<()> {
+    let loaded = load(context)?;
+    let (prepared, calibrated) = context.cluster.all_ok(calibrate(context, &loaded))?;
+    let fitted = fit(context, &loaded, prepared)?;
+    publish(context, &loaded, calibrated, fitted)
+}
+
+struct Context<'a> {
+    arguments: &'a TrainArguments,
+    cluster: &'a Cluster,
+    output: Output,
+    shown: Shown,
+}
+
+impl Context<'_> {
+    fn secure(&self) -> bool {
+        self.arguments.privacy.secure
+    }
+}
+
+/// A run before its data: all that the command line decides.
+struct Setup {
+    algorithm: &'static Algorithm,
+    threads: usize,
+    engine: Engine,
+    domain: Option<Arc<Domain>>,
+    settings: Settings,
+    /// Set when the algorithm takes the factorisation of --factorization.
+    factorization_used: Option<Arc<AtomicBool>>,
+}
+
+/// A run with its data.
+struct Loaded {
+    setup: Setup,
+    dataset: String,
+    problem: Problem,
+    test: Option<Problem>,
+    resumed: Option<Checkpoint>,
+    /// The binding of checkpoints, if the run has any.
+    binding: Option<checkpoint::Binding>,
+    seconds: f64,
+}
+
+/// The plan of a run: what it claims, and what there is to say of it.
+struct Calibrated {
+    privacy: PrivacyStatement,
+    /// Gradient queries of all rounds: their exact number if it is public, else the expected one.
+    expected_queries: u64,
+    warnings: Vec<String>,
+    seconds: f64,
+}
+
+/// A run after its last round.
+struct Fitted<'p> {
+    executor: Executor<'p>,
+    seconds: f64,
+    communication_seconds: f64,
+}
+
+/// Reads the arguments, the checkpoint and the data.
+fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
+    let Context { arguments, cluster, .. } = *context;
+    let (mut setup, parameters) = cluster.all_ok(set_up(context))?;
+    let checkpoints = &arguments.checkpoint;
+    let every = checkpoints.checkpoint.is_some().then_some(checkpoints.checkpoint_every);
+    let lines = parameters.iter().map(|(name, value)| format!("{name} {value}\n"));
+    cluster.check_same(
+        "command line",
+        &(lines.collect::<String>() + &format!("checkpoint every {every:?}")),
+    )?;
+    let resumed = resumed(context)?;
+    setup.settings.key = key(context, resumed.as_ref())?;
+
+    let started = Instant::now();
+    let data_dir = arguments.data.data_dir.as_deref();
+    let data = cluster.load(&arguments.data.data, data_dir, setup.domain.as_ref(), &|error| {
+        explained(context, error)
+    })?;
+    let dataset = data.train.name().to_owned();
+    let treated = arguments.treat(data.train).and_then(|(train, loss)| {
+        let test = data.test.map(|test| arguments.treat(test)).transpose()?;
+        let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0));
+        Ok((train, loss, test.transpose()?))
+    });
+    let (train, loss, test) = cluster.all_ok(treated)?;
+    let keeps_state = checkpoints.checkpoint.is_some() || checkpoints.resume.is_some();
+    let binding = keeps_state.then(|| checkpoint::Binding {
+        data: KeyedDigest::new(&setup.settings.key, &cluster.digest(&train)),
+        build: Build::current().identity(),
+        isa: vector_extension().to_owned(),
+        parameters,
+    });
+    let mut problem = cluster
+        .problem(train, loss, arguments.optimizer.regularization)?
+        .placed_for(&setup.engine);
+    // A run without a claim may read constants off the rows.
+    if !setup.algorithm.private || problem.unclaimable().is_some() {
+        problem = problem.with_longest_row();
+    }
+    let smoothness = setup.settings.parameters.get("smoothness");
+    if smoothness.is_some_and(|value| value == "estimate") && cluster.count().is_none() {
+        problem = problem.with_second_moment();
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Loaded {
+        setup,
+        dataset,
+        problem,
+        test,
+        resumed,
+        binding,
+        seconds,
+    })
+}
+
+/// The run that the command line gives, and the parameters that bind its checkpoints.
+fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>)> {
+    let arguments = context.arguments;
+    let algorithm = catalog::find(&arguments.algorithm).map_err(UsageError::of)?;
+    let regularization = arguments.optimizer.regularization;
+    if !(regularization >= 0.0 && regularization.is_finite()) {
+        let message = format!("--regularization {regularization}: a finite number of at least 0 is needed");
+        return Err(UsageError::of(message));
+    }
+    let threads = threads::count(arguments.execution.threads)?;
+    let pinning = threads::pinning(arguments.execution.pin, context.cluster)?;
+    let engine = threads::engine(context.cluster, &pinning, threads)?;
+    if let Some(path) = arguments.model.as_ref().filter(|_| context.cluster.is_root()) {
+        check_writable(path)?;
+    }
+    let domain = declared(arguments)?;
+    let parameters = arguments.bound_parameters(domain.as_deref())?;
+    let mut settings = arguments.settings(algorithm)?;
+    let given = arguments
+        .privacy
+        .factorization
+        .as_deref()
+        .map(given_factorization)
+        .transpose()?;
+    let factorization_used = given.map(|(source, used)| {
+        settings.noise = Some(NoiseKind::Optimal);
+        settings.strategies = StrategyMemory::filled_from(source);
+        used
+    });
+    let setup = Setup {
+        algorithm,
+        threads,
+        engine,
+        domain,
+        settings,
+        factorization_used,
+    };
+    Ok((setup, parameters))
+}
+
+/// Prepares the optimiser and its statement, and refuses a release that must not be.
+fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared, Calibrated)> {
+    let arguments = context.arguments;
+    let Loaded { setup, problem, .. } = loaded;
+    let Setup {
+        algorithm, settings, ..
+    } = setup;
+    let started = Instant::now();
+    let unread = algorithm.unread(settings).map_err(UsageError::of)?;
+    let prepared = algorithm.prepare(problem, settings).map_err(UsageError::of)?;
+    check_release(arguments, problem, &prepared.privacy)?;
+    if problem.rows() > problem.most_rows() {
+        return Err(UsageError::of(format!(
+            "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
+            problem::MOST_ROWS_PER_PUBLIC_ROW
+        )));
+    }
+    let used = setup.factorization_used.as_ref();
+    if used.is_some_and(|used| !used.load(Ordering::Relaxed)) {
+        return Err(UsageError::of(format!(
+            "--factorization: algorithm '{}' adds no correlated noise; take dp-mf, dp-memf, dp-ftrl or another of its family",
+            algorithm.id
+        )));
+    }
+    let privacy = &arguments.privacy;
+    let budget = !algorithm.private && (privacy.epsilon.is_some() || privacy.noise_multiplier.is_some());
+    let unread = unread
+        .into_iter()
+        .chain(budget.then_some("--epsilon and --noise-multiplier"));
+    let unread = unread.map(|flag| {
+        format!(
+            "{flag}: algorithm '{}' does not read it, it changes nothing",
+            algorithm.id
+        )
+    });
+    let assumptions = prepared.warnings.iter().map(ToString::to_string);
+    let warnings: Vec<String> = unread.chain(assumptions).collect();
+    let mut privacy = prepared.privacy.clone();
+    if let Some((norm, bound)) = arguments.data.clip_features {
+        privacy = privacy.with_note(format!(
+            "every row of features is clipped to {norm:?} norm {bound}, a public constant"
+        ));
+    }
+    if let Some(factor) = arguments.data.scale_features {
+        privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
+    if context.cluster.is_root() {
+        warnings.iter().for_each(output::warn);
+    }
+    let calibrated = Calibrated {
+        privacy,
+        expected_queries: expected_queries(&prepared, problem.public()),
+        warnings,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    Ok((prepared, calibrated))
+}
+
+/// Runs all rounds, from the checkpoint's if one is resumed.
+fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> anyhow::Result<Fitted<'p>> {
+    let Context { arguments, cluster, .. } = *context;
+    let Loaded { setup, problem, .. } = loaded;
+    let checkpoints = &arguments.checkpoint;
+    let template = "training {bar:40} {pos}/{len} rounds, {eta} left";
+    let progress = context.output.progress(prepared.rounds, template);
+    if cluster.is_root() {
+        progress.enable_steady_tick(Duration::from_millis(250));
+    }
+    let mut executor = Executor::new(problem, setup.engine.clone(), prepared);
+    if let (Some(checkpoint), Some(path), Some(binding)) = (&loaded.resumed, &checkpoints.resume, &loaded.binding) {
+        let restored = checkpoint.restore(path, binding, |visitor| executor.visit_state(visitor));
+        cluster.all_ok(restored.map_err(Into::into))?;
+        executor.set_ledger(checkpoint.ledger());
+    }
+    // Rows are placed before the timed rounds.
+    executor.place();
+    let before = cluster.traffic();
+    let started = Instant::now();
+    let mut show = |executor: &mut Executor<'_>| {
+        if executor.round() % 16 == 1 {
+            progress.set_position(executor.round());
+        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let mut save = |executor: &mut Executor<'_>| {
+        if let (Some(path), Some(binding)) = (&checkpoints.checkpoint, &loaded.binding)
+            && executor.round() % checkpoints.checkpoint_every == 0
+            && !executor.is_finished()
+        {
+            cluster.root_only(|| {
+                let (ledger, key) = (executor.ledger(), &setup.settings.key);
+                Checkpoint::take(binding.clone(), ledger, key, |visitor| executor.visit_state(visitor))
+                    .write(path)
+                    .map_err(CheckpointError::reported)
+            })?;
+        }
+        anyhow::Ok(ControlFlow::Continue(()))
+    };
+    cluster.all_ok(executor.run_observed(&mut [&mut show, &mut save]))?;
+    progress.finish_and_clear();
+    Ok(Fitted {
+        executor,
+        seconds: started.elapsed().as_secs_f64(),
+        communication_seconds: (cluster.traffic() - before).nanoseconds as f64 * 1e-9,
+    })
+}
+
+/// Writes the model, removes the checkpoints and prints the outcome.
+fn publish(
+    context: &Context<'_>,
+    loaded: &Loaded,
+    calibrated: Calibrated,
+    mut fitted: Fitted<'_>,
+) -> anyhow::Result<()> {
+    let Context {
+        arguments,
+        cluster,
+        shown,
+        ..
+    } = *context;
+    let Loaded { setup, problem, .. } = loaded;
+    let ledger = fitted.executor.ledger();
+    let parameters = fitted.executor.solution();
+    let evaluated = shown
+        .has_statistics()
+        .then(|| oracle::evaluate(problem, &setup.engine, parameters));
+    let training = match evaluated {
+        // A statistic that cannot be computed decides over no release.
+        Some(Err(_)) if context.secure() => None,
+        evaluated => cluster.all_ok(evaluated.transpose().map_err(Into::into))?,
+    };
+    let model_sha256 = measure::digest(parameters);
+    cluster.check_same("model", &model_sha256)?;
+    cluster.root_only(|| finish(arguments, problem, parameters))?;
+    if !cluster.is_root() {
+        return Ok(());
+    }
+    let test_is_public = setup.domain.as_ref().is_some_and(|domain| domain.test_is_public);
+    let test = loaded
+        .test
+        .as_ref()
+        .filter(|_| test_is_public || shown.has_statistics());
+    let test_accuracy = match test.map(|test| oracle::evaluate(test, setup.engine.local(), parameters)) {
+        Some(Err(_)) if context.secure() => None,
+        evaluated => evaluated
+            .transpose()?
+            .map(|test| test.correct as f64 / test.rows as f64),
+    };
+    let times = Times {
+        seconds: fitted.seconds,
+        communication_seconds: cluster.count().map(|_| fitted.communication_seconds),
+        load_seconds: loaded.seconds,
+        calibration_seconds: calibrated.seconds,
+    };
+    let diagnostics = training.map(|training| Diagnostics {
+        train_loss: training.loss / training.rows as f64,
+        train_accuracy: training.correct as f64 / training.rows as f64,
+        clipped_fraction: ledger.clipped_fraction(),
+        note: "statistics of the data, outside the privacy guarantee",
+        private: shown.in_diagnostics(PrivateFacts {
+            times,
+            gradient_queries: ledger.gradient_queries,
+            n: problem.rows(),
+            test_accuracy,
+        }),
+    });
+    let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
+    let queries = shown.beside_claim(false, Some(ledger.gradient_queries));
+    context.output.print(&Outcome {
+        algorithm: setup.algorithm.id,
+        data: DataFacts {
+            dataset: loaded.dataset.clone(),
+            n: shown.beside_claim(size_is_public, Some(problem.rows())),
+            dimension: problem.model().features,
+            classes: problem.dataset().classes().unwrap_or(1),
+        },
+        execution: ExecutionFacts {
+            ranks: cluster.count(),
+            threads: setup.threads,
+            pinning: arguments.execution.pin,
+        },
+        rounds: ledger.rounds,
+        gradient_queries: queries.unwrap_or(calibrated.expected_queries),
+        times: shown.beside_claim(false, Some(times)),
+        test_accuracy: shown.beside_claim(test_is_public, test_accuracy),
+        diagnostics,
+        warnings: calibrated.warnings,
+        model_sha256,
+        privacy: calibrated.privacy,
+    })
+}
+
+/// The declared domain of the data, from a schema or flags; a release needs one that a person has confirmed.
+fn declared(arguments: &TrainArguments) -> anyhow::Result<Option<Arc<Domain>>> {
+    let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
+    let domain = data::declare(name, folder, &arguments.declaration()).map_err(UsageError::of)?;
+    let draft = domain.as_ref().map(|domain| domain.is_draft());
+    match draft {
+        Some(false) => Ok(domain),
+        _ if !arguments.privacy.secure => Ok(domain),
+        Some(true) => Err(UsageError::of(
+            "--secure: the schema is a draft that was read from the rows. Check every line of it, then set drafted = false",
+        )),
+        None => Err(UsageError::of(format!(
+            "--secure: a release needs the declared domain of its data: columns, bounds and classes that are known without \
+             the rows. `rounds schema {name}` drafts a schema to check; for a uniform table --bounds LO,HI --classes A,B are \
+             enough"
+        ))),
+    }
+}
+
+/// Refuses a release that claims nothing, or a claim that protects next to nothing.
+fn check_release(
+    arguments: &TrainArguments,
+    problem: &PublicProblem,
+    privacy: &PrivacyStatement,
+) -> anyhow::Result<()> {
+    if !arguments.privacy.secure {
+        return Ok(());
+    }
+    let (Some(epsilon), Some(delta)) = (privacy.epsilon, privacy.delta) else {
+        let reason = privacy.reason.as_deref().unwrap_or("nothing is claimed");
+        return Err(UsageError::of(format!(
+            "--secure: this run would claim nothing: {reason}. Without --secure it runs and says so"
+        )));
+    };
+    if arguments.privacy.allow_weak_privacy {
+        return Ok(());
+    }
+    if let Some(warning) = PrivacyWarning::for_delta(delta, problem.rows()) {
+        return Err(UsageError::of(format!("{warning}, or give --allow-weak-privacy")));
+    }
+    if epsilon > MOST_EPSILON {
+        return Err(UsageError::of(format!(
+            "ε = {epsilon}: above {MOST_EPSILON} a release protects next to nothing; lower --epsilon or raise \
+             --noise-multiplier, or give --allow-weak-privacy"
+        )));
+    }
+    Ok(())
+}
+
+/// The largest ε of a release.
+const MOST_EPSILON: f64 = 10.0;
+
+/// The reported error of loading. A schema that contradicts the file is bad usage; messages of a release name no row.
+fn explained(context: &Context<'_>, error: DataError) -> anyhow::Error {
+    match error {
+        DataError::Schema { .. } if context.secure() => UsageError::of(error.without_rows()),
+        DataError::Schema { .. } => UsageError::of(error),
+        error if context.secure() => anyhow::anyhow!(error.without_rows()),
+        error => error.into(),
+    }
+}
+
+/// The exact number of gradient queries if it is public, else the expected one.
+fn expected_queries(prepared: &Prepared, problem: &PublicProblem) -> u64 {
+    prepared.queries.unwrap_or_else(|| {
+        let mechanism = prepared.mechanism.as_ref();
+        let rate = mechanism.and_then(|mechanism| mechanism.sampling()?.rate());
+        let steps = mechanism.map_or(0, |mechanism| mechanism.rounds());
+        (rate.unwrap_or(1.0) * problem.rows() as f64 * steps as f64).round() as u64
+    })
+}
+
+/// A source of the factorisation in a file, checked against every request, and a flag that the first request sets.
+fn given_factorization(path: &Path) -> anyhow::Result<(FactorizationSource, Arc<AtomicBool>)> {
+    let file = FactorizationFile::read(path)?;
+    let used = Arc::new(AtomicBool::new(false));
+    let requested = used.clone();
+    let source = FactorizationSource::new(move |request| {
+        requested.store(true, Ordering::Relaxed);
+        file.check(request.workload, request.participation)
+    });
+    Ok((source, used))
+}
+
+/// The checkpoint to resume from: rank 0 reads it for all.
+fn resumed(context: &Context<'_>) -> anyhow::Result<Option<Checkpoint>> {
+    let Some(path) = &context.arguments.checkpoint.resume else {
+        return Ok(None);
+    };
+    let cluster = context.cluster;
+    let bytes = cluster.broadcast_result(|| Checkpoint::bytes(path).map_err(CheckpointError::reported))?;
+    let checkpoint = cluster.all_ok(Checkpoint::parse(path, &bytes).map_err(Into::into))?;
+    Ok(Some(checkpoint))
+}
+
+/// The key of all noise and sampling: a simulation's seed, the resumed checkpoint's, or a new one that rank 0 draws. With one
+/// key all ranks draw the same noise, and no round sends any.
+fn key(context: &Context<'_>, resumed: Option<&Checkpoint>) -> anyhow::Result<StreamKey> {
+    let Context { arguments, cluster, .. } = *context;
+    if !context.secure() {
+        return Ok(StreamKey::Simulation(arguments.execution.seed));
+    }
+    cluster.root_only(|| {
+        let kept = arguments.checkpoint.checkpoint.as_deref();
+        kept.map_or(Ok(()), checkpoint::check_place)
+            .map_err(CheckpointError::reported)
+    })?;
+    if let Some(key) = resumed.and_then(Checkpoint::key) {
+        return Ok(key);
+    }
+    let drawn = cluster.broadcast_result(|| {
+        let mut key = Zeroizing::new(vec![0; 32]);
+        getrandom::fill(&mut key).context("the generator of the operating system gives no key")?;
+        Ok(key)
+    })?;
+    Ok(StreamKey::Release(drawn.as_slice().try_into().expect("32 bytes")))
+}
+
+/// Writes the model and removes the checkpoints of a run that is finished.
+fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> anyhow::Result<()> {
+    if let Some(path) = &arguments.model {
+        // The model is on the disk before the state that could make it again is removed.
+        write_model(path, parameters, problem.model().outputs)
+            .with_context(|| format!("--model {}: the model could not be written", path.display()))?;
+    }
+    let checkpoints = &arguments.checkpoint;
+    for path in [&checkpoints.checkpoint, &checkpoints.resume].into_iter().flatten() {
+        checkpoint::remove(path).map_err(CheckpointError::reported)?;
+    }
+    Ok(())
+}
+
+/// Writes the model as NPY f32 `[outputs, d + 1]`.
+fn write_model(path: &Path, parameters: &[f32], outputs: usize) -> anyhow::Result<()> {
+    let matrix = ndarray::ArrayView2::from_shape((outputs, parameters.len() / outputs), parameters)?;
+    let mut bytes = Vec::new();
+    ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes)?;
+    Ok(files::replace(path, &bytes)?)
+}
+
+/// Fails before the work rather than after it when a file cannot be written.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let existed = path.exists();
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
+    if !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}

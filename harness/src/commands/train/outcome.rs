@@ -1,0 +1,230 @@
+//! The outcome of a training run, and the one rule of what may be printed of it.
+
+use std::fmt::{self, Display, Formatter};
+
+use rounds_algorithms::privacy::{Adjacency, Claim, PrivacyStatement};
+use serde::Serialize;
+
+use super::arguments::PrivacyArguments;
+use crate::commands::output;
+use crate::machine::PinPolicy;
+
+/// The part of an outcome that may be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A simulation's: everything.
+    All,
+    /// A release's: functions of released values, and what is declared public.
+    Release,
+    /// A release's with --diagnostics: statistics of the rows too, under a key of their own.
+    Diagnosed,
+}
+
+impl Shown {
+    pub(super) fn of(privacy: &PrivacyArguments) -> Self {
+        match (privacy.secure, privacy.diagnostics) {
+            (false, _) => Self::All,
+            (true, false) => Self::Release,
+            (true, true) => Self::Diagnosed,
+        }
+    }
+
+    /// True where statistics of the rows are computed.
+    pub(super) fn has_statistics(self) -> bool {
+        self != Self::Release
+    }
+
+    /// `value`, if it may stand beside the guarantee: always in a simulation, in a release only if it is `public`.
+    pub(super) fn beside_claim<T>(self, public: bool, value: Option<T>) -> Option<T> {
+        value.filter(|_| public || self == Self::All)
+    }
+
+    /// `value`, if it belongs to the diagnostics of a release.
+    pub(super) fn in_diagnostics<T>(self, value: T) -> Option<T> {
+        (self == Self::Diagnosed).then_some(value)
+    }
+}
+
+/// The outcome of a run, in the order of the `--json` document.
+#[derive(Serialize)]
+pub(super) struct Outcome {
+    pub(super) algorithm: &'static str,
+    #[serde(flatten)]
+    pub(super) data: DataFacts,
+    #[serde(flatten)]
+    pub(super) execution: ExecutionFacts,
+    pub(super) rounds: u64,
+    /// Gradient queries; the expected number of a release.
+    pub(super) gradient_queries: u64,
+    /// Absent from a release.
+    #[serde(flatten)]
+    pub(super) times: Option<Times>,
+    /// Accuracy on test rows; of a release only if these are declared public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) test_accuracy: Option<f64>,
+    /// Statistics of the rows, outside the guarantee; of a release only with --diagnostics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) diagnostics: Option<Diagnostics>,
+    /// Flags that the algorithm does not read, and assumptions of its theorem that do not hold; they concern utility, never
+    /// privacy.
+    pub(super) warnings: Vec<String>,
+    pub(super) model_sha256: String,
+    pub(super) privacy: PrivacyStatement,
+}
+
+#[derive(Serialize)]
+pub(super) struct DataFacts {
+    pub(super) dataset: String,
+    /// The number of rows, if it is public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) n: Option<usize>,
+    pub(super) dimension: usize,
+    pub(super) classes: usize,
+}
+
+#[derive(Serialize)]
+pub(super) struct ExecutionFacts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<usize>,
+    pub(super) threads: usize,
+    #[serde(skip_serializing_if = "PinPolicy::is_none")]
+    pub(super) pinning: PinPolicy,
+}
+
+/// Times of a run.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Times {
+    pub(super) seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) communication_seconds: Option<f64>,
+    pub(super) load_seconds: f64,
+    pub(super) calibration_seconds: f64,
+}
+
+/// Statistics of the rows.
+#[derive(Serialize)]
+pub(super) struct Diagnostics {
+    pub(super) train_loss: f64,
+    pub(super) train_accuracy: f64,
+    pub(super) clipped_fraction: f64,
+    pub(super) note: &'static str,
+    #[serde(flatten)]
+    pub(super) private: Option<PrivateFacts>,
+}
+
+/// Facts that a release does not print beside its claim.
+#[derive(Serialize)]
+pub(super) struct PrivateFacts {
+    pub(super) times: Times,
+    pub(super) gradient_queries: u64,
+    pub(super) n: usize,
+    pub(super) test_accuracy: Option<f64>,
+}
+
+/// The privacy statement as names and values.
+fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
+    let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
+        let reason = privacy.reason.as_deref().unwrap_or("nothing is claimed");
+        return vec![("privacy", format!("none: {reason}"))];
+    };
+    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
+    let claim = match privacy.claim {
+        Claim::Release => "release",
+        Claim::Simulation => "simulation (reproducible noise: for measurements, not for release)",
+        Claim::None => "none",
+    };
+    let domain = privacy.domain.as_ref();
+    let mut rows = vec![
+        (
+            "privacy",
+            format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit),
+        ),
+        ("claim", claim.to_owned()),
+        (
+            "adjacency",
+            known(privacy.adjacency.map(|adjacency| adjacency.to_string())),
+        ),
+        (
+            "accountant",
+            known(privacy.accountant.map(|accountant| accountant.to_string())),
+        ),
+        ("mechanism", known(privacy.mechanism.clone())),
+        (
+            "domain",
+            known(domain.map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16]))),
+        ),
+    ];
+    let replaced = privacy
+        .replace_one
+        .filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
+    rows.extend(replaced.map(|replaced| {
+        let text = format!(
+            "ε = {:.6} at δ = {:.1e}, for another row in place of one",
+            replaced.epsilon, replaced.delta
+        );
+        ("replacing a row", text)
+    }));
+    rows.extend(privacy.public.iter().map(|fact| ("public", fact.clone())));
+    rows.extend(privacy.notes.iter().map(|note| ("note", note.clone())));
+    rows
+}
+
+impl Display for Outcome {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let percent = |fraction: f64| format!("{:.2} %", 100.0 * fraction);
+        let DataFacts {
+            dataset,
+            n,
+            dimension,
+            classes,
+        } = &self.data;
+        let rows = n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
+        let mut table = output::table([self.algorithm.to_owned(), format!("on {dataset}")]);
+        table.set_width(80);
+        let mut row = |name: &str, value: String| {
+            table.add_row([name.to_owned(), value]);
+        };
+        row("data", format!("{rows} rows, {dimension} features, {classes} classes"));
+        if let Some(accuracy) = self.test_accuracy {
+            row("test accuracy", percent(accuracy));
+        }
+        row(
+            "work",
+            format!("{} rounds, {} gradient queries", self.rounds, self.gradient_queries),
+        );
+        if let Some(times) = self.times {
+            let ExecutionFacts { ranks, threads, .. } = self.execution;
+            let ranks = ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
+            let plural = if threads == 1 { "" } else { "s" };
+            row(
+                "time",
+                format!(
+                    "{:.3} s training on {ranks}{threads} thread{plural} ({:.3} s loading, {:.3} s calibration)",
+                    times.seconds, times.load_seconds, times.calibration_seconds
+                ),
+            );
+        }
+        if let Some(Diagnostics {
+            train_loss,
+            train_accuracy,
+            clipped_fraction,
+            note,
+            ..
+        }) = &self.diagnostics
+        {
+            let values = [train_accuracy, clipped_fraction].map(|fraction| percent(*fraction));
+            row(
+                "diagnostics",
+                format!(
+                    "train loss {train_loss:.6}, train accuracy {}, {} of gradients clipped ({note})",
+                    values[0], values[1]
+                ),
+            );
+        }
+        for (name, value) in privacy_rows(&self.privacy) {
+            row(name, value);
+        }
+        row("model sha256", self.model_sha256.clone());
+        table.fmt(formatter)
+    }
+}
