@@ -1,7 +1,8 @@
 //! Records what this binary is built from: revision, compiler, flags. Whatever cannot be found out is "unknown".
 
 use std::env;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Standard output of a command, trimmed; `None` where it cannot run or fails.
@@ -13,7 +14,37 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
+/// The TOML files below `folder`, with their path in it and without their extension.
+fn definitions(folder: &Path, below: &str, found: &mut Vec<(String, PathBuf)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            definitions(&path, &format!("{below}{stem}/"), found);
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            found.push((format!("{below}{stem}"), path));
+        }
+    }
+}
+
+/// Writes the list of all definitions, so that a new one is one file.
+fn embed_definitions() {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../bench/definitions");
+    let mut found = Vec::new();
+    definitions(&root, "", &mut found);
+    found.sort();
+    let lines: String = found
+        .iter()
+        .map(|(name, path)| format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string()))
+        .collect();
+    let list =
+        format!("/// The definitions in the binary, by name.\nconst EMBEDDED: &[(&str, &str)] = &[\n{lines}];\n");
+    let path = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("definitions.rs");
+    fs::write(path, list).expect("the list of definitions can be written");
+}
+
 fn main() {
+    embed_definitions();
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let revision = output("git", &["rev-parse", "HEAD"]);
     let dirty = output("git", &["status", "--porcelain", "--untracked-files=no"]).map(|changes| !changes.is_empty());

@@ -9,6 +9,7 @@ pub mod commands;
 pub mod compare;
 pub mod data;
 pub mod definitions;
+pub mod experiment;
 pub mod factorization_cache;
 pub mod factorization_file;
 pub mod files;

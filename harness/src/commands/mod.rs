@@ -7,6 +7,7 @@ pub mod account;
 pub mod audit;
 mod black_box;
 pub mod compare;
+mod experiments;
 pub mod factorize;
 pub mod list;
 pub mod machine;

@@ -38,38 +38,38 @@ use rounds_algorithms::hexadecimal;
 pub struct RunArguments {
     /// Suites, by name (see `rounds list suites`) or as TOML files.
     #[arg(default_values = ["quick", studies::QUICK_TRAINING], value_name = "SUITE")]
-    suites: Vec<String>,
+    pub(super) suites: Vec<String>,
     /// Folder of the results; default: `results/<day>/<machine>`.
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Thread counts; default: 1 and the number of cores.
     #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Vec<u16>,
+    pub(super) threads: Vec<u16>,
     /// Only these algorithms.
     #[arg(long, value_delimiter = ',', value_name = "IDS")]
-    algorithms: Vec<String>,
+    pub(super) algorithms: Vec<String>,
     /// Batch sizes instead of the suite's.
     #[arg(long, value_delimiter = ',', value_name = "SIZES", value_parser = clap::value_parser!(u32).range(1..))]
-    batch_sizes: Vec<u32>,
+    pub(super) batch_sizes: Vec<u32>,
     /// Repeats instead of the suite's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    repeats: Option<u16>,
+    pub(super) repeats: Option<u16>,
     /// Where data sets lie that are named.
     #[arg(long, env = "ROUNDS_DATA")]
-    data_dir: Option<PathBuf>,
+    pub(super) data_dir: Option<PathBuf>,
     /// How threads are bound to cores: side by side, far apart, one a core, or not; default: not, but one a core for the study
     /// `scaling`.
     #[arg(long, value_enum, value_name = "POLICY")]
-    pin: Option<PinPolicy>,
+    pub(super) pin: Option<PinPolicy>,
     /// Who executes: the threads of this process, or the ranks that mpirun or srun started (each with --threads threads).
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
-    engine: EngineKind,
+    pub(super) engine: EngineKind,
     /// Do only what is missing in the newest (or the named) folder.
     #[arg(long)]
-    resume: bool,
+    pub(super) resume: bool,
     /// Show the cells and measure nothing.
     #[arg(long)]
-    list: bool,
+    pub(super) list: bool,
 }
 
 /// Measures.
@@ -84,6 +84,16 @@ pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
 
 /// [`run`] on every rank; rank 0 alone prints, and keeps what was measured.
 fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> anyhow::Result<()> {
+    let output = if json { super::Output::Json } else { super::Output::Text };
+    let known = |name: &String| {
+        let source = crate::experiment::definition::find(name).ok()?;
+        studies::kind(&source.head.study).map(|_| source)
+    };
+    let sources: Vec<_> = arguments.suites.iter().filter_map(known).collect();
+    if !sources.is_empty() {
+        let result = super::experiments::run_definitions(arguments, output, cluster, sources);
+        return cluster.all_ok(result);
+    }
     let first = cluster.is_root();
     let threads: Vec<usize> = if arguments.threads.is_empty() && cluster.count().is_some() {
         vec![1]
@@ -507,7 +517,7 @@ fn list(cells: &[CellSpecification], json: bool) -> anyhow::Result<()> {
 }
 
 /// A flag that the first Ctrl-C raises: the run stops after the cell in flight.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+pub(super) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     ctrlc::set_handler(move || {

@@ -323,7 +323,7 @@ pub(super) fn find(name: &str) -> Option<&'static Name> {
 }
 
 /// Whether a data set needs no file.
-pub(super) fn is_generated(name: &str) -> bool {
+pub fn is_generated(name: &str) -> bool {
     find(name).is_some_and(|named| {
         matches!(
             named.contents,

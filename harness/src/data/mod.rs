@@ -23,5 +23,7 @@ pub mod schema;
 pub mod source;
 
 pub use error::DataError;
-pub use folder::{LoadOptions, NAMES, Name, Preparation, TrainTest, built_in, load, load_declared, load_with, optimum};
+pub use folder::{
+    LoadOptions, NAMES, Name, Preparation, TrainTest, built_in, is_generated, load, load_declared, load_with, optimum,
+};
 pub use schema::{Declaration, SchemaError, declare};

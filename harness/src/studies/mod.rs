@@ -18,8 +18,17 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 
+use crate::experiment::Kind;
 use crate::machine::Environment;
 use crate::report::training_table;
+
+/// The kinds of experiments. Adding one is one file and one line.
+pub const KINDS: &[Kind] = &[];
+
+/// The kind of this name.
+pub fn kind(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name == name)
+}
 
 /// Studies by the name that `rounds run` takes, and what each shows.
 pub const NAMES: &[(&str, &str)] = &[

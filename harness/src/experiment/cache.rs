@@ -1,0 +1,390 @@
+//! Data, engines, factorisations and calibrations of an experiment, each made once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, bail, ensure};
+use rounds_algorithms::catalog;
+use rounds_algorithms::hexadecimal;
+use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::{Budget, Prepared, Settings};
+use rounds_algorithms::oracle::{self, Engine};
+use rounds_algorithms::privacy::PrivacyStatement;
+use rounds_algorithms::problem::planted::PlantedLogistic;
+use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist};
+use rounds_algorithms::problem::{Dataset, Problem};
+use rounds_kernels::features::Norm;
+use rounds_kernels::loss::Loss;
+use rounds_kernels::random::StreamKey;
+
+use super::cell::{Configuration, PROBLEM_PARAMETERS};
+use crate::cluster::Cluster;
+use crate::machine::{Environment, PinPolicy, Pinning};
+use crate::{data, factorization_cache, settings};
+
+/// What a run needs beside its cell.
+pub struct Context<'a> {
+    /// Ranks, or this process alone.
+    pub cluster: &'a Cluster,
+    /// Binding of threads to cores.
+    pub pinning: Pinning,
+    /// The experiment sheet.
+    pub environment: Environment,
+    /// Folder of data files.
+    pub data_dir: Option<PathBuf>,
+    /// Number of threads of the experiment.
+    pub threads: usize,
+    /// Disturbances of the machine, each with its remedy; known when results are presented.
+    pub disturbances: Vec<String>,
+    /// Factorisations.
+    pub strategies: StrategyMemory,
+    engines: Memo<Engine>,
+    problems: Memo<Arc<Loaded>>,
+    calibrations: Memo<Option<Calibration>>,
+    digests: Mutex<BTreeMap<String, String>>,
+}
+
+/// A problem with its test rows.
+pub struct Loaded {
+    /// The problem.
+    pub train: Problem,
+    /// Test rows, without the regulariser.
+    pub test: Option<Problem>,
+    /// Loss of the known optimum on the test rows, or on the training rows where there are none.
+    pub optimal_loss: Option<f64>,
+    /// The population, if it is known.
+    pub planted: Option<PlantedLogistic>,
+}
+
+/// Noise found for a target ε, and what it guarantees.
+#[derive(Clone)]
+struct Calibration {
+    noise_multiplier: f64,
+    privacy: PrivacyStatement,
+}
+
+/// Values by key, each made once even where several threads want it.
+struct Memo<T>(Mutex<HashMap<String, Arc<Mutex<Option<T>>>>>);
+
+impl<T: Clone> Memo<T> {
+    fn new() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+
+    fn get(&self, key: &str, make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let place = Arc::clone(lock(&self.0).entry(key.to_owned()).or_default());
+        let mut value = lock(&place);
+        if let Some(value) = &*value {
+            return Ok(value.clone());
+        }
+        let made = make()?;
+        *value = Some(made.clone());
+        Ok(made)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Context<'a> {
+    /// An experiment of `threads` threads on the machine of `environment`.
+    pub fn new(
+        cluster: &'a Cluster,
+        pinning: Pinning,
+        environment: Environment,
+        data_dir: Option<PathBuf>,
+        threads: usize,
+    ) -> Self {
+        Self {
+            cluster,
+            pinning,
+            environment,
+            data_dir,
+            threads,
+            disturbances: Vec::new(),
+            strategies: StrategyMemory::filled_from(factorization_cache::source()),
+            engines: Memo::new(),
+            problems: Memo::new(),
+            calibrations: Memo::new(),
+            digests: Mutex::default(),
+        }
+    }
+
+    /// An engine of `threads` threads: of the ranks, or of this process and bound.
+    ///
+    /// # Errors
+    /// No threads; threads that the system does not start or bind.
+    pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
+        self.engines.get(&threads.to_string(), || {
+            if self.cluster.count().is_some() || self.pinning.policy() == PinPolicy::None {
+                self.cluster.engine(threads)
+            } else {
+                Ok(self.pinning.engine(threads)?)
+            }
+        })
+    }
+
+    /// The problem of a cell on draw `draw` of its data. Its rows are placed for `engine`.
+    ///
+    /// # Errors
+    /// Data that are not there or do not fit the cell's parameters.
+    pub fn problem(&self, cell: &Configuration, draw: usize, engine: &Engine) -> anyhow::Result<Arc<Loaded>> {
+        let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
+        let key = format!("{} {} {nodes:?}", data_key(cell, draw), cell.features);
+        self.problems.get(&key, || Ok(Arc::new(self.load(cell, draw, engine)?)))
+    }
+
+    fn load(&self, cell: &Configuration, draw: usize, engine: &Engine) -> anyhow::Result<Loaded> {
+        let generated = generate(cell, draw)?;
+        let (train, test, planted) = if let Some(generated) = generated {
+            generated
+        } else {
+            let domain = data::built_in(&cell.dataset, self.data_dir.as_deref());
+            let part = self.cluster.load(
+                &cell.dataset,
+                self.data_dir.as_deref(),
+                domain.as_ref(),
+                &anyhow::Error::from,
+            )?;
+            (part.train, part.test, None)
+        };
+        let digest = hexadecimal(&self.cluster.digest(&train));
+        lock(&self.digests).insert(data_key(cell, draw), digest);
+        let regularization = cell.optional("regularization")?.unwrap_or(0.0);
+        let train = self.cluster.all_ok(treat(train, cell))?;
+        let loss = loss(cell, &train)?;
+        let test = test.map(|test| {
+            anyhow::Ok(Problem::new(
+                Arc::new(treat(test, cell)?),
+                loss,
+                planted.is_none(),
+                0.0,
+            )?)
+        });
+        let test = self.cluster.all_ok(test.transpose())?;
+        let train = if planted.is_some() {
+            Problem::new(Arc::new(train), loss, false, regularization)?
+        } else {
+            self.cluster.problem(train, loss, regularization)?
+        };
+        let train = train.placed_for(engine);
+        // Rows of the test set are whole on every rank, those of the training set in one process only.
+        let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
+        // Another objective has another optimum.
+        let plain = PROBLEM_PARAMETERS
+            .iter()
+            .all(|name| !cell.parameters.contains_key(*name));
+        let optimal_loss = data::optimum(&cell.dataset)
+            .filter(|_| plain && draw == 0)
+            .zip(whole)
+            .map(|(optimum, problem)| oracle::evaluate(problem, &Engine::Sequential, &optimum))
+            .transpose()?
+            .map(|optimum| optimum.loss / optimum.rows as f64);
+        Ok(Loaded {
+            train,
+            test,
+            optimal_loss,
+            planted,
+        })
+    }
+
+    /// Digests of the data that were loaded, by name.
+    pub fn digests(&self) -> BTreeMap<String, String> {
+        lock(&self.digests).clone()
+    }
+
+    /// The settings that the parameters of a cell stand for.
+    ///
+    /// # Errors
+    /// A parameter that does not fit.
+    pub fn settings(&self, cell: &Configuration, seed: u64) -> anyhow::Result<Settings> {
+        let mut settings = settings_of(cell, seed)?;
+        settings.strategies = self.strategies.clone();
+        Ok(settings)
+    }
+
+    /// The algorithm of a cell, ready for its first round, with what the whole run guarantees; or the reason for which it
+    /// refuses. Noise for a target ε is found once a cell, and `settings` then hold it.
+    ///
+    /// # Errors
+    /// An unknown algorithm.
+    pub fn prepare(
+        &self,
+        cell: &Configuration,
+        problem: &Problem,
+        settings: &mut Settings,
+    ) -> anyhow::Result<Result<Prepared, String>> {
+        let algorithm = catalog::find(&cell.algorithm)?;
+        match algorithm.unread(settings) {
+            Ok(unread) if unread.is_empty() => {}
+            Ok(unread) => {
+                let flags = unread.join(", ");
+                return Ok(Err(format!(
+                    "the algorithm does not read {flags}: leave it out of the suite"
+                )));
+            }
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+        let Budget::Target { delta, .. } = settings.budget else {
+            return Ok(algorithm.prepare(problem, settings).map_err(|error| error.to_string()));
+        };
+        let one = Configuration {
+            threads: 1,
+            ranks: None,
+            ..cell.clone()
+        };
+        let mut first = None;
+        let mut refusal = None;
+        let key = format!("{} {:?} {}", one.key(), settings.rounds, problem.rows());
+        let found = self
+            .calibrations
+            .get(&key, || match algorithm.prepare(problem, settings) {
+                Ok(prepared) => {
+                    let privacy = prepared.privacy.clone();
+                    first = Some(prepared);
+                    let calibration = |noise_multiplier| Calibration {
+                        noise_multiplier,
+                        privacy,
+                    };
+                    Ok(first
+                        .as_ref()
+                        .and_then(|prepared| prepared.privacy.noise_multiplier)
+                        .map(calibration))
+                }
+                Err(error) => {
+                    refusal = Some(error.to_string());
+                    bail!("refused")
+                }
+            });
+        if let Some(reason) = refusal {
+            return Ok(Err(reason));
+        }
+        let calibration = found?;
+        if let Some(Calibration { noise_multiplier, .. }) = calibration {
+            settings.budget = Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta,
+            };
+        }
+        if let Some(prepared) = first {
+            return Ok(Ok(prepared));
+        }
+        Ok(match algorithm.prepare(problem, settings) {
+            Ok(prepared) => Ok(Prepared {
+                privacy: calibration.map_or(prepared.privacy, |calibration| calibration.privacy),
+                ..prepared
+            }),
+            Err(error) => Err(error.to_string()),
+        })
+    }
+}
+
+/// The settings that the parameters of a cell stand for, with the default factorisations.
+///
+/// # Errors
+/// A parameter that does not fit.
+pub fn settings_of(cell: &Configuration, seed: u64) -> anyhow::Result<Settings> {
+    let mut own = cell.of_algorithm();
+    let algorithm = catalog::find(&cell.algorithm)?;
+    let mut rounds = None;
+    if algorithm.parameters.iter().all(|(name, _)| *name != "rounds") {
+        rounds = cell.whole("rounds")?;
+        own.remove("rounds");
+    }
+    let mut settings = settings::from_parameters(&own, StreamKey::Simulation(seed))?;
+    settings.batch_size = Some(cell.batch_size).filter(|size| *size > 0);
+    settings.rounds = rounds.map(|rounds| rounds as u64);
+    Ok(settings)
+}
+
+/// Names the rows of a cell: data set, generator's parameters and draw.
+fn data_key(cell: &Configuration, draw: usize) -> String {
+    let mut key = cell.dataset.clone();
+    for name in PROBLEM_PARAMETERS {
+        if let Some(value) = cell.text(name) {
+            key.push_str(&format!(" {name}={value}"));
+        }
+    }
+    if draw > 0 {
+        key.push_str(&format!(" draw={draw}"));
+    }
+    key
+}
+
+/// Training rows, test rows and population.
+type Rows = (Dataset, Option<Dataset>, Option<PlantedLogistic>);
+
+/// The rows of a generator, where the cell names one with parameters of its own, or another draw than the first.
+fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
+    let seed = cell.whole("data-seed")?.map_or(0, |seed| seed as u64) + draw as u64;
+    let (rows, dimension) = (cell.whole("rows")?, cell.whole("dimension")?);
+    let own = rows.is_some() || dimension.is_some() || seed > 0;
+    Ok(match cell.dataset.as_str() {
+        "planted-logistic" => {
+            let (rows, dimension) = rows
+                .zip(dimension)
+                .context("planted-logistic needs the parameters rows and dimension")?;
+            let planted = PlantedLogistic::new(dimension, cell.optional("norm")?.unwrap_or(5.0), 1);
+            Some((planted.dataset(rows, 2 + seed), None, Some(planted)))
+        }
+        "synthetic-logistic" if own => {
+            let rows = synthetic_logistic(rows.unwrap_or(100_000), dimension.unwrap_or(20), seed);
+            Some((rows, None, None))
+        }
+        "synthetic-mnist" if seed > 0 => {
+            let (train, test) = synthetic_mnist(seed);
+            Some((train, Some(test), None))
+        }
+        "quadratic" if own => {
+            let smoothness = cell.optional("smoothness")?.unwrap_or(10.0);
+            let quadratic = Quadratic::random(dimension.unwrap_or(100), smoothness, seed);
+            Some((quadratic.dataset(), None, None))
+        }
+        name => {
+            ensure!(
+                !own,
+                "the data set {name} has no rows, dimension, data-seed or draws to choose"
+            );
+            None
+        }
+    })
+}
+
+/// Rows as a cell stores them: one class against the others, clipped to a public norm, two classes as ±1.
+fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<Dataset> {
+    let mut dataset = match cell.optional("class")? {
+        Some(class) => dataset.one_against_rest(class as u32)?,
+        None => dataset,
+    };
+    if cell.features == "f32" {
+        dataset = dataset.to_f32()?;
+    }
+    if let Some(bound) = cell.optional("feature-bound")? {
+        dataset = dataset.clip_features(Norm::L2, bound)?;
+    }
+    let margin = matches!(cell.text("loss").as_deref(), Some("logistic" | "hinge"));
+    Ok(if margin && dataset.classes().is_some() {
+        dataset.into_binary()?
+    } else {
+        dataset
+    })
+}
+
+/// The loss that the cell names; the multinomial one for classes, the squared one for targets.
+fn loss(cell: &Configuration, dataset: &Dataset) -> anyhow::Result<Loss> {
+    Ok(match cell.text("loss") {
+        Some(name) => match name.as_str() {
+            "softmax" => Loss::Softmax,
+            "logistic" => Loss::Logistic,
+            "squared" => Loss::Squared,
+            "hinge" => Loss::Hinge,
+            "absolute" => Loss::Absolute,
+            _ => bail!("loss = {name}: it must be one of softmax, logistic, squared, hinge, absolute"),
+        },
+        None if cell.dataset == "planted-logistic" => Loss::Logistic,
+        None if dataset.classes().is_some() => Loss::Softmax,
+        None => Loss::Squared,
+    })
+}

@@ -1,0 +1,606 @@
+//! Definitions of experiments: one TOML schema for suites, paper figures and all other studies, and the cells of one.
+//!
+//! The definitions under `bench/definitions` are part of the binary; a path to another file works as well. docs/FORMAT.md
+//! describes the schema. Nothing here loads data.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use rounds_algorithms::{catalog, hexadecimal};
+use serde::de::value::{Error as ValueError, MapDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use super::cell::{Cell, Configuration, Parameters};
+use crate::data;
+
+include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
+
+/// Why a definition cannot be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// Not TOML, an unknown key, or a value of the wrong type.
+    #[error("{name}:{line}: {message}")]
+    Syntax {
+        /// Its file or name.
+        name: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong; for an unknown key with the nearest one.
+        message: String,
+    },
+    /// A value that makes no sense.
+    #[error("{name}: {message}")]
+    Invalid {
+        /// Its name.
+        name: String,
+        /// What, and what would be right.
+        message: String,
+    },
+    /// An unknown name.
+    #[error("there is no {kind} '{name}'; {way_out}")]
+    UnknownName {
+        /// Suite, study, algorithm or data set.
+        kind: &'static str,
+        /// As written.
+        name: String,
+        /// The nearest, or all there are.
+        way_out: String,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read the definition {path}: {message}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system said.
+        message: String,
+    },
+}
+
+/// The text of a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its name in the binary, or its file.
+    pub name: String,
+    /// TOML.
+    pub text: String,
+    /// What every definition says of itself.
+    pub head: Head,
+}
+
+/// The keys that tell definitions apart.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Head {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    #[serde(default = "default_study")]
+    pub study: String,
+    /// What it shows, in a line.
+    pub about: String,
+}
+
+fn default_study() -> String {
+    "round-time".to_owned()
+}
+
+/// All definitions in the binary, by name.
+///
+/// # Errors
+/// A definition that does not parse.
+pub fn all() -> Result<Vec<Source>, DefinitionError> {
+    EMBEDDED.iter().map(|(name, text)| Source::new(name, text)).collect()
+}
+
+/// The definition with this name, or in this file (a name that ends in `.toml`).
+///
+/// # Errors
+/// An unknown name, with the nearest; a file that cannot be read or parsed.
+pub fn find(name: &str) -> Result<Source, DefinitionError> {
+    if Path::new(name).extension().is_some_and(|extension| extension == "toml") {
+        let text = fs::read_to_string(name).map_err(|error| DefinitionError::File {
+            path: name.into(),
+            message: error.to_string(),
+        })?;
+        return Source::new(name, &text);
+    }
+    let names: Vec<&str> = EMBEDDED.iter().map(|(name, _)| *name).collect();
+    let found = EMBEDDED.iter().find(|(known, _)| *known == name);
+    let (_, text) = found.ok_or_else(|| unknown_name("suite", name, &names))?;
+    Source::new(name, text)
+}
+
+impl Source {
+    /// Reads the head of a definition.
+    ///
+    /// # Errors
+    /// Text that is no TOML, or lacks a name.
+    pub fn new(name: &str, text: &str) -> Result<Self, DefinitionError> {
+        Ok(Self {
+            name: name.into(),
+            text: text.into(),
+            head: from_toml(name, text)?,
+        })
+    }
+}
+
+/// The table `[options]` of a study that has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoOptions {}
+
+/// A definition with the options of its study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Definition<O> {
+    /// Its name: lower-case letters, digits, hyphens and slashes.
+    pub name: String,
+    /// Its kind.
+    #[serde(default = "default_study")]
+    pub study: String,
+    /// What it shows, in a line.
+    pub about: String,
+    /// First seed of noise and sampling.
+    #[serde(default = "one_seed")]
+    pub seed: u64,
+    /// Number of runs of a cell.
+    #[serde(default = "one")]
+    pub repeats: usize,
+    /// Number of draws of generated data; every draw has all repeats.
+    #[serde(default = "one")]
+    pub draws: usize,
+    /// Thread counts; empty for the study's default.
+    #[serde(default)]
+    pub threads: Vec<usize>,
+    /// `"all"` adds every algorithm of the catalogue that no method names, with its defaults.
+    #[serde(default)]
+    pub algorithms: Option<Everything>,
+    /// Parameters of all methods. A list is swept: every combination is measured.
+    #[serde(default)]
+    pub parameters: Parameters,
+    /// The study's own keys.
+    #[serde(default = "Option::default")]
+    options: Option<O>,
+    /// What is solved.
+    #[serde(default, rename = "problem")]
+    pub problems: Vec<Problem>,
+    /// By what, on all problems that have no methods of their own.
+    #[serde(default, rename = "method")]
+    pub methods: Vec<Method>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_seed() -> u64 {
+    1
+}
+
+/// The word `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Everything {
+    /// Every algorithm of the catalogue.
+    All,
+}
+
+/// A problem.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Problem {
+    /// Name in tables and figures.
+    #[serde(default)]
+    pub label: String,
+    /// Data set or generator.
+    pub dataset: String,
+    /// Storage of the rows: `f32`, `u8` or `sparse`.
+    #[serde(default = "as_floats")]
+    pub features: String,
+    /// True to leave out methods that do not name the data set.
+    #[serde(default)]
+    pub by_name: bool,
+    /// The parameter along the horizontal axis.
+    #[serde(default)]
+    pub axis: Option<String>,
+    /// The value to reach.
+    #[serde(default)]
+    pub target: Option<f64>,
+    /// Number of runs, instead of the definition's.
+    #[serde(default)]
+    pub repeats: Option<usize>,
+    /// Parameters of the problem and of all its methods, over those of the definition.
+    #[serde(default)]
+    pub parameters: Parameters,
+    /// Its own methods, instead of the definition's.
+    #[serde(default, rename = "method")]
+    pub methods: Vec<Method>,
+}
+
+fn as_floats() -> String {
+    "f32".into()
+}
+
+/// A method.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Method {
+    /// Name in tables and figures.
+    #[serde(default)]
+    pub label: String,
+    /// Id in the catalogue, or a name that the study knows.
+    pub algorithm: String,
+    /// Storage of the rows, instead of the problem's.
+    #[serde(default)]
+    pub features: Option<String>,
+    /// Its data sets; none for all.
+    #[serde(default)]
+    pub datasets: Vec<String>,
+    /// Parameters, over those of the problem.
+    #[serde(default)]
+    pub parameters: Parameters,
+    /// The published number.
+    #[serde(default)]
+    pub published: Option<f64>,
+    /// Half width of its interval.
+    #[serde(default)]
+    pub published_interval: Option<f64>,
+}
+
+/// The part of an experiment that a command line selects. The default is everything that needs no files, on one thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Thread counts instead of the definition's.
+    pub threads: Vec<usize>,
+    /// Thread counts where both are empty; one thread where these are, too.
+    pub default_threads: Vec<usize>,
+    /// Only these algorithms.
+    pub algorithms: Vec<String>,
+    /// Batch sizes instead of the definition's.
+    pub batch_sizes: Vec<usize>,
+    /// Repeats instead of the definition's.
+    pub repeats: Option<usize>,
+    /// True where data files are available.
+    pub files: bool,
+    /// Number of ranks that run every cell, if there are any.
+    pub ranks: Option<usize>,
+}
+
+impl<O: DeserializeOwned + Serialize> Definition<O> {
+    /// Parses and checks a definition.
+    ///
+    /// # Errors
+    /// Syntax, unknown keys (with the nearest) and values that make no sense, each with its line or name.
+    pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
+        let mut definition: Self = from_toml(name, text)?;
+        if definition.options.is_none() {
+            let nothing = MapDeserializer::<_, ValueError>::new(std::iter::empty::<(&str, bool)>());
+            let options = O::deserialize(nothing.into_deserializer());
+            definition.options =
+                Some(options.map_err(|error| definition.invalid(format!("[options] is missing: {error}")))?);
+        }
+        definition.check()?;
+        Ok(definition)
+    }
+
+    /// The study's own keys.
+    ///
+    /// # Panics
+    /// Never: [`Definition::parse`] sets them.
+    pub fn options(&self) -> &O {
+        self.options.as_ref().expect("options are set by parse")
+    }
+
+    /// SHA-256 over the values of the definition. Comments and layout do not count.
+    pub fn digest(&self) -> String {
+        let canonical = serde_json::to_string(self).unwrap_or_default();
+        hexadecimal(&Sha256::digest(canonical.as_bytes()))
+    }
+
+    /// An error of this definition.
+    pub fn invalid(&self, message: impl Into<String>) -> DefinitionError {
+        DefinitionError::Invalid {
+            name: self.name.clone(),
+            message: message.into(),
+        }
+    }
+
+    /// The methods of a problem.
+    pub fn methods_of(&self, problem: &Problem) -> Vec<Method> {
+        let own = if problem.methods.is_empty() {
+            &self.methods
+        } else {
+            &problem.methods
+        };
+        let mut methods = own.clone();
+        if self.algorithms.is_some() {
+            let unnamed = catalog::ALGORITHMS
+                .iter()
+                .filter(|known| own.iter().all(|method| method.algorithm != known.id));
+            methods.extend(unnamed.map(|algorithm| Method {
+                algorithm: algorithm.id.to_owned(),
+                ..Method::default()
+            }));
+        }
+        methods
+    }
+
+    /// All cells of `selection`: problems × methods × combinations of parameters × threads.
+    ///
+    /// # Errors
+    /// A selection that names an algorithm the definition does not have, or leaves nothing.
+    pub fn cells(&self, selection: &Selection) -> Result<Vec<Cell>, DefinitionError> {
+        let methods: Vec<Method> = self
+            .problems
+            .iter()
+            .flat_map(|problem| self.methods_of(problem))
+            .collect();
+        let ids: Vec<&str> = methods.iter().map(|method| method.algorithm.as_str()).collect();
+        if let Some(name) = selection.algorithms.iter().find(|name| !ids.contains(&name.as_str())) {
+            return Err(unknown_name("algorithm in this suite", name, &ids));
+        }
+        let cells = self.possible(selection);
+        if cells.is_empty() {
+            return Err(self.invalid("nothing is left to measure: its problems need data files (--data-dir)"));
+        }
+        Ok(cells)
+    }
+
+    /// The cells that `selection` would have if data files were available.
+    pub fn without_files(&self, selection: &Selection) -> Vec<Configuration> {
+        if selection.files {
+            return Vec::new();
+        }
+        let everything = Selection {
+            files: true,
+            ..selection.clone()
+        };
+        let cells = self.possible(&everything).into_iter();
+        cells
+            .map(|cell| cell.configuration)
+            .filter(|configuration| needs_files(&configuration.dataset))
+            .collect()
+    }
+
+    fn possible(&self, selection: &Selection) -> Vec<Cell> {
+        let lists = [&selection.threads, &self.threads, &selection.default_threads];
+        let chosen = lists.into_iter().find(|list| !list.is_empty());
+        let threads: BTreeSet<usize> = chosen.map_or(BTreeSet::from([1]), |list| list.iter().copied().collect());
+        let mut cells = Vec::new();
+        for (index, problem) in self.problems.iter().enumerate() {
+            if needs_files(&problem.dataset) && !selection.files {
+                continue;
+            }
+            for method in self.methods_of(problem) {
+                let selected = selection.algorithms.is_empty() || selection.algorithms.contains(&method.algorithm);
+                let named = method.datasets.contains(&problem.dataset);
+                if !selected || !(named || method.datasets.is_empty() && !problem.by_name) {
+                    continue;
+                }
+                for parameters in combinations(&self.parameters_of(problem, &method, &selection.batch_sizes)) {
+                    for &threads in &threads {
+                        cells.push(self.cell(index, &method, parameters.clone(), threads, selection));
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// Parameters of a method on a problem: the inner ones win. Methods without privacy leave out a budget that others set.
+    fn parameters_of(&self, problem: &Problem, method: &Method, batch_sizes: &[usize]) -> Parameters {
+        const OF_PRIVACY: [&str; 5] = ["epsilon", "delta", "noise-multiplier", "adjacency", "clip-norm"];
+        let mut parameters = self.parameters.clone();
+        parameters.extend(problem.parameters.clone());
+        if catalog::find(&method.algorithm).is_ok_and(|algorithm| !algorithm.private) {
+            parameters.retain(|name, _| !OF_PRIVACY.contains(&name.as_str()));
+        }
+        parameters.extend(method.parameters.clone());
+        if !batch_sizes.is_empty() && parameters.contains_key(BATCH_SIZE) {
+            parameters.insert(BATCH_SIZE.to_owned(), batch_sizes.into());
+        }
+        parameters
+    }
+
+    fn cell(
+        &self,
+        index: usize,
+        method: &Method,
+        mut parameters: Parameters,
+        threads: usize,
+        selection: &Selection,
+    ) -> Cell {
+        let problem = &self.problems[index];
+        let axis = problem.axis.as_ref();
+        let axis = axis.and_then(|name| parameters.get(name)).and_then(Value::as_f64);
+        let batch_size = parameters
+            .remove(BATCH_SIZE)
+            .and_then(|size| size.as_u64())
+            .unwrap_or(0);
+        let features = method.features.as_ref().unwrap_or(&problem.features);
+        Cell {
+            configuration: Configuration {
+                suite: self.name.clone(),
+                problem: problem.label.clone(),
+                method: method.label.clone(),
+                algorithm: method.algorithm.clone(),
+                dataset: problem.dataset.clone(),
+                features: features.clone(),
+                batch_size: batch_size as usize,
+                threads,
+                ranks: selection.ranks,
+                parameters,
+            },
+            repeats: selection.repeats.or(problem.repeats).unwrap_or(self.repeats),
+            draws: self.draws,
+            problem: index,
+            axis,
+            published: (method.published, method.published_interval),
+        }
+    }
+
+    fn check(&self) -> Result<(), DefinitionError> {
+        let require = |holds: bool, message: &str| if holds { Ok(()) } else { Err(self.invalid(message)) };
+        let letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-/".contains(letter);
+        require(
+            !self.name.is_empty() && self.name.chars().all(letter),
+            "its name must be lower-case letters, digits, hyphens and slashes",
+        )?;
+        let repeats = self.problems.iter().filter_map(|problem| problem.repeats);
+        require(
+            repeats.chain([self.repeats, self.draws]).all(|count| count > 0),
+            "repeats and draws must be at least 1",
+        )?;
+        require(!self.threads.contains(&0), "threads must be at least 1")?;
+        require(!self.problems.is_empty(), "it names no [[problem]]")?;
+        let datasets: Vec<&str> = self.problems.iter().map(|problem| problem.dataset.as_str()).collect();
+        for problem in &self.problems {
+            let methods = self.methods_of(problem);
+            require(
+                !methods.is_empty(),
+                "it names no [[method]] and not algorithms = \"all\"",
+            )?;
+            let own = methods.iter().filter_map(|method| method.features.as_ref());
+            for features in own.chain([&problem.features]) {
+                known("kind of features", features, &["f32", "u8", "sparse"])?;
+            }
+            for method in &methods {
+                method
+                    .datasets
+                    .iter()
+                    .try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
+                let parameters = self.parameters_of(problem, method, &[]);
+                let empty = parameters
+                    .iter()
+                    .find(|(_, value)| value.as_array().is_some_and(Vec::is_empty));
+                if let Some((name, _)) = empty {
+                    return Err(self.invalid(format!("{}: {name} has no values", method.algorithm)));
+                }
+                let sizes = parameters.get(BATCH_SIZE).map_or(Vec::new(), values);
+                if let Some(size) = sizes.iter().find(|size| size.as_u64().is_none_or(|size| size == 0)) {
+                    return Err(self.invalid(format!(
+                        "{}: batch-size = {size}: a whole number of at least 1 is needed",
+                        method.algorithm
+                    )));
+                }
+            }
+        }
+        let mut keys = BTreeSet::new();
+        let everything = Selection {
+            files: true,
+            ..Selection::default()
+        };
+        for key in self.possible(&everything).iter().map(|cell| cell.configuration.key()) {
+            if keys.contains(&key) {
+                return Err(self.invalid(format!("{key} is defined twice; keep one")));
+            }
+            keys.insert(key);
+        }
+        Ok(())
+    }
+}
+
+const BATCH_SIZE: &str = "batch-size";
+
+/// True for a data set that is read from files.
+pub fn needs_files(dataset: &str) -> bool {
+    data::NAMES.iter().any(|named| named.name == dataset) && !data::is_generated(dataset)
+}
+
+/// Checks that `name` is one of `names`.
+///
+/// # Errors
+/// An unknown name, with the nearest.
+pub fn known(kind: &'static str, name: &str, names: &[&str]) -> Result<(), DefinitionError> {
+    if names.contains(&name) {
+        Ok(())
+    } else {
+        Err(unknown_name(kind, name, names))
+    }
+}
+
+fn values(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_else(|| vec![value.clone()])
+}
+
+/// Every combination of the values of parameters, the first name outermost.
+pub fn combinations(parameters: &Parameters) -> Vec<Parameters> {
+    parameters
+        .iter()
+        .fold(vec![Parameters::new()], |choices, (name, value)| {
+            let values = values(value);
+            choices
+                .iter()
+                .flat_map(|choice| {
+                    values.iter().map(|value| {
+                        let mut choice = choice.clone();
+                        choice.insert(name.clone(), value.clone());
+                        choice
+                    })
+                })
+                .collect()
+        })
+}
+
+/// Reads a value from TOML. An unknown key is reported with its line and the nearest key.
+fn from_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, DefinitionError> {
+    toml::from_str(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let line = text.as_bytes()[..offset.min(text.len())]
+            .split(|&byte| byte == b'\n')
+            .count();
+        // serde: unknown field `one`, expected one of `two`, `three`
+        let message = error.message().trim();
+        let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+        let message = match quoted.split_first() {
+            Some((key, known)) if message.starts_with("unknown field") => {
+                format!("unknown key '{key}'; {}", way_out(key, known))
+            }
+            _ => message.to_owned(),
+        };
+        DefinitionError::Syntax {
+            name: name.into(),
+            line,
+            message,
+        }
+    })
+}
+
+/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
+pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let similarity = |candidate: &str| {
+        let apart = strsim::damerau_levenshtein(name, candidate);
+        if apart <= (name.chars().count() / 3).max(1) {
+            2.0 - apart as f64
+        } else {
+            strsim::jaro_winkler(name, candidate) - 1e3
+        }
+    };
+    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
+    candidates
+        .iter()
+        .copied()
+        .filter(|candidate| near(candidate))
+        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
+}
+
+fn way_out(name: &str, candidates: &[&str]) -> String {
+    nearest(name, candidates).map_or_else(
+        || format!("it must be one of {}", candidates.join(", ")),
+        |candidate| format!("did you mean '{candidate}'?"),
+    )
+}
+
+/// An unknown name, with the nearest.
+pub fn unknown_name(kind: &'static str, name: &str, candidates: &[&str]) -> DefinitionError {
+    DefinitionError::UnknownName {
+        kind,
+        name: name.into(),
+        way_out: way_out(name, candidates),
+    }
+}

@@ -1,0 +1,167 @@
+//! Experiments: problem × method × parameters × axis × metric.
+//!
+//! A definition (TOML, [`definition`]) lists problems and methods; they come to cells ([`cell`]). A [`Study`] says what one
+//! run of a cell yields and what all runs show. The driver ([`run`]) makes the runs that are missing and keeps each of them
+//! at once ([`store`]). Data, calibrations and factorisations are made once ([`Context`]). No algorithm is written here.
+
+pub mod cache;
+pub mod cell;
+pub mod definition;
+pub mod run;
+pub mod store;
+pub mod summary;
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use cache::{Context, Loaded};
+pub use cell::{Cell, Configuration, Parameters, Record, Sample, Trial, text};
+pub use definition::{Definition, DefinitionError, NoOptions, Selection, Source};
+pub use run::{Plan, Session, plan};
+pub use store::{Results, Store};
+
+use crate::machine::PinPolicy;
+
+/// The order in which cells run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// Cells one after another, all once, then all again, each time in another order; for timings. Groups of cells
+    /// ([`Study::group`]) stay together. Peak and bandwidth of the machine are measured before.
+    Interleaved,
+    /// Cells one after another, in the order of the definition, each with all its repeats.
+    InOrder,
+    /// Runs spread over the threads, one a thread. Results must not depend on threads.
+    Concurrent,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome<T> {
+    /// Kept.
+    Measured(T),
+    /// The cell cannot be measured, with the reason. Its other runs are left out.
+    Skipped(String),
+    /// The result failed verification, with the reason. It is not kept.
+    Rejected(String),
+}
+
+/// A run that a study is to make.
+pub struct Run<'a, T> {
+    /// The cell.
+    pub cell: &'a Cell,
+    /// Repeat and draw.
+    pub trial: Trial,
+    /// All finished runs (with [`Execution::Concurrent`], those of earlier calls).
+    pub earlier: &'a Results<T>,
+}
+
+/// What a study shows.
+#[derive(Debug, Clone, Default)]
+pub struct Presentation {
+    /// Tables for people.
+    pub text: String,
+    /// Files by name, written into the folder of the results: pictures, tables, JSON.
+    pub files: Vec<(String, String)>,
+    /// Warnings for people, each with its remedy.
+    pub warnings: Vec<String>,
+}
+
+/// An entry of the registry of studies.
+pub struct Kind {
+    /// The value of `study` in a definition.
+    pub name: &'static str,
+    /// True where ranks can make its runs.
+    pub on_ranks: bool,
+    /// True where results lie in the folder itself, not in a folder of the definition's name.
+    pub at_root: bool,
+    /// Binding of threads without `--pin`.
+    pub pin: PinPolicy,
+    /// Thread counts where neither the command line nor the definition names any.
+    pub threads: fn(usize) -> Vec<usize>,
+    /// Makes its experiments.
+    pub plan: fn(&[Source], &Selection) -> anyhow::Result<Box<dyn Plan>>,
+}
+
+impl Kind {
+    /// The entry of a study.
+    pub const fn of<S: Study + 'static>() -> Self {
+        Self {
+            name: S::NAME,
+            on_ranks: S::ON_RANKS,
+            at_root: S::AT_ROOT,
+            pin: S::PIN,
+            threads: S::threads,
+            plan: plan::<S>,
+        }
+    }
+}
+
+/// A kind of experiment.
+pub trait Study: Sized + Sync {
+    /// The value of `study` in a definition.
+    const NAME: &'static str;
+    /// The order in which cells run.
+    const EXECUTION: Execution;
+    /// True where ranks can make its runs.
+    const ON_RANKS: bool = false;
+    /// True where results lie in the folder itself, not in a folder of the definition's name.
+    const AT_ROOT: bool = false;
+    /// Binding of threads without `--pin`.
+    const PIN: PinPolicy = PinPolicy::None;
+
+    /// The table `[options]` of a definition. Derive with `deny_unknown_fields`; [`NoOptions`] for none.
+    type Options: DeserializeOwned + Serialize;
+    /// What one run yields, as plain data. Names of its fields differ from those of [`Configuration`] and [`Sample`].
+    type Outcome: DeserializeOwned + Serialize + Clone + Send + Sync;
+
+    /// Checks a definition.
+    ///
+    /// # Errors
+    /// Values that make no sense.
+    fn new(definition: Definition<Self::Options>) -> anyhow::Result<Self>;
+
+    /// The definition.
+    fn definition(&self) -> &Definition<Self::Options>;
+
+    /// Thread counts where neither the command line nor the definition names any.
+    fn threads(cores: usize) -> Vec<usize> {
+        vec![cores]
+    }
+
+    /// All cells. The default is the product of problems, methods, parameters and threads.
+    ///
+    /// # Errors
+    /// A selection that names an unknown algorithm.
+    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+        Ok(self.definition().cells(selection)?)
+    }
+
+    /// The group of a cell with [`Execution::Interleaved`].
+    fn group(&self, cell: &Cell) -> String {
+        cell.configuration.key()
+    }
+
+    /// Makes one run.
+    ///
+    /// # Errors
+    /// A failure that ends the experiment. A cell that cannot be measured is [`Outcome::Skipped`].
+    fn measure(&self, run: &Run<'_, Self::Outcome>, context: &Context) -> anyhow::Result<Outcome<Self::Outcome>>;
+
+    /// One finished run in a line, for people; nothing by default.
+    fn line(&self, _sample: &Sample<Self::Outcome>) -> Option<String> {
+        None
+    }
+
+    /// Tables and pictures of all finished runs in `folder`.
+    ///
+    /// # Errors
+    /// Results that cannot be shown.
+    fn present(
+        &self,
+        results: &Results<Self::Outcome>,
+        folder: &Path,
+        context: &Context,
+    ) -> anyhow::Result<Presentation>;
+}

@@ -1,0 +1,369 @@
+//! The driver: which runs are missing, making them, keeping each at once, and presenting them all.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+
+use anyhow::{Context as _, ensure};
+use indicatif::ProgressBar;
+use jiff::Timestamp;
+use rayon::prelude::*;
+
+use super::cell::{Cell, Configuration, Record, Sample, Trial};
+use super::definition::{Definition, Selection, Source};
+use super::store::{Binding, Mode, Store};
+use super::{Context, Execution, Outcome, Presentation, Run, Study};
+use crate::cluster::Cluster;
+use crate::commands::{Output, output};
+use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
+use crate::statistics::Choices;
+
+/// A call of `rounds run`: what holds for all of its experiments.
+pub struct Session<'a> {
+    /// Ranks, or this process alone.
+    pub cluster: &'a Cluster,
+    /// What is selected.
+    pub selection: Selection,
+    /// Folder of data files.
+    pub data_dir: Option<PathBuf>,
+    /// Continue, or begin anew.
+    pub mode: Mode,
+    /// Form of stdout.
+    pub output: Output,
+    /// Raised by Ctrl-C.
+    pub stopped: Arc<AtomicBool>,
+}
+
+/// Experiments of one kind in one folder, ready to run.
+pub trait Plan {
+    /// Every cell, with its number of runs.
+    fn cells(&self) -> Vec<&Cell>;
+
+    /// Makes what is missing in `folder`, keeps it and presents everything.
+    ///
+    /// # Errors
+    /// Data, runs or files that fail; an interruption. Finished runs are kept.
+    fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()>;
+}
+
+/// Studies of one kind with their cells.
+struct Planned<S: Study> {
+    studies: Vec<(S, Vec<Cell>)>,
+    /// Cells that need data files, which are not there.
+    without_files: Vec<Configuration>,
+}
+
+/// The experiments that `sources` define.
+///
+/// # Errors
+/// Definitions that are not valid, and a selection that leaves nothing of one.
+pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> anyhow::Result<Box<dyn Plan>> {
+    let mut planned: Planned<S> = Planned {
+        studies: Vec::new(),
+        without_files: Vec::new(),
+    };
+    for source in sources {
+        let study = S::new(Definition::parse(&source.name, &source.text)?)?;
+        let cells = match S::EXECUTION {
+            // A run has one thread, however many run at once.
+            Execution::Concurrent => study.cells(&Selection {
+                threads: vec![1],
+                ..selection.clone()
+            })?,
+            Execution::Interleaved | Execution::InOrder => study.cells(selection)?,
+        };
+        planned
+            .without_files
+            .extend(study.definition().without_files(selection));
+        planned.studies.push((study, cells));
+    }
+    Ok(Box::new(planned))
+}
+
+/// A run to make.
+struct Task<'a, S> {
+    study: &'a S,
+    cell: &'a Cell,
+    trial: Trial,
+}
+
+impl<S: Study> Planned<S> {
+    /// All runs, in the order in which they are made.
+    fn tasks(&self) -> Vec<Task<'_, S>> {
+        let mut tasks = Vec::new();
+        for (study, cells) in &self.studies {
+            let trials = |cell: &Cell| {
+                let draws = cell.draws;
+                (0..cell.repeats).flat_map(move |repeat| (0..draws).map(move |draw| Trial { repeat, draw }))
+            };
+            if S::EXECUTION != Execution::Interleaved {
+                let all = cells
+                    .iter()
+                    .flat_map(|cell| trials(cell).map(move |trial| Task { study, cell, trial }));
+                tasks.extend(all);
+                continue;
+            }
+            let passes: std::collections::BTreeSet<Trial> = cells.iter().flat_map(trials).collect();
+            for trial in passes {
+                let mut choices = Choices::new(study.definition().seed.wrapping_add(trial.repeat as u64));
+                let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
+                for cell in cells
+                    .iter()
+                    .filter(|cell| trial.repeat < cell.repeats && trial.draw < cell.draws)
+                {
+                    let name = study.group(cell);
+                    match groups.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, group)) => group.push(cell),
+                        None => groups.push((name, vec![cell])),
+                    }
+                }
+                choices.shuffle(&mut groups);
+                for (_, mut group) in groups {
+                    choices.shuffle(&mut group);
+                    tasks.extend(group.into_iter().map(|cell| Task { study, cell, trial }));
+                }
+            }
+        }
+        tasks
+    }
+}
+
+impl<S: Study> Plan for Planned<S> {
+    fn cells(&self) -> Vec<&Cell> {
+        self.studies.iter().flat_map(|(_, cells)| cells).collect()
+    }
+
+    fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()> {
+        let cluster = session.cluster;
+        let first = cluster.is_root();
+        let tasks = self.tasks();
+        let of_cells = self.cells().into_iter().map(|cell| cell.configuration.threads);
+        let mut threads: Vec<usize> = of_cells.collect();
+        if S::EXECUTION == Execution::Concurrent {
+            let Selection {
+                threads: given,
+                default_threads,
+                ..
+            } = &session.selection;
+            threads.clone_from(if given.is_empty() { default_threads } else { given });
+        }
+        threads.sort_unstable();
+        threads.dedup();
+        let most = threads.last().copied().unwrap_or(1);
+        let environment = Environment::capture_pinned(&[], &pinning).with_places(&pinning, most);
+        // Only what rank 0 writes is kept.
+        let scratch = if first { None } else { Some(tempfile::tempdir()?) };
+        let folder = scratch.as_ref().map_or(folder, |scratch| scratch.path());
+        let definitions = self.studies.iter().map(|(study, _)| study.definition());
+        let binding = Binding::new(
+            &environment,
+            definitions.map(|definition| (definition.name.clone(), definition.digest())),
+        );
+        let opened = Store::open(folder, environment.clone(), binding, session.mode);
+        let mut store: Store<S::Outcome> = cluster.all_ok(opened.map_err(Into::into))?;
+        for message in store.messages() {
+            output::warn(message);
+        }
+        // Rank 0 knows what is finished.
+        let finished = |task: &Task<'_, S>| store.results().is_finished(&task.cell.configuration, task.trial);
+        let finished = cluster.broadcast(tasks.iter().map(|task| u8::from(finished(task))).collect());
+        let tasks = tasks.into_iter().zip(finished);
+        let missing: Vec<Task<'_, S>> = tasks
+            .filter_map(|(task, finished)| (finished == 0).then_some(task))
+            .collect();
+        // Peaks are those of a machine at rest: ranks that wait for each other are none.
+        let timed = S::EXECUTION == Execution::Interleaved && cluster.count().is_none();
+        if timed && !missing.is_empty() {
+            store.measure_rooflines(&threads, &pinning)?;
+        }
+        let data_dir = session.data_dir.clone();
+        let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
+        for configuration in &self.without_files {
+            let configuration = configuration.clone();
+            let reason = NO_FILES.to_owned();
+            store.append(Record::Skipped { configuration, reason })?;
+        }
+        let watch = if timed { Watch::start() } else { None };
+        let mut bench = Bench {
+            session,
+            context: &context,
+            store: &mut store,
+            progress: session.output.progress(missing.len() as u64, PROGRESS),
+            left_out: BTreeMap::new(),
+        };
+        let done = match S::EXECUTION {
+            Execution::Concurrent => bench.spread(&missing)?,
+            Execution::Interleaved | Execution::InOrder => bench.one_by_one(&missing)?,
+        };
+        bench.progress.finish_and_clear();
+        let left_out = std::mem::take(&mut bench.left_out);
+        if !first {
+            return Ok(());
+        }
+        for (reason, count) in left_out {
+            eprintln!("rounds: {count} not measured: {reason}");
+        }
+        if timed {
+            context.disturbances = found(&context, watch);
+        }
+        store.write_table()?;
+        if !store.results().samples.is_empty() {
+            let (study, _) = self.studies.last().context("a plan has a study")?;
+            let presentation = study.present(store.results(), folder, &context)?;
+            publish(&presentation, folder, session.output)?;
+        }
+        ensure!(
+            done == missing.len(),
+            "stopped after {done} of {} runs; all of them are kept in {}. Continue with the same command, --out and --resume",
+            missing.len(),
+            folder.display()
+        );
+        Ok(())
+    }
+}
+
+const NO_FILES: &str = "it needs data files: give --data-dir or set ROUNDS_DATA";
+
+const PROGRESS: &str = "{bar:30} {pos}/{len} {eta} {wide_msg}";
+
+/// Disturbances of the machine, known and measured.
+fn found(context: &Context<'_>, watch: Option<Watch>) -> Vec<String> {
+    let environment = &context.environment;
+    let profile = &environment.build.profile;
+    let mut found = disturbances(&environment.machine, &environment.state, profile, context.threads);
+    found.extend(measured_disturbances(environment, watch.and_then(|watch| watch.end())));
+    found.iter().map(ToString::to_string).collect()
+}
+
+/// Writes the files of a presentation and prints the rest.
+fn publish(presentation: &Presentation, folder: &Path, output: Output) -> anyhow::Result<()> {
+    for (name, contents) in &presentation.files {
+        let path = folder.join(name);
+        crate::files::replace(&path, contents.as_bytes())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+    }
+    if output == Output::Text {
+        println!("{}", presentation.text);
+        presentation.warnings.iter().for_each(output::warn);
+        println!("Results: {}", folder.display());
+    }
+    Ok(())
+}
+
+/// The runs of one experiment.
+struct Bench<'a, T> {
+    session: &'a Session<'a>,
+    context: &'a Context<'a>,
+    store: &'a mut Store<T>,
+    progress: ProgressBar,
+    /// Reasons for which cells were not measured, and how many.
+    left_out: BTreeMap<String, usize>,
+}
+
+impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
+    /// Makes runs one after another and returns how many.
+    fn one_by_one<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
+        let mut skipped: HashSet<String> = HashSet::new();
+        for (done, task) in missing.iter().enumerate() {
+            let stopped = self.session.stopped.load(Ordering::Relaxed);
+            if self.session.cluster.broadcast(vec![u8::from(stopped)]) != [0] {
+                return Ok(done);
+            }
+            let key = task.cell.configuration.key();
+            if !skipped.contains(&key) {
+                self.progress.set_message(key.clone());
+                let run = Run {
+                    cell: task.cell,
+                    trial: task.trial,
+                    earlier: self.store.results(),
+                };
+                let outcome = task.study.measure(&run, self.context)?;
+                if matches!(outcome, Outcome::Skipped(_)) {
+                    skipped.insert(key);
+                }
+                self.keep(task, outcome)?;
+            }
+            self.progress.inc(1);
+        }
+        Ok(missing.len())
+    }
+
+    /// Spreads runs over the threads, one a thread, and returns how many were made.
+    fn spread<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.context.threads)
+            .build()?;
+        let earlier = self.store.results().clone();
+        let failed = AtomicBool::new(false);
+        let (sender, receiver) = mpsc::channel();
+        let mut done = 0;
+        std::thread::scope(|scope| {
+            let (failed, earlier, context, session) = (&failed, &earlier, self.context, self.session);
+            let make = move |sender: &mut mpsc::Sender<_>, (place, task): (usize, &Task<'_, S>)| {
+                if failed.load(Ordering::Relaxed) || session.stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (cell, trial) = (task.cell, task.trial);
+                let outcome = task.study.measure(&Run { cell, trial, earlier }, context);
+                // The receiver only leaves early after an error, and then the result is not wanted.
+                let _ = sender.send((place, outcome));
+            };
+            scope.spawn(move || {
+                let tasks = missing.par_iter().enumerate().with_max_len(1);
+                pool.install(|| tasks.for_each_with(sender, make));
+            });
+            for (place, outcome) in &receiver {
+                let task = &missing[place];
+                self.progress.set_message(task.cell.configuration.key());
+                if let Err(error) = outcome.and_then(|outcome| self.keep(task, outcome)) {
+                    failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+                done += 1;
+                self.progress.inc(1);
+            }
+            Ok(())
+        })?;
+        Ok(done)
+    }
+
+    /// Writes the result of a run, and prints it.
+    fn keep<S: Study<Outcome = T>>(&mut self, task: &Task<'_, S>, outcome: Outcome<T>) -> anyhow::Result<()> {
+        for (name, digest) in self.context.digests() {
+            self.store.bind_data(&name, &digest)?;
+        }
+        let configuration = task.cell.configuration.clone();
+        let left_out = |reason: &str| format!("{}: {reason}", configuration.label());
+        let record = match outcome {
+            Outcome::Measured(outcome) => {
+                let sample = Sample {
+                    configuration,
+                    trial: task.trial,
+                    outcome,
+                    date: Timestamp::now(),
+                };
+                if self.session.cluster.is_root() {
+                    self.session.output.json_line(&sample)?;
+                    if let (Output::Text, Some(line)) = (self.session.output, task.study.line(&sample)) {
+                        self.progress.suspend(|| eprintln!("{line}"));
+                    }
+                }
+                Record::Cell(Box::new(sample))
+            }
+            Outcome::Skipped(reason) => {
+                *self.left_out.entry(left_out(&reason)).or_default() += 1;
+                Record::Skipped { configuration, reason }
+            }
+            Outcome::Rejected(reason) => {
+                *self.left_out.entry(left_out(&reason)).or_default() += 1;
+                Record::Rejected {
+                    configuration,
+                    repeat: task.trial.repeat,
+                    reason,
+                }
+            }
+        };
+        Ok(self.store.append(record)?)
+    }
+}

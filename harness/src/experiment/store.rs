@@ -1,0 +1,724 @@
+//! The folder of an experiment: one writer, one line a finished run, and the binding that a resumed experiment must match.
+//!
+//! `environment.json` holds the experiment sheet, `measurements.jsonl` one line a run, written at once and synced, and
+//! `measurements.csv` the same without lists. A line that a kill cut in half is dropped when the folder is opened again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text, trial_key};
+use crate::files;
+use crate::machine::{Environment, Pinning, measure_rooflines};
+
+const MEASUREMENTS: &str = "measurements.jsonl";
+const ENVIRONMENT: &str = "environment.json";
+const TABLE: &str = "measurements.csv";
+const LOCK: &str = ".lock";
+
+/// Why results cannot be written or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The file system refuses.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another run holds the folder.
+    #[error("{} is being written by another run{holder}; wait for it, or choose another folder with --out", folder.display())]
+    Locked {
+        /// The folder.
+        folder: PathBuf,
+        /// Its process, where it left its number.
+        holder: String,
+    },
+    /// The folder holds a run already.
+    #[error(
+        "{} holds {finished} finished cells already; continue them with --resume, or choose another folder with --out",
+        folder.display()
+    )]
+    Exists {
+        /// The folder.
+        folder: PathBuf,
+        /// Finished cells.
+        finished: usize,
+    },
+    /// The run that is to be resumed was another one.
+    #[error(
+        "{} cannot be resumed: its {what} was {recorded}, now it is {now}; results of both must not be mixed. Run the \
+         same {what} again, or start anew with another --out",
+        folder.display()
+    )]
+    Mismatch {
+        /// The folder.
+        folder: PathBuf,
+        /// What differs: machine, build, instruction set, pinning, suite or data.
+        what: String,
+        /// As recorded.
+        recorded: String,
+        /// As it is now.
+        now: String,
+    },
+    /// A line or file that this program did not write.
+    #[error("{}:{line}: damaged: {message}; remove the line, or restore the file", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What the parser said.
+        message: String,
+    },
+    /// Written by another version.
+    #[error(
+        "{}:{line}: results of schema {found}, this program reads schema {SCHEMA}; read it with the version that wrote \
+         it, or measure again",
+        path.display()
+    )]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// As found; `none` where the line names no schema.
+        found: String,
+    },
+    /// A cell could not be written; all finished ones are as they were.
+    #[error(
+        "cannot write the cell {key} to {}: {source}; the {finished} finished cells are intact: make room and continue \
+         with --resume",
+        path.display()
+    )]
+    Append {
+        /// The file.
+        path: PathBuf,
+        /// The cell that is lost.
+        key: String,
+        /// How many are not.
+        finished: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no run here.
+    #[error("{} holds no results: {ENVIRONMENT} is missing; name a folder that `rounds run` wrote", folder.display())]
+    NoRun {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// What must be the same for cells to be comparable within one folder. A resumed run must match it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding {
+    /// `Machine::id`.
+    pub machine: String,
+    /// `Build::identity`.
+    pub build: String,
+    /// The vector extension built for.
+    pub isa: String,
+    /// How threads are bound.
+    #[serde(default = "unbound")]
+    pub pinning: String,
+    /// Digest of each suite, by name.
+    #[serde(default)]
+    pub suites: BTreeMap<String, String>,
+    /// Digest of each data set, by name, as they were loaded.
+    #[serde(default)]
+    pub data: BTreeMap<String, String>,
+}
+
+/// What runs did before threads could be bound.
+fn unbound() -> String {
+    "none".to_owned()
+}
+
+impl Binding {
+    /// The binding of an environment to suites, given as (name, digest).
+    pub fn new(environment: &Environment, suites: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self {
+            machine: environment.machine.id.clone(),
+            build: environment.build.identity(),
+            isa: environment.build.isa.clone(),
+            pinning: environment.pinning_policy().to_owned(),
+            suites: suites.into_iter().collect(),
+            data: BTreeMap::new(),
+        }
+    }
+
+    /// The first thing in which `now` differs: (what, recorded, now). Suites and data that only one of them knows do
+    /// not count.
+    fn difference(&self, now: &Self) -> Option<(String, String, String)> {
+        let pairs = [
+            ("machine", &self.machine, &now.machine),
+            ("instruction set", &self.isa, &now.isa),
+            ("build", &self.build, &now.build),
+            ("pinning", &self.pinning, &now.pinning),
+        ];
+        let single = pairs
+            .into_iter()
+            .map(|(what, recorded, now)| (what.to_string(), recorded, now));
+        let named = |what: &'static str, recorded: &'_ BTreeMap<String, String>, now: &BTreeMap<String, String>| {
+            recorded
+                .iter()
+                .filter_map(|(name, digest)| Some((format!("{what} {name}"), digest.clone(), now.get(name)?.clone())))
+                .collect::<Vec<_>>()
+        };
+        single
+            .map(|(what, recorded, now)| (what, recorded.clone(), now.clone()))
+            .chain(named("suite", &self.suites, &now.suites))
+            .chain(named("data set", &self.data, &now.data))
+            .find(|(_, recorded, now)| recorded != now)
+    }
+}
+
+/// Whether a run starts anew or continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The folder must hold no cells.
+    New,
+    /// Finished cells are kept.
+    Resume,
+}
+
+/// `environment.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Sheet {
+    schema: u32,
+    binding: Binding,
+    #[serde(flatten)]
+    environment: Environment,
+}
+
+/// All runs that a folder holds.
+#[derive(Debug, Clone)]
+pub struct Results<T> {
+    /// Finished runs, in the order in which they ended.
+    pub samples: Vec<Sample<T>>,
+    /// Cells that cannot be measured, with the reason.
+    pub skipped: Vec<(Configuration, String)>,
+    /// Runs whose result failed verification, with the reason.
+    pub rejected: Vec<(Configuration, String)>,
+    /// Keys of finished runs.
+    finished: HashSet<String>,
+    /// Places of samples by the key of their cell.
+    places: HashMap<String, Vec<usize>>,
+}
+
+impl<T> Default for Results<T> {
+    fn default() -> Self {
+        Self {
+            samples: Vec::new(),
+            skipped: Vec::new(),
+            rejected: Vec::new(),
+            finished: HashSet::new(),
+            places: HashMap::new(),
+        }
+    }
+}
+
+impl<T> Results<T> {
+    /// True where this run is finished.
+    pub fn is_finished(&self, configuration: &Configuration, trial: Trial) -> bool {
+        self.finished.contains(&trial_key(configuration, trial))
+    }
+
+    /// The finished runs of a cell.
+    pub fn of(&self, configuration: &Configuration) -> impl Iterator<Item = &Sample<T>> {
+        let places = self.places.get(&configuration.key()).map_or(&[][..], Vec::as_slice);
+        places.iter().map(|&place| &self.samples[place])
+    }
+
+    /// The reason for which a cell cannot be measured.
+    pub fn reason(&self, configuration: &Configuration) -> Option<&str> {
+        let found = self.skipped.iter().find(|(skipped, _)| skipped == configuration);
+        found.map(|(_, reason)| reason.as_str())
+    }
+
+    /// Adds a record. A run that is finished already counts once; a cell that was measured is no longer skipped.
+    fn add(&mut self, record: Record<T>) {
+        match record {
+            Record::Cell(sample) => {
+                if self.finished.insert(sample.key()) {
+                    let places = self.places.entry(sample.configuration.key()).or_default();
+                    places.push(self.samples.len());
+                    self.skipped
+                        .retain(|(configuration, _)| *configuration != sample.configuration);
+                    self.samples.push(*sample);
+                }
+            }
+            Record::Skipped { configuration, reason } => {
+                if self.reason(&configuration).is_none() && self.of(&configuration).next().is_none() {
+                    self.skipped.push((configuration, reason));
+                }
+            }
+            Record::Rejected {
+                configuration, reason, ..
+            } => self.rejected.push((configuration, reason)),
+        }
+    }
+}
+
+/// An experiment as read from its folder.
+#[derive(Debug, Clone)]
+pub struct Stored<T> {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The experiment sheet.
+    pub environment: Environment,
+    /// What its runs are bound to.
+    pub binding: Binding,
+    /// Its runs.
+    pub results: Results<T>,
+    /// Messages about the files, such as a half-written line that was dropped.
+    pub messages: Vec<String>,
+}
+
+/// The one writer of a folder. The folder stays locked until it is dropped.
+#[derive(Debug)]
+pub struct Store<T> {
+    folder: PathBuf,
+    measurements: File,
+    sheet: Sheet,
+    results: Results<T>,
+    messages: Vec<String>,
+    _lock: File,
+}
+
+impl<T: Serialize + DeserializeOwned> Store<T> {
+    /// Opens the folder of a run, alone.
+    ///
+    /// # Errors
+    /// A folder that cannot be written, that another run holds, that holds cells already (`Mode::New`), or whose
+    /// cells were measured with another machine, build, instruction set, suite or data (`Mode::Resume`).
+    pub fn open(folder: &Path, environment: Environment, binding: Binding, mode: Mode) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(file_error("create", folder))?;
+        let lock = lock(folder)?;
+        let path = folder.join(MEASUREMENTS);
+        let measurements = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(file_error("write", &path))?;
+        let contents: Contents<T> = read_measurements(&path)?;
+        let mut sheet = Sheet {
+            schema: SCHEMA,
+            binding,
+            environment,
+        };
+        match mode {
+            Mode::New if contents.lines > 0 => {
+                let finished = contents.results.samples.len();
+                return Err(StoreError::Exists {
+                    folder: folder.into(),
+                    finished,
+                });
+            }
+            Mode::New => {}
+            // A run that was killed before its sheet was written has measured nothing.
+            Mode::Resume if !folder.join(ENVIRONMENT).exists() && contents.lines == 0 => {}
+            Mode::Resume => {
+                let recorded = read_sheet(folder)?;
+                if let Some((what, recorded, now)) = recorded.binding.difference(&sheet.binding) {
+                    return Err(StoreError::Mismatch {
+                        folder: folder.into(),
+                        what,
+                        recorded,
+                        now,
+                    });
+                }
+                let suites = std::mem::take(&mut sheet.binding.suites);
+                sheet = recorded;
+                sheet.binding.suites.extend(suites);
+            }
+        }
+        measurements
+            .set_len(contents.whole_bytes)
+            .map_err(file_error("repair", &path))?;
+        let store = Self {
+            folder: folder.into(),
+            measurements,
+            sheet,
+            messages: contents.messages,
+            results: contents.results,
+            _lock: lock,
+        };
+        store.write_sheet()?;
+        Ok(store)
+    }
+
+    /// All runs, those of earlier calls included.
+    pub fn results(&self) -> &Results<T> {
+        &self.results
+    }
+
+    /// The experiment sheet: of this run, or where it was resumed, of the first.
+    pub fn environment(&self) -> &Environment {
+        &self.sheet.environment
+    }
+
+    /// Where the run lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What a person should know about the files that were found.
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    /// Binds the run to the digest of a data set that was loaded.
+    ///
+    /// # Errors
+    /// `Mismatch` where the run's earlier cells were measured on other data of this name.
+    pub fn bind_data(&mut self, name: &str, digest: &str) -> Result<(), StoreError> {
+        match self.sheet.binding.data.get(name) {
+            Some(recorded) if recorded == digest => Ok(()),
+            Some(recorded) => Err(StoreError::Mismatch {
+                folder: self.folder.clone(),
+                what: format!("data set {name}"),
+                recorded: recorded.clone(),
+                now: digest.into(),
+            }),
+            None => {
+                self.sheet.binding.data.insert(name.into(), digest.into());
+                self.write_sheet()
+            }
+        }
+    }
+
+    /// Measures peak and bandwidth for those thread counts that the sheet lacks, and keeps them in it.
+    ///
+    /// Call it before the first cell, not when there is none to measure: a finished run is resumed at once.
+    ///
+    /// # Errors
+    /// When the sheet cannot be written.
+    pub fn measure_rooflines(&mut self, threads: &[usize], pinning: &Pinning) -> Result<(), StoreError> {
+        let environment = &mut self.sheet.environment;
+        let missing: Vec<usize> = threads
+            .iter()
+            .copied()
+            .filter(|&threads| environment.roofline(threads).is_none())
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        environment.rooflines.extend(measure_rooflines(&missing, pinning));
+        environment.rooflines.sort_by_key(|roofline| roofline.threads);
+        self.write_sheet()
+    }
+
+    /// Appends one record: one write, then a sync. When this returns, the record survives a kill.
+    ///
+    /// # Errors
+    /// `Append` when the disk is full or fails; the file is then as it was before.
+    pub fn append(&mut self, record: Record<T>) -> Result<(), StoreError> {
+        let key = match &record {
+            Record::Cell(sample) => sample.key(),
+            Record::Skipped { configuration, .. } if self.results.reason(configuration).is_some() => return Ok(()),
+            Record::Skipped { configuration, .. } | Record::Rejected { configuration, .. } => configuration.key(),
+        };
+        let path = self.measurements_path();
+        let start = self
+            .measurements
+            .seek(SeekFrom::End(0))
+            .map_err(file_error("write", &path))?;
+        let written = line_of(&record)
+            .and_then(|line| self.measurements.write_all(&line))
+            .and_then(|()| self.measurements.sync_data());
+        if let Err(source) = written {
+            // A half line would be dropped on reading anyhow; without it the file is whole for every other reader.
+            let _ = self.measurements.set_len(start);
+            return Err(StoreError::Append {
+                path,
+                key,
+                finished: self.results.samples.len(),
+                source,
+            });
+        }
+        self.results.add(record);
+        Ok(())
+    }
+
+    /// Writes `measurements.csv` anew: a row a run, a column a number or text. Lists are left out.
+    ///
+    /// # Errors
+    /// When it cannot be written; `measurements.jsonl` is not touched.
+    pub fn write_table(&self) -> Result<(), StoreError> {
+        let path = self.folder.join(TABLE);
+        let error = |error: csv::Error| file_error("write", &path)(error.into());
+        let mut rows = Vec::new();
+        let mut columns: Vec<String> = Vec::new();
+        for sample in &self.results.samples {
+            let value = serde_json::to_value(sample).map_err(|error| file_error("write", &path)(error.into()))?;
+            let mut row = BTreeMap::new();
+            flatten("", &value, &mut row);
+            let unknown = row
+                .keys()
+                .filter(|name| !columns.contains(name))
+                .cloned()
+                .collect::<Vec<_>>();
+            columns.extend(unknown);
+            rows.push(row);
+        }
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.write_record(&columns).map_err(error)?;
+        for row in rows {
+            let cells = columns.iter().map(|column| row.get(column).map_or("", String::as_str));
+            table.write_record(cells).map_err(error)?;
+        }
+        let table = table
+            .into_inner()
+            .map_err(|error| file_error("write", &path)(error.into_error()))?;
+        files::replace(&path, &table).map_err(file_error("write", &path))
+    }
+
+    fn measurements_path(&self) -> PathBuf {
+        self.folder.join(MEASUREMENTS)
+    }
+
+    fn write_sheet(&self) -> Result<(), StoreError> {
+        let path = self.folder.join(ENVIRONMENT);
+        let mut text =
+            serde_json::to_vec_pretty(&self.sheet).map_err(|error| file_error("write", &path)(error.into()))?;
+        text.push(b'\n');
+        files::replace(&path, &text).map_err(file_error("write", &path))
+    }
+}
+
+/// The numbers and texts of a value by their path, joined by `_`.
+fn flatten(path: &str, value: &Value, row: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in entries {
+                let below = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}_{name}")
+                };
+                flatten(&below, value, row);
+            }
+        }
+        Value::Null | Value::Array(_) => {}
+        _ => {
+            row.insert(path.to_owned(), text(value));
+        }
+    }
+}
+
+/// A line as written.
+#[derive(Serialize)]
+struct Line<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    record: &'a Record<T>,
+}
+
+fn line_of<T: Serialize>(record: &Record<T>) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&Line { schema: SCHEMA, record })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Reads an experiment. It may still be written: a last line that is not whole yet is left out, with a message.
+///
+/// # Errors
+/// No experiment there, files that cannot be read, damaged lines, another schema; each names file and line.
+pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError> {
+    let sheet = read_sheet(folder)?;
+    let path = folder.join(MEASUREMENTS);
+    let contents = if path.exists() {
+        read_measurements(&path)?
+    } else {
+        Contents::default()
+    };
+    Ok(Stored {
+        folder: folder.into(),
+        environment: sheet.environment,
+        binding: sheet.binding,
+        results: contents.results,
+        messages: contents.messages,
+    })
+}
+
+/// Where a run goes below `root`: `<day>/<machine>` when it starts anew, `<day>-2/<machine>` and so on when that
+/// holds a run already; the newest folder of this machine when it is resumed (a new one where there is none).
+pub fn results_directory(root: &Path, environment: &Environment, mode: Mode) -> PathBuf {
+    let machine = &environment.machine.id;
+    if mode == Mode::Resume
+        && let Some(newest) = newest_directory(root, machine)
+    {
+        return newest;
+    }
+    let day = environment.day();
+    let mut folder = root.join(&day).join(machine);
+    let mut count = 1;
+    while folder.exists() {
+        count += 1;
+        folder = root.join(format!("{day}-{count}")).join(machine);
+    }
+    folder
+}
+
+/// The newest folder of a machine below `root`, by the date in its name and the number behind it.
+pub fn newest_directory(root: &Path, machine: &str) -> Option<PathBuf> {
+    let order = |name: &str| -> (String, u32) {
+        match name.char_indices().nth(10) {
+            Some((place, '-')) => (name[..place].into(), name[place + 1..].parse().unwrap_or(0)),
+            _ => (name.into(), 1),
+        }
+    };
+    fs::read_dir(root)
+        .ok()?
+        .flatten()
+        .map(|entry| (order(&entry.file_name().to_string_lossy()), entry.path().join(machine)))
+        .filter(|(_, folder)| folder.is_dir())
+        .max()
+        .map(|(_, folder)| folder)
+}
+
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    move |source| StoreError::File {
+        action,
+        path: path.into(),
+        source,
+    }
+}
+
+fn lock(folder: &Path) -> Result<File, StoreError> {
+    let path = folder.join(LOCK);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(file_error("write", &path))?;
+    match file.try_lock() {
+        Ok(()) => {
+            // The number is a courtesy to whoever meets the lock; the lock itself is the kernel's and dies with us.
+            let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let holder = fs::read_to_string(&path).ok().filter(|process| !process.is_empty());
+            let holder = holder.map_or_else(String::new, |process| format!(" (process {process})"));
+            Err(StoreError::Locked {
+                folder: folder.into(),
+                holder,
+            })
+        }
+        Err(TryLockError::Error(source)) => Err(StoreError::File {
+            action: "lock",
+            path,
+            source,
+        }),
+    }
+}
+
+fn read_sheet(folder: &Path) -> Result<Sheet, StoreError> {
+    let path = folder.join(ENVIRONMENT);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(StoreError::NoRun { folder: folder.into() });
+        }
+        Err(source) => {
+            return Err(StoreError::File {
+                action: "read",
+                path,
+                source,
+            });
+        }
+    };
+    parse(&text, &path, None)
+}
+
+/// What `measurements.jsonl` holds.
+struct Contents<T> {
+    results: Results<T>,
+    /// Whole lines.
+    lines: usize,
+    /// Bytes up to the end of the last whole line.
+    whole_bytes: u64,
+    messages: Vec<String>,
+}
+
+impl<T> Default for Contents<T> {
+    fn default() -> Self {
+        Self {
+            results: Results::default(),
+            lines: 0,
+            whole_bytes: 0,
+            messages: Vec::new(),
+        }
+    }
+}
+
+fn read_measurements<T: DeserializeOwned>(path: &Path) -> Result<Contents<T>, StoreError> {
+    let text = fs::read(path).map_err(file_error("read", path))?;
+    let whole = text
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |place| place + 1);
+    let mut contents = Contents {
+        whole_bytes: whole as u64,
+        ..Contents::default()
+    };
+    for (place, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
+        if !line.is_empty() {
+            contents.results.add(parse(line, path, Some(place + 1))?);
+            contents.lines += 1;
+        }
+    }
+    if whole < text.len() {
+        let line = text[..whole].split(|&byte| byte == b'\n').count();
+        contents.messages.push(format!(
+            "{}:{line}: the last line was cut off ({} bytes without an end); the run in it was not finished and is left out",
+            path.display(),
+            text.len() - whole
+        ));
+    }
+    Ok(contents)
+}
+
+/// Parses a document that names its schema. `line` is the line it stands on; without it, the parser's own counts.
+fn parse<T: for<'de> Deserialize<'de>>(text: &[u8], path: &Path, line: Option<usize>) -> Result<T, StoreError> {
+    #[derive(Deserialize)]
+    struct Schema {
+        schema: Option<serde_json::Value>,
+    }
+    let damaged = |error: &serde_json::Error| {
+        // The parser's own place is within the line; the message keeps its column.
+        let message = error.to_string().replace("line 1 column", "column");
+        StoreError::Damaged {
+            path: path.into(),
+            line: line.unwrap_or(error.line().max(1)),
+            message,
+        }
+    };
+    let found = serde_json::from_slice::<Schema>(text)
+        .map_err(|error| damaged(&error))?
+        .schema;
+    if found != Some(SCHEMA.into()) {
+        let found = found.map_or_else(|| "none".into(), |found| found.to_string());
+        return Err(StoreError::Schema {
+            path: path.into(),
+            line: line.unwrap_or(1),
+            found,
+        });
+    }
+    serde_json::from_slice(text).map_err(|error| damaged(&error))
+}
