@@ -2,7 +2,7 @@
 //!
 //! Releasing A·G + sens(C)·B·Z for Gaussian Z is one Gaussian mechanism with noise C⁻¹·Z on the increments, whatever the
 //! factorisation [001 §2.1]; the factorisation decides the error ‖B‖·sens(C). Nothing here draws noise, reads a file or
-//! knows a clock: a mechanism takes [`Factorization::noise_recursion`], an accountant takes its sensitivity.
+//! knows a clock: a mechanism takes [`Factorization::strategy`], an accountant takes its sensitivity.
 //!
 //! | file | idea |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | `banded` | optimised C with few diagonals |
 //! | `blt` | optimised buffered linear Toeplitz C |
 //! | `tree` | the binary tree and the estimators of Honaker |
-//! | `strategy` | C in each form: inverse, sensitivity, error, recursion |
+//! | `strategy` | C in each form: inverse, sensitivity, error |
 //! | `source` | where a run's factorisations come from |
 //! | `encoding` | a factorisation as bytes, keyed by its inputs, checked on reading |
 
@@ -52,7 +52,7 @@ pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
 pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 pub use source::FactorizationSource;
-pub use strategy::{BandedStrategy, NoiseRecursion, Strategy};
+pub use strategy::{BandedStrategy, Strategy};
 pub use toeplitz::{inverse_coefficients, square_root_coefficients};
 pub use tree::{TreeVariant, nodes, tree_sensitivity};
 #[cfg(test)]
@@ -423,15 +423,6 @@ impl Factorization {
     /// ‖B‖_F at sensitivity 1; the workload's Λ_τ, where it has one, is part of B.
     pub fn frobenius(&self) -> f64 {
         self.squared_row_errors.iter().sum::<f64>().sqrt() * self.sensitivity.value
-    }
-
-    /// How the noise streams.
-    ///
-    /// # Errors
-    ///
-    /// `InverseOverflow`.
-    pub fn noise_recursion(&self) -> Result<NoiseRecursion, FactorizationError> {
-        self.strategy.noise_recursion()
     }
 
     /// B, T × T (T × nodes for trees), of C as written.

@@ -106,37 +106,6 @@ impl BandedStrategy {
     }
 }
 
-/// How the noise of round t follows from the Gaussian draws: ζ = C⁻¹·z, row by row.
-#[derive(Clone, Debug)]
-pub enum NoiseRecursion {
-    /// ζ_t = z_t.
-    Identity,
-    /// ζ_t = Σ_{s ≤ t} D[t, s]·z_s with D = C⁻¹.
-    Dense {
-        /// C⁻¹, T × T, zero above the diagonal.
-        inverse: Mat<f64>,
-    },
-    /// ζ_t = (z_t − Σ_{i=1}^{bands−1} C[t, t−i]·ζ_{t−i})/C[t, t].
-    Banded(BandedStrategy),
-    /// ζ_t = z_t − Σ_j ω_j s_j, then s_j ← θ_j s_j + ζ_t, from s = 0.
-    Blt {
-        /// ω.
-        omega: Vec<f64>,
-        /// θ.
-        theta: Vec<f64>,
-    },
-    /// ζ_t = Σ_{s ≤ t} d_{t−s}·z_s.
-    Toeplitz {
-        /// d_0 … d_{T−1}, the first column of C⁻¹.
-        inverse: Vec<f64>,
-    },
-    /// ζ_t = N_t − N_{t−1}, N_t the variant's estimate of prefix t from independent node draws [specification 3.1, 3.2].
-    Tree {
-        /// Plain or online Honaker.
-        variant: TreeVariant,
-    },
-}
-
 impl Strategy {
     /// T.
     pub fn rounds(&self) -> usize {
@@ -319,29 +288,6 @@ impl Strategy {
         };
         check_finite(inverse.as_ref())?;
         Ok(inverse)
-    }
-
-    /// The streaming form.
-    ///
-    /// # Errors
-    ///
-    /// `InverseOverflow`, `Singular`.
-    pub fn noise_recursion(&self) -> Result<NoiseRecursion, FactorizationError> {
-        Ok(match self {
-            Self::Identity { .. } => NoiseRecursion::Identity,
-            Self::Dense(_) => NoiseRecursion::Dense {
-                inverse: self.inverse_matrix()?,
-            },
-            Self::Banded(banded) => NoiseRecursion::Banded(banded.clone()),
-            Self::Toeplitz { coefficients } => NoiseRecursion::Toeplitz {
-                inverse: inverse_coefficients(coefficients)?,
-            },
-            Self::Blt { omega, theta, .. } => NoiseRecursion::Blt {
-                omega: omega.clone(),
-                theta: theta.clone(),
-            },
-            Self::Tree { variant, .. } => NoiseRecursion::Tree { variant: *variant },
-        })
     }
 
     /// Checks what no type can hold: finite entries, a triangular and invertible C, sequences of the right length.

@@ -175,60 +175,6 @@ fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
 }
 
 #[test]
-fn recursions_apply_the_inverse_of_c() {
-    let draws: Vec<f64> = (0..24).map(|index| ((index * 37 % 23) as f64 - 11.0) / 7.0).collect();
-    for method in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full", "identity"] {
-        let found = FactorizationRequest::new(
-            prefix(24),
-            Participation::FixedEpoch { epochs: 3 },
-            method.parse().unwrap(),
-        );
-        let found = found.factorize().unwrap();
-        let streamed: Vec<f64> = match found.noise_recursion().unwrap() {
-            NoiseRecursion::Identity => draws.clone(),
-            NoiseRecursion::Dense { inverse } => (0..24)
-                .map(|t| (0..=t).map(|s| inverse[(t, s)] * draws[s]).sum())
-                .collect(),
-            NoiseRecursion::Toeplitz { inverse } => (0..24)
-                .map(|t| (0..=t).map(|s| inverse[t - s] * draws[s]).sum())
-                .collect(),
-            NoiseRecursion::Banded(banded) => {
-                let mut noise: Vec<f64> = Vec::new();
-                for (t, draw) in draws.iter().enumerate() {
-                    let past: f64 = (1..banded.bands.min(t + 1))
-                        .map(|i| banded.get(t, t - i) * noise[t - i])
-                        .sum();
-                    noise.push((draw - past) / banded.get(t, t));
-                }
-                noise
-            }
-            NoiseRecursion::Blt { omega, theta } => {
-                let mut buffers = vec![0.0; omega.len()];
-                let step = |draw: &f64| {
-                    let noise = draw
-                        - omega
-                            .iter()
-                            .zip(&buffers)
-                            .map(|(scale, buffer)| scale * buffer)
-                            .sum::<f64>();
-                    for (buffer, decay) in buffers.iter_mut().zip(&theta) {
-                        *buffer = decay * *buffer + noise;
-                    }
-                    noise
-                };
-                draws.iter().map(step).collect()
-            }
-            NoiseRecursion::Tree { .. } => unreachable!("no tree streams through C⁻¹ here"),
-        };
-        let matrix = found.strategy().matrix();
-        for (t, draw) in draws.iter().enumerate() {
-            let product: f64 = (0..=t).map(|s| matrix[(t, s)] * streamed[s]).sum();
-            assert!((product - draw).abs() < 1e-11, "{method}: {product} {draw}");
-        }
-    }
-}
-
-#[test]
 fn no_method_beats_the_optimum() {
     for participation in [Participation::Single, Participation::FixedEpoch { epochs: 4 }] {
         let error = |method: &str| {

@@ -3,13 +3,32 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
 use crate::oracle::Engine;
+use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
 
-/// `σ·(z_t − z_{t−1})`, z_{−1} = 0. The sensitivity of C = S for one participation is √T (the first column has T ones).
+/// The registry's entry. The sensitivity is the norm of S's worst participation, at most
+/// `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch; √T for one participation.
+pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+    let squared: f64 = (0..plan.rounds)
+        .map(|t| ((t / plan.rounds_per_epoch + 1) as f64).powi(2))
+        .sum();
+    let (sensitivity, rounds) = (squared.sqrt(), plan.rounds as u64);
+    Ok(PlannedNoise::new(
+        move |noise_multiplier, sampling| Mechanism::Factorized {
+            noise_multiplier,
+            sampling,
+            sensitivity,
+        },
+        move |key, sigma| Box::new(AntiCorrelated::new(key, sigma, rounds)),
+    ))
+}
+
+/// `σ·(z_t − z_{t−1})`, z_{−1} = 0.
 /// The previous draw is made again from its address rather than kept.
-pub struct AntiCorrelated {
+pub(super) struct AntiCorrelated {
     key: StreamKey,
     standard_deviation: f64,
     progress: Progress,
@@ -17,7 +36,7 @@ pub struct AntiCorrelated {
 
 impl AntiCorrelated {
     /// Noise for `rounds` rounds whose draws have standard deviation σ.
-    pub fn new(key: StreamKey, standard_deviation: f64, rounds: u64) -> Self {
+    pub(super) fn new(key: StreamKey, standard_deviation: f64, rounds: u64) -> Self {
         Self {
             key,
             standard_deviation,
@@ -37,14 +56,6 @@ impl NoiseMechanism for AntiCorrelated {
             }
         });
         Ok(())
-    }
-
-    fn resident_vectors(&self) -> usize {
-        0
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        2.0
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

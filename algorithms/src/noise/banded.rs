@@ -9,11 +9,11 @@ use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
 /// Rows of `C⁻¹Z` for a banded lower triangular C, one pass over the last b − 1 vectors a round.
-pub struct Banded<F: NoiseScalar> {
+pub(super) struct Banded<F: NoiseScalar> {
     key: StreamKey,
     standard_deviation: f64,
     progress: Progress,
-    /// Row t: `C[t, t], C[t, t−1], …, C[t, t−b+1]`; one row for all rounds if C is Toeplitz.
+    /// Row t: `C[t, t], C[t, t−1], …, C[t, t−b+1]`.
     rows: Vec<Vec<f64>>,
     bands: usize,
     /// ζ of the last b − 1 rounds (round s in slot s mod (b − 1)), a row a slot within each block of coordinates.
@@ -22,29 +22,11 @@ pub struct Banded<F: NoiseScalar> {
 }
 
 impl<F: NoiseScalar> Banded<F> {
-    /// The mechanism for a banded Toeplitz C with `coefficients` c_0, …, c_{b−1}.
-    ///
-    /// # Panics
-    /// If there is no coefficient or c_0 is 0.
-    pub fn toeplitz(
-        key: StreamKey,
-        standard_deviation: f64,
-        rounds: u64,
-        coefficients: &[f64],
-        dimension: usize,
-    ) -> Self {
-        Self::new(key, standard_deviation, rounds, vec![coefficients.to_vec()], dimension)
-    }
-
-    /// The mechanism for any banded C, `rows[t]` holding `C[t, t], C[t, t−1], …`.
+    /// The mechanism for a banded C, `rows[t]` holding `C[t, t], C[t, t−1], …`.
     ///
     /// # Panics
     /// If a row is empty or its diagonal entry is 0.
-    pub fn from_rows(key: StreamKey, standard_deviation: f64, rows: Vec<Vec<f64>>, dimension: usize) -> Self {
-        Self::new(key, standard_deviation, rows.len() as u64, rows, dimension)
-    }
-
-    fn new(key: StreamKey, standard_deviation: f64, rounds: u64, rows: Vec<Vec<f64>>, dimension: usize) -> Self {
+    pub(super) fn new(key: StreamKey, standard_deviation: f64, rows: Vec<Vec<f64>>, dimension: usize) -> Self {
         assert!(
             rows.iter()
                 .all(|row| row.first().is_some_and(|&diagonal| diagonal != 0.0)),
@@ -56,7 +38,7 @@ impl<F: NoiseScalar> Banded<F> {
         Self {
             key,
             standard_deviation,
-            progress: Progress::new(rounds),
+            progress: Progress::new(rows.len() as u64),
             rows,
             bands,
             history: vec![F::default(); blocks * (bands - 1).max(1) * width],
@@ -69,7 +51,7 @@ impl<F: NoiseScalar> NoiseMechanism for Banded<F> {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], _engine: &Engine) -> Result<(), NoiseError> {
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
-        let coefficients = self.rows.get(round as usize).unwrap_or(&self.rows[0]);
+        let coefficients = &self.rows[round as usize];
         let slots = (self.bands - 1).max(1);
         let width = BLOCK_COORDINATES.min(self.dimension.max(1));
         let reach = (coefficients.len() - 1).min(round as usize);
@@ -118,10 +100,6 @@ impl<F: NoiseScalar> NoiseMechanism for Banded<F> {
 
     fn resident_vectors(&self) -> usize {
         self.bands - 1
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        1.0
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

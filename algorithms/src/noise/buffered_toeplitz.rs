@@ -13,7 +13,7 @@ use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
 /// Rows of `C⁻¹Z` from m buffers.
-pub struct BufferedToeplitz<F: NoiseScalar> {
+pub(super) struct BufferedToeplitz<F: NoiseScalar> {
     key: StreamKey,
     standard_deviation: f64,
     progress: Progress,
@@ -29,7 +29,7 @@ impl<F: NoiseScalar> BufferedToeplitz<F> {
     ///
     /// # Panics
     /// If ω and θ have different lengths.
-    pub fn new(
+    pub(super) fn new(
         key: StreamKey,
         standard_deviation: f64,
         rounds: u64,
@@ -86,10 +86,6 @@ impl<F: NoiseScalar> NoiseMechanism for BufferedToeplitz<F> {
 
     fn resident_vectors(&self) -> usize {
         self.decay.len()
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        1.0
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

@@ -24,7 +24,7 @@ const PANEL: usize = 64;
 const WIDTH: usize = BLOCK_COORDINATES;
 
 /// Rows of `C⁻¹Z` for any lower triangular C, given as the rows of C⁻¹.
-pub struct Dense<F: NoiseScalar> {
+pub(super) struct Dense<F: NoiseScalar> {
     key: StreamKey,
     standard_deviation: f64,
     progress: Progress,
@@ -41,7 +41,7 @@ pub struct Dense<F: NoiseScalar> {
 
 impl<F: NoiseScalar> Dense<F> {
     /// The mechanism for `inverse[t][s]`, s ≤ t, the rows of C⁻¹.
-    pub fn new(key: StreamKey, standard_deviation: f64, inverse: &[Vec<f64>], dimension: usize) -> Self {
+    pub(super) fn new(key: StreamKey, standard_deviation: f64, inverse: &[Vec<f64>], dimension: usize) -> Self {
         let rounds = inverse.len();
         let mut rows = vec![F::default(); rounds * rounds];
         for (row, values) in rows.chunks_mut(rounds.max(1)).zip(inverse) {
@@ -126,11 +126,6 @@ impl<F: NoiseScalar> NoiseMechanism for Dense<F> {
 
     fn resident_vectors(&self) -> usize {
         BLOCK_ROUNDS.min(self.progress.rounds as usize)
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        let rounds = self.progress.rounds as f64;
-        0.5 * (1.0 + rounds / BLOCK_ROUNDS as f64).max(2.0)
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

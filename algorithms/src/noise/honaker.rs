@@ -7,16 +7,26 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
+use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
 use super::scalar::NoiseScalar;
-use super::{NoiseError, NoiseMechanism, Progress, TREE_LEVELS};
+use super::{NoiseError, NoiseMechanism, Progress, StrategyMemory, TREE_LEVELS};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
 /// Coordinates of all levels that are updated together, in cache.
 const CHUNK: usize = BLOCK_COORDINATES;
 
+/// The registry's entry: one tree an epoch.
+pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+    let (rounds, epoch, dimension) = (plan.rounds as u64, plan.rounds_per_epoch as u64, plan.dimension);
+    Ok(PlannedNoise::new(plan.tree_release(), move |key, sigma| match key {
+        StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key, sigma, rounds, epoch, dimension)),
+        StreamKey::Simulation(_) => Box::new(HonakerTree::<f32>::new(key, sigma, rounds, epoch, dimension)),
+    }))
+}
+
 /// Increments of the prefix estimates. Keeps the estimate of each open subtree, ⌊log₂T⌋ + 1 vectors.
-pub struct HonakerTree<F: NoiseScalar> {
+pub(super) struct HonakerTree<F: NoiseScalar> {
     key: StreamKey,
     standard_deviation: f64,
     restart_every: u64,
@@ -34,7 +44,13 @@ impl<F: NoiseScalar> HonakerTree<F> {
     ///
     /// # Panics
     /// If `restart_every` is 0.
-    pub fn new(key: StreamKey, standard_deviation: f64, rounds: u64, restart_every: u64, dimension: usize) -> Self {
+    pub(super) fn new(
+        key: StreamKey,
+        standard_deviation: f64,
+        rounds: u64,
+        restart_every: u64,
+        dimension: usize,
+    ) -> Self {
         assert!(restart_every > 0, "a tree covers at least one round");
         let levels = restart_every.min(rounds.max(1)).ilog2() as usize + 1;
         let chunk = CHUNK.min(dimension.max(1));
@@ -97,10 +113,6 @@ impl<F: NoiseScalar> NoiseMechanism for HonakerTree<F> {
 
     fn resident_vectors(&self) -> usize {
         self.levels
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        2.0
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

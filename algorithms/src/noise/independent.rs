@@ -2,9 +2,24 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
 use crate::oracle::Engine;
+use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
+
+/// The registry's entry: one Gaussian mechanism an epoch.
+pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+    let participations = plan.epochs();
+    Ok(PlannedNoise::new(
+        move |noise_multiplier, sampling| Mechanism::Gaussian {
+            noise_multiplier,
+            sampling,
+            participations,
+        },
+        |key, sigma| Box::new(IndependentGaussian::new(key, sigma)),
+    ))
+}
 
 /// `N(0, σ²I)` for each round, from the stream (key, noise, round). Stateless but for the round that is next.
 pub struct IndependentGaussian {
@@ -32,14 +47,6 @@ impl NoiseMechanism for IndependentGaussian {
             add_gaussian_blocks(&self.key, NOISE, round, block, self.standard_deviation, part);
         });
         Ok(())
-    }
-
-    fn resident_vectors(&self) -> usize {
-        0
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        1.0
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

@@ -3,7 +3,14 @@
 
 use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 
+use super::anti_correlated::AntiCorrelated;
+use super::banded::Banded;
+use super::buffered_toeplitz::BufferedToeplitz;
+use super::dense::Dense;
+use super::honaker::HonakerTree;
+use super::tree::Tree;
 use super::*;
+use crate::factorization::{FactorizationRequest, Method, Workload, WorkloadSpecification};
 
 const ROUNDS: usize = 13;
 /// More than one block of coordinates, and no multiple of any lane count.
@@ -110,44 +117,86 @@ fn anti_correlated_prefixes_are_one_draw() {
 
 #[test]
 fn banded_noise_solves_its_recursion() {
-    let coefficients: Vec<f64> = (0..11).map(|i| 1.3 * 0.7_f64.powi(i)).collect();
-    for bands in [1, 2, 3, 9, 10, 11] {
-        let coefficients = &coefficients[..bands];
-        let expected = inverse(&toeplitz(coefficients, ROUNDS));
-        let key = StreamKey::Simulation(6);
-        let mut single = Banded::<f32>::toeplitz(key.clone(), SIGMA, ROUNDS as u64, coefficients, DIMENSION);
-        let found = increments(&mut single, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION), 2e-5);
-        let key = StreamKey::Release([3; 32]);
-        let mut double = Banded::<f64>::toeplitz(key.clone(), SIGMA, ROUNDS as u64, coefficients, DIMENSION);
-        let found = increments(&mut double, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION), 1e-10);
-    }
-}
-
-#[test]
-fn banded_noise_with_unlike_rows_solves_its_recursion() {
-    let entry = |t: usize, lag: usize| {
+    let toeplitz = |_: usize, lag: usize| 1.3 * 0.7_f64.powi(lag as i32);
+    let unlike = |t: usize, lag: usize| {
         if lag == 0 {
             1.0 + 0.1 * t as f64
         } else {
             0.3 / (lag + t) as f64
         }
     };
-    let rows: Vec<Vec<f64>> = (0..ROUNDS)
-        .map(|t| (0..=t.min(3)).map(|lag| entry(t, lag)).collect())
-        .collect();
-    let matrix: Vec<Vec<f64>> = (0..ROUNDS)
-        .map(|t| {
-            (0..ROUNDS)
-                .map(|s| if s <= t && t - s <= 3 { entry(t, t - s) } else { 0.0 })
-                .collect()
-        })
-        .collect();
-    let key = StreamKey::Simulation(7);
-    let mut mechanism = Banded::<f32>::from_rows(key.clone(), SIGMA, rows, DIMENSION);
-    let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-    assert_close(&found, &product(&inverse(&matrix), &key, DIMENSION), 2e-5);
+    let cases: [(&dyn Fn(usize, usize) -> f64, usize); 7] = [
+        (&toeplitz, 1),
+        (&toeplitz, 2),
+        (&toeplitz, 3),
+        (&toeplitz, 9),
+        (&toeplitz, 10),
+        (&toeplitz, 11),
+        (&unlike, 4),
+    ];
+    for (entry, bands) in cases {
+        let rows: Vec<Vec<f64>> = (0..ROUNDS)
+            .map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect())
+            .collect();
+        let lower = |t: usize, s: usize| if s <= t && t - s < bands { rows[t][t - s] } else { 0.0 };
+        let matrix: Vec<Vec<f64>> = (0..ROUNDS)
+            .map(|t| (0..ROUNDS).map(|s| lower(t, s)).collect())
+            .collect();
+        let expected = inverse(&matrix);
+        let key = StreamKey::Simulation(6);
+        let mut single = Banded::<f32>::new(key.clone(), SIGMA, rows.clone(), DIMENSION);
+        let found = increments(&mut single, ROUNDS, DIMENSION, &Engine::Sequential);
+        assert_close(&found, &product(&expected, &key, DIMENSION), 2e-5);
+        let key = StreamKey::Release([3; 32]);
+        let mut double = Banded::<f64>::new(key.clone(), SIGMA, rows, DIMENSION);
+        let found = increments(&mut double, ROUNDS, DIMENSION, &Engine::Sequential);
+        assert_close(&found, &product(&expected, &key, DIMENSION), 1e-10);
+    }
+}
+
+#[test]
+fn streams_of_factorisations_apply_the_inverse_of_c() {
+    let (rounds, key) = (24, StreamKey::Release([7; 32]));
+    for (kind, method) in [
+        ("optimal", "optimal"),
+        ("banded=4", "banded=4"),
+        ("blt=3", "blt=3"),
+        ("toeplitz", "toeplitz"),
+        ("honaker-full", "honaker-full"),
+    ] {
+        let plan = NoisePlan {
+            kind: kind.parse().unwrap(),
+            rounds,
+            rounds_per_epoch: 8,
+            workload: WorkloadSpecification::prefix(),
+            dimension: 5,
+        };
+        let method: Method = method.parse().unwrap();
+        let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();
+        let request = FactorizationRequest {
+            gap: 1e-4,
+            ..FactorizationRequest::new(workload, plan.participation(), method)
+        };
+        let strategy = request.factorize().unwrap().strategy().matrix();
+        let planned = plan.prepare(&StrategyMemory::default()).unwrap();
+        let found = increments(&mut *planned.stream(key.clone(), 1.0), rounds, 5, &Engine::Sequential);
+        for t in 0..rounds {
+            for (j, z) in draw(&key, NOISE, t as u64, 5).into_iter().enumerate() {
+                let product: f64 = (0..=t).map(|s| strategy[(t, s)] * found[s][j]).sum();
+                assert!((product - z).abs() < 1e-10, "{kind}: {product} {z}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kinds_are_read_and_written() {
+    for kind in NoiseKind::ALL {
+        assert_eq!(kind.to_string().parse(), Ok(*kind));
+    }
+    for text in ["", "banded", "banded=0", "blt=-1", "optimal=3", "cholesky"] {
+        assert!(text.parse::<NoiseKind>().is_err(), "{text}");
+    }
 }
 
 #[test]
@@ -288,21 +337,29 @@ fn covariances_of_honaker_prefixes_are_those_of_shared_nodes() {
 
 #[test]
 fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
-    let key = StreamKey::Simulation(1);
-    let mechanisms: Vec<Box<dyn NoiseMechanism>> = vec![
-        Box::new(AntiCorrelated::new(key.clone(), 1.0, 2)),
-        Box::new(Tree::new(key.clone(), 1.0, 2, 2)),
-        Box::new(HonakerTree::<f32>::new(key.clone(), 1.0, 2, 2, 3)),
-        Box::new(Banded::<f32>::toeplitz(key.clone(), 1.0, 2, &[1.0, 0.5], 3)),
-        Box::new(BufferedToeplitz::<f32>::new(key.clone(), 1.0, 2, &[0.1], &[0.9], 3)),
-        Box::new(Dense::<f32>::new(key, 1.0, &[vec![1.0], vec![0.5, 1.0]], 3)),
-    ];
-    for mut mechanism in mechanisms {
-        let mut take = |round| mechanism.add_increment(round, &mut [0.0; 3], &Engine::Sequential);
+    for kind in NoiseKind::ALL.iter().filter(|kind| **kind != NoiseKind::Laplace) {
+        let kind = if matches!(kind, NoiseKind::Banded(_)) {
+            NoiseKind::Banded(2)
+        } else {
+            *kind
+        };
+        let plan = NoisePlan {
+            kind,
+            rounds: 2,
+            rounds_per_epoch: 2,
+            workload: WorkloadSpecification::prefix(),
+            dimension: 3,
+        };
+        let planned = plan.prepare(&StrategyMemory::default()).unwrap();
+        let mut stream = planned.stream(StreamKey::Simulation(1), 1.0);
+        let mut take = |round| stream.add_increment(round, &mut [0.0; 3], &Engine::Sequential);
         assert_eq!(take(1), Err(NoiseError::OutOfOrder { asked: 1, next: 0 }));
         take(0).unwrap();
         assert_eq!(take(0), Err(NoiseError::OutOfOrder { asked: 0, next: 1 }));
         take(1).unwrap();
-        assert_eq!(take(2), Err(NoiseError::Exhausted { rounds: 2 }));
+        // Independent noise has no last round.
+        if kind != NoiseKind::Independent {
+            assert_eq!(take(2), Err(NoiseError::Exhausted { rounds: 2 }));
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Noise mechanisms: streams that yield the noise of round t for a p-vector.
+//! Noise mechanisms: streams that yield the noise of round t for a p-vector. A mechanism is a file here and an entry of
+//! the registry below.
 //!
 //! Every mechanism adds row t of `C⁻¹Z` of a factorisation `A = B·C` to the sum of round t, scaled by σ, the standard
 //! deviation of Z's entries; the noise of the t-th prefix is the sum of the first t rows, row t of `S·C⁻¹·Z`. Streams
@@ -9,43 +10,156 @@
 //! G is chosen adaptively, since C is lower triangular; `G + C⁻¹Z` is post-processing of it. μ = sens(C)·Δ/σ, where one
 //! example changes the rows of G in which it takes part by at most Δ each. Every mechanism here names its C.
 //!
-//! | mechanism | C | fresh normals a round | vectors kept |
+//! | stream | C | fresh normals a round | vectors kept |
 //! | --- | --- | --- | --- |
-//! | [`IndependentGaussian`] | I | 1 | 0 |
-//! | [`AntiCorrelated`] | S (prefix sums), so that B = I | 2 | 0 |
-//! | [`Tree`] | the binary tree of nodes | < 2 | 0 |
-//! | [`HonakerTree`] | the full tree, online estimator | 2 | log₂T + 1 |
-//! | [`Banded`] | b bands | 1 | b − 1 |
-//! | [`BufferedToeplitz`] | Toeplitz, m exponentials | 1 | m |
-//! | [`Dense`] | any lower triangular | about 1 + T/(2·block) | one block of rounds |
+//! | `IndependentGaussian` | I | 1 | 0 |
+//! | `AntiCorrelated` | S (prefix sums), so that B = I | 2 | 0 |
+//! | `Tree` | the binary tree of nodes | < 2 | 0 |
+//! | `HonakerTree` | the full tree, online estimator | 2 | log₂T + 1 |
+//! | `Banded` | b bands | 1 | b − 1 |
+//! | `BufferedToeplitz` | Toeplitz, m exponentials | 1 | m |
+//! | `Dense` | any lower triangular | about 1 + T/(2·block) | one block of rounds |
 
 mod anti_correlated;
 mod banded;
 mod buffered_toeplitz;
 mod dense;
+mod factorized;
 mod honaker;
 mod independent;
-mod memory;
 mod plan;
 mod scalar;
 mod scheduled;
 mod tree;
 
-pub use anti_correlated::AntiCorrelated;
-pub use banded::Banded;
-pub use buffered_toeplitz::BufferedToeplitz;
-pub use dense::Dense;
-pub use honaker::HonakerTree;
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
+pub use factorized::StrategyMemory;
 pub use independent::IndependentGaussian;
-pub use memory::StrategyMemory;
 pub use plan::{NoisePlan, NoisePlanError, PlannedNoise};
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose};
-pub use scalar::NoiseScalar;
 pub use scheduled::{NoiseLevels, ScheduledNoise};
-pub use tree::Tree;
 
+use crate::factorization::{Method, TreeVariant};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
+
+/// Declares the noise mechanisms: an entry holds the description, the variant with its parameter and an example of it, the
+/// name, and the function that prepares C and its stream for a plan.
+macro_rules! registry {
+    ($(#[doc = $about:literal] $kind:ident $(($parameter:ident = $example:literal))? $name:literal => $prepare:expr;)*) => {
+        /// A noise mechanism, read from and written as `name` or `name=parameter`.
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum NoiseKind {
+            $(#[doc = $about] $kind $((registry!(@count $parameter)))?,)*
+        }
+
+        impl NoiseKind {
+            /// Every mechanism, those with a parameter at an example of it.
+            pub const ALL: &'static [Self] = &[$(Self::$kind $(($example))?,)*];
+
+            /// One line on the mechanism.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$kind { .. } => $about.trim_ascii_start(),)*
+                }
+            }
+
+            /// The name, and the parameter where there is one.
+            fn parts(self) -> (&'static str, Option<usize>) {
+                match self {
+                    $(Self::$kind $(($parameter))? => ($name, registry!(@option $($parameter)?)),)*
+                }
+            }
+
+            fn of(name: &str, parameter: Option<usize>) -> Option<Self> {
+                match (name, parameter) {
+                    $(($name, registry!(@pattern $($parameter)?)) => Some(Self::$kind $(($parameter))?),)*
+                    _ => None,
+                }
+            }
+
+            /// C and its stream for a plan of this kind.
+            fn prepare(self, plan: &NoisePlan, memory: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+                match self {
+                    $(Self::$kind $(($parameter))? => $prepare(plan, memory $(, $parameter)?),)*
+                }
+            }
+        }
+    };
+    (@count $parameter:ident) => { usize };
+    (@option $parameter:ident) => { Some($parameter) };
+    (@option) => { None };
+    (@pattern $parameter:ident) => { Some($parameter @ 1..) };
+    (@pattern) => { None };
+}
+
+registry! {
+    /// A fresh Gaussian a round.
+    Independent "independent" => independent::prepare;
+    /// Binary tree.
+    Tree "tree" => tree::prepare;
+    /// Tree with the online Honaker estimator.
+    HonakerOnline "honaker-online" => honaker::prepare;
+    /// Tree with the full Honaker estimator.
+    HonakerFull "honaker-full" => |plan, memory| factorized::prepare(plan, memory, Method::Tree(TreeVariant::HonakerFull));
+    /// The optimal dense factorisation.
+    Optimal "optimal" => |plan, memory| factorized::prepare(plan, memory, Method::Optimal);
+    /// Banded factorisation with b bands.
+    Banded(bands = 32) "banded" => |plan, memory, bands| factorized::prepare(plan, memory, Method::Banded { bands });
+    /// Buffered linear Toeplitz factorisation with m buffers.
+    Blt(buffers = 3) "blt" => |plan, memory, buffers| factorized::prepare(plan, memory, Method::Blt { buffers });
+    /// The square root of the Toeplitz workload.
+    Toeplitz "toeplitz" => |plan, memory| factorized::prepare(plan, memory, Method::Toeplitz);
+    /// Differences of fresh Gaussians, C = S.
+    AntiCorrelated "anti-correlated" => anti_correlated::prepare;
+    /// Laplace noise with a scale a round, accounted for by the accelerated methods.
+    Laplace "laplace" => |_, _| Err(NoisePlanError::Laplace);
+}
+
+impl Display for NoiseKind {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (name, None) => formatter.write_str(name),
+            (name, Some(parameter)) => write!(formatter, "{name}={parameter}"),
+        }
+    }
+}
+
+impl fmt::Debug for NoiseKind {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, formatter)
+    }
+}
+
+/// A text that is no noise mechanism.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("noise mechanism '{0}' is not known: it is one of {known}", known = NoiseKind::names())]
+pub struct UnknownNoise(String);
+
+impl NoiseKind {
+    /// The names of all mechanisms, parametrised ones with an example, separated by commas.
+    pub fn names() -> String {
+        Self::ALL.iter().map(Self::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl FromStr for NoiseKind {
+    type Err = UnknownNoise;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNoise> {
+        match text.split_once('=') {
+            None => Self::of(text, None),
+            Some((name, parameter)) => parameter
+                .parse()
+                .ok()
+                .and_then(|parameter| Self::of(name, Some(parameter))),
+        }
+        .ok_or_else(|| UnknownNoise(text.to_owned()))
+    }
+}
 
 /// Streams of the noise of optimisers.
 pub const NOISE: Purpose = Purpose(0x4e4f_4953);
@@ -56,22 +170,22 @@ const PARALLEL_CHUNK: usize = 4 * BLOCK_COORDINATES;
 /// Streams of the inner nodes of trees, by level.
 const TREE_LEVELS: u32 = 0x5452_0000;
 
-/// Noise asked for out of order or past the end.
+/// A round out of order or past the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoiseError {
     /// Rounds must be taken one after the other.
-    #[error("noise of round {asked} was asked for, and round {next} is next: rounds are taken in order, each once")]
+    #[error("noise of round {asked} is requested, and round {next} is next: rounds are taken in order, each once")]
     OutOfOrder {
-        /// Asked for.
+        /// Requested round.
         asked: u64,
-        /// Next.
+        /// Next round.
         next: u64,
     },
     /// The mechanism was made for fewer rounds.
     #[error("the noise mechanism was made for {rounds} rounds and is used up: plan for more rounds")]
     Exhausted {
-        /// What it was made for.
+        /// Number of rounds.
         rounds: u64,
     },
 }
@@ -86,16 +200,15 @@ pub trait NoiseMechanism: Send {
     fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError>;
 
     /// Vectors of length p that the mechanism keeps.
-    fn resident_vectors(&self) -> usize;
+    fn resident_vectors(&self) -> usize {
+        0
+    }
 
-    /// Fresh standard normals (or Laplace variables) a coordinate and round, on average.
-    fn fresh_per_round(&self) -> f64;
-
-    /// Visits what a checkpoint must hold.
+    /// Visits the state of a checkpoint.
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
 }
 
-/// Which round is next, and how many there are: what every mechanism checks before it draws.
+/// The next round and the number of rounds, which every mechanism checks before it draws.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     next: u64,

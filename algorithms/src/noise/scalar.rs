@@ -8,14 +8,8 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian_blocks, fill_gauss
 
 use crate::state::StateVisitor;
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-}
-
 /// f32 or f64.
-pub trait NoiseScalar: sealed::Sealed + Copy + Send + Sync + Default + Into<f64> + 'static {
+pub(super) trait NoiseScalar: Copy + Send + Sync + Default + Into<f64> + 'static {
     /// Rounds from f64.
     fn from_f64(value: f64) -> Self;
 

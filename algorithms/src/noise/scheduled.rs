@@ -86,14 +86,6 @@ impl NoiseMechanism for ScheduledNoise {
         Ok(())
     }
 
-    fn resident_vectors(&self) -> usize {
-        0
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        1.0
-    }
-
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("noise_next", &mut self.progress.next);
     }

@@ -6,16 +6,25 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
+
+/// The registry's entry: one tree an epoch.
+pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+    let (rounds, epoch) = (plan.rounds as u64, plan.rounds_per_epoch as u64);
+    Ok(PlannedNoise::new(plan.tree_release(), move |key, sigma| {
+        Box::new(Tree::new(key, sigma, rounds, epoch))
+    }))
+}
 
 /// Increments of the tree's prefix noise: at round t the new node, minus the nodes that it absorbs. Nodes are made again
 /// from their addresses rather than kept: the node that round t completes is addressed by t, and on average less than
 /// one node a round is absorbed, so a round costs less than two fresh vectors and no memory.
 ///
 /// `restart_every` rounds a new tree begins (as between epochs); its nodes have addresses of their own.
-pub struct Tree {
+pub(super) struct Tree {
     key: StreamKey,
     standard_deviation: f64,
     restart_every: u64,
@@ -27,7 +36,7 @@ impl Tree {
     ///
     /// # Panics
     /// If `restart_every` is 0.
-    pub fn new(key: StreamKey, standard_deviation: f64, rounds: u64, restart_every: u64) -> Self {
+    pub(super) fn new(key: StreamKey, standard_deviation: f64, rounds: u64, restart_every: u64) -> Self {
         assert!(restart_every > 0, "a tree covers at least one round");
         Self {
             key,
@@ -54,14 +63,6 @@ impl NoiseMechanism for Tree {
             }
         });
         Ok(())
-    }
-
-    fn resident_vectors(&self) -> usize {
-        0
-    }
-
-    fn fresh_per_round(&self) -> f64 {
-        2.0 - 1.0 / self.restart_every as f64
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

@@ -22,7 +22,9 @@ pub mod sgd;
 pub mod srg_matrix_factorization;
 pub mod unaccelerated_srg;
 
-pub use settings::{Averaging, Budget, NoiseKind, SamplingKind, Settings, SettingsError};
+pub use settings::{Averaging, Budget, SamplingKind, Settings, SettingsError};
+
+pub use crate::noise::NoiseKind;
 
 use crate::noise::{NoiseError, NoisePlanError};
 use crate::oracle::{Oracle, QueryError};

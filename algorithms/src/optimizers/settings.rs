@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
-use crate::noise::StrategyMemory;
+use crate::noise::{NoiseKind, StrategyMemory};
 use crate::privacy::{Accountant, Adjacency};
 
 /// How much privacy a run may spend.
@@ -53,32 +53,6 @@ pub enum SamplingKind {
     Poisson,
     /// B distinct rows, uniformly.
     WithoutReplacement,
-}
-
-/// A noise mechanism by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NoiseKind {
-    /// A fresh Gaussian a round.
-    Independent,
-    /// Binary tree.
-    Tree,
-    /// Tree with the online Honaker estimator.
-    HonakerOnline,
-    /// Tree with the full Honaker estimator.
-    HonakerFull,
-    /// The optimal dense factorisation.
-    Optimal,
-    /// Banded, with this many bands.
-    Banded(usize),
-    /// Buffered linear Toeplitz, with this many buffers.
-    Blt(usize),
-    /// The square root of the Toeplitz workload.
-    Toeplitz,
-    /// Differences of fresh Gaussians, C = S.
-    AntiCorrelated,
-    /// Laplace.
-    Laplace,
 }
 
 /// A setting that an algorithm cannot use.
@@ -158,40 +132,6 @@ impl std::str::FromStr for SamplingKind {
                     known: "poisson, fixed, shuffled, reshuffled or without-replacement",
                 });
             }
-        })
-    }
-}
-
-impl std::str::FromStr for NoiseKind {
-    type Err = SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        let unknown = || SettingsError::UnknownName {
-            flag: "--noise",
-            value: name.to_owned(),
-            known: "independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz, anti-correlated or laplace",
-        };
-        let (kind, parameter) = name
-            .split_once('=')
-            .map_or((name, None), |(kind, value)| (kind, Some(value)));
-        let count = || {
-            parameter
-                .and_then(|value| value.parse::<usize>().ok())
-                .filter(|&count| count > 0)
-                .ok_or_else(unknown)
-        };
-        Ok(match (kind, parameter) {
-            ("independent", None) => Self::Independent,
-            ("tree", None) => Self::Tree,
-            ("honaker-online", None) => Self::HonakerOnline,
-            ("honaker-full", None) => Self::HonakerFull,
-            ("optimal", None) => Self::Optimal,
-            ("banded", Some(_)) => Self::Banded(count()?),
-            ("blt", Some(_)) => Self::Blt(count()?),
-            ("toeplitz", None) => Self::Toeplitz,
-            ("anti-correlated", None) => Self::AntiCorrelated,
-            ("laplace", None) => Self::Laplace,
-            _ => return Err(unknown()),
         })
     }
 }

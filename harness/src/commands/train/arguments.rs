@@ -102,9 +102,7 @@ pub(super) struct PrivacyArguments {
     /// Noise multiplier (noise standard deviation over clip norm) instead of a target ε
     #[arg(long, conflicts_with = "epsilon", value_name = "S")]
     pub(super) noise_multiplier: Option<f64>,
-    /// Noise mechanism: independent, tree, honaker-online, honaker-full, optimal, banded=b, blt=m, toeplitz,
-    /// anti-correlated or laplace
-    #[arg(long, value_name = "MECH")]
+    #[arg(long, value_name = "MECH", help = format!("Noise mechanism: {}", NoiseKind::names()))]
     #[serde(serialize_with = "debug")]
     noise: Option<NoiseKind>,
     /// File with the factorisation of correlated noise (NPY with C, or NPZ with C, B, sensitivity), checked against the run's

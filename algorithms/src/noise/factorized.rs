@@ -1,0 +1,139 @@
+//! Mechanisms whose C comes from a factorisation of the workload, and the memory of those made before: the runs of a
+//! study differ in their seeds and step sizes, and share C.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rounds_kernels::random::StreamKey;
+
+use super::NoiseMechanism;
+use super::banded::Banded;
+use super::buffered_toeplitz::BufferedToeplitz;
+use super::dense::Dense;
+use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use super::scalar::NoiseScalar;
+use crate::factorization::{
+    FactorizationError, FactorizationKey, FactorizationRequest, FactorizationSource, Method, Strategy, Workload,
+};
+use crate::privacy::Mechanism;
+
+/// Relative gap of the squared error that an optimal factorisation is certified to: half of it in the error itself.
+const OPTIMAL_GAP: f64 = 1e-4;
+
+/// Noise through the C of a factorisation of the plan's workload.
+pub(super) fn prepare(
+    plan: &NoisePlan,
+    memory: &StrategyMemory,
+    method: Method,
+) -> Result<PlannedNoise, NoisePlanError> {
+    let workload = Workload::new(plan.rounds, plan.workload.clone())?;
+    let strategy = memory.strategy(FactorizationRequest {
+        gap: OPTIMAL_GAP,
+        ..FactorizationRequest::new(workload, plan.participation(), method)
+    })?;
+    let (sensitivity, rounds, dimension) = (strategy.sensitivity, plan.rounds as u64, plan.dimension);
+    Ok(PlannedNoise::new(
+        move |noise_multiplier, sampling| Mechanism::Factorized {
+            noise_multiplier,
+            sampling,
+            sensitivity,
+        },
+        move |key, sigma| match key {
+            StreamKey::Release(_) => strategy.recursion.stream::<f64>(key, sigma, rounds, dimension),
+            StreamKey::Simulation(_) => strategy.recursion.stream::<f32>(key, sigma, rounds, dimension),
+        },
+    ))
+}
+
+/// ζ = C⁻¹·z, row by row.
+#[derive(Debug)]
+enum Recursion {
+    /// The rows of C⁻¹ up to the diagonal.
+    Dense(Vec<Vec<f64>>),
+    /// Rows `C[t, t], C[t, t−1], …` of a C with few bands.
+    Banded(Vec<Vec<f64>>),
+    /// ω and θ of a buffered linear Toeplitz C.
+    Blt { omega: Vec<f64>, theta: Vec<f64> },
+}
+
+impl Recursion {
+    fn of(strategy: &Strategy) -> Result<Self, FactorizationError> {
+        Ok(match strategy {
+            Strategy::Banded(banded) => {
+                Self::Banded(banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect())
+            }
+            Strategy::Blt { omega, theta, .. } => Self::Blt {
+                omega: omega.clone(),
+                theta: theta.clone(),
+            },
+            other => {
+                let inverse = other.inverse_matrix()?;
+                let row = |t: usize| (0..=t).map(|s| inverse[(t, s)]).collect();
+                Self::Dense((0..inverse.nrows()).map(row).collect())
+            }
+        })
+    }
+
+    fn stream<F: NoiseScalar>(
+        &self,
+        key: StreamKey,
+        sigma: f64,
+        rounds: u64,
+        dimension: usize,
+    ) -> Box<dyn NoiseMechanism> {
+        match self {
+            Self::Dense(inverse) => Box::new(Dense::<F>::new(key, sigma, inverse, dimension)),
+            Self::Banded(rows) => Box::new(Banded::<F>::new(key, sigma, rows.clone(), dimension)),
+            Self::Blt { omega, theta } => {
+                Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, omega, theta, dimension))
+            }
+        }
+    }
+}
+
+/// The recursion of C⁻¹ and the sensitivity of C.
+#[derive(Debug)]
+struct FactorizedStrategy {
+    recursion: Recursion,
+    sensitivity: f64,
+}
+
+/// Strategies by all the inputs of their factorisation, shared by the clones of a handle.
+#[derive(Clone, Default)]
+pub struct StrategyMemory {
+    known: Arc<Mutex<HashMap<FactorizationKey, Arc<FactorizedStrategy>>>>,
+    source: FactorizationSource,
+}
+
+impl StrategyMemory {
+    /// An empty memory whose missing factorisations come from `source`.
+    pub fn filled_from(source: FactorizationSource) -> Self {
+        Self {
+            source,
+            ..Self::default()
+        }
+    }
+
+    /// The strategy of `request`, made once. Two threads may make it at the same time; both get the one that is kept.
+    fn strategy(&self, request: FactorizationRequest) -> Result<Arc<FactorizedStrategy>, FactorizationError> {
+        let key = request.key();
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(strategy) = known().get(&key) {
+            return Ok(Arc::clone(strategy));
+        }
+        let factorization = self.source.factorize(request)?;
+        let strategy = Arc::new(FactorizedStrategy {
+            recursion: Recursion::of(factorization.strategy())?,
+            sensitivity: factorization.sensitivity().value,
+        });
+        Ok(Arc::clone(known().entry(key).or_insert(strategy)))
+    }
+}
+
+impl fmt::Debug for StrategyMemory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).len();
+        write!(formatter, "StrategyMemory({known} strategies)")
+    }
+}
