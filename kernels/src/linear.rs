@@ -20,7 +20,7 @@ mod residuals;
 mod sparse;
 
 use crate::features::{Norm, Rows, Selection, Targets};
-use crate::loss::Loss;
+use crate::loss::{Loss, TargetKind};
 use crate::vector::lanes::{LANES, prefetch};
 use dense::{Ahead, ROW_GROUP, RowPointers, Sink};
 use packing::{Layout, PackedWeights};
@@ -309,11 +309,12 @@ fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
         "parameters given (left) and of the model (right)"
     );
     assert_eq!(batch.targets.len(), rows, "targets (left) and rows (right)");
-    match (model.loss, batch.targets) {
-        (Loss::Softmax, Targets::Classes(_)) => assert!(model.outputs >= 2, "softmax needs at least two outputs"),
-        (Loss::Softmax, Targets::Values(_)) => panic!("softmax needs classes, found real targets"),
-        (loss, Targets::Classes(_)) => panic!("{loss:?} needs real targets, found classes"),
-        (loss, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss:?} (left)"),
+    let loss = model.loss;
+    match (loss.targets(), batch.targets) {
+        (TargetKind::Classes, Targets::Classes(_)) => assert!(model.outputs >= 2, "{loss} needs at least two outputs"),
+        (TargetKind::Classes, Targets::Values(_)) => panic!("{loss} needs classes, found real targets"),
+        (_, Targets::Classes(_)) => panic!("{loss} needs real targets, found classes"),
+        (_, Targets::Values(_)) => assert_eq!(model.outputs, 1, "outputs of {loss} (left)"),
     }
     match &batch.selection {
         Selection::Range(range) => assert!(range.end <= rows, "rows {range:?} of a matrix with {rows}"),

@@ -5,7 +5,7 @@
 //! exact. The order of every sum is fixed by the length alone, so the same inputs give the same bits. All slices of a
 //! call have one length, or the call panics.
 
-mod exponential;
+pub(crate) mod exponential;
 pub(crate) mod lanes;
 pub mod reference;
 

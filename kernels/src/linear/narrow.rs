@@ -9,17 +9,13 @@ use wide::f32x16;
 use super::clipping::ClipRule;
 use super::dense::add_partial;
 use super::packing::{Layout, PackedWeights};
-use super::replicas::{Huber, LaneLoss, Logistic, Squared};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally};
 use crate::features::{Rows, Selection, Targets};
-use crate::loss::Loss;
+use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
 use crate::vector::lanes::{LANES, load, sum_each_of_sixteen};
 
 /// Most vectors a row.
 const MOST_VECTORS: usize = 4;
-
-/// Residuals below 2⁻⁶⁴ count as 0: multiplied with a small feature they would be subnormal, and slow.
-const DUST: f32 = 1.0 / 18_446_744_073_709_551_616.0;
 
 /// Contiguous rows with what belongs to them.
 struct Run<'a> {
@@ -103,15 +99,18 @@ fn by_loss(
     weights: &PackedWeights,
     sum: &mut [f64],
 ) -> Tally {
-    match model.loss {
-        Loss::Logistic => by_vectors(Logistic, model, run, rule, layout, weights, sum),
-        Loss::Squared => by_vectors(Squared, model, run, rule, layout, weights, sum),
-        Loss::Huber(h) => by_vectors(Huber(f32x16::splat(h)), model, run, rule, layout, weights, sum),
-        Loss::Softmax | Loss::Hinge | Loss::Absolute => Tally::default(),
+    // Sums of losses that are not smooth keep the rounding of the general kernel.
+    if model.loss.curvature().is_none() {
+        return Tally::default();
     }
+    with_margin_loss!(
+        model.loss,
+        loss => by_vectors(loss, model, run, rule, layout, weights, sum),
+        softmax => Tally::default(),
+    )
 }
 
-fn by_vectors<L: LaneLoss>(
+fn by_vectors<L: MarginLoss>(
     loss: L,
     model: &LinearModel,
     run: &Run<'_>,
@@ -128,7 +127,7 @@ fn by_vectors<L: LaneLoss>(
     }
 }
 
-fn accumulate<L: LaneLoss, const V: usize>(
+fn accumulate<L: MarginLoss, const V: usize>(
     loss: L,
     model: &LinearModel,
     run: &Run<'_>,
@@ -162,9 +161,9 @@ fn accumulate<L: LaneLoss, const V: usize>(
             let targets = lanes(run.targets);
             let null = targets.is_nan();
             let targets = null.select(f32x16::ZERO, targets);
-            let residual = loss.residual(margins, targets);
-            let dust = residual.abs().simd_lt(f32x16::splat(DUST));
-            let mut coefficient = (dust | null).select(f32x16::ZERO, residual);
+            let residual = loss.fast_residual_lanes(margins, targets);
+            let negligible = residual.abs().simd_lt(f32x16::splat(NEGLIGIBLE));
+            let mut coefficient = (negligible | null).select(f32x16::ZERO, residual);
             if let (Some(rule), Some(norms)) = (rule, run.norms) {
                 let norms = lanes(norms);
                 if !rule.keeps(coefficient.abs(), norms) {
@@ -257,6 +256,7 @@ mod tests {
     use super::super::{Point, Workspace, accumulate_gradients, reference, row_norms};
     use super::*;
     use crate::features::{F32Rows, Norm};
+    use crate::loss::Loss;
 
     fn values(count: usize, seed: u64) -> Vec<f32> {
         let mut state = seed;

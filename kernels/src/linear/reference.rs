@@ -3,7 +3,7 @@
 
 use super::{Batch, Clip, Evaluation, LinearModel, Point, RowNorms};
 use crate::features::{Norm, Rows, Selection, Targets};
-use crate::loss::{Loss, Target};
+use crate::loss::{Target, TargetKind};
 
 /// Row `row` of `rows` in f64, with the constant 1 appended when `bias`.
 pub fn row(rows: Rows<'_>, row: usize, bias: bool) -> Vec<f64> {
@@ -119,14 +119,14 @@ pub fn evaluation(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) ->
         let u = margins(&features, model.outputs, parameters);
         evaluation.loss += model.loss.value(&u, target);
         evaluation.rows += 1;
-        evaluation.correct += usize::from(match (model.loss, target) {
-            (Loss::Softmax, Target::Class(class)) => {
+        evaluation.correct += usize::from(match (model.loss.targets(), target) {
+            (_, Target::Class(class)) => {
                 // −0 and 0 tie, and the first of the greatest wins.
                 let value = |output: usize| u[output] + 0.0;
                 let best = (0..u.len()).rev().max_by(|&i, &j| value(i).total_cmp(&value(j)));
                 best == Some(class)
             }
-            (Loss::Logistic | Loss::Hinge, Target::Value(y)) => (u[0] >= 0.0) == (y >= 0.0),
+            (TargetKind::Signs, Target::Value(y)) => (u[0] >= 0.0) == (y >= 0.0),
             _ => false,
         });
     }

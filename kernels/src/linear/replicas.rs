@@ -9,7 +9,7 @@ use wide::f32x16;
 
 use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, row_at};
 use crate::features::{Rows, Targets};
-use crate::loss::Loss;
+use crate::loss::{MarginLoss, TargetKind, with_margin_loss};
 
 /// Runs in a vector.
 pub const RUNS_PER_VECTOR: usize = 16;
@@ -39,7 +39,7 @@ impl ReplicaWorkspace {
     /// A model with more than one output, or with a bias (append a column of ones instead).
     pub fn new(model: &LinearModel, runs: usize) -> Self {
         assert!(
-            model.outputs == 1 && model.loss != Loss::Softmax,
+            model.outputs == 1 && model.loss.targets() != TargetKind::Classes,
             "replicas are for models of one output"
         );
         assert!(!model.bias, "replicas have no bias: append a column of ones");
@@ -105,12 +105,11 @@ pub fn accumulate_replica_gradients(
     sums: &mut [f64],
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
-    match model.loss {
-        Loss::Logistic => gradients(Logistic, model, batch, parameters, sums, workspace),
-        Loss::Squared => gradients(Squared, model, batch, parameters, sums, workspace),
-        Loss::Huber(h) => gradients(Huber(f32x16::splat(h)), model, batch, parameters, sums, workspace),
-        loss => panic!("replicas know the logistic, squared and Huber losses, not {loss:?}"),
-    }
+    with_margin_loss!(
+        model.loss,
+        loss => gradients(loss, model, batch, parameters, sums, workspace),
+        softmax => panic!("replicas need a loss of one margin"),
+    )
 }
 
 /// `losses[r] += Σ_i φ(a_i·x_r; y_i)` over the rows but null ones, for every run r (padding included), as [`accumulate_replica_gradients`].
@@ -127,122 +126,11 @@ pub fn accumulate_replica_losses(
     losses: &mut [f64],
     workspace: &mut ReplicaWorkspace,
 ) -> Result<(), NonFiniteGradient> {
-    match model.loss {
-        Loss::Logistic => evaluate(Logistic, model, batch, parameters, losses, workspace),
-        Loss::Squared => evaluate(Squared, model, batch, parameters, losses, workspace),
-        Loss::Huber(h) => evaluate(Huber(f32x16::splat(h)), model, batch, parameters, losses, workspace),
-        loss => panic!("replicas know the logistic, squared and Huber losses, not {loss:?}"),
-    }
-}
-
-/// A loss of one margin on sixteen lanes.
-pub(super) trait LaneLoss: Copy {
-    /// φ′(u; y).
-    fn residual(self, margin: f32x16, target: f32x16) -> f32x16;
-    /// φ(u; y).
-    fn value(self, margin: f32x16, target: f32x16) -> f32x16;
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Logistic;
-
-#[derive(Clone, Copy)]
-pub(super) struct Squared;
-
-#[derive(Clone, Copy)]
-pub(super) struct Huber(pub(super) f32x16);
-
-impl LaneLoss for Logistic {
-    /// `−y/(1 + e^{yu})`; at most 4 ulp off for |yu| ≤ 80, between 0 and 2e-35 in size beyond 80.
-    #[inline(always)]
-    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
-        -target * reciprocal(f32x16::ONE + exp_within(target * margin, 80.0))
-    }
-
-    /// `max(−yu, 0) + ln(1 + e^{−|yu|})`, absolute error below 2e-7·max(1, |yu|).
-    #[inline(always)]
-    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
-        let z = target * margin;
-        // Cut where it is below half an ulp of any loss that is summed; squares of smaller values would be subnormal, slow.
-        let decay = exp_within(-z.abs(), 40.0);
-        // ln(1 + t) = 2·artanh(t/(2 + t)), and the argument is at most 1/3.
-        let s = decay * reciprocal(f32x16::splat(2.0) + decay);
-        let square = s * s;
-        let mut series = f32x16::splat(1.0 / 13.0);
-        for odd in [11.0, 9.0, 7.0, 5.0, 3.0] {
-            series = series.mul_add(square, f32x16::splat(1.0 / odd));
-        }
-        let logarithm = (s + s) * square.mul_add(series, f32x16::ONE);
-        (-z).fast_max(f32x16::ZERO) + logarithm
-    }
-}
-
-impl LaneLoss for Squared {
-    #[inline(always)]
-    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
-        margin - target
-    }
-
-    #[inline(always)]
-    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
-        let distance = margin - target;
-        distance * distance * f32x16::splat(0.5)
-    }
-}
-
-impl LaneLoss for Huber {
-    #[inline(always)]
-    fn residual(self, margin: f32x16, target: f32x16) -> f32x16 {
-        (margin - target).fast_min(self.0).fast_max(-self.0)
-    }
-
-    #[inline(always)]
-    fn value(self, margin: f32x16, target: f32x16) -> f32x16 {
-        let distance = (margin - target).abs();
-        let inner = distance.fast_min(self.0);
-        // Both branches at once: inner·(distance − inner/2).
-        inner * (distance - inner * f32x16::splat(0.5))
-    }
-}
-
-/// `e^x` of x cut to [−limit, limit], limit ≤ 87; NaN stays NaN. At most 1.5 ulp off: reduction to |r| ≤ ln 2/2, then
-/// `1 + r + r²·q(r)` with q of degree 4 as in Chebyshev interpolation of (e^r − 1 − r)/r².
-#[inline(always)]
-fn exp_within(x: f32x16, limit: f32) -> f32x16 {
-    // `fast_min` and `fast_max` return their second argument for NaN: x stands second.
-    let x = f32x16::splat(limit).fast_min(x);
-    let x = f32x16::splat(-limit).fast_max(x);
-    // 1.5·2²³: adding it rounds to an integer, which then lies in the low bits of the sum.
-    let magic = f32x16::splat(12_582_912.0);
-    let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
-    let n = shifted - magic;
-    let r = n.mul_neg_add(f32x16::splat(0.693_115_23), x);
-    let r = n.mul_neg_add(f32x16::splat(3.194_618_3e-5), r);
-    let q = f32x16::splat(1.392_621_3e-3);
-    let q = q.mul_add(r, f32x16::splat(8.363_203e-3));
-    let q = q.mul_add(r, f32x16::splat(4.166_655_6e-2));
-    let q = q.mul_add(r, f32x16::splat(1.666_657_6e-1));
-    let q = q.mul_add(r, f32x16::splat(0.5));
-    let p = (r * r).mul_add(q, r) + f32x16::ONE;
-    let bits: wide::i32x16 = bytemuck::cast(shifted);
-    let one: wide::i32x16 = bytemuck::cast(f32x16::ONE);
-    p * bytemuck::cast::<wide::i32x16, f32x16>((bits << 23) + one)
-}
-
-/// `1/x` for x in [1, 2¹²⁰], at most 1 ulp off: an estimate of 14 bits and one Newton step where the build has AVX-512.
-#[inline(always)]
-fn reciprocal(x: f32x16) -> f32x16 {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
-    {
-        // SAFETY: the build has AVX-512F; the intrinsic touches registers only.
-        let estimate: f32x16 = unsafe { core::arch::x86_64::_mm512_rcp14_ps(x.into()) }.into();
-        let error = x.mul_neg_add(estimate, f32x16::ONE);
-        error.mul_add(estimate, estimate)
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
-    {
-        f32x16::ONE / x
-    }
+    with_margin_loss!(
+        model.loss,
+        loss => evaluate(loss, model, batch, parameters, losses, workspace),
+        softmax => panic!("replicas need a loss of one margin"),
+    )
 }
 
 /// Row `index` as f32.
@@ -314,7 +202,7 @@ fn for_each_block(
     Ok(())
 }
 
-fn gradients<L: LaneLoss>(
+fn gradients<L: MarginLoss>(
     loss: L,
     model: &LinearModel,
     batch: &Batch<'_>,
@@ -384,7 +272,7 @@ struct Place<'a> {
 }
 
 /// Margins, residuals and gradient of one block for V vectors of runs; register tiles of R rows, then of J features.
-fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
+fn chunk_gradient<L: MarginLoss, const V: usize, const R: usize, const J: usize>(
     loss: L,
     features: usize,
     block: &Block<'_>,
@@ -430,11 +318,11 @@ fn chunk_gradient<L: LaneLoss, const V: usize, const R: usize, const J: usize>(
 
 /// Residuals of one row, 0 for the null row.
 #[inline(always)]
-fn residuals_of_row<L: LaneLoss, const V: usize>(loss: L, margins: &[f32x16; V], target: f32) -> [f32x16; V] {
+fn residuals_of_row<L: MarginLoss, const V: usize>(loss: L, margins: &[f32x16; V], target: f32) -> [f32x16; V] {
     if target.is_nan() {
         return [f32x16::ZERO; V];
     }
-    margins.map(|margin| loss.residual(margin, f32x16::splat(target)))
+    margins.map(|margin| loss.fast_residual_lanes(margin, f32x16::splat(target)))
 }
 
 /// `u[i][v] = Σ_j a_ij·x_j[v]` for R rows.
@@ -488,7 +376,7 @@ fn gradient_tile<const V: usize, const J: usize>(
     }
 }
 
-fn evaluate<L: LaneLoss>(
+fn evaluate<L: MarginLoss>(
     loss: L,
     model: &LinearModel,
     batch: &Batch<'_>,
@@ -532,7 +420,7 @@ fn evaluate<L: LaneLoss>(
     }
 }
 
-fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
+fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
     loss: L,
     features: usize,
     block: &Block<'_>,
@@ -546,7 +434,7 @@ fn chunk_losses<L: LaneLoss, const V: usize, const R: usize>(
             return;
         }
         for (total, &margin) in totals.iter_mut().zip(margins) {
-            *total += loss.value(margin, f32x16::splat(target));
+            *total += loss.value_lanes(margin, f32x16::splat(target));
         }
     };
     let mut tiles = block.rows.chunks_exact(features * R);
@@ -573,6 +461,7 @@ mod tests {
     use super::*;
     use crate::features::{F32Rows, NULL_TARGET, Selection};
     use crate::linear::{Clip, Point};
+    use crate::loss::Loss;
 
     /// Deterministic values in [−1, 1).
     fn values(count: usize, seed: u64) -> Vec<f32> {
@@ -654,7 +543,7 @@ mod tests {
 
     #[test]
     fn sums_and_losses_are_those_of_each_run_alone() {
-        for loss in [Loss::Logistic, Loss::Squared, Loss::Huber(0.7)] {
+        for loss in Loss::ALL.into_iter().filter(|&loss| loss != Loss::Softmax) {
             for (rows, features, runs) in [
                 (0, 3, 1),
                 (1, 1, 1),
@@ -670,47 +559,6 @@ mod tests {
         }
         let indices: Vec<u32> = (0..200).map(|index| (index * 7) % 90).collect();
         check(90, 20, 33, Loss::Logistic, Some(&indices));
-    }
-
-    #[test]
-    fn the_logistic_residual_and_loss_keep_their_stated_errors() {
-        let (mut residual, mut value) = (0.0_f64, 0.0_f64);
-        for step in 0..200_000 {
-            let u = (f64::from(step) / 1e5 - 1.0) * 85.0;
-            let u = f64::from(u as f32);
-            for y in [-1.0_f32, 1.0] {
-                let z = u * f64::from(y);
-                let (margin, target) = (f32x16::splat(u as f32), f32x16::splat(y));
-                let found = f64::from(Logistic.residual(margin, target).to_array()[3]);
-                let exact = -f64::from(y)
-                    * if z > 0.0 {
-                        (-z).exp() / (1.0 + (-z).exp())
-                    } else {
-                        1.0 / (1.0 + z.exp())
-                    };
-                if z <= 80.0 {
-                    let ulp = 2.0_f64.powi(exact.abs().log2().floor() as i32 - 23);
-                    residual = residual.max((found - exact).abs() / ulp);
-                } else {
-                    assert!(found.abs() <= 2e-35 && found * f64::from(y) <= 0.0);
-                }
-                let found = f64::from(Logistic.value(margin, target).to_array()[5]);
-                let exact = (-z).max(0.0) + (-z.abs()).exp().ln_1p();
-                value = value.max((found - exact).abs() / z.abs().max(1.0));
-            }
-        }
-        assert!(residual <= 4.0, "residual: {residual} ulp");
-        assert!(value <= 2e-7, "loss: {value}");
-    }
-
-    #[test]
-    fn residuals_never_exceed_one() {
-        for u in [-1e30, -90.0, -1.0, 0.0, 1e-30, 1.0, 90.0, 1e30, f32::INFINITY] {
-            for y in [-1.0_f32, 1.0] {
-                let r = Logistic.residual(f32x16::splat(u), f32x16::splat(y)).to_array()[0];
-                assert!(r.abs() <= 1.0, "{r} at {u}");
-            }
-        }
     }
 
     #[test]

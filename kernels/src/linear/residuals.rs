@@ -5,9 +5,8 @@
 use super::clipping::{ClipRule, clip_exactly};
 use super::{BLOCK_ROWS, Clip, Evaluation, NonFiniteGradient, Tally};
 use crate::features::{NULL_CLASS, Norm, Targets};
-use crate::loss::{Loss, Target};
-use crate::vector::exp;
-use crate::vector::lanes::LANES;
+use crate::loss::{Loss, MarginLoss, TargetKind, softmax, with_margin_loss};
+use crate::vector::lanes::{LANES, put, vector};
 use wide::f32x16;
 
 /// What the rows of a block bring besides features: gathered once a block, in block order.
@@ -113,22 +112,6 @@ impl RowFacts {
     }
 }
 
-#[inline(always)]
-fn vector(values: &[f32], start: usize) -> f32x16 {
-    f32x16::new(
-        *values[start..]
-            .first_chunk::<LANES>()
-            .expect("blocks are whole vectors"),
-    )
-}
-
-#[inline(always)]
-fn put(values: &mut [f32], start: usize, lanes: f32x16) {
-    *values[start..]
-        .first_chunk_mut::<LANES>()
-        .expect("blocks are whole vectors") = lanes.to_array();
-}
-
 /// The first of the block's rows with a NaN or infinite value among `values` (`outputs` a row), if any.
 fn first_non_finite(values: &[f32], outputs: usize, rows: usize) -> Option<usize> {
     (0..rows).find(|row| (0..outputs).any(|output| !values[output * BLOCK_ROWS + row].is_finite()))
@@ -156,7 +139,7 @@ fn check_finite(
             poison = vector(output, start).mul_add(f32x16::ZERO, poison);
         }
     }
-    if loss != Loss::Softmax {
+    if loss.targets() != TargetKind::Classes {
         for start in (0..rows).step_by(LANES) {
             poison = vector(&facts.values, start).mul_add(f32x16::ZERO, poison);
         }
@@ -187,74 +170,17 @@ pub(super) fn residuals(
     clear_beyond(margins, outputs, rows);
     facts.clear_nulls(margins, outputs);
     check_finite(loss, outputs, rows, facts, margins)?;
-    match loss {
-        Loss::Softmax => {
-            softmax_residuals(outputs, rows, margins);
-            for (row, &class) in facts.classes[..rows].iter().enumerate() {
-                margins[class as usize * BLOCK_ROWS + row] -= 1.0;
-            }
-        }
-        _ => {
+    with_margin_loss!(
+        loss,
+        loss => {
             for start in (0..rows).step_by(LANES) {
-                let residual = residual_lanes(loss, vector(margins, start), vector(&facts.values, start));
-                put(margins, start, residual);
+                put(margins, start, loss.residual_lanes(vector(margins, start), vector(&facts.values, start)));
             }
-        }
-    }
+        },
+        softmax => softmax::block_residuals(outputs, &facts.classes[..rows], margins),
+    );
     facts.clear_nulls(margins, outputs);
     Ok(())
-}
-
-/// Probabilities below 2⁻⁶⁴ as 0. Multiplied with a small feature or clip factor they would become subnormal, and a
-/// processor takes many times longer for those; what is lost is far below the rounding of the other residuals.
-#[inline(always)]
-fn without_dust(probabilities: f32x16) -> f32x16 {
-    const DUST: f32 = 1.0 / 18_446_744_073_709_551_616.0;
-    probabilities
-        .simd_lt(f32x16::splat(DUST))
-        .select(f32x16::ZERO, probabilities)
-}
-
-/// `margins ← softmax(margins)` row by row.
-fn softmax_residuals(outputs: usize, rows: usize, margins: &mut [f32]) {
-    for start in (0..rows).step_by(LANES) {
-        let mut greatest = vector(margins, start);
-        for output in 1..outputs {
-            greatest = greatest.fast_max(vector(margins, output * BLOCK_ROWS + start));
-        }
-        let mut sum = f32x16::ZERO;
-        for output in 0..outputs {
-            let place = output * BLOCK_ROWS + start;
-            let term = exp(vector(margins, place) - greatest);
-            sum += term;
-            put(margins, place, term);
-        }
-        let share = f32x16::ONE / sum;
-        for output in 0..outputs {
-            let place = output * BLOCK_ROWS + start;
-            put(margins, place, without_dust(vector(margins, place) * share));
-        }
-    }
-}
-
-/// The residual of the losses of one margin.
-#[inline(always)]
-fn residual_lanes(loss: Loss, u: f32x16, y: f32x16) -> f32x16 {
-    match loss {
-        Loss::Logistic => {
-            let z = y * u;
-            let decay = exp(-z.abs());
-            let numerator = z.simd_gt(f32x16::ZERO).select(decay, f32x16::ONE);
-            -y * without_dust(numerator / (f32x16::ONE + decay))
-        }
-        Loss::Squared => u - y,
-        Loss::Huber(h) => (u - y).fast_max(f32x16::splat(-h)).fast_min(f32x16::splat(h)),
-        Loss::Hinge => (y * u).simd_lt(f32x16::ONE).select(-y, f32x16::ZERO),
-        Loss::Absolute | Loss::Softmax => {
-            let sign = u.simd_lt(y).select(f32x16::splat(-1.0), f32x16::ONE);
-            u.simd_eq(y).select(f32x16::ZERO, sign)
-        }
-    }
 }
 
 /// `residuals ← a·residuals − b·others` on the first `rows` rows.
@@ -378,34 +304,23 @@ pub(super) fn values(
         rows: rows - facts.nulls.count_ones() as usize,
         ..Evaluation::default()
     };
-    if loss != Loss::Softmax {
-        for (row, (&u, &y)) in margins[..rows].iter().zip(&facts.values).enumerate() {
-            if is_null(row) {
-                continue;
-            }
-            found.loss += loss.value(&[f64::from(u)], Target::Value(f64::from(y)));
-            let classifies = matches!(loss, Loss::Logistic | Loss::Hinge);
-            found.correct += usize::from(classifies && (u >= 0.0) == (y >= 0.0));
-        }
-        return Ok(found);
-    }
-    for start in (0..rows).step_by(LANES) {
-        let mut greatest = vector(margins, start);
-        for output in 1..outputs {
-            greatest = greatest.fast_max(vector(margins, output * BLOCK_ROWS + start));
-        }
-        let mut exponentials = f32x16::ZERO;
-        for output in 0..outputs {
-            exponentials += exp(vector(margins, output * BLOCK_ROWS + start) - greatest);
-        }
-        let (greatest, exponentials) = (greatest.to_array(), exponentials.to_array());
-        for row in (start..(start + LANES).min(rows)).filter(|&row| !is_null(row)) {
-            let (greatest, class) = (greatest[row - start], facts.classes[row] as usize);
-            let own = margins[class * BLOCK_ROWS + row];
-            found.loss += f64::from(exponentials[row - start]).ln() + (f64::from(greatest) - f64::from(own));
-            let first = own == greatest && (0..class).all(|output| margins[output * BLOCK_ROWS + row] < greatest);
-            found.correct += usize::from(first);
-        }
-    }
+    (found.loss, found.correct) = with_margin_loss!(
+        loss,
+        loss => margin_values(loss, &margins[..rows], &facts.values, is_null),
+        softmax => softmax::block_values(outputs, &facts.classes[..rows], is_null, margins),
+    );
     Ok(found)
+}
+
+/// Σ loss and the number of signs predicted correctly; 0 of these for losses of reals.
+fn margin_values<L: MarginLoss>(loss: L, margins: &[f32], targets: &[f32], is_null: impl Fn(usize) -> bool) -> (f64, usize) {
+    let (mut sum, mut correct) = (0.0, 0);
+    for (row, (&u, &y)) in margins.iter().zip(targets).enumerate() {
+        if is_null(row) {
+            continue;
+        }
+        sum += loss.value(f64::from(u), f64::from(y));
+        correct += usize::from(L::TARGETS == TargetKind::Signs && (u >= 0.0) == (y >= 0.0));
+    }
+    (sum, correct)
 }

@@ -15,6 +15,23 @@ pub const EXP_GREATEST: f32 = 88.376_26;
 /// Chebyshev points (relative error 2⁻²⁶·⁵ in exact arithmetic); 2^n by its exponent bits.
 #[inline(always)]
 pub fn exp(x: f32x16) -> f32x16 {
+    let result = exp_in_range(x);
+    let result = x.simd_lt(f32x16::splat(EXP_LEAST)).select(f32x16::ZERO, result);
+    x.simd_gt(f32x16::splat(EXP_GREATEST))
+        .select(f32x16::splat(f32::INFINITY), result)
+}
+
+/// `e^x` of x cut to [−limit, limit], limit ≤ 87; NaN stays NaN. At most 1.5 ulp off.
+#[inline(always)]
+pub(crate) fn exp_within(x: f32x16, limit: f32) -> f32x16 {
+    // `fast_min` and `fast_max` return their second argument for NaN: x stands second.
+    let x = f32x16::splat(limit).fast_min(x);
+    exp_in_range(f32x16::splat(-limit).fast_max(x))
+}
+
+/// [`exp`] between [`EXP_LEAST`] and [`EXP_GREATEST`].
+#[inline(always)]
+fn exp_in_range(x: f32x16) -> f32x16 {
     // 1.5·2²³: adding it rounds to an integer, which then lies in the low bits of the sum.
     let magic = f32x16::splat(12_582_912.0);
     let shifted = x.mul_add(f32x16::splat(std::f32::consts::LOG2_E), magic);
@@ -29,10 +46,7 @@ pub fn exp(x: f32x16) -> f32x16 {
     let q = q.mul_add(r, f32x16::splat(0.5));
     let p = (r * r).mul_add(q, r) + f32x16::ONE;
     let power = (cast::<f32x16, i32x16>(shifted) << 23) + cast::<f32x16, i32x16>(f32x16::ONE);
-    let result = p * cast::<i32x16, f32x16>(power);
-    let result = x.simd_lt(f32x16::splat(EXP_LEAST)).select(f32x16::ZERO, result);
-    x.simd_gt(f32x16::splat(EXP_GREATEST))
-        .select(f32x16::splat(f32::INFINITY), result)
+    p * cast::<i32x16, f32x16>(power)
 }
 
 #[cfg(test)]
