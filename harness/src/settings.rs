@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;
 
@@ -46,9 +47,12 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
                 };
             }
             "delta" => {}
-            // The problem's, see `regularization`.
+            // The problem's, see `regularization` and `loss`.
             "regularization" => {
                 number(name, value)?;
+            }
+            "loss" => {
+                loss(parameters)?;
             }
             "epochs" => settings.epochs = Some(number(name, value)?),
             "learning-rate" => settings.learning_rate = Some(number(name, value)?),
@@ -84,6 +88,14 @@ pub fn regularization(parameters: &BTreeMap<String, Value>) -> Result<f64, Param
             "a finite number of at least 0 is needed",
         ))
     }
+}
+
+/// The loss that `parameters` choose, if any.
+///
+/// # Errors
+/// A name that no loss has.
+pub fn loss(parameters: &BTreeMap<String, Value>) -> Result<Option<Loss>, ParameterError> {
+    parameters.get("loss").map(|value| named("loss", value)).transpose()
 }
 
 fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError {
@@ -160,6 +172,7 @@ mod tests {
             (json!({"sampling": "poison"}), "sampling"),
             (json!({"epsilon": 1.0, "noise-multiplier": 1.0}), "noise-multiplier"),
             (json!({"regularization": "much"}), "regularization"),
+            (json!({"loss": "cubic"}), "loss"),
         ] {
             assert!(parsed(value).err().expect("refused").to_string().contains(named));
         }

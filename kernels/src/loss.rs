@@ -104,7 +104,7 @@ macro_rules! with_margin_loss {
             Loss::Huber(h) => { let $one = loss::huber::Huber(h); $body }
             Loss::Hinge => { let $one = loss::hinge::Hinge; $body }
             Loss::Absolute => { let $one = loss::absolute::Absolute; $body }
-        };
+                };
         found
     }};
 }
@@ -209,7 +209,10 @@ impl Loss {
     }
 
     fn refuse(self, margins: &[f64], target: Target) -> ! {
-        panic!("{self} with {} margins cannot be compared with {target:?}", margins.len())
+        panic!(
+            "{self} with {} margins cannot be compared with {target:?}",
+            margins.len()
+        )
     }
 }
 
@@ -296,7 +299,10 @@ mod tests {
                     loss.residual(&mut residual, target);
                     for (found, expected) in found.into_iter().zip([value, residual[0], residual[0]]) {
                         let found = f64::from(found.to_array()[7]);
-                        assert!((found - expected).abs() <= 1e-6 * (1.0 + expected.abs()), "{loss} at {u}, {y}: {found} for {expected}");
+                        assert!(
+                            (found - expected).abs() <= 1e-6 * (1.0 + expected.abs()),
+                            "{loss} at {u}, {y}: {found} for {expected}"
+                        );
                     }
                 }
             }
@@ -317,7 +323,10 @@ mod tests {
                     let bound = loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
                     assert!(residual(u, y).abs() <= bound, "{loss}");
                     let slope = (residual(u + 1e-6, y) - residual(u, y)) / 1e-6;
-                    assert!(slope <= loss.curvature().unwrap_or(f64::INFINITY) + 1e-4, "{loss}: {slope}");
+                    assert!(
+                        slope <= loss.curvature().unwrap_or(f64::INFINITY) + 1e-4,
+                        "{loss}: {slope}"
+                    );
                 }
             }
         }

@@ -8,7 +8,6 @@
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
@@ -393,7 +392,12 @@ impl Constants {
                     value: "estimate".to_owned(),
                     expected: "a number, where the rows were not measured before (no rank can measure shared rows alone)",
                 })?;
-                loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))? * moment
+                problem
+                    .model()
+                    .loss
+                    .curvature()
+                    .ok_or_else(|| not_smooth(method, problem))?
+                    * moment
                     + problem.regularization()
             }
             NumberOrWord::Absent => public_smoothness(method, problem, settings)?,
@@ -501,33 +505,12 @@ impl Constants {
     }
 }
 
-/// sup φ″ of the loss: its smoothness for features of norm 1 (specification 1); none for the hinge and absolute losses.
-fn loss_smoothness(loss: Loss) -> Option<f64> {
-    match loss {
-        Loss::Logistic => Some(0.25),
-        Loss::Softmax => Some(0.5),
-        Loss::Squared | Loss::Huber(_) => Some(1.0),
-        Loss::Hinge | Loss::Absolute => None,
-    }
-}
-
-/// sup ‖residual‖₁, and sup ‖residual‖₂: what bounds a gradient for features of norm 1; none for the squared loss.
-fn residual_bound(loss: Loss, norm: Norm) -> Option<f64> {
-    match (loss, norm) {
-        (Loss::Logistic | Loss::Hinge | Loss::Absolute, _) => Some(1.0),
-        (Loss::Softmax, Norm::L1) => Some(2.0),
-        (Loss::Softmax, Norm::L2) => Some(std::f64::consts::SQRT_2),
-        (Loss::Huber(h), _) => Some(f64::from(h)),
-        (Loss::Squared, _) => None,
-    }
-}
-
 fn not_smooth(method: Method, problem: &PublicProblem) -> SettingsError {
     SettingsError::Unsupported {
         flag: "--loss",
-        value: format!("{:?}", problem.model().loss).to_lowercase(),
+        value: problem.model().loss.to_string(),
         algorithm: method.id(),
-        reason: "needs a smooth loss; choose logistic, softmax, squared or huber",
+        reason: "needs a smooth loss, such as logistic, softmax or huber",
     }
 }
 
@@ -542,7 +525,11 @@ fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
 
 /// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
 fn public_smoothness(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<f64, PrepareError> {
-    let factor = loss_smoothness(problem.model().loss).ok_or_else(|| not_smooth(method, problem))?;
+    let factor = problem
+        .model()
+        .loss
+        .curvature()
+        .ok_or_else(|| not_smooth(method, problem))?;
     let enforced = problem.row_bound(Norm::L2);
     let bound = settings.number(
         "feature-bound",
@@ -568,7 +555,7 @@ fn clip_norm(problem: &PublicProblem, settings: &Settings, gaussian: bool) -> Re
     let norm = if gaussian { Norm::L2 } else { Norm::L1 };
     let implied = problem
         .row_bound(norm)
-        .zip(residual_bound(problem.model().loss, norm))
+        .zip(problem.model().loss.lipschitz(norm))
         .map(|(bound, residual)| public_norm(problem, bound, norm) * residual);
     match (settings.clip_norm, implied) {
         (Some(asked), _) => positive("--clip-norm", f64::from(positive("--clip-norm", asked)? as f32)),

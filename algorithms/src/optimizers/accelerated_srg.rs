@@ -19,7 +19,7 @@
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{Clip, Point};
-use rounds_kernels::loss::Loss;
+use rounds_kernels::loss::TargetKind;
 
 use super::matrix_factorization::{calibrated, whole_epochs};
 use super::plan::{self, BatchPlan};
@@ -118,10 +118,7 @@ pub(super) fn smoothness(problem: &PublicProblem, settings: &Settings) -> Result
     let bound = problem
         .row_bound(Norm::L2)
         .map(|a| a * a + f64::from(u8::from(model.bias)));
-    let at_zero = match model.loss {
-        Loss::Softmax => Some(1.0 / model.outputs as f64),
-        loss => loss.smoothness_factor(),
-    };
+    let at_zero = model.loss.curvature_at_zero(model.outputs);
     let default = bound
         .zip(at_zero)
         .map(|(squared, curvature)| 0.25 * curvature * squared);
@@ -133,18 +130,15 @@ pub(super) fn smoothness(problem: &PublicProblem, settings: &Settings) -> Result
     )
 }
 
-/// S where none is given: the Lipschitz constant of the losses, of a public bound on the rows, at most 4 (the best of 0.5, 1,
+/// S where none is given: for losses of classes or signs their Lipschitz constant, of a public bound on the rows, at most 4 (the best of 0.5, 1,
 /// 2, 4 and 8 on MNIST, for ε = 0.1 and 1).
 pub(super) fn default_clip_norm(problem: &PublicProblem) -> f64 {
     let model = problem.model();
     let bound = problem.row_bound(Norm::L2);
     let lipschitz = bound
         .map(|a| (a * a + f64::from(u8::from(model.bias))).sqrt())
-        .and_then(|a| match model.loss {
-            Loss::Softmax => Some(std::f64::consts::SQRT_2 * a),
-            Loss::Logistic | Loss::Hinge => Some(a),
-            _ => None,
-        });
+        .filter(|_| model.loss.targets() != TargetKind::Reals)
+        .and_then(|a| Some(model.loss.lipschitz(Norm::L2)? * a));
     lipschitz.unwrap_or(f64::INFINITY).min(4.0)
 }
 

@@ -19,7 +19,7 @@
 
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
-use rounds_kernels::loss::Loss;
+use rounds_kernels::loss::TargetKind;
 
 use super::plan;
 use super::settings::positive;
@@ -45,16 +45,6 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     constructor: prepare,
 };
 
-/// Smoothness of the loss in its margins, for the bound M = curvature·‖a‖² (specification 1).
-fn curvature(loss: Loss) -> Option<f64> {
-    match loss {
-        Loss::Softmax => Some(0.5),
-        Loss::Logistic => Some(0.25),
-        Loss::Squared | Loss::Huber(_) => Some(1.0),
-        Loss::Hinge | Loss::Absolute => None,
-    }
-}
-
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let loss = problem.model().loss;
     let refused = |flag, value: String, reason| {
@@ -65,10 +55,10 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
             reason,
         })
     };
-    let Some(curvature) = curvature(loss) else {
+    let Some(curvature) = loss.curvature() else {
         let reason =
             "needs a smooth loss: its privacy rests on gradient steps that do not expand; use huber or logistic";
-        return Err(refused("--loss", format!("{loss:?}"), reason));
+        return Err(refused("--loss", loss.to_string(), reason));
     };
     let adjacency = problem.adjacency(settings.adjacency)?;
     Sampling::FixedOrder.check(adjacency)?;
@@ -78,13 +68,12 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     };
     let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
     let smoothness = curvature * squared + problem.regularization();
-    if loss == Loss::Softmax
-        && let Some(asked) = settings.clip_norm
-    {
+    let has_classes = loss.targets() == TargetKind::Classes;
+    if has_classes && let Some(asked) = settings.clip_norm {
         let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
         return Err(refused("--clip-norm", asked.to_string(), reason));
     }
-    let (clip_norm, clip) = if loss == Loss::Softmax {
+    let (clip_norm, clip) = if has_classes {
         ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
     } else {
         let clip_norm = plan::clip_norm(settings, 1.0)?;
@@ -270,6 +259,7 @@ mod tests {
     use crate::privacy::Adjacency;
     use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;
     use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{Clip, NonFiniteGradient};
-use rounds_kernels::loss::Loss;
+use rounds_kernels::loss::TargetKind;
 
 use super::{Engine, Ledger, partition};
 use crate::problem::Problem;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 #[non_exhaustive]
 pub enum ReplicaError {
     /// Only models of one output without a bias.
-    #[error("runs share a pass over the rows for logistic, squared and Huber losses without a bias only")]
+    #[error("runs share a pass over the rows for models of one output without a bias only")]
     Model,
     /// A clip that would act on some row.
     #[error(
@@ -66,20 +66,15 @@ impl<'a> ReplicatedOracle<'a> {
     /// at most 1 (Huber: h), so a row of norm ≤ C is never clipped.
     pub fn new(problem: &'a Problem, engine: Engine, runs: usize, clip: Clip) -> Result<Self, ReplicaError> {
         let model = problem.model();
-        let residual = match model.loss {
-            Loss::Logistic => 1.0,
-            Loss::Huber(h) => h,
-            Loss::Squared => f32::INFINITY,
-            _ => return Err(ReplicaError::Model),
-        };
-        if model.bias || model.outputs != 1 {
+        if model.bias || model.loss.targets() == TargetKind::Classes {
             return Err(ReplicaError::Model);
         }
+        let residual = model.loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
         if let Clip::Bounded { norm, clip_norm } = clip {
             let norms = &problem.row_norms(norm).values;
             if let Some(row) = norms
                 .iter()
-                .position(|&norm| f64::from(norm) * f64::from(residual) > f64::from(clip_norm))
+                .position(|&norm| f64::from(norm) * residual > f64::from(clip_norm))
             {
                 return Err(ReplicaError::WouldClip {
                     row,
@@ -237,6 +232,7 @@ mod tests {
     use super::super::{Oracle, evaluate};
     use super::*;
     use crate::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::loss::Loss;
 
     fn problem(rows: usize) -> Problem {
         let data = synthetic_logistic(rows, 20, 5).into_binary().unwrap();

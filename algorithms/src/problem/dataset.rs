@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rounds_kernels::features::{F32Rows, NULL_CLASS, NULL_TARGET, Norm, Rows, SparseRows, Targets};
+use rounds_kernels::loss::{Loss, TargetKind};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
@@ -716,6 +717,20 @@ impl Dataset {
     pub fn into_binary(mut self) -> Result<Self, DatasetError> {
         self.labels = Labels::Values(self.binary_targets()?);
         Ok(self)
+    }
+
+    /// The same rows with the targets that `loss` takes, and the loss: by default softmax for classes, squared for reals.
+    ///
+    /// # Errors
+    /// As [`Dataset::into_binary`], for classes and a loss of one output.
+    pub fn for_loss(self, loss: Option<Loss>) -> Result<(Self, Loss), DatasetError> {
+        let has_classes = self.classes().is_some();
+        let loss = loss.unwrap_or(if has_classes { Loss::Softmax } else { Loss::Squared });
+        if has_classes && loss.targets() != TargetKind::Classes {
+            Ok((self.into_binary()?, loss))
+        } else {
+            Ok((self, loss))
+        }
     }
 
     /// The same rows with two classes, which the domain then declares: `class` ↦ 1, every other one ↦ 0, null rows stay null.

@@ -43,7 +43,7 @@ impl Deref for Problem {
 pub enum ProblemError {
     /// Softmax needs classes, the other losses real targets.
     #[error(
-        "{loss:?} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
+        "{loss} loss needs {needed}, and data set '{dataset}' has {found}: choose another loss or another data set"
     )]
     Targets {
         /// The loss.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{self, LinearModel};
-use rounds_kernels::loss::Loss;
+use rounds_kernels::loss::{Loss, TargetKind};
 
 use super::{Dataset, Domain, ProblemError, Relation, Storage};
 use crate::optimizers::SettingsError;
@@ -59,7 +59,7 @@ impl PublicProblem {
         regularization: f64,
     ) -> Result<Self, ProblemError> {
         let name = name.into();
-        let classes = domain.classes().filter(|_| loss == Loss::Softmax);
+        let classes = domain.classes().filter(|_| loss.targets() == TargetKind::Classes);
         let outputs = outputs(&name, loss, classes)?;
         Ok(Self {
             relation: domain.relation,
@@ -263,9 +263,9 @@ fn outputs(name: &str, loss: Loss, classes: Option<usize>) -> Result<usize, Prob
         needed,
         found,
     };
-    match (loss, classes) {
-        (Loss::Softmax, Some(classes)) => Ok(classes),
-        (Loss::Softmax, None) => Err(refuse("class labels", "real targets")),
+    match (loss.targets(), classes) {
+        (TargetKind::Classes, Some(classes)) => Ok(classes),
+        (TargetKind::Classes, None) => Err(refuse("class labels", "real targets")),
         (_, Some(_)) => Err(refuse("real (or ±1) targets", "class labels")),
         (_, None) => Ok(1),
     }

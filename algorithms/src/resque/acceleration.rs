@@ -332,7 +332,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::resque::functions::PlantedRegression;
     use crate::resque::geometry::{distance, norm};
-    use crate::resque::smoothed::smoothed_loss;
     use rounds_kernels::loss::Loss;
 
     /// The convolved least absolute deviation with exact gradients, and an exact proximal oracle: accelerated projected
@@ -351,7 +350,7 @@ pub(crate) mod tests {
             let mut total = 0.0;
             for (row, &y) in self.planted.features.chunks_exact(x.len()).zip(&self.planted.targets) {
                 let margin: f64 = row.iter().zip(x).map(|(&a, x)| f64::from(a) * x).sum();
-                let (value, slope) = smoothed_loss(Loss::Absolute, margin, y.into(), self.smoothing).unwrap();
+                let (value, slope) = Loss::Absolute.convolved(margin, y.into(), self.smoothing).unwrap();
                 total += value / n;
                 gradient
                     .iter_mut()

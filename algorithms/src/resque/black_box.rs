@@ -354,7 +354,6 @@ fn lock(tile: &Mutex<Tile>) -> std::sync::MutexGuard<'_, Tile> {
 mod tests {
     use super::*;
     use crate::resque::functions::{LinearLoss, MaxOfLinear};
-    use crate::resque::smoothed::smoothed_loss;
     use rounds_kernels::features::{F32Rows, Rows};
     use rounds_kernels::loss::Loss;
 
@@ -410,7 +409,8 @@ mod tests {
                     oracle.reweighted_mean(0..count, &offset, &mut mean).unwrap();
                     let a: Vec<f64> = row.iter().map(|&a| f64::from(a)).collect();
                     let margin: f64 = (0..dimension).map(|j| a[j] * (centre[j] + f64::from(offset[j]))).sum();
-                    let slope = smoothed_loss(loss, margin, f64::from(target), radius * geometry::norm(&a))
+                    let slope = loss
+                        .convolved(margin, f64::from(target), radius * geometry::norm(&a))
                         .unwrap()
                         .1;
                     let found = dot(&mean, &row) / squared_norm(&row);

@@ -126,7 +126,6 @@ mod tests {
     use crate::oracle::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::LinearLoss;
-    use crate::resque::smoothed::smoothed_loss;
     use rounds_kernels::features::{F32Rows, Rows};
     use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;
@@ -152,7 +151,8 @@ mod tests {
         };
         let objective = |v: &[f32]| {
             let squared = super::super::geometry::squared_norm(v);
-            smoothed_loss(Loss::Absolute, f64::from(v[0]), 0.1f32.into(), radius)
+            Loss::Absolute
+                .convolved(f64::from(v[0]), 0.1f32.into(), radius)
                 .unwrap()
                 .0
                 + squared
@@ -160,7 +160,7 @@ mod tests {
         let (mut low, mut high) = (0.0, radius);
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            let slope = smoothed_loss(Loss::Absolute, middle, 0.1f32.into(), radius).unwrap().1 + 2.0 * middle;
+            let slope = Loss::Absolute.convolved(middle, 0.1f32.into(), radius).unwrap().1 + 2.0 * middle;
             if slope > 0.0 { high = middle } else { low = middle }
         }
         let best = objective(&[low as f32, 0.0, 0.0]);

@@ -1,8 +1,8 @@
 //! Convex functions to query: the maximum of linear functions (the hard family of parallel methods) and mean losses of
 //! linear models, with their exact values and, where it is known, the optimum.
 
-use rounds_kernels::features::Rows;
-use rounds_kernels::loss::{Loss, Target};
+use rounds_kernels::features::{Norm, Rows};
+use rounds_kernels::loss::{Loss, Target, TargetKind};
 
 use super::black_box::BlackBox;
 use super::{ResqueError, positive};
@@ -108,12 +108,10 @@ impl<'a> LinearLoss<'a> {
                 value: rows.len() as f64,
             });
         }
-        let slope = match loss {
-            Loss::Absolute | Loss::Hinge | Loss::Logistic => 1.0,
-            Loss::Huber(threshold) => f64::from(threshold),
-            Loss::Squared => f64::INFINITY,
-            Loss::Softmax => return Err(ResqueError::NoClosedForm),
-        };
+        if loss.targets() == TargetKind::Classes {
+            return Err(ResqueError::NoClosedForm);
+        }
+        let slope = loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
         let mut function = Self {
             rows,
             targets,

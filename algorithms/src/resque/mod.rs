@@ -4,7 +4,7 @@
 //! | idea | file | source |
 //! | --- | --- | --- |
 //! | weights, moments, projected draws | [`estimator`] | [002 Definition 2, Lemmas 1–2] |
-//! | closed-form Gaussian convolutions | [`smoothed`] | specification 1 |
+//! | closed-form Gaussian convolutions | [`rounds_kernels::loss::Loss::convolved`] | specification 1 |
 //! | rounds of queries at perturbed points, counted | [`pool`], [`black_box`] | [002 Problem 1] |
 //! | pools on a problem: projected and closed form | [`projected`] | specification 7.1 |
 //! | functions with known optimum | [`functions`] | |
@@ -42,7 +42,6 @@ pub mod private_ball;
 pub mod private_erm;
 pub mod projected;
 pub mod randomized_smoothing;
-pub mod smoothed;
 pub mod subgradient;
 
 /// What cannot be solved, with the reason.

@@ -336,7 +336,6 @@ mod tests {
     use crate::resque::black_box::BlackBoxOracle;
     use crate::resque::functions::LinearLoss;
     use crate::resque::geometry::squared_norm;
-    use crate::resque::smoothed::smoothed_loss;
     use rounds_kernels::features::{F32Rows, Rows};
     use rounds_kernels::loss::Loss;
 
@@ -366,7 +365,7 @@ mod tests {
             let mut solver = PrivateSolver::new(StreamKey::Simulation(9));
             let (ball, budget) = (ball(0.0, dimension), PrivateBudget { beta, steps });
             let smoothing = 0.2;
-            let value = |v: f64| smoothed_loss(Loss::Absolute, v, 0.1f32.into(), smoothing).unwrap().0;
+            let value = |v: f64| Loss::Absolute.convolved(v, 0.1f32.into(), smoothing).unwrap().0;
             let runs = 40;
             let mut gap = 0.0;
             for _ in 0..runs {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::BLOCK_ROWS;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Remainder, Reweighting, Shifts};
-use rounds_kernels::loss::Loss;
+use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::{
     BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian, fill_gaussian_blocks,
 };
@@ -20,7 +20,6 @@ use super::ResqueError;
 use super::estimator::{OracleMode, check_validity};
 use super::geometry::squared_norm;
 use super::pool::GradientPool;
-use super::smoothed::smoothed_loss;
 use crate::oracle::{Ledger, Oracle};
 use crate::problem::PublicProblem;
 
@@ -64,22 +63,12 @@ pub struct ProjectedPool {
     draws: u64,
 }
 
-/// Largest slope of a loss in its margins (L2 norm of the residual), `None` if unbounded (specification 1).
-pub fn largest_slope(loss: Loss) -> Option<f64> {
-    match loss {
-        Loss::Softmax => Some(std::f64::consts::SQRT_2),
-        Loss::Logistic | Loss::Hinge | Loss::Absolute => Some(1.0),
-        Loss::Huber(threshold) => Some(f64::from(threshold)),
-        Loss::Squared => None,
-    }
-}
-
 /// L of a problem: the largest slope times the longest row where it was measured, else times the public bound on rows.
 ///
 /// # Errors
 /// The squared loss, whose slope is unbounded; rows without a bound.
 pub fn lipschitz(problem: &PublicProblem) -> Result<f64, ResqueError> {
-    let slope = largest_slope(problem.model().loss).unwrap_or(f64::INFINITY);
+    let slope = problem.model().loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
     let with_bias = |bound: f64| if problem.model().bias { bound.hypot(1.0) } else { bound };
     let longest = problem
         .measured()
@@ -104,7 +93,8 @@ impl ProjectedPool {
         lipschitz: f64,
         key: StreamKey,
     ) -> Result<Self, ResqueError> {
-        if mode == OracleMode::ClosedForm && problem.model().loss == Loss::Softmax || mode == OracleMode::BlackBox {
+        let has_classes = problem.model().loss.targets() == TargetKind::Classes;
+        if mode == OracleMode::ClosedForm && has_classes || mode == OracleMode::BlackBox {
             return Err(ResqueError::NoClosedForm);
         }
         let dimension = problem.parameters();
@@ -319,7 +309,10 @@ fn closed_form_sum(
             }
             let deviation = (radius * f64::from(block.row_norm(row))).max(1e-12);
             let margin = block.offset_margins(row).next().map_or(0.0, f64::from);
-            *weight = smoothed_loss(loss, margin, target, deviation)?.1 as f32;
+            *weight = loss
+                .convolved(margin, target, deviation)
+                .ok_or(ResqueError::NoClosedForm)?
+                .1 as f32;
         }
         Ok(())
     };
@@ -336,7 +329,7 @@ mod tests {
     use crate::resque::estimator::{kolmogorov_smirnov, log_weight};
     use crate::resque::functions::LinearLoss;
     use rounds_kernels::features::{Rows, Targets};
-    use rounds_kernels::loss::Target;
+    use rounds_kernels::loss::{Loss, Target};
     use std::sync::Arc;
 
     fn problem(loss: Loss, rows: usize, columns: usize, bias: bool) -> Problem {

@@ -12,7 +12,6 @@ use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Budget, Settings};
 use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::problem::Problem;
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
 use super::{UsageError, threads, with_causes};
@@ -557,7 +556,7 @@ struct Bench<'c> {
     /// How threads are bound.
     pinning: Pinning,
     /// By data set, format, λ and memory nodes.
-    problems: HashMap<(String, String, u64, Vec<usize>), Arc<Loaded>>,
+    problems: HashMap<(String, String, (Option<String>, u64), Vec<usize>), Arc<Loaded>>,
     /// Strategies of noise, made once.
     strategies: StrategyMemory,
     /// Noise multipliers that were calibrated, by configuration without threads.
@@ -695,11 +694,12 @@ impl Bench<'_> {
     /// share them out.
     fn problem(&mut self, configuration: &Configuration, engine: &Engine) -> anyhow::Result<Arc<Loaded>> {
         let regularization = settings::regularization(&configuration.parameters)?;
+        let loss = settings::loss(&configuration.parameters)?;
         let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
         let key = (
             configuration.dataset.clone(),
             configuration.features.clone(),
-            regularization.to_bits(),
+            (loss.map(|loss| loss.to_string()), regularization.to_bits()),
             nodes.unwrap_or_default(),
         );
         if let Some(loaded) = self.problems.get(&key) {
@@ -713,22 +713,17 @@ impl Bench<'_> {
             &anyhow::Error::from,
         )?;
         let digest = hexadecimal(&self.cluster.digest(&data.train));
-        let as_stored = |dataset: rounds_algorithms::problem::Dataset| match configuration.features.as_str() {
-            "f32" => dataset.to_f32(),
-            _ => Ok(dataset),
-        };
-        let loss = |dataset: &rounds_algorithms::problem::Dataset| {
-            if dataset.classes().is_some() {
-                Loss::Softmax
-            } else {
-                Loss::Squared
+        let as_stored = |dataset: rounds_algorithms::problem::Dataset| {
+            let (dataset, loss) = dataset.for_loss(loss)?;
+            match configuration.features.as_str() {
+                "f32" => Ok((dataset.to_f32()?, loss)),
+                _ => Ok((dataset, loss)),
             }
         };
-        let train_loss = loss(&data.train);
-        let train = self.cluster.all_ok(as_stored(data.train).map_err(Into::into))?;
+        let (train, train_loss) = self.cluster.all_ok(as_stored(data.train))?;
         let test = data.test.map(|dataset| {
-            let loss = loss(&dataset);
-            anyhow::Ok(Problem::new(Arc::new(as_stored(dataset)?), loss, true, 0.0)?)
+            let (dataset, loss) = as_stored(dataset)?;
+            anyhow::Ok(Problem::new(Arc::new(dataset), loss, true, 0.0)?)
         });
         let test = self.cluster.all_ok(test.transpose())?;
         let train = self
@@ -737,9 +732,9 @@ impl Bench<'_> {
             .placed_for(engine);
         // Rows of the test set are whole on every rank, those of the training set in one process only.
         let whole = test.as_ref().or(self.cluster.count().is_none().then_some(&train));
-        // Of the loss alone: a regularised problem has another optimum.
+        // Of the usual loss alone: another loss or a regulariser has another optimum.
         let optimal_loss = data::optimum(&configuration.dataset)
-            .filter(|_| regularization == 0.0)
+            .filter(|_| regularization == 0.0 && loss.is_none())
             .zip(whole)
             .map(|(optimum, problem)| oracle::evaluate(problem, &oracle::Engine::Sequential, &optimum))
             .transpose()?

@@ -25,7 +25,6 @@ use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Budget;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::{Dataset, Problem};
-use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -458,11 +457,7 @@ impl Bench<'_> {
         }
         let dataset = self.loaded.clone();
         let dataset = if features == "f32" { dataset.to_f32()? } else { dataset };
-        let loss = if dataset.classes().is_some() {
-            Loss::Softmax
-        } else {
-            Loss::Squared
-        };
+        let (dataset, loss) = dataset.for_loss(None)?;
         let problem = Arc::new(Problem::new(Arc::new(dataset), loss, true, 0.0)?.placed_for(engine));
         self.problems.insert(key, Arc::clone(&problem));
         Ok(problem)

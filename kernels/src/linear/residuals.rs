@@ -313,7 +313,12 @@ pub(super) fn values(
 }
 
 /// Σ loss and the number of signs predicted correctly; 0 of these for losses of reals.
-fn margin_values<L: MarginLoss>(loss: L, margins: &[f32], targets: &[f32], is_null: impl Fn(usize) -> bool) -> (f64, usize) {
+fn margin_values<L: MarginLoss>(
+    loss: L,
+    margins: &[f32],
+    targets: &[f32],
+    is_null: impl Fn(usize) -> bool,
+) -> (f64, usize) {
     let (mut sum, mut correct) = (0.0, 0);
     for (row, (&u, &y)) in margins.iter().zip(targets).enumerate() {
         if is_null(row) {

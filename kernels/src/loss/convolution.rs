@@ -131,7 +131,9 @@ mod tests {
     #[test]
     fn the_bias_does_not_depend_on_the_dimension() {
         for loss in losses_of_one_margin() {
-            let Some(lipschitz) = loss.lipschitz(Norm::L2) else { continue };
+            let Some(lipschitz) = loss.lipschitz(Norm::L2) else {
+                continue;
+            };
             for deviation in [0.01, 0.3, 2.0] {
                 for step in -40..40 {
                     let margin = 0.1 * f64::from(step);

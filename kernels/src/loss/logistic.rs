@@ -109,7 +109,9 @@ mod tests {
         assert!(value <= 2e-7, "loss: {value}");
         for u in [-1e30, -90.0, -1.0, 0.0, 1e-30, 1.0, 90.0, 1e30, f32::INFINITY] {
             for y in [-1.0_f32, 1.0] {
-                let r = Logistic.fast_residual_lanes(f32x16::splat(u), f32x16::splat(y)).to_array()[0];
+                let r = Logistic
+                    .fast_residual_lanes(f32x16::splat(u), f32x16::splat(y))
+                    .to_array()[0];
                 assert!(r.abs() <= 1.0, "{r} at {u}");
             }
         }

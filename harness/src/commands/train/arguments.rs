@@ -152,8 +152,7 @@ pub(super) struct OptimizerArguments {
     /// Clip norm C of per-example gradients
     #[arg(long, value_name = "C")]
     clip_norm: Option<f64>,
-    /// Loss: softmax, logistic, squared, huber=h, hinge or absolute [default: softmax for classes, squared for reals]
-    #[arg(long, value_parser = loss)]
+    #[arg(long, help = format!("Loss: {} [default: softmax for classes, squared for reals]", Loss::names()))]
     #[serde(serialize_with = "debug")]
     pub(super) loss: Option<Loss>,
     /// λ of the regulariser (λ/2)‖x‖²
@@ -225,20 +224,6 @@ fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
             "'{text}' is not of the form l2=BOUND or l1=BOUND with a bound above 0"
         )),
     }
-}
-
-/// Reads a loss by its name.
-fn loss(name: &str) -> Result<Loss, String> {
-    let huber = || positive(name.strip_prefix("huber=")?).map(Loss::Huber);
-    match name {
-        "softmax" => Some(Loss::Softmax),
-        "logistic" => Some(Loss::Logistic),
-        "squared" => Some(Loss::Squared),
-        "hinge" => Some(Loss::Hinge),
-        "absolute" => Some(Loss::Absolute),
-        _ => huber(),
-    }
-    .ok_or_else(|| "the losses are softmax, logistic, squared, huber=h (h > 0), hinge and absolute".to_owned())
 }
 
 impl TrainArguments {
@@ -329,14 +314,6 @@ impl TrainArguments {
         if let Some((norm, bound)) = self.data.clip_features {
             dataset = dataset.clip_features(norm, bound)?;
         }
-        let classes = dataset.classes().is_some();
-        let loss = self
-            .optimizer
-            .loss
-            .unwrap_or(if classes { Loss::Softmax } else { Loss::Squared });
-        if loss != Loss::Softmax && classes {
-            dataset = dataset.into_binary().map_err(UsageError::of)?;
-        }
-        Ok((dataset, loss))
+        Ok(dataset.for_loss(self.optimizer.loss).map_err(UsageError::of)?)
     }
 }
