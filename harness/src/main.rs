@@ -79,10 +79,10 @@ fn main() -> ExitCode {
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, output),
-        Command::Account(arguments) => account::run(arguments, line.json),
+        Command::Account(arguments) => account::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, line.json),
         Command::Factorize(arguments) => factorize::run(arguments, output),
-        Command::Audit(arguments) => audit::run(arguments, line.json),
+        Command::Audit(arguments) => audit::run(arguments, output),
         Command::Machine(arguments) => machine::run(arguments, line.json),
         Command::Report(arguments) => report::run(arguments, line.json),
         Command::Simulate(arguments) => simulate::run(arguments, output),

@@ -1,19 +1,19 @@
 //! `rounds audit`: an empirical lower bound on the privacy loss of an algorithm, beside what it claims.
 
-use std::io::IsTerminal as _;
+use std::fmt::{self, Display, Formatter};
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage, Scene};
 use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::Algorithm;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{UsageError, black_box};
+use super::{Output, UsageError, black_box, output, threads};
 
-/// What `rounds audit` takes.
+/// Arguments of `rounds audit`.
 #[derive(clap::Args)]
 pub struct AuditArguments {
     /// Algorithm, one of `rounds list algorithms`, or `all` for every private one.
@@ -34,7 +34,7 @@ pub struct AuditArguments {
     /// Keys of the runs: simulation, or secure as a release draws its noise.
     #[arg(long, default_value = "simulation", value_name = "KIND")]
     key: AuditKey,
-    /// Audits a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows.
+    /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows
     #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
     sabotage: Option<Sabotage>,
     /// Rows of the data: `f32`, or `bytes`, summed by the kernels that releases on bytes take.
@@ -43,10 +43,10 @@ pub struct AuditArguments {
     /// Seed of all runs.
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Threads; default: all that there are.
+    /// Number of threads [default: all cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Runs `rounds train --secure` itself on two neighbouring files, and tests the released models.
+    /// Run `rounds train --secure` itself on two neighbouring files, and test the released models
     #[arg(long, conflicts_with_all = ["key", "rows", "seed"])]
     black_box: bool,
     /// Rows of the larger file, and N under add-remove.
@@ -57,14 +57,12 @@ pub struct AuditArguments {
     features: u32,
 }
 
-/// Audits, prints claims beside bounds, and fails where a bound exceeds a claim (in a sabotaged copy: where none does).
+/// Prints claims beside bounds, and fails where a bound exceeds a claim (of a sabotaged copy: where none does).
 ///
 /// # Errors
-/// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not found out.
-pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
-    let threads = arguments
-        .threads
-        .map_or_else(|| std::thread::available_parallelism().map(usize::from), Ok)?;
+/// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not detected.
+pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
+    let threads = threads::count(arguments.threads)?;
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
     if arguments.black_box {
@@ -80,7 +78,7 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
             rows: arguments.public_rows as usize,
             features: arguments.features as usize,
         };
-        return black_box::run(&comparison, &std::env::current_exe()?, &engine, json);
+        return black_box::run(&comparison, &std::env::current_exe()?, &engine, output);
     }
     let settings = AuditSettings {
         runs: arguments.runs.unwrap_or(20_000),
@@ -92,7 +90,8 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
         sabotage: arguments.sabotage,
         rows: arguments.rows,
     };
-    let progress = progress_bar(settings.runs * audited.len() as u64, json);
+    let length = settings.runs * audited.len() as u64;
+    let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {eta} left");
     let mut reports = Vec::new();
     let mut refused = 0;
     for (algorithm, scene) in &audited {
@@ -118,27 +117,19 @@ pub fn run(arguments: &AuditArguments, json: bool) -> anyhow::Result<()> {
             }
             report => report?,
         };
-        reports.push((report, started.elapsed().as_secs_f64()));
+        let seconds = started.elapsed().as_secs_f64();
+        reports.push(TimedReport { report, seconds });
     }
     progress.finish_and_clear();
-
-    if json {
-        let documents: Vec<Value> = reports
-            .iter()
-            .map(|(report, seconds)| document(report, *seconds))
-            .collect();
-        let whole = match (arguments.algorithm.as_str(), documents.as_slice()) {
-            (name, [single]) if name != "all" => single.clone(),
-            _ => Value::Array(documents),
-        };
-        println!("{}", serde_json::to_string_pretty(&whole)?);
-    } else {
-        print_table(&reports);
-    }
-    judge(&reports)
+    let reports = Reports {
+        reports,
+        all: arguments.algorithm == "all",
+    };
+    output.print(&reports)?;
+    reports.judge()
 }
 
-/// The algorithms and scenes that are asked for, on such rows.
+/// The algorithms and scenes to audit.
 fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, Scene)>> {
     let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
         let private = catalog::ALGORITHMS.iter().copied();
@@ -157,161 +148,186 @@ fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm
     }
 }
 
-/// Fails where an audit did not end as it must.
-fn judge(reports: &[(AuditReport, f64)]) -> anyhow::Result<()> {
-    let wrong: Vec<_> = reports
-        .iter()
-        .filter_map(|(report, _)| {
-            let finding = report.finding.as_ref().ok()?;
-            (finding.disproves() != report.sabotage.is_some())
-                .then(|| format!("{} ({})", report.algorithm, report.scene))
-        })
-        .collect();
-    match (
-        wrong.as_slice(),
-        reports.first().and_then(|(report, _)| report.sabotage),
-    ) {
-        ([], _) => Ok(()),
-        (wrong, None) => anyhow::bail!(
-            "the bound exceeds the claim of {}: with all but a chance of {:e}, less noise was added than the claim needs",
-            wrong.join(", "),
-            audit::ERROR
-        ),
-        (wrong, Some(sabotage)) => anyhow::bail!(
-            "{} was not found out in {}: raise --runs, or check that the sabotage bites",
-            sabotage.name(),
-            wrong.join(", ")
-        ),
+struct TimedReport {
+    report: AuditReport,
+    seconds: f64,
+}
+
+/// The reports of all scenes.
+struct Reports {
+    reports: Vec<TimedReport>,
+    /// False where one algorithm is named: a single report is then no list.
+    all: bool,
+}
+
+impl Reports {
+    /// Fails where a claim is disproved, or where sabotage is not detected.
+    fn judge(&self) -> anyhow::Result<()> {
+        let wrong: Vec<_> = self
+            .reports
+            .iter()
+            .filter_map(|TimedReport { report, .. }| {
+                let finding = report.finding.as_ref().ok()?;
+                (finding.disproves() != report.sabotage.is_some())
+                    .then(|| format!("{} ({})", report.algorithm, report.scene))
+            })
+            .collect();
+        let wrong = match wrong.as_slice() {
+            [] => return Ok(()),
+            wrong => wrong.join(", "),
+        };
+        match self.reports.first().and_then(|first| first.report.sabotage) {
+            None => anyhow::bail!(
+                "the bound exceeds the claim of {wrong}: except with probability {:e}, less noise was added than the claim needs",
+                audit::ERROR
+            ),
+            Some(sabotage) => anyhow::bail!(
+                "{} was not detected in {wrong}: raise --runs, or check that the sabotage has an effect",
+                sabotage.name()
+            ),
+        }
     }
 }
 
-/// One report as JSON.
-fn document(report: &AuditReport, seconds: f64) -> Value {
-    let sabotage = report.sabotage.map(Sabotage::name);
-    match &report.finding {
-        Ok(finding) => json!({
+impl Serialize for Reports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.reports.as_slice() {
+            [single] if !self.all => single.serialize(serializer),
+            reports => reports.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for TimedReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = &self.report;
+        let mut document = json!({
             "algorithm": report.algorithm,
             "scene": report.scene,
             "key": report.key.name(),
             "adjacency": report.adjacency,
-            "sabotage": sabotage,
+            "sabotage": report.sabotage.map(Sabotage::name),
             "rows": report.rows.name(),
-            "integer_tiles": finding.integer_tiles,
-            "claimed_mu": finding.claimed_mu,
-            "claimed_epsilon": finding.claimed_epsilon,
-            "delta": finding.delta,
-            "mechanism": finding.mechanism,
-            "lower_bound_mu": finding.lower_bound_mu,
-            "lower_bound_epsilon": finding.lower_bound_epsilon,
-            "disproved": finding.disproves(),
-            "runs": finding.runs,
-            "rounds": finding.rounds,
-            "trials": finding.trials,
-            "false_alarms": finding.false_alarms,
-            "misses": finding.misses,
-            "confidence": finding.confidence,
-            "seconds": seconds,
-        }),
-        Err(reason) => json!({
-            "algorithm": report.algorithm,
-            "scene": report.scene,
-            "key": report.key.name(),
-            "adjacency": report.adjacency,
-            "sabotage": sabotage,
-            "rows": report.rows.name(),
-            "integer_tiles": null,
-            "claimed_mu": null,
-            "claimed_epsilon": null,
-            "lower_bound_mu": null,
-            "lower_bound_epsilon": null,
-            "runs": 0,
-            "confidence": null,
-            "claim": "none",
-            "reason": reason,
-        }),
+        });
+        let found = match &report.finding {
+            Ok(finding) => json!({
+                "integer_tiles": finding.integer_tiles,
+                "claimed_mu": finding.claimed_mu,
+                "claimed_epsilon": finding.claimed_epsilon,
+                "delta": finding.delta,
+                "mechanism": finding.mechanism,
+                "lower_bound_mu": finding.lower_bound_mu,
+                "lower_bound_epsilon": finding.lower_bound_epsilon,
+                "disproved": finding.disproves(),
+                "runs": finding.runs,
+                "rounds": finding.rounds,
+                "trials": finding.trials,
+                "false_alarms": finding.false_alarms,
+                "misses": finding.misses,
+                "confidence": finding.confidence,
+                "seconds": self.seconds,
+            }),
+            Err(reason) => json!({
+                "integer_tiles": null,
+                "claimed_mu": null,
+                "claimed_epsilon": null,
+                "lower_bound_mu": null,
+                "lower_bound_epsilon": null,
+                "runs": 0,
+                "confidence": null,
+                "claim": "none",
+                "reason": reason,
+            }),
+        };
+        if let (Value::Object(document), Value::Object(found)) = (&mut document, found) {
+            document.extend(found);
+        }
+        document.serialize(serializer)
     }
 }
 
-/// Claims beside bounds, for people.
-fn print_table(reports: &[(AuditReport, f64)]) {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "algorithm",
-        "scene",
-        "relation",
-        "key",
-        "claimed μ",
-        "μ at least",
-        "claimed ε",
-        "ε at least",
-        "δ",
-        "runs a second",
-        "verdict",
-    ]);
-    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-    for (report, seconds) in reports {
-        match &report.finding {
-            Ok(finding) => table.add_row([
-                report.algorithm.to_owned(),
-                report.scene.to_owned(),
-                report.adjacency.to_string(),
-                report.key.name().to_owned(),
+impl TimedReport {
+    fn row(&self) -> [String; 11] {
+        let report = &self.report;
+        let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
+        let [claimed_mu, mu, claimed_epsilon, epsilon, delta, rate, verdict] = match &report.finding {
+            Ok(finding) => [
                 number(finding.claimed_mu),
                 number(finding.lower_bound_mu),
                 number(Some(finding.claimed_epsilon)),
                 number(Some(finding.lower_bound_epsilon)),
                 format!("{:e}", finding.delta),
-                format!("{:.0}", finding.runs as f64 / seconds),
+                format!("{:.0}", finding.runs as f64 / self.seconds),
                 match (finding.disproves(), report.sabotage) {
                     (false, None) => "below the claim".to_owned(),
                     (true, None) => "ABOVE THE CLAIM".to_owned(),
-                    (true, Some(sabotage)) => format!("{} found out", sabotage.name()),
-                    (false, Some(sabotage)) => format!("{} NOT FOUND OUT", sabotage.name()),
+                    (true, Some(sabotage)) => format!("{} detected", sabotage.name()),
+                    (false, Some(sabotage)) => format!("{} NOT DETECTED", sabotage.name()),
                 },
-            ]),
-            Err(reason) => table.add_row([
-                report.algorithm,
-                report.scene,
-                report.adjacency.name(),
-                report.key.name(),
-                "–",
-                "–",
-                "–",
-                "–",
-                "–",
-                "–",
-                &format!("nothing is claimed: {reason}"),
-            ]),
+            ],
+            Err(reason) => {
+                let verdict = format!("nothing is claimed: {reason}");
+                ["–", "–", "–", "–", "–", "–", &verdict].map(str::to_owned)
+            }
         };
+        let [algorithm, scene, relation, key] = [
+            report.algorithm,
+            report.scene,
+            report.adjacency.name(),
+            report.key.name(),
+        ]
+        .map(str::to_owned);
+        [
+            algorithm,
+            scene,
+            relation,
+            key,
+            claimed_mu,
+            mu,
+            claimed_epsilon,
+            epsilon,
+            delta,
+            rate,
+            verdict,
+        ]
     }
-    println!("{table}");
-    let audited = reports.iter().find_map(|(report, _)| {
-        let finding = report.finding.as_ref().ok()?;
-        Some((report.rows, finding.integer_tiles))
-    });
-    match audited {
-        Some((CanaryRows::Bytes, true)) => println!("Rows of bytes, summed by integer tiles."),
-        Some((CanaryRows::Bytes, false)) => println!("Rows of bytes, summed in f32: there are no integer tiles here."),
-        Some((CanaryRows::F32, _)) => println!("Rows of f32."),
-        None => {}
-    }
-    println!(
-        "Bounds hold with probability {} each; a bound below a claim is no proof of it.",
-        1.0 - audit::ERROR
-    );
 }
 
-/// A progress bar on a terminal, nothing elsewhere.
-fn progress_bar(runs: u64, json: bool) -> ProgressBar {
-    if json || !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+impl Display for Reports {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let mut table = output::table([
+            "algorithm",
+            "scene",
+            "relation",
+            "key",
+            "claimed μ",
+            "μ at least",
+            "claimed ε",
+            "ε at least",
+            "δ",
+            "runs a second",
+            "verdict",
+        ]);
+        table.add_rows(self.reports.iter().map(TimedReport::row));
+        writeln!(formatter, "{table}")?;
+        let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integer_tiles));
+        match self.reports.iter().find_map(found) {
+            Some((CanaryRows::Bytes, true)) => writeln!(formatter, "Rows of bytes, summed by integer tiles.")?,
+            Some((CanaryRows::Bytes, false)) => {
+                writeln!(
+                    formatter,
+                    "Rows of bytes, summed in f32: there are no integer tiles here."
+                )?;
+            }
+            Some((CanaryRows::F32, _)) => writeln!(formatter, "Rows of f32.")?,
+            None => {}
+        }
+        write!(
+            formatter,
+            "Bounds hold with probability {} each; a bound below a claim is no proof of it.",
+            1.0 - audit::ERROR
+        )
     }
-    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(5));
-    if let Ok(style) = ProgressStyle::with_template("{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {eta} left") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 #[cfg(test)]
@@ -333,7 +349,7 @@ mod tests {
             let algorithm = catalog::find("dp-memf").ok().unwrap();
             let scene = Scene::all(algorithm).remove(0);
             let report = audit::audit(algorithm, &scene, &settings, &Engine::Sequential, &|_| ()).unwrap();
-            let document = document(&report, 1.0);
+            let document = serde_json::to_value(TimedReport { report, seconds: 1.0 }).unwrap();
             assert_eq!(document["rows"], name);
             assert_eq!(document["integer_tiles"], tiles);
         }

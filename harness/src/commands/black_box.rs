@@ -1,8 +1,7 @@
-//! `rounds audit --black-box`: the command itself, run many times on two neighbouring files, and a test of what it prints
-//! and releases. It knows the command line alone: what a release shows that is no released model must be the same, byte for
-//! byte, and the models bound ε from below ([`audit::released_bound`]).
+//! `rounds audit --black-box`: many releases of the command itself on two neighbouring files. All that a release prints
+//! beside its model must be the same, byte for byte; the models bound ε from below ([`audit::released_bound`]).
 
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -13,9 +12,10 @@ use ndarray_npy::ReadNpyExt as _;
 use rounds_algorithms::audit::{self, ReleasedBound};
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use super::UsageError;
+use super::{Output, UsageError};
 
 /// Two files and the runs on them.
 pub(super) struct Comparison {
@@ -35,7 +35,7 @@ pub(super) struct Comparison {
     pub(super) features: usize,
 }
 
-/// What a run shows beside its model.
+/// All that a run prints, and the size of its model.
 #[derive(Clone, Debug)]
 struct Shown {
     exit_code: Option<i32>,
@@ -135,7 +135,7 @@ impl Comparison {
 ///
 /// # Errors
 /// A program that refuses the run, output that differs, a claim that is disproved.
-pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, json: bool) -> anyhow::Result<()> {
+pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, output: Output) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     // Names of equal length, in case that one is printed.
     let folders = [false, true].map(|present| folder.path().join(if present { "1" } else { "0" }));
@@ -174,10 +174,10 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, json
     anyhow::ensure!(claim["claim"] == "release", "nothing is claimed: {}", claim["reason"]);
     let claimed = claim["epsilon"].as_f64().context("a release without an ε")?;
     let bound = audit::released_bound([&models[0], &models[1]], comparison.delta, audit::ERROR);
-    report(comparison, claimed, &bound, json)?;
+    output.print(&Report::new(comparison, claimed, &bound))?;
     anyhow::ensure!(
         bound.epsilon <= claimed,
-        "the bound exceeds the claim: with all but a chance of {:e}, the released models tell neighbours apart",
+        "the bound exceeds the claim: except with probability {:e}, the released models tell neighbours apart",
         audit::ERROR
     );
     Ok(())
@@ -205,46 +205,80 @@ fn same(left: &Shown, right: &Shown) -> anyhow::Result<()> {
     }
 }
 
-fn report(comparison: &Comparison, claimed: f64, bound: &ReleasedBound, json: bool) -> anyhow::Result<()> {
-    if json {
-        let document = json!({
-            "algorithm": comparison.algorithm,
-            "adjacency": comparison.relation,
-            "rows": comparison.rows,
-            "parameters": comparison.features + 1,
-            "runs": 2 * comparison.runs,
-            "claimed_epsilon": claimed,
-            "delta": comparison.delta,
-            "lower_bound_epsilon": bound.epsilon,
-            "statistic": bound.statistic.name(),
-            "trials": bound.trials,
-            "false_alarms": bound.false_alarms,
-            "misses": bound.misses,
-            "confidence": 1.0 - audit::ERROR,
-        });
-        println!("{}", serde_json::to_string_pretty(&document)?);
-        return Ok(());
+/// The claim beside the bound.
+#[derive(Serialize)]
+struct Report<'a> {
+    algorithm: &'a str,
+    adjacency: Adjacency,
+    rows: usize,
+    parameters: usize,
+    runs: usize,
+    claimed_epsilon: f64,
+    delta: f64,
+    lower_bound_epsilon: f64,
+    #[serde(flatten)]
+    evidence: Evidence,
+}
+
+#[derive(Serialize)]
+struct Evidence {
+    statistic: &'static str,
+    trials: u64,
+    false_alarms: u64,
+    misses: u64,
+    confidence: f64,
+}
+
+impl<'a> Report<'a> {
+    fn new(comparison: &'a Comparison, claimed_epsilon: f64, bound: &ReleasedBound) -> Self {
+        Self {
+            algorithm: &comparison.algorithm,
+            adjacency: comparison.relation,
+            rows: comparison.rows,
+            parameters: comparison.features + 1,
+            runs: 2 * comparison.runs,
+            claimed_epsilon,
+            delta: comparison.delta,
+            lower_bound_epsilon: bound.epsilon,
+            evidence: Evidence {
+                statistic: bound.statistic.name(),
+                trials: bound.trials,
+                false_alarms: bound.false_alarms,
+                misses: bound.misses,
+                confidence: 1.0 - audit::ERROR,
+            },
+        }
     }
-    println!(
-        "{}: {} + {} releases on neighbouring files ({}, {} rows, {} parameters).\n\
-         Exit codes, messages, documents and shapes agree.\n\
-         ε claimed {claimed:.3}, at least {:.3} at δ = {:e} (best statistic: {}; {} false alarms and {} misses of {}); the \
-         bound holds with probability {}.",
-        comparison.algorithm,
-        comparison.runs,
-        comparison.runs,
-        comparison.relation,
-        comparison.rows,
-        comparison.features + 1,
-        bound.epsilon,
-        comparison.delta,
-        bound.statistic.name(),
-        bound.false_alarms,
-        bound.misses,
-        bound.trials,
-        1.0 - audit::ERROR
-    );
-    Ok(())
+}
+
+impl Display for Report<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let Evidence {
+            statistic,
+            trials,
+            false_alarms,
+            misses,
+            confidence,
+        } = self.evidence;
+        let Self {
+            algorithm,
+            adjacency,
+            rows,
+            parameters,
+            runs,
+            claimed_epsilon,
+            delta,
+            ..
+        } = self;
+        let (each, bound) = (runs / 2, self.lower_bound_epsilon);
+        write!(
+            formatter,
+            "{algorithm}: {each} + {each} releases on neighbouring files ({adjacency}, {rows} rows, {parameters} parameters).\n\
+             Exit codes, messages, documents and shapes agree.\n\
+             ε claimed {claimed_epsilon:.3}, at least {bound:.3} at δ = {delta:e} (best statistic: {statistic}; {false_alarms} \
+             false alarms and {misses} misses of {trials}); the bound holds with probability {confidence}."
+        )
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +303,7 @@ mod tests {
             rows: 30,
             features: 10,
         };
-        run(&comparison, &program, &Engine::Sequential, false)
+        run(&comparison, &program, &Engine::Sequential, Output::Text)
             .unwrap_err()
             .to_string()
     }
