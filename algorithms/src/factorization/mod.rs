@@ -20,6 +20,7 @@
 mod banded;
 mod banded_lower;
 mod blt;
+mod dense;
 mod dual;
 mod encoding;
 mod error;
@@ -42,7 +43,7 @@ mod tests;
 
 use std::str::FromStr;
 
-use rounds_numerics::{Mat, MatRef, dense};
+use faer::{Mat, MatRef};
 
 pub use banded_lower::BandedLower;
 pub use blt::BltParameters;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
-use crate::report::{Beside, report_html_with};
+use crate::report::{Studies, report_html};
 use crate::results::read_run;
 
 /// Writes report.html: figures, tables and the machine, in one file that needs no network.
@@ -26,14 +26,14 @@ pub struct ReportArguments {
 /// No run in the folder, damaged files, a page that cannot be written.
 pub fn run(arguments: &ReportArguments, json: bool) -> Result<()> {
     let run = read_run(&arguments.folder)?;
-    let beside = Beside::read(&arguments.folder);
-    let page = report_html_with(&run, &beside);
+    let studies = Studies::read(&arguments.folder);
+    let page = report_html(&run, &studies);
     let path = arguments
         .out
         .clone()
         .unwrap_or_else(|| arguments.folder.join("report.html"));
     fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    let messages: Vec<&String> = run.messages.iter().chain(&beside.messages).collect();
+    let messages: Vec<&String> = run.messages.iter().chain(&studies.messages).collect();
     if json {
         println!(
             "{}",

@@ -19,13 +19,10 @@ use crate::cluster::{Cluster, EngineKind};
 use crate::data;
 use crate::definitions::{self, CellSpecification, Selection, Suite};
 use crate::kernel_rates;
-use crate::machine::{Environment, PinPolicy, Pinning, Topology, disturbances};
+use crate::machine::{Environment, PinPolicy, Pinning, Topology};
 use crate::measure::{self, Measurement};
-use crate::report::time_per_round_svg;
-use crate::report::{mechanisms_html, model_errors, scaling_html, scaling_svgs, study_html, study_pictures};
-use crate::results::{
-    Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, beyond_roofline, pool, results_directory,
-};
+use crate::report::{summary, time_per_round_svg};
+use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store, results_directory};
 use crate::settings;
 use crate::statistics;
 use crate::studies;
@@ -257,8 +254,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
     std::fs::write(&picture, time_per_round_svg(store.cells(), store.environment()))
         .with_context(|| format!("{} cannot be written", picture.display()))?;
     if !json {
-        print_table(store.cells(), store.environment());
-        print_doubts(store.cells(), store.environment(), most_threads);
+        print!("{}", summary(store.cells(), store.environment()));
     }
     let resume = format!(
         "rounds run {} --out {} --resume",
@@ -337,19 +333,11 @@ fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Resul
     if arguments.threads.is_empty() && arguments.algorithms.is_empty() {
         finished.remove()?;
     }
-    let page = folder.join(format!("{}.html", depth_against_work::NAME));
-    std::fs::write(&page, study_html(&study, &environment))
-        .with_context(|| format!("cannot write {}", page.display()))?;
-    for (name, svg) in study_pictures(&study) {
-        let picture = folder.join(format!("{name}.svg"));
-        std::fs::write(&picture, svg).with_context(|| format!("cannot write {}", picture.display()))?;
-    }
+    let presentation = depth_against_work::presentation::present(&study);
+    presentation.write(&folder, depth_against_work::NAME, &environment)?;
     if !json {
-        println!("{}", depth_against_work::table(&study));
-        for error in model_errors(&study) {
-            println!("{error}");
-        }
-        println!("results: {} and {}", file.display(), page.display());
+        println!("{}", presentation.terminal());
+        println!("results: {}", folder.display());
     }
     Ok(())
 }
@@ -367,7 +355,8 @@ fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<
     let folder = arguments
         .out
         .clone()
-        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New));
+        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New))
+        .join(noise_mechanisms::NAME);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let study = noise_mechanisms::run(&definition, arguments.data_dir.as_deref(), threads, |line| {
         if !json {
@@ -377,14 +366,13 @@ fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<
     let file = folder.join(format!("{}.json", noise_mechanisms::NAME));
     std::fs::write(&file, serde_json::to_string_pretty(&study)?)
         .with_context(|| format!("cannot write {}", file.display()))?;
-    let page = folder.join(format!("{}.html", noise_mechanisms::NAME));
-    std::fs::write(&page, mechanisms_html(&study, &environment))
-        .with_context(|| format!("cannot write {}", page.display()))?;
+    let presentation = noise_mechanisms::presentation::present(&study);
+    presentation.write(&folder, noise_mechanisms::NAME, &environment)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&study)?);
     } else {
-        println!("{}", noise_mechanisms::tables(&study));
-        println!("results: {} and {}", file.display(), page.display());
+        println!("{}", presentation.terminal());
+        println!("results: {}", folder.display());
     }
     Ok(())
 }
@@ -419,14 +407,12 @@ fn run_scaling(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
     };
     write("study.json", serde_json::to_string(&study)?)?;
-    write("scaling.html", scaling_html(&study))?;
-    for (name, svg) in scaling_svgs(&study) {
-        write(&format!("{name}.svg"), svg)?;
-    }
+    let presentation = scaling::presentation::present(&study);
+    presentation.write(&folder, scaling::NAME, &study.environment)?;
     if json {
         println!("{}", serde_json::to_string(&study)?);
     } else {
-        println!("{}", scaling::table(&study));
+        println!("{}", presentation.terminal());
         println!("results: {}", folder.display());
     }
     for warning in &study.warnings {
@@ -812,100 +798,5 @@ impl Verdict<'_> {
             )),
             _ => None,
         }
-    }
-}
-
-/// The finished cells for people, repeats pooled.
-fn print_table(cells: &[Cell], environment: &Environment) {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "data",
-        "algorithm",
-        "batch",
-        "threads",
-        "round",
-        "sample",
-        "gradient",
-        "noise",
-        "update",
-        "GFLOP/s",
-        "of roofline",
-        "accuracy",
-        "ε",
-    ]);
-    let mut pooled = pool(cells);
-    pooled.sort_by(|left, right| {
-        let key = |pooled: &crate::results::Pooled| {
-            let configuration = pooled.configuration();
-            (
-                configuration.dataset.clone(),
-                configuration.label(),
-                configuration.threads,
-                configuration.batch_size,
-            )
-        };
-        key(left).cmp(&key(right))
-    });
-    for pooled in &pooled {
-        let cell = &pooled.cell;
-        let percent = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{:.1} %", 100.0 * value));
-        let phases = cell.phases_ns;
-        let row: Vec<String> = vec![
-            cell.configuration.dataset.clone(),
-            cell.configuration.label(),
-            cell.configuration.batch_size.to_string(),
-            cell.configuration.threads.to_string(),
-            duration(cell.round_ns.median),
-            duration(phases.sample),
-            duration(phases.gradient),
-            duration(phases.noise),
-            duration(phases.update),
-            cell.gflops.map_or_else(String::new, |value| format!("{value:.1}")),
-            percent(cell.roofline_fraction),
-            percent(cell.test_accuracy),
-            cell.privacy_number("epsilon")
-                .map_or_else(|| "∞".to_owned(), |epsilon| format!("{epsilon:.3}")),
-        ];
-        table.add_row(row);
-    }
-    for column in 2..13 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-    }
-    println!("{table}");
-    if let Some(sentence) = beyond_roofline(&pooled, environment) {
-        println!("of roofline: {sentence}");
-    }
-}
-
-/// What disturbed the run, and what makes samples doubtful, each kind once with its remedy.
-fn print_doubts(cells: &[Cell], environment: &Environment, threads: usize) {
-    let profile = &environment.build.profile;
-    for disturbance in disturbances(&environment.machine, &environment.state, profile, threads) {
-        eprintln!("warning: {disturbance}");
-    }
-    let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
-    for warning in cells.iter().flat_map(|cell| &cell.warnings) {
-        let (count, _) = kinds.entry(warning.name()).or_insert_with(|| (0, warning.to_string()));
-        *count += 1;
-    }
-    for (count, example) in kinds.into_values() {
-        eprintln!("warning: in {count} of {} cells, for one: {example}", cells.len());
-    }
-}
-
-/// Nanoseconds in the unit that suits them.
-fn duration(nanoseconds: u64) -> String {
-    let value = nanoseconds as f64;
-    if value < 1e3 {
-        format!("{value:.0} ns")
-    } else if value < 1e6 {
-        format!("{:.1} µs", value / 1e3)
-    } else if value < 1e9 {
-        format!("{:.2} ms", value / 1e6)
-    } else {
-        format!("{:.2} s", value / 1e9)
     }
 }

@@ -11,10 +11,9 @@ use super::output::{Output, table};
 use super::{UsageError, output};
 use crate::format::{percent, time};
 use crate::machine::Topology;
-use crate::prediction::Overtaking;
 use crate::prediction::queries::{self, Costs, PLACES, Place, Row};
 use crate::prediction::ranks::{LatencyRow, Measurements, ScalingRow};
-use crate::report::{latency_svg, latency_table, scaling_table};
+use crate::prediction::{Overtaking, presentation};
 use crate::results::{Pooled, pool, read_run};
 use crate::studies::depth_against_work::{self as study, Kind, Limits, Method, Study};
 
@@ -242,12 +241,13 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         write("latency.json", rows_of_json(&rows)?)?;
-        write("latency.md", latency_table(&rows))?;
-        if rows.iter().any(|row| row.latency_s > 0.0) {
-            write("latency.svg", latency_svg(&rows))?;
+        let latency = presentation::latency(&rows);
+        write("latency.md", latency.markdown())?;
+        for (file, picture) in latency.pictures() {
+            write(&file, picture)?;
         }
         write("scaling.json", rows_of_json(&scaling)?)?;
-        write("scaling.md", scaling_table(&scaling))?;
+        write("scaling.md", presentation::ranks(&scaling).markdown())?;
     }
     print(&rows, output, latency_text)?;
     if output == Output::Text {

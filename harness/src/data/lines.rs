@@ -8,39 +8,43 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
 /// Bytes of text a block holds at least, but for the last one; blocks end with a line.
-pub(super) const BLOCK_BYTES: usize = 1 << 18;
+pub const BLOCK_BYTES: usize = 1 << 18;
 
-/// A line that is not as the format asks for.
+/// What is wrong with a line: what was expected there, and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BadLine {
+pub struct BadLine {
     /// Lines before it in the block.
-    line: usize,
-    /// The problem and the way out.
-    problem: String,
+    pub line: usize,
+    /// What was expected, and the way out.
+    pub expected: String,
+    /// What was found.
+    pub found: String,
 }
 
 impl BadLine {
-    /// The `line`-th line of the block, counting from 0.
-    pub(super) fn new(line: usize, expected: impl std::fmt::Display, found: impl std::fmt::Display) -> Self {
+    /// A complaint about the `line`-th line of the block, counting from 0.
+    pub fn new(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             line,
-            problem: format!("expected {expected}; found {found}"),
+            expected: expected.into(),
+            found: found.into(),
         }
     }
 
-    /// The error about this line of a file, with `lines_before` lines before the block.
-    pub(super) fn at(self, path: &Path, lines_before: usize) -> DataError {
-        DataError::Rows {
+    /// The same complaint about a line of the whole file.
+    pub fn at(self, path: &Path, lines_before: usize) -> DataError {
+        let line = lines_before + self.line + 1;
+        DataError::Line {
             path: path.into(),
-            place: format!(", line {}", lines_before + self.line + 1),
-            problem: self.problem,
-            summary: "a line is not what the format asks for",
+            line,
+            expected: self.expected,
+            found: self.found,
         }
     }
 }
 
 /// At most 60 characters of a field, for a message.
-pub(super) fn excerpt(text: &[u8]) -> String {
+pub fn excerpt(text: &[u8]) -> String {
     let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
     let text = text[..end].trim_ascii_end();
     let shown = String::from_utf8_lossy(&text[..text.len().min(60)]);
@@ -56,7 +60,7 @@ pub(super) fn excerpt(text: &[u8]) -> String {
 ///
 /// # Errors
 /// Those of reading; the complaint about the first bad line of the file; and what `append` refuses.
-pub(super) fn parse_blocks<Part: Send>(
+pub fn parse_blocks<Part: Send>(
     mut source: Source<'_>,
     start: Vec<u8>,
     mut lines_before: usize,
@@ -115,7 +119,7 @@ pub(super) fn parse_blocks<Part: Send>(
     })
 }
 
-/// The next block of whole lines, which begins with `carried`.
+/// The next block: what was carried over and as much of the file as makes whole lines.
 fn next_block(source: &mut Source<'_>, carried: &mut Vec<u8>) -> Result<Option<Vec<u8>>, DataError> {
     let mut block = std::mem::take(carried);
     loop {
@@ -139,11 +143,12 @@ fn next_block(source: &mut Source<'_>, carried: &mut Vec<u8>) -> Result<Option<V
     }
 }
 
-/// The start of a file: at least its first two lines, if it has them, for [`parse_blocks`] to continue from.
+/// The start of a file: at least its first two lines, if it has them, and whatever was read with them, for
+/// [`parse_blocks`] to go on from.
 ///
 /// # Errors
 /// Those of reading.
-pub(super) fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
+pub fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
     let mut text = Vec::new();
     loop {
         let read = source.read_up_to(BLOCK_BYTES.max(text.len()), &mut text)?;

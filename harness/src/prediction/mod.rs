@@ -1,6 +1,7 @@
 //! Models of the time that a method takes elsewhere: on P workers with the latency ℓ, from costs measured on one machine.
 //! Nothing here measures or prints.
 
+pub mod presentation;
 pub mod queries;
 pub mod ranks;
 

@@ -1,10 +1,26 @@
-//! Names of configurations that say what tells them apart, and no more: what all of them share stands in a subtitle once.
+//! Short names of configurations: an algorithm with the parameters that distinguish it. Shared parameters are listed once,
+//! in a subtitle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::results::Configuration;
+use crate::results::{Configuration, Phases};
+
+/// The anchor of an algorithm's card on the page of a run.
+pub(super) fn anchor(algorithm: &str) -> String {
+    format!("algorithm-{algorithm}")
+}
+
+/// The phases of a round by name, in the order of their colours.
+pub(super) fn phases(phases: &Phases) -> [(&'static str, u64); 4] {
+    [
+        ("sampling", phases.sample),
+        ("gradient", phases.gradient),
+        ("noise", phases.noise),
+        ("update", phases.update),
+    ]
+}
 
 /// The names of a set of configurations.
 pub(super) struct Labels {
@@ -15,9 +31,9 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// The names of these configurations among each other.
+    /// The names that distinguish these configurations.
     pub(super) fn of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> Self {
-        // By algorithm, then by parameter: the values there are, absence among them.
+        // The sets of parameters of each algorithm.
         let mut sets: BTreeMap<&str, BTreeSet<BTreeMap<&str, String>>> = BTreeMap::new();
         for configuration in configurations {
             let parameters = configuration
@@ -53,7 +69,7 @@ impl Labels {
         Self { apart, shared }
     }
 
-    /// The algorithm, with those of its parameters that tell it from the same algorithm elsewhere.
+    /// The algorithm, with those of its parameters that differ between configurations.
     pub(super) fn name(&self, configuration: &Configuration) -> String {
         let Some(apart) = self.apart.get(&configuration.algorithm) else {
             return configuration.algorithm.clone();
@@ -69,26 +85,23 @@ impl Labels {
         }
     }
 
-    /// What all share, for a subtitle: `ε = 1, δ = 1e-5`; empty where nothing is.
+    /// The shared parameters for a subtitle: `ε = 1, δ = 1e-5`; may be empty.
     pub(super) fn shared(&self) -> String {
-        let mut list: Vec<(&String, &String)> = self.shared.iter().collect();
-        // ε before δ, as everybody writes it.
-        list.sort_by_key(|(name, _)| (name.as_str() != "epsilon", name.as_str() != "delta", name.as_str()));
-        list.into_iter()
-            .map(|(name, value)| written(name, value))
-            .collect::<Vec<_>>()
-            .join(", ")
+        listed(self.shared.iter().map(|(name, value)| (name, value.clone())))
     }
 }
 
 /// All parameters of a configuration: `ε = 1, δ = 1e-5, clip norm = 1`.
 pub(super) fn parameters(configuration: &Configuration) -> String {
-    let mut list: Vec<(&String, &Value)> = configuration.parameters.iter().collect();
+    listed(configuration.parameters.iter().map(|(name, value)| (name, text(value))))
+}
+
+/// Parameters in a row, ε and δ first.
+fn listed<'a>(parameters: impl Iterator<Item = (&'a String, String)>) -> String {
+    let mut list: Vec<(&String, String)> = parameters.collect();
     list.sort_by_key(|(name, _)| (name.as_str() != "epsilon", name.as_str() != "delta", name.as_str()));
-    list.into_iter()
-        .map(|(name, value)| written(name, &text(value)))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let written: Vec<String> = list.into_iter().map(|(name, value)| written(name, &value)).collect();
+    written.join(", ")
 }
 
 fn written(name: &str, value: &str) -> String {
@@ -102,7 +115,7 @@ fn written(name: &str, value: &str) -> String {
     format!("{} = {value}", name.replace(['-', '_'], " "))
 }
 
-/// A value as people write it: 1 for 1.0, 1e-5 for 0.00001.
+/// The short form of a value: 1 for 1.0, 1e-5 for 0.00001.
 fn text(value: &Value) -> String {
     match value.as_f64() {
         Some(number) if number != 0.0 && number.abs() < 1e-3 => format!("{number:e}"),
@@ -131,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_share_leaves_the_names_and_stands_in_the_subtitle() {
+    fn shared_parameters_are_in_the_subtitle_and_not_in_the_names() {
         let all = [
             configuration("sgd", json!({})),
             configuration("dp-sgd", json!({"clip-norm": 1.0, "epsilon": 1.0, "delta": 1e-5})),
@@ -144,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_an_algorithm_from_itself_stays() {
+    fn distinguishing_parameters_stay_in_the_names() {
         let all = [
             configuration("dp-ftrl", json!({"noise": "tree", "epsilon": 1.0})),
             configuration("dp-ftrl", json!({"noise": "optimal", "epsilon": 1.0})),

@@ -1,27 +1,29 @@
-//! Legends: what a reader may switch, and which of it each series of a chart needs.
-//!
-//! A series is drawn while all its entries are on. So one entry for each algorithm and one for each thread count switch
-//! all their combinations, and a legend is as long as their sum, not their product.
+//! Legends: entries that switch series. A series is drawn while all its entries are on, so a legend of two properties is
+//! as long as the sum of their values, not the product.
 
-use std::fmt::Write as _;
-
-use super::bars::Bars;
-use super::chart::{Chart, Drawing, Series};
-use super::format::escape;
+use super::chart::{Chart, Series, Style};
 
 /// An entry of a legend.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// A short piece of the series as SVG: 28 by 12 pixels around (14, 0).
-    pub(super) sample: String,
-    /// Whether it is on at first.
+    /// The series whose look stands before the name; a part of bars has none.
+    pub(super) sample: Option<Sample>,
     pub(super) shown: bool,
-    /// Entries with the same number stand together.
+    /// 0: what colours distinguish; 1: what dashes distinguish.
     pub(super) group: usize,
 }
 
-/// The entries, and for each series those that it needs.
+/// Look of a legend entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    pub(super) style: Style,
+    /// None: the entry stands for a dash in any colour.
+    pub(super) colour: Option<usize>,
+    pub(super) variant: usize,
+}
+
+/// The entries, and for each series the places of those that switch it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Legend {
     pub(super) entries: Vec<Entry>,
@@ -29,74 +31,71 @@ pub(super) struct Legend {
 }
 
 impl Legend {
-    /// One entry a series.
-    pub(super) fn of_series(chart: &Chart) -> Self {
+    /// The legend of a chart. An entry that all series of a chart share is left out.
+    pub(super) fn of(chart: &Chart) -> Self {
         let mut legend = Self::default();
         for series in &chart.series {
-            let key = legend.key(&series.name, 0, || series.sample());
-            legend.keys.push(vec![key]);
-        }
-        legend
-    }
-
-    /// One entry a part of the bars.
-    pub(super) fn of_bars(bars: &Bars) -> Self {
-        let mut legend = Self::default();
-        for (part, name) in bars.parts.iter().enumerate() {
-            let key = legend.key(name, 0, || Bars::sample(part));
-            legend.keys.push(vec![key]);
-        }
-        legend
-    }
-
-    /// One entry for each of the two things that tell the series of a chart apart: `apart` names the first (a colour)
-    /// and the second (a dash) of a series; either may be empty.
-    pub(super) fn of_pairs(chart: &Chart, apart: &[(String, String)]) -> Self {
-        let mut legend = Self::default();
-        for (series, (first, second)) in chart.series.iter().zip(apart) {
+            let (first, second) = series
+                .keys
+                .as_ref()
+                .map_or((series.name.as_str(), ""), |(first, second)| (first, second));
+            let reference = series.style == Style::Reference;
+            let sample = |colour, variant| Sample {
+                style: series.style,
+                colour,
+                variant,
+            };
             let mut keys = Vec::new();
             if !first.is_empty() {
-                let solid = Series {
-                    variant: if series.drawing == Drawing::Reference {
-                        series.variant
-                    } else {
-                        0
-                    },
-                    ..series.clone()
+                let solid = if second.is_empty() || reference {
+                    series.variant
+                } else {
+                    0
                 };
-                keys.push(legend.key(first, 0, || solid.sample()));
+                keys.push(legend.entry(first, 0, Some(sample(Some(series.colour), solid))));
             }
             if !second.is_empty() {
-                keys.push(legend.key(second, 1, || series.dash_sample()));
+                let colour = reference.then_some(series.colour);
+                keys.push(legend.entry(second, 1, Some(sample(colour, series.variant))));
             }
             legend.keys.push(keys);
         }
-        // What is the same for all series tells nothing apart; the title says it.
-        for group in [1, 0] {
-            let of_group: Vec<usize> = (0..legend.entries.len())
-                .filter(|&entry| legend.entries[entry].group == group)
-                .collect();
-            if let [only] = of_group[..]
-                && legend.entries.len() > 1
-                && legend.keys.iter().all(|keys| keys.contains(&only))
-            {
-                legend.remove(only);
-            }
+        legend.remove_shared();
+        for entry in &mut legend.entries {
+            entry.shown = !chart.hidden.contains(&entry.name);
         }
         legend
     }
 
-    fn remove(&mut self, entry: usize) {
-        self.entries.remove(entry);
-        for keys in &mut self.keys {
-            keys.retain(|&key| key != entry);
-            for key in keys {
-                *key -= usize::from(*key > entry);
+    /// One entry for each part of stacked bars.
+    pub(super) fn of_parts(parts: &[String]) -> Self {
+        let mut legend = Self::default();
+        for name in parts {
+            let key = legend.entry(name, 0, None);
+            legend.keys.push(vec![key]);
+        }
+        legend
+    }
+
+    fn remove_shared(&mut self) {
+        for group in [1, 0] {
+            let of_group: Vec<usize> = (0..self.entries.len())
+                .filter(|&entry| self.entries[entry].group == group)
+                .collect();
+            if let [only] = of_group[..]
+                && self.entries.len() > 1
+                && self.keys.iter().all(|keys| keys.contains(&only))
+            {
+                self.entries.remove(only);
+                for keys in &mut self.keys {
+                    keys.retain(|&key| key != only);
+                    keys.iter_mut().for_each(|key| *key -= usize::from(*key > only));
+                }
             }
         }
     }
 
-    fn key(&mut self, name: &str, group: usize, sample: impl FnOnce() -> String) -> usize {
+    fn entry(&mut self, name: &str, group: usize, sample: Option<Sample>) -> usize {
         let known = self
             .entries
             .iter()
@@ -104,7 +103,7 @@ impl Legend {
         known.unwrap_or_else(|| {
             self.entries.push(Entry {
                 name: name.to_owned(),
-                sample: sample(),
+                sample,
                 shown: true,
                 group,
             });
@@ -112,124 +111,59 @@ impl Legend {
         })
     }
 
-    /// Turns entries of a group off at first, all but those that `keep` names.
-    pub(super) fn show_only(&mut self, group: usize, keep: impl Fn(&str) -> bool) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.group == group) {
-            entry.shown = keep(&entry.name);
-        }
-    }
-
-    /// Whether a series is drawn at first.
+    /// True if a series is drawn at first.
     pub(super) fn shows(&self, series: usize) -> bool {
         self.keys[series].iter().all(|&key| self.entries[key].shown)
     }
 
-    /// Whether some measured series has an entry of a reference: the reference then has its colour.
-    pub(super) fn is_tinted(&self, chart: &Chart, series: usize) -> bool {
-        self.keys[series].iter().any(|key| {
-            self.entries[*key].group == 0
-                && chart
-                    .series
-                    .iter()
-                    .zip(&self.keys)
-                    .any(|(other, keys)| other.drawing != Drawing::Reference && keys.contains(key))
-        })
-    }
-
-    /// The buttons of a page.
-    pub(super) fn html(&self) -> String {
-        let mut html = String::new();
-        let groups = self
-            .entries
+    /// True if a reference shares a colour entry with a measured series; it then has that series' colour.
+    pub(super) fn is_tinted(&self, all: &[Series], series: usize) -> bool {
+        let measured = |key: &usize| {
+            let mut others = all.iter().zip(&self.keys);
+            others.any(|(other, keys)| other.style != Style::Reference && keys.contains(key))
+        };
+        self.keys[series]
             .iter()
-            .map(|entry| entry.group)
-            .max()
-            .map_or(0, |last| last + 1);
-        for group in 0..groups {
-            html.push_str("<div class=\"legend\" role=\"group\" aria-label=\"Switch series\">");
-            let of_group = || {
-                self.entries
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, entry)| entry.group == group)
-            };
-            for (key, entry) in of_group() {
-                let _ = write!(
-                    html,
-                    "<button type=\"button\" aria-pressed=\"{}\" data-key=\"{key}\"><svg class=\"chart\" \
-                     viewBox=\"0 -6 28 12\" aria-hidden=\"true\">{}</svg>{}</button>",
-                    entry.shown,
-                    entry.sample,
-                    escape(&entry.name)
-                );
-            }
-            if of_group().count() > 4 {
-                html.push_str(
-                    "<span class=\"switches\"><button type=\"button\" class=\"every\" data-all=\"true\">all</button>\
-                     <button type=\"button\" class=\"every\" data-all=\"false\">none</button></span>",
-                );
-            }
-            html.push_str("</div>");
-        }
-        html
+            .any(|key| self.entries[*key].group == 0 && measured(key))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::chart::{Axis, Scale};
+    use crate::report::chart::Axis;
 
-    fn chart(series: &[(&str, usize)]) -> Chart {
-        let axis = || Axis {
-            label: String::new(),
-            scale: Scale::Linear,
-            format: |value| value.to_string(),
-            ticks: Vec::new(),
-            include: Vec::new(),
-        };
-        Chart {
-            title: String::new(),
-            subtitle: String::new(),
-            x: axis(),
-            y: axis(),
-            series: series
-                .iter()
-                .map(|&(name, variant)| Series {
-                    name: name.into(),
-                    drawing: Drawing::Line,
-                    colour: 0,
-                    variant,
-                    points: Vec::new(),
-                })
-                .collect(),
-        }
+    fn chart(series: &[(&str, &str)]) -> Chart {
+        let series = series.iter().map(|&(first, second)| {
+            let variant = usize::from(second == "2");
+            let name = format!("{first}{second}");
+            Series::new(name, Style::Line, 0, Vec::new())
+                .variant(variant)
+                .keys(first, second)
+        });
+        Chart::new("", "", Axis::linear(""), Axis::linear(""), series.collect())
     }
 
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|&(a, b)| (a.into(), b.into())).collect()
+    fn names(legend: &Legend) -> Vec<&str> {
+        legend.entries.iter().map(|entry| entry.name.as_str()).collect()
     }
 
     #[test]
-    fn a_legend_is_as_long_as_the_sum_of_what_tells_series_apart() {
-        let chart = chart(&[("a1", 0), ("a2", 1), ("b1", 0), ("b2", 1)]);
-        let mut legend = Legend::of_pairs(&chart, &pairs(&[("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]));
-        let names: Vec<&str> = legend.entries.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!(names, ["a", "1", "2", "b"]);
-        legend.show_only(1, |name| name == "2");
+    fn a_legend_is_as_long_as_the_sum_of_its_properties() {
+        let mut chart = chart(&[("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]);
+        chart.hidden = vec!["1".into()];
+        let legend = Legend::of(&chart);
+        assert_eq!(names(&legend), ["a", "1", "2", "b"]);
         assert_eq!(
             [0, 1, 2, 3].map(|series| legend.shows(series)),
             [false, true, false, true]
         );
-        assert_eq!(legend.html().matches("aria-pressed=\"false\"").count(), 1);
     }
 
     #[test]
-    fn what_all_series_share_is_no_entry() {
-        let chart = chart(&[("a1", 0), ("b1", 0)]);
-        let legend = Legend::of_pairs(&chart, &pairs(&[("a", "1 thread"), ("b", "1 thread")]));
-        let names: Vec<&str> = legend.entries.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!(names, ["a", "b"]);
+    fn an_entry_that_all_series_share_is_left_out() {
+        let legend = Legend::of(&chart(&[("a", "1 thread"), ("b", "1 thread")]));
+        assert_eq!(names(&legend), ["a", "b"]);
         assert_eq!(legend.keys, [[0], [1]]);
     }
 }

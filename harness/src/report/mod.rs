@@ -1,33 +1,29 @@
-//! Pictures and pages: figures as SVG, and one self-contained `report.html` for a run.
+//! Reports: charts and tables as data, their pictures and pages, and the self-contained `report.html` of a run.
 //!
-//! Everything is drawn from the cells and the environment of a run; nothing here measures. Figures carry classes
-//! instead of colours, so that one picture is readable on light and dark pages and its series can be switched.
+//! A study builds a [`Presentation`] of charts and tables; this module draws it. Nothing here measures, and nothing here
+//! depends on a study.
 
-mod bars;
-mod beside;
 mod cards;
+mod cells;
 mod chart;
-mod doubts;
 mod figures;
-mod format;
 mod labels;
-mod latency;
 mod legend;
-mod mechanisms;
 mod page;
 mod peers;
-mod scaling;
-mod section;
+mod presentation;
 mod shell;
-mod study;
-mod tables;
-mod training;
+mod studies;
+mod summary;
+mod svg;
+mod table;
+mod warnings;
 
-pub use beside::{Beside, Other};
+pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, grouped};
 pub use figures::time_per_round_svg;
-pub use latency::{latency_svg, latency_table, scaling_table};
-pub use mechanisms::mechanisms_html;
-pub use page::{report_html, report_html_with};
-pub use scaling::{scaling_html, scaling_svgs};
-pub use study::{model_errors, study_html, study_pictures};
-pub use training::{Curve, curves_svg, training_svgs, training_table};
+pub use page::report_html;
+pub use presentation::{FILE as PRESENTATION, Figure, Panel, Part, Picture, Presentation};
+pub use studies::Studies;
+pub use summary::summary;
+pub use svg::grid_svg;
+pub use table::{Column, Entry, Look, Table};

@@ -1,79 +1,82 @@
-//! What every page is made in: head, style, navigation, script and foot. One file that needs nothing else; its own policy
-//! forbids the browser to load anything.
+//! The document around every page: head, style, navigation, script and footer. It is one file that loads nothing; its own
+//! security policy forbids that.
 
-use std::fmt::Write as _;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::chart::{CHART_STYLE, DARK_VARIABLES, VARIABLES};
-use super::format::escape;
-use crate::machine::Environment;
+use super::svg::{DARK, LIGHT, STYLE as CHART_STYLE};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page with its sections as HTML, in the order of the navigation.
+/// A section of a page.
+pub(super) struct Section {
+    pub(super) id: String,
+    /// Name in the navigation.
+    pub(super) link: String,
+    pub(super) html: Markup,
+}
+
+impl Section {
+    pub(super) fn new(id: &str, link: &str, html: Markup) -> Self {
+        Self {
+            id: id.to_owned(),
+            link: link.to_owned(),
+            html,
+        }
+    }
+}
+
+/// A page.
 pub(super) struct Page {
     /// The browser's title.
     pub(super) title: String,
-    /// Id, name in the navigation, and HTML of each section.
-    pub(super) sections: Vec<(String, String, String)>,
-    /// A line below everything, as HTML.
-    pub(super) footer: String,
-    /// All measurements as CSV, for the button that saves them; empty without.
+    /// In the order of the navigation.
+    pub(super) sections: Vec<Section>,
+    /// Text below everything.
+    pub(super) footer: Markup,
+    /// All measurements as CSV, for the button that saves them; may be empty.
     pub(super) measurements: String,
 }
 
 impl Page {
-    /// The page of one study, its section as `html`.
-    pub(super) fn of_study(title: &str, id: &str, name: &str, html: String, environment: &Environment) -> Self {
-        Page {
-            title: format!("rounds: {title}"),
-            sections: vec![(id.to_owned(), name.to_owned(), html)],
-            footer: format!(
-                "Machine {}, {}, by <code>{}</code>.",
-                escape(&environment.machine.id),
-                environment.day(),
-                escape(&environment.command)
-            ),
-            measurements: String::new(),
-        }
-    }
-
-    /// The whole document.
+    /// The document.
     pub(super) fn html(&self) -> String {
-        let navigation = self.sections.iter().fold(String::new(), |mut html, (id, name, _)| {
-            let _ = write!(html, "<a href=\"#{id}\">{}</a>", escape(name));
-            html
-        });
-        let first = self.sections.first().map_or("", |(id, ..)| id);
-        let mut page = String::with_capacity(1 << 20);
-        let _ = write!(
-            page,
-            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-             script-src 'unsafe-inline'; img-src data: blob:\">\
-             <link rel=\"icon\" href=\"data:,\">\
-             <title>{title}</title>\
-             <style>:root{{{VARIABLES}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK_VARIABLES}}}}}\
-             :root[data-theme=dark]{{{DARK_VARIABLES}}}{STYLE}</style><style id=\"chart-style\">{CHART_STYLE}\
-             .chart .group{{fill:var(--ink);font-weight:600;font-size:13px}}</style></head><body>\
-             <a class=\"skip\" href=\"#{first}\">To the results</a>\
-             <header class=\"bar\"><div><b>rounds</b><nav aria-label=\"Sections\">{navigation}</nav>\
-             <button id=\"theme\" type=\"button\" hidden>theme: auto</button></div></header><main>",
-            title = escape(&self.title),
+        let style = format!(
+            ":root{{{LIGHT}}}@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{DARK}}}}}\
+             :root[data-theme=dark]{{{DARK}}}{STYLE}"
         );
-        for (id, _, html) in &self.sections {
-            let _ = write!(page, "<section id=\"{id}\">{html}</section>");
-        }
-        let _ = write!(page, "<footer>{}</footer></main>", self.footer);
-        if !self.measurements.is_empty() {
-            let _ = write!(
-                page,
-                "<pre id=\"measurements\" hidden>{}</pre>",
-                escape(&self.measurements)
-            );
-        }
-        let _ = write!(page, "<script>{SCRIPT}</script></body></html>");
-        page
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:";
+        let first = self.sections.first().map_or("", |section| &section.id);
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width,initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(policy);
+                    link rel="icon" href="data:,";
+                    title { (self.title) }
+                    style { (PreEscaped(style)) }
+                    style id="chart-style" { (PreEscaped(CHART_STYLE)) }
+                }
+                body {
+                    a.skip href={ "#" (first) } { "To the results" }
+                    header.bar { div {
+                        b { "rounds" }
+                        nav aria-label="Sections" {
+                            @for section in &self.sections { a href={ "#" (section.id) } { (section.link) } }
+                        }
+                        button #theme type="button" hidden { "theme: auto" }
+                    } }
+                    main {
+                        @for section in &self.sections { section id=(section.id) { (section.html) } }
+                        footer { (self.footer) }
+                    }
+                    @if !self.measurements.is_empty() { pre #measurements hidden { (self.measurements) } }
+                    script { (PreEscaped(SCRIPT)) }
+                }
+            }
+        };
+        page.into_string()
     }
 }

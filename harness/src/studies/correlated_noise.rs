@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::intervals;
 use crate::factorization_cache;
-use crate::report::{Curve, curves_svg};
+use crate::format::{number, three_digits};
+use crate::report::{Axis, Chart, Point as Mark, Style, grouped};
 
 /// The figure's definition, as TOML.
 #[derive(Clone, Debug, Deserialize)]
@@ -282,77 +283,50 @@ fn table(figure: &Figure) -> String {
 }
 
 fn pictures(figure: &Figure) -> Vec<(String, String)> {
-    let mut methods: Vec<&str> = Vec::new();
-    for point in &figure.points {
-        if !methods.contains(&point.method.as_str()) {
-            methods.push(&point.method);
-        }
-    }
-    let against_step_size = |value: &dyn Fn(&Point) -> f64, runs: &dyn Fn(&Point) -> [f64; 3]| -> Vec<Curve> {
-        methods
-            .iter()
-            .map(|method| Curve {
-                name: (*method).to_owned(),
-                points: figure
-                    .points
-                    .iter()
-                    .filter(|point| point.method == *method)
-                    .map(|point| {
-                        let [_, low, high] = runs(point);
-                        (point.step_size, value(point), Some((low, high)))
-                    })
-                    .collect(),
-            })
-            .collect()
+    let mark =
+        |method: &str, x: f64, y: f64| Mark::new(x, y, format!("{method} at {}: {}", number(x), three_digits(y)));
+    let against_step_size = |value: &dyn Fn(&Point) -> f64, runs: &dyn Fn(&Point) -> [f64; 3]| {
+        let points = figure.points.iter().map(|point| {
+            let [_, low, high] = runs(point);
+            let mark = mark(&point.method, point.step_size, value(point)).interval(low, high);
+            (point.method.clone(), mark)
+        });
+        grouped(Style::Line, points)
     };
-    let subtitle = "lines: exact means; whiskers: 95 % intervals of simulated runs";
+    let over_time = figure.over_time.iter().flat_map(|(method, values)| {
+        let values = values.iter().enumerate().step_by(1 + values.len() / 250);
+        values.map(move |(t, &value)| (method.clone(), mark(method, t as f64, value)))
+    });
+    let subtitle = "lines: exact means; error bars: 95 % intervals of simulated runs";
     let average = against_step_size(&|point| point.average, &|point| point.measured_average);
     let last = against_step_size(&|point| point.last, &|point| point.measured_last);
-    let over_time = figure
-        .over_time
-        .iter()
-        .map(|(method, values)| Curve {
-            name: method.clone(),
-            points: values
-                .iter()
-                .enumerate()
-                .step_by(1 + values.len() / 250)
-                .map(|(t, &value)| (t as f64, value, None))
-                .collect(),
-        })
-        .collect();
+    let rate = || Axis::logarithmic("learning rate");
+    let chart = |title: &str, subtitle: &str, x: Axis, y: &str, series| {
+        Chart::new(title, subtitle, x, Axis::logarithmic(y), series).svg()
+    };
     vec![
         (
             "average.svg".to_owned(),
-            curves_svg(
+            chart(
                 "Mean squared gradient norm",
                 subtitle,
-                "learning rate",
-                true,
+                rate(),
                 "E‖∇f‖², mean over t",
                 average,
             ),
         ),
         (
             "last.svg".to_owned(),
-            curves_svg(
-                "Last squared gradient norm",
-                subtitle,
-                "learning rate",
-                true,
-                "E‖∇f(x_T)‖²",
-                last,
-            ),
+            chart("Last squared gradient norm", subtitle, rate(), "E‖∇f(x_T)‖²", last),
         ),
         (
             "over-time.svg".to_owned(),
-            curves_svg(
+            chart(
                 "Squared gradient norm over time",
                 "exact",
-                "t",
-                false,
+                Axis::linear("t"),
                 "E‖∇f(x_t)‖²",
-                over_time,
+                grouped(Style::Curve, over_time),
             ),
         ),
     ]

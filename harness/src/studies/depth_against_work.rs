@@ -7,6 +7,8 @@
 //!
 //! Finished cells are kept line by line, so that a study that is stopped goes on where it was.
 
+pub mod presentation;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -888,36 +890,6 @@ pub fn line(cell: &Cell) -> String {
         cell.computational_depth,
         cell.seconds
     )
-}
-
-/// The table of exponents, for people.
-pub fn table(study: &Study) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-    table.set_header([
-        "family",
-        "method",
-        "quantity",
-        "in",
-        "theory",
-        "measured",
-        "95 % interval",
-        "cells",
-    ]);
-    for fit in &study.exponents {
-        table.add_row([
-            format!("{:?}", fit.family),
-            fit.algorithm.clone(),
-            fit.quantity.clone(),
-            fit.variable.clone(),
-            format!("{:.2}", fit.theory),
-            format!("{:.2}", fit.exponent.measured),
-            format!("[{:.2}, {:.2}]", fit.exponent.low, fit.exponent.high),
-            fit.cells.to_string(),
-        ]);
-    }
-    table.to_string()
 }
 
 /// Exponents of depth and queries in d and 1/ε, from the cells that reached their target on `threads` threads.

@@ -20,7 +20,6 @@ use rounds_algorithms::oracle::Engine;
 
 use crate::experiment::Kind;
 use crate::machine::Environment;
-use crate::report::training_table;
 
 /// The kinds of experiments. Adding one is one file and one line.
 pub const KINDS: &[Kind] = &[];
@@ -234,7 +233,9 @@ pub fn run_figure(
         } = options;
         let study = private_training::run(definition, &folder, data_dir, threads, runs, progress)?;
         progress(&format!("{} runs in {:.1} s", study.runs_made, study.seconds));
-        progress(&training_table(&study));
+        let presentation = private_training::presentation::present(&study, name);
+        presentation.write(&folder, "study", environment)?;
+        progress(&presentation.terminal());
         return Ok(vec![folder.join("table.md"), folder.join("study.json")]);
     }
     if name == CORRELATED_NOISE.0 {

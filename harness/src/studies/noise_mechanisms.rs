@@ -1,6 +1,8 @@
 //! Noise mechanisms side by side: the error of each against the number of rounds, the time and memory of a round, and the
 //! accuracy that correlated noise buys on real data.
 
+pub mod presentation;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -444,81 +446,6 @@ pub fn accuracies(cells: &[TrainingCell]) -> Vec<Accuracy> {
             }
         })
         .collect()
-}
-
-/// The tables for people.
-pub fn tables(study: &Study) -> String {
-    let table = |header: Vec<&str>, rows: Vec<Vec<String>>| {
-        let mut table = comfy_table::Table::new();
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header(header);
-        table.add_rows(rows);
-        table.to_string()
-    };
-    let errors = table(
-        vec!["method", "T", "rms error", "max error", "gap", "seconds"],
-        study
-            .errors
-            .iter()
-            .map(|cell| {
-                vec![
-                    cell.method.clone(),
-                    cell.rounds.to_string(),
-                    format!("{:.6}", cell.rms_error),
-                    format!("{:.6}", cell.max_error),
-                    cell.relative_gap
-                        .map_or_else(|| "–".to_owned(), |gap| format!("{gap:.1e}")),
-                    format!("{:.4}", cell.seconds),
-                ]
-            })
-            .collect(),
-    );
-    let costs = table(
-        vec![
-            "mechanism",
-            "T",
-            "p",
-            "µs a round",
-            "in vectors of Gaussians",
-            "vectors kept",
-        ],
-        study
-            .costs
-            .iter()
-            .map(|cell| {
-                vec![
-                    cell.mechanism.clone(),
-                    cell.rounds.to_string(),
-                    cell.dimension.to_string(),
-                    format!("{:.1}", cell.round_ns * 1e-3),
-                    format!("{:.2}", cell.gaussian_vectors),
-                    cell.resident_vectors.to_string(),
-                ]
-            })
-            .collect(),
-    );
-    let training = table(
-        vec!["training", "runs", "mean test accuracy", "standard error"],
-        accuracies(&study.training)
-            .into_iter()
-            .map(|accuracy| {
-                vec![
-                    accuracy.label,
-                    accuracy.runs.to_string(),
-                    format!("{:.2} %", 100.0 * accuracy.mean),
-                    format!("{:.2} %", 100.0 * accuracy.standard_error),
-                ]
-            })
-            .collect(),
-    );
-    let references = &study.references;
-    format!(
-        "{errors}\n{costs}\nOn one thread: {:.2} µs a vector of Gaussians, {:.2} µs a vector read from memory, {:.0} GFLOP/s in a \
-         matrix product.\n{training}",
-        references.gaussian_vector_ns * 1e-3,
-        references.memory_vector_ns * 1e-3,
-        references.product_gflops
-    )
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! Data are loaded once, strategies are factorised once and kept on disk, runs are spread over the threads one run a
 //! thread. Every finished run is a line of `runs.jsonl` and is not run again. The result does not depend on threads.
 
+pub mod presentation;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::Write as _;
@@ -28,7 +30,6 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{correlated_noise, intervals};
-use crate::report;
 use crate::{data, settings};
 use rounds_algorithms::hexadecimal;
 
@@ -340,10 +341,6 @@ pub fn run(
         fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))
     };
     write("study.json", serde_json::to_string_pretty(&study)?)?;
-    write("table.md", report::training_table(&study))?;
-    for (name, picture) in report::training_svgs(&study) {
-        write(&name, picture)?;
-    }
     Ok(study)
 }
 

@@ -11,6 +11,8 @@
 //! measured side by side, and intervals are percentiles of a bootstrap over repeats, the same ones for all thread counts.
 //! A serial fraction below 0 says that more threads did better than their number, as caches that add up do.
 
+pub mod presentation;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -18,8 +20,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
 use rounds_algorithms::catalog;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::Budget;
@@ -621,73 +621,6 @@ fn serial_fraction(kind: Kind, speedups: &[(usize, f64)]) -> Option<f64> {
     (squares > 0.0).then(|| products / squares)
 }
 
-/// The curves as a table for people.
-pub fn table(study: &Study) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    let strong_and_weak = [
-        (Kind::Strong, "strong: fixed batch"),
-        (Kind::Weak, "weak: fixed rows a thread"),
-    ];
-    table.set_header([
-        "scaling",
-        "method",
-        "threads",
-        "batch",
-        "round",
-        "speed-up",
-        "efficiency",
-        "serial fraction",
-    ]);
-    for (kind, name) in strong_and_weak {
-        for curve in study.curves.iter().filter(|curve| curve.kind == kind) {
-            for point in &curve.points {
-                let key = (&curve.method, kind, curve.size, point.threads);
-                let own = |cell: &&Cell| (&cell.method, cell.kind, cell.size, cell.threads) == key;
-                let time = study
-                    .cells
-                    .iter()
-                    .find(own)
-                    .map_or(f64::NAN, |cell| cell.round_ns.value);
-                let last = point.threads == *study.threads.last().unwrap_or(&1);
-                let fraction = curve.serial_fraction.filter(|_| last && point.threads > 1);
-                table.add_row([
-                    name.to_owned(),
-                    curve.method.clone(),
-                    point.threads.to_string(),
-                    point.batch_size.to_string(),
-                    format!("{:.3} ms", time * 1e-6),
-                    point.speedup.to_string(),
-                    point.efficiency.to_string(),
-                    fraction.map_or_else(String::new, |fraction| {
-                        format!("{:.3} ({:.3} – {:.3})", fraction.value, fraction.low, fraction.high)
-                    }),
-                ]);
-            }
-        }
-    }
-    for (name, value) in limits(study) {
-        for (threads, speedup) in value.into_iter().filter(|(threads, _)| *threads > 1) {
-            table.add_row([
-                "limit".to_owned(),
-                name.to_owned(),
-                threads.to_string(),
-                String::new(),
-                String::new(),
-                format!("{speedup:.2}"),
-                format!("{:.2}", speedup / threads as f64),
-                String::new(),
-            ]);
-        }
-    }
-    for column in 2..8 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
-}
-
 /// Speed-ups of the machine itself: arithmetic from registers, and reading from memory.
 pub fn limits(study: &Study) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     let Some(one) = study.environment.roofline(1) else {
@@ -826,7 +759,7 @@ mod tests {
                 .iter()
                 .all(|cell| cell.samples.len() == 2 && cell.samples[0].len() == 2)
         );
-        assert!(table(&study).contains("fixed rows a thread"));
+        assert!(presentation::present(&study).terminal().contains("All curves"));
         let text = serde_json::to_string(&study).unwrap();
         assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
     }

@@ -1,0 +1,183 @@
+//! Tables of pooled cells: every cell, the algorithms at one batch size, and the cost of one algorithm.
+
+use std::collections::BTreeSet;
+
+use rounds_algorithms::catalog::ALGORITHMS;
+
+use super::figures::{dataset_name, place_name};
+use super::labels::{Labels, anchor, parameters, phases};
+use super::table::{Entry, Look, Table, shares};
+use crate::format::{count, number, percent, three_digits, time};
+use crate::machine::Environment;
+use crate::results::{Pooled, beyond_roofline};
+use crate::statistics::SampleWarning;
+
+/// Every configuration with everything that was measured.
+pub(super) fn all(cells: &[Pooled]) -> Table {
+    let columns = [
+        "algorithm",
+        "data",
+        "#batch",
+        "#threads",
+        "#time per round",
+        "#95 % interval",
+        "#10 % to 90 %",
+        "#sampling",
+        "#gradient",
+        "#noise",
+        "#update",
+        "#epoch",
+        "#of roofline",
+        "#GFLOP/s",
+        "#GB/s",
+        "#accuracy",
+        "#ε",
+        "#rounds",
+        "#queries",
+        "#repeats",
+        "remarks",
+        "parameters",
+    ];
+    table("All cells", &columns, &cells.iter().collect::<Vec<_>>())
+}
+
+/// Cost and guarantee of each algorithm at one batch size.
+pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
+    let data: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
+    let columns = [
+        Some("algorithm"),
+        (data.len() > 1).then_some("data"),
+        Some("#time per round"),
+        Some("#95 % interval"),
+        Some("#of roofline"),
+        Some("#epoch"),
+        Some("#queries per round"),
+        Some("#accuracy"),
+        Some("#ε"),
+        Some("#δ"),
+        Some("claim"),
+        Some("adjacency"),
+        Some("accountant"),
+    ];
+    table("Algorithms", &columns.into_iter().flatten().collect::<Vec<_>>(), cells)
+}
+
+/// Cost of a round of one algorithm, by data, parameters, batch size and threads.
+pub(super) fn of_algorithm(id: &str, cells: &[&Pooled]) -> Table {
+    let data: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
+    let sets: BTreeSet<String> = cells.iter().map(|cell| parameters(cell.configuration())).collect();
+    let columns = [
+        (data.len() > 1).then_some("data"),
+        (sets.len() > 1).then_some("parameters"),
+        Some("#B"),
+        Some("#threads"),
+        Some("#time per round"),
+        Some("#95 % interval"),
+        Some("#phases"),
+        Some("#queries per round"),
+        Some("#rounds per epoch"),
+        Some("#of roofline"),
+    ];
+    let mut cells = cells.to_vec();
+    cells.sort_by_cached_key(|cell| {
+        let configuration = cell.configuration();
+        let order = (configuration.batch_size, configuration.threads, configuration.key());
+        (dataset_name(cell), parameters(configuration), order)
+    });
+    let columns: Vec<&str> = columns.into_iter().flatten().collect();
+    table(&format!("Cost of a round of {id}"), &columns, &cells)
+}
+
+fn table(title: &str, columns: &[&str], cells: &[&Pooled]) -> Table {
+    let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
+    let mut table = Table::new(title, columns);
+    for cell in cells {
+        table.row(
+            columns
+                .iter()
+                .map(|column| entry(column.trim_start_matches('#'), cell, &labels)),
+        );
+    }
+    table
+}
+
+/// The algorithm of a cell as a link to its card.
+pub(super) fn algorithm(pooled: &Pooled, labels: &Labels) -> Entry {
+    let configuration = pooled.configuration();
+    Entry::text(labels.name(configuration)).look(Look::Link(anchor(&configuration.algorithm)))
+}
+
+/// The value of a cell in a column.
+pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
+    let (cell, configuration) = (&pooled.cell, pooled.configuration());
+    let statement = |name: &str| {
+        Entry::text(
+            cell.privacy
+                .get(name)
+                .and_then(|word| word.as_str())
+                .unwrap_or_default(),
+        )
+    };
+    let parts = phases(&cell.phases_ns);
+    match column {
+        "algorithm" => algorithm(pooled, labels),
+        "data" => Entry::text(dataset_name(pooled)),
+        "batch" => Entry::count(configuration.batch_size),
+        // A method that chooses its queries itself does not read the suite's batch size.
+        "B" if ALGORITHMS
+            .iter()
+            .any(|own| own.id == configuration.algorithm && !own.reads("--batch-size")) =>
+        {
+            Entry::text("its own")
+        }
+        "B" => Entry::count(configuration.batch_size),
+        "threads" => {
+            let place = place_name(configuration).replace(" threads", "").replace(" thread", "");
+            Entry::sorted(place, configuration.threads as f64)
+        }
+        "time per round" => Entry::number(pooled.median(), time),
+        "95 % interval" => Entry::times(pooled.interval.low, pooled.interval.high),
+        "10 % to 90 %" => Entry::times(cell.round_ns.p10 as f64, cell.round_ns.p90 as f64),
+        "phases" => shares(&parts),
+        "epoch" => Entry::number(pooled.epoch_seconds() * 1e9, time),
+        "of roofline" => Entry::meter(cell.roofline_fraction),
+        "GFLOP/s" => Entry::number(cell.gflops, three_digits),
+        "GB/s" => Entry::number(cell.gbytes_per_s, three_digits),
+        "accuracy" => Entry::number(cell.test_accuracy, percent),
+        "ε" => Entry::number(cell.privacy_number("epsilon"), three_digits),
+        "δ" => Entry::number(cell.privacy_number("delta"), |delta| format!("{delta:e}")),
+        "rounds" => Entry::number(cell.rounds as f64, count),
+        "queries" => Entry::number(cell.gradient_queries as f64, count),
+        "queries per round" => {
+            let queries = cell.gradient_queries as f64 / cell.rounds.max(1) as f64;
+            Entry::number(queries, |queries| {
+                if queries >= 999.5 {
+                    count(queries)
+                } else {
+                    number(queries)
+                }
+            })
+        }
+        "rounds per epoch" => Entry::number(cell.n as f64 / configuration.batch_size.max(1) as f64, three_digits),
+        "repeats" => Entry::count(pooled.repeat_medians.len()),
+        "remarks" => Entry::text(
+            pooled
+                .warnings
+                .iter()
+                .map(SampleWarning::name)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        "parameters" => Entry::text(parameters(configuration)),
+        "claim" | "adjacency" | "accountant" => statement(column),
+        phase => {
+            let part = parts.iter().find(|(name, _)| *name == phase);
+            Entry::number(part.map(|&(_, nanoseconds)| nanoseconds as f64), time)
+        }
+    }
+}
+
+/// The reason why configurations exceed the roofline, as a sentence after others; empty if none does.
+pub(super) fn about_roofline(cells: &[Pooled], environment: &Environment) -> String {
+    beyond_roofline(cells, environment).map_or_else(String::new, |sentence| format!(" {sentence}."))
+}

@@ -1,0 +1,421 @@
+//! Presentations: text, figures and tables of a study as data. A study builds one; from it come its page, its pictures, its
+//! Markdown, and its section in the report of a run.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use super::chart::{Bars, Chart};
+use super::legend::{Entry, Legend};
+use super::shell::{Page, Section};
+use super::svg::{NARROW, WIDE, grid_svg, sample};
+use super::table::{Table, markdown_html};
+use crate::files;
+use crate::machine::Environment;
+
+/// File of a presentation in the folder of its study.
+pub const FILE: &str = "presentation.json";
+
+/// A study for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Presentation {
+    /// Heading.
+    pub title: String,
+    /// Section of the report; presentations of one group share it.
+    pub group: String,
+    /// Subject and conditions, in one paragraph.
+    pub about: String,
+    /// Command that measured it.
+    pub command: String,
+    /// In the order of the page.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a presentation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Heading of the parts that follow.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// Bullet points.
+    List(Vec<String>),
+    /// Pictures, of which a page shows one at a time.
+    Figure(Figure),
+    /// A table.
+    Table(Table),
+    /// A Markdown document with tables.
+    Markdown(String),
+}
+
+/// A figure of one or several panels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Name for screen readers and saved files.
+    pub title: String,
+    /// Property that distinguishes the panels: `Data set`.
+    pub panels_by: String,
+    /// Panels in a row of `figure.svg`; without it each panel has a file of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<usize>,
+    /// Panels.
+    pub panels: Vec<Panel>,
+}
+
+/// A panel of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Panel {
+    /// Label of its button.
+    pub name: String,
+    /// File of the picture without extension; empty: none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// Picture.
+    pub picture: Picture,
+}
+
+/// Content of a panel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Picture {
+    /// A chart.
+    Chart(Chart),
+    /// Stacked bars.
+    Bars(Bars),
+    /// An SVG document of another program.
+    Image {
+        /// Heading.
+        title: String,
+        /// The document.
+        svg: String,
+    },
+}
+
+impl Picture {
+    pub(super) fn title(&self) -> &str {
+        match self {
+            Self::Chart(chart) => &chart.title,
+            Self::Bars(bars) => &bars.title,
+            Self::Image { title, .. } => title,
+        }
+    }
+}
+
+impl Panel {
+    /// A chart with its file.
+    pub fn chart(name: &str, file: &str, chart: Chart) -> Self {
+        Self {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            picture: Picture::Chart(chart),
+        }
+    }
+}
+
+impl Figure {
+    /// A figure of these panels.
+    pub fn new(title: &str, panels_by: &str, panels: Vec<Panel>) -> Self {
+        Self {
+            title: title.to_owned(),
+            panels_by: panels_by.to_owned(),
+            columns: None,
+            panels,
+        }
+    }
+
+    /// The figure on a page, with legends, tools and the data of each panel.
+    pub(super) fn html(&self, id: &str, command: &str) -> Markup {
+        html! {
+            figure id={ "figure-" (id) } data-title=(self.title) {
+                @if self.panels.len() > 1 {
+                    fieldset.panels {
+                        legend { (self.panels_by) }
+                        @for (number, panel) in self.panels.iter().enumerate() {
+                            label {
+                                input type="radio" name={ (id) "-panel" } checked[number == 0];
+                                span { (panel.name) }
+                            }
+                        }
+                    }
+                }
+                @for panel in &self.panels { (panel.html(command)) }
+            }
+        }
+    }
+}
+
+impl Panel {
+    fn html(&self, command: &str) -> Markup {
+        let title = self.picture.title();
+        let (body, table, subtitle) = match &self.picture {
+            Picture::Chart(chart) => {
+                let legend = Legend::of(chart);
+                let plots = html! { (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend)) };
+                (
+                    html! { (legend_html(&legend)) (plots) },
+                    Some(Table::of_chart(chart)),
+                    &*chart.subtitle,
+                )
+            }
+            Picture::Bars(bars) => {
+                let legend = legend_html(&Legend::of_parts(&bars.parts));
+                let plots = html! { (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
+                (html! { (legend) (plots) }, Some(Table::of_bars(bars)), &*bars.subtitle)
+            }
+            // As an image a foreign document can neither run nor load anything.
+            Picture::Image { svg, .. } => {
+                let image = html! {
+                    div.drawn tabindex="0" role="region" aria-label=(title) { img alt=(title) src=(data_address(svg)); }
+                };
+                (image, None, "")
+            }
+        };
+        html! {
+            div.panel data-title=(title) {
+                (body)
+                @if !subtitle.is_empty() { p.circumstances { (subtitle) } }
+                div.tools {
+                    @if table.is_some() { button type="button" data-save="csv" { "CSV" } }
+                    button type="button" data-save="svg" { "SVG" }
+                    button type="button" data-save="png" { "PNG" }
+                    code { (command) }
+                }
+                @if let Some(table) = table {
+                    details {
+                        summary { "Data of this figure" @if !self.name.is_empty() { ": " (self.name) } }
+                        (table.html("", true))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The buttons of a legend, group by group.
+fn legend_html(legend: &Legend) -> Markup {
+    let of_group = |group: usize| -> Vec<(usize, &Entry)> {
+        let entries = legend.entries.iter().enumerate();
+        entries.filter(|(_, entry)| entry.group == group).collect()
+    };
+    html! {
+        @for entries in [of_group(0), of_group(1)].iter().filter(|entries| !entries.is_empty()) {
+            div.legend role="group" aria-label="Switch series" {
+                @for &(key, entry) in entries {
+                    button type="button" aria-pressed=(entry.shown) data-key=(key) {
+                        svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample, key)) }
+                        (entry.name)
+                    }
+                }
+                @if entries.len() > 4 {
+                    span.switches {
+                        button.every type="button" data-all="true" { "all" }
+                        button.every type="button" data-all="false" { "none" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An SVG document as the address of an image.
+fn data_address(svg: &str) -> String {
+    let mut address = "data:image/svg+xml;charset=utf-8,".to_owned();
+    for byte in svg.bytes() {
+        if byte.is_ascii_alphanumeric() || b" -_.=/:;,()!*?+@".contains(&byte) {
+            address.push(char::from(byte));
+        } else {
+            let _ = write!(address, "%{byte:02X}");
+        }
+    }
+    address
+}
+
+/// Letters and digits of a name, joined by hyphens.
+pub(super) fn slug(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
+        .to_lowercase()
+}
+
+impl Presentation {
+    /// A presentation without parts.
+    pub fn new(title: &str, group: &str, about: &str, command: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            group: group.to_owned(),
+            about: about.to_owned(),
+            command: command.to_owned(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// The paragraph and the parts on a page; `nested` below the heading of a group.
+    pub(super) fn body(&self, id: &str, nested: bool) -> Markup {
+        let figures = self.parts.iter().any(|part| matches!(part, Part::Figure(_)));
+        html! {
+            @if !self.about.is_empty() { p.lead { (self.about) } }
+            @for (number, part) in self.parts.iter().enumerate() {
+                @match part {
+                    Part::Heading(text) => @if nested { h4 { (text) } } @else { h3.study { (text) } },
+                    Part::Text(text) => p.lead { (text) },
+                    Part::List(lines) => ul { @for line in lines { li { (line) } } },
+                    Part::Figure(figure) => (figure.html(&format!("{id}-{number}"), &self.command)),
+                    Part::Table(table) => (table.html(&format!("{id}-{number}"), true)),
+                    Part::Markdown(text) => (markdown_html(text, &format!("{id}-{number}"))),
+                }
+            }
+            @if !figures && !self.command.is_empty() { div.tools { code { (self.command) } } }
+        }
+    }
+
+    /// A page of its own.
+    pub fn page(&self, environment: &Environment) -> String {
+        let html = html! { h2 { (self.title) } (self.body("study", false)) };
+        let footer = html! {
+            "Machine " (environment.machine.id) ", " (environment.day()) ", by " code { (environment.command) } "."
+        };
+        Page {
+            title: format!("rounds: {}", self.title),
+            sections: vec![Section::new("study", &self.group, html)],
+            footer,
+            measurements: String::new(),
+        }
+        .html()
+    }
+
+    /// The text and the tables as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("## {}\n", self.title);
+        let about = (!self.about.is_empty()).then(|| self.about.clone());
+        let parts = self.parts.iter().filter_map(|part| match part {
+            Part::Heading(heading) => Some(format!("### {heading}")),
+            Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
+            Part::List(lines) => Some(
+                lines
+                    .iter()
+                    .map(|line| format!("- {line}"))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+            Part::Table(table) => Some(table.markdown()),
+            Part::Figure(_) => None,
+        });
+        for part in about.into_iter().chain(parts) {
+            let _ = write!(text, "\n{}\n", part.trim_end());
+        }
+        text
+    }
+
+    /// Pictures as SVG documents, by file name.
+    pub fn pictures(&self) -> Vec<(String, String)> {
+        let mut pictures = Vec::new();
+        for part in &self.parts {
+            let Part::Figure(figure) = part else { continue };
+            let charts = figure.panels.iter().filter_map(|panel| match &panel.picture {
+                Picture::Chart(chart) => Some((panel, chart)),
+                _ => None,
+            });
+            if let Some(columns) = figure.columns {
+                let charts: Vec<&Chart> = charts.map(|(_, chart)| chart).collect();
+                pictures.push(("figure.svg".to_owned(), grid_svg(&figure.title, columns, &charts)));
+            } else {
+                let named = charts.filter(|(panel, _)| !panel.file.is_empty());
+                pictures.extend(named.map(|(panel, chart)| (format!("{}.svg", panel.file), chart.svg())));
+            }
+        }
+        pictures
+    }
+
+    /// The tables and the text between them for a terminal.
+    pub fn terminal(&self) -> String {
+        let parts = self.parts.iter().filter_map(|part| match part {
+            Part::Heading(text) | Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
+            Part::List(lines) => Some(lines.join("\n")),
+            Part::Table(table) => Some(table.terminal()),
+            Part::Figure(_) => None,
+        });
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The files of a study: [`FILE`], the page `<name>.html`, `table.md` if there are tables, and the pictures.
+    ///
+    /// # Errors
+    /// A number that JSON cannot represent.
+    pub fn files(&self, name: &str, environment: &Environment) -> anyhow::Result<Vec<(String, String)>> {
+        let mut files = self.pictures();
+        files.push((FILE.to_owned(), serde_json::to_string(self)?));
+        files.push((format!("{name}.html"), self.page(environment)));
+        if self.parts.iter().any(|part| matches!(part, Part::Table(_))) {
+            files.push(("table.md".to_owned(), self.markdown()));
+        }
+        Ok(files)
+    }
+
+    /// Writes the files into a folder.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write(&self, folder: &Path, name: &str, environment: &Environment) -> anyhow::Result<()> {
+        for (file, text) in self.files(name, environment)? {
+            let path = folder.join(file);
+            files::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_picture_is_an_image() {
+        let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>".to_owned();
+        let picture = Picture::Image {
+            title: "A \"figure\"".into(),
+            svg,
+        };
+        let panel = Panel {
+            name: String::new(),
+            file: String::new(),
+            picture,
+        };
+        let html = Figure::new("", "", vec![panel]).html("x", "").into_string();
+        assert!(html.contains("src=\"data:image/svg+xml;charset=utf-8,%3Csvg"));
+        assert!(!html.contains("<script>") && html.contains("alt=\"A &quot;figure&quot;\""));
+    }
+
+    #[test]
+    fn a_presentation_reads_back_and_becomes_markdown() {
+        let mut presentation = Presentation::new("Title", "Group", "About.", "rounds run x");
+        let mut table = Table::new("t", &["a", "#b"]);
+        table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
+        presentation.parts = vec![
+            Part::Heading("Part".into()),
+            Part::Table(table),
+            Part::List(vec!["one".into()]),
+        ];
+        let text = serde_json::to_string(&presentation).unwrap();
+        assert_eq!(serde_json::from_str::<Presentation>(&text).unwrap(), presentation);
+        assert_eq!(
+            presentation.markdown(),
+            "## Title\n\nAbout.\n\n### Part\n\n| a | b |\n| --- | ---: |\n| x | 3 |\n\n- one\n"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        presentation
+            .write(folder.path(), "x", &Environment::capture(&[]))
+            .unwrap();
+        assert!(
+            ["presentation.json", "x.html", "table.md"]
+                .iter()
+                .all(|file| folder.path().join(file).exists())
+        );
+    }
+}

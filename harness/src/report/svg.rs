@@ -1,0 +1,791 @@
+//! Drawing of charts as SVG. Series have the classes `s0` to `s7`, and a style sheet gives each class a colour for light
+//! and for dark pages. This and legends that switch series are not offered by plotting libraries.
+
+use maud::{Markup, PreEscaped, html};
+
+use super::chart::{Axis, Bar, Bars, Chart, Point, Scale, Series, Style};
+use super::legend::{Legend, Sample};
+use crate::format::percent;
+use crate::statistics::sorted_quantile;
+
+/// Number of colours. They differ in lightness, and markers differ in shape.
+pub(super) const COLOURS: usize = 8;
+
+/// Colours of a light page.
+pub(super) const LIGHT: &str = "\
+--ink:#1d2430;--quiet:#5a6473;--line:#d9dee6;--faint:#eceff4;--paper:#ffffff;--reference:#6b7686;\
+--s0:#1667b0;--s1:#c4500c;--s2:#0f7d5c;--s3:#9a3f86;--s4:#8a6a00;--s5:#2f8fc4;--s6:#6a4cc0;--s7:#4d5966;";
+/// Colours of a dark page.
+pub(super) const DARK: &str = "\
+--ink:#e8ecf2;--quiet:#a3adbb;--line:#3a4250;--faint:#272e39;--paper:#171b22;--reference:#8f9bab;\
+--s0:#62aef0;--s1:#ff9a57;--s2:#45c79b;--s3:#e28fce;--s4:#dcb94a;--s5:#96d4f5;--s6:#b6a0f8;--s7:#b4bfcb;";
+/// Style of charts.
+pub(super) const STYLE: &str = "\
+.chart{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;font-size:12px}\
+.chart text{fill:var(--quiet)}.chart .title{fill:var(--ink);font-size:15px;font-weight:600}\
+.chart .group{fill:var(--ink);font-weight:600;font-size:13px}\
+.chart .subtitle{font-size:12px}.chart .axis-label{fill:var(--quiet)}\
+.chart .grid{stroke:var(--faint);stroke-width:1;fill:none}.chart .axis{stroke:var(--line);stroke-width:1;fill:none}\
+.chart .mark{stroke:var(--c);fill:var(--c);stroke-width:1.6}.chart .hollow .mark{fill:var(--paper)}\
+.chart .path{stroke:var(--c);stroke-width:1.8;fill:none;stroke-linejoin:round}.chart .band{fill:var(--c);opacity:.18}\
+.chart .whisker{stroke:var(--c);stroke-width:1.2;opacity:.55}.chart .bar{fill:var(--c)}\
+.chart .reference .path{stroke-width:1.4;stroke-linecap:round}\
+.chart .s0{--c:var(--s0)}.chart .s1{--c:var(--s1)}.chart .s2{--c:var(--s2)}.chart .s3{--c:var(--s3)}\
+.chart .s4{--c:var(--s4)}.chart .s5{--c:var(--s5)}.chart .s6{--c:var(--s6)}.chart .s7{--c:var(--s7)}\
+.chart .reference:not(.tinted){--c:var(--reference)}.chart .background{fill:var(--paper)}";
+
+/// Width and height of a plot with its labels, in pixels.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    width: f64,
+    height: f64,
+    /// Class of pictures of this size on a page.
+    class: &'static str,
+}
+
+/// For wide windows.
+pub(super) const WIDE: Size = Size {
+    width: 860.0,
+    height: 430.0,
+    class: "wide",
+};
+/// For phones.
+pub(super) const NARROW: Size = Size {
+    width: 360.0,
+    height: 330.0,
+    class: "narrow",
+};
+/// A panel of a grid.
+const PANEL: Size = Size {
+    width: 360.0,
+    height: 260.0,
+    class: "",
+};
+
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 18.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 50.0;
+const LEGEND_ROW: f64 = 22.0;
+const TITLE: f64 = 52.0;
+const BAR_ROW: f64 = 22.0;
+const BAR_GROUP: f64 = 30.0;
+const BAR_AXIS: f64 = 26.0;
+
+/// A length with one decimal.
+fn px(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+/// The interval of values that an axis spans.
+struct Range {
+    low: f64,
+    high: f64,
+    scale: Scale,
+}
+
+impl Range {
+    /// The range of the values and of what the axis includes, with a margin of a twentieth.
+    fn of(values: impl Iterator<Item = f64>, axis: &Axis) -> Self {
+        let scale = axis.scale;
+        let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
+        let (mut low, mut high) = values
+            .chain(axis.include.iter().copied())
+            .filter(usable)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
+        if low > high {
+            (low, high) = (1.0, 10.0);
+        }
+        if scale == Scale::Logarithmic {
+            let margin = (high / low).powf(0.05).max(1.1);
+            (low, high) = (low / margin, high * margin);
+        } else {
+            let margin = ((high - low) * 0.05).max(1e-9 * high.abs().max(1e-9));
+            // Zero is a floor without a margin below it.
+            low = if low >= 0.0 && low - margin < 0.0 {
+                low.min(0.0)
+            } else {
+                low - margin
+            };
+            high += margin;
+        }
+        Self { low, high, scale }
+    }
+
+    /// 0 at the low end, 1 at the high end.
+    fn place(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Logarithmic => (value / self.low).ln() / (self.high / self.low).ln(),
+        }
+    }
+
+    /// Round values inside, about `wanted` of them.
+    fn ticks(&self, wanted: usize) -> Vec<f64> {
+        if self.scale == Scale::Linear {
+            let raw = (self.high - self.low) / wanted.max(1) as f64;
+            let power = 10_f64.powf(raw.log10().floor());
+            let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+            let step = steps.into_iter().find(|step| *step >= raw).unwrap_or(raw);
+            // The tolerance keeps a tick at the very end.
+            let first = (self.low / step - 1e-9).ceil() as i64;
+            let last = (self.high / step + 1e-9).floor() as i64;
+            return (first..=last).map(|place| place as f64 * step).collect();
+        }
+        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let within = |factors: &[f64], every: usize| -> Vec<f64> {
+            (first..=last)
+                .step_by(every)
+                .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
+                .filter(|value| (self.low..=self.high).contains(value))
+                .collect()
+        };
+        let decades = within(&[1.0], 1);
+        if decades.len() > wanted {
+            return within(&[1.0], decades.len().div_ceil(wanted));
+        }
+        let finer: [&[f64]; 4] = [
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+            &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+            &[1.0, 2.0, 5.0],
+            &[1.0, 3.0],
+        ];
+        let mut finer = finer.into_iter().map(|factors| within(factors, 1));
+        finer.find(|ticks| ticks.len() <= wanted).unwrap_or(decades)
+    }
+}
+
+/// The plot area of a chart.
+struct Frame<'a> {
+    chart: &'a Chart,
+    size: Size,
+    x: Range,
+    y: Range,
+}
+
+impl<'a> Frame<'a> {
+    fn of(chart: &'a Chart, size: Size) -> Self {
+        let points = || chart.series.iter().flat_map(|series| &series.points);
+        let x = Range::of(points().map(|point| point.x), &chart.x);
+        // On a linear axis error bars extend the range by at most the range of the points, and are cut there.
+        let (least, most) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), point| {
+            (least.min(point.y), most.max(point.y))
+        });
+        let reach = match chart.y.scale {
+            Scale::Linear => (most - least).max(0.05 * most.abs()),
+            Scale::Logarithmic => f64::INFINITY,
+        };
+        let y_values = points().flat_map(|point| {
+            let (low, high) = point.interval.unwrap_or((point.y, point.y));
+            [point.y, low.max(least - reach), high.min(most + reach)]
+        });
+        let y = Range::of(y_values, &chart.y);
+        Self { chart, size, x, y }
+    }
+
+    fn right(&self) -> f64 {
+        self.size.width - RIGHT
+    }
+
+    fn bottom(&self) -> f64 {
+        self.size.height - BOTTOM
+    }
+
+    fn across(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (self.right() - LEFT)
+    }
+
+    fn up(&self, value: f64) -> f64 {
+        self.bottom() - self.y.place(value).max(0.0).min(1.0) * (self.bottom() - TOP)
+    }
+
+    fn drawn(&self, legend: &Legend) -> Markup {
+        let order = |reference: bool| {
+            let series = self.chart.series.iter().enumerate();
+            series.filter(move |(_, series)| (series.style == Style::Reference) == reference)
+        };
+        html! {
+            (self.axes())
+            @for (number, series) in order(true).chain(order(false)) {
+                @let keys: Vec<String> = legend.keys[number].iter().map(ToString::to_string).collect();
+                @let tinted = series.style == Style::Reference && legend.is_tinted(&self.chart.series, number);
+                g class={ "series " (classes(series.style, Some(series.colour), series.variant))
+                    @if tinted { " tinted" } @if !legend.shows(number) { " off" } } data-keys=(keys.join(" ")) {
+                    (self.series(series))
+                }
+            }
+        }
+    }
+
+    fn axes(&self) -> Markup {
+        let (chart, right, bottom) = (self.chart, self.right(), self.bottom());
+        let ticks = |axis: &Axis, range: &Range, wanted: f64| match axis.ticks[..] {
+            [] => range.ticks((wanted as usize).max(2)),
+            _ => axis.ticks.clone(),
+        };
+        // Labels that would overlap are left out.
+        let mut free = f64::NEG_INFINITY;
+        let mut label = |value: f64| {
+            let (place, text) = (self.across(value), chart.x.format.show(value));
+            let half = text_width(&text) / 2.0;
+            (place - half > free).then(|| {
+                free = place + half + 6.0;
+                html! { text x=(px(place)) y=(px(bottom + 18.0)) text-anchor="middle" { (text) } }
+            })
+        };
+        html! {
+            @for tick in ticks(&chart.y, &self.y, self.size.height / 55.0) {
+                @let place = self.up(tick);
+                path.grid d={ "M" (LEFT) " " (px(place)) "H" (right) } {}
+                text x=(px(LEFT - 8.0)) y=(px(place + 4.0)) text-anchor="end" { (chart.y.format.show(tick)) }
+            }
+            @for tick in ticks(&chart.x, &self.x, self.size.width / 90.0) {
+                path.grid d={ "M" (px(self.across(tick))) " " (TOP) "V" (bottom) } {}
+                @if let Some(label) = label(tick) { (label) }
+            }
+            path.axis d={ "M" (LEFT) " " (TOP) "V" (bottom) "H" (right) } {}
+            text.axis-label x=(px(f64::midpoint(LEFT, right))) y=(px(self.size.height - 10.0)) text-anchor="middle" {
+                (chart.x.label)
+            }
+            text.axis-label transform={ "translate(12 " (px(f64::midpoint(TOP, bottom))) ") rotate(-90)" }
+                text-anchor="middle" { (chart.y.label) }
+        }
+    }
+
+    fn series(&self, series: &Series) -> Markup {
+        let finite = || {
+            series
+                .points
+                .iter()
+                .filter(|point| point.x.is_finite() && point.y.is_finite())
+        };
+        let line = |points: &mut dyn Iterator<Item = (f64, f64)>| {
+            let points: Vec<String> = points
+                .map(|(x, y)| format!("{:.1} {:.1}", self.across(x), self.up(y)))
+                .collect();
+            format!("M{}", points.join("L"))
+        };
+        let ends = || finite().filter_map(|point| Some((point.x, point.interval?)));
+        let band = series.style == Style::Curve && ends().count() > 1;
+        let marks = matches!(series.style, Style::Line | Style::Points);
+        html! {
+            @if band {
+                @let mut outline = ends().map(|(x, ends)| (x, ends.1)).chain(ends().map(|(x, ends)| (x, ends.0)).rev());
+                path.band d={ (line(&mut outline)) "Z" } {}
+            }
+            @if series.style != Style::Points && series.points.len() > 1 {
+                @let path = line(&mut finite().map(|point| (point.x, point.y)));
+                path.path d=(path) stroke-dasharray=[dashes(series.style, series.variant)] {}
+            }
+            @if marks {
+                @for point in finite() { (self.mark(series.colour, point)) }
+            }
+        }
+    }
+
+    fn mark(&self, colour: usize, point: &Point) -> Markup {
+        let (x, y) = (self.across(point.x), self.up(point.y));
+        html! {
+            @if let Some((low, high)) = point.interval {
+                path.whisker d={ "M" (px(x)) " " (px(self.up(low))) "V" (px(self.up(high))) } {}
+            }
+            (pointed(&point.note, &marker(colour, x, y)))
+        }
+    }
+}
+
+/// A mark with its tooltip.
+fn pointed(note: &str, mark: &Markup) -> Markup {
+    html! { g.point data-note=(note) { title { (note) } (mark) } }
+}
+
+/// Colour and fill as classes.
+fn classes(style: Style, colour: Option<usize>, variant: usize) -> String {
+    let reference = if style == Style::Reference || colour.is_none() {
+        "reference "
+    } else {
+        ""
+    };
+    let colour = colour.map_or_else(String::new, |colour| format!("s{}", colour % COLOURS));
+    let hollow = if variant == 0 { "" } else { " hollow" };
+    format!("{reference}{colour}{hollow}")
+}
+
+/// Dashes of a line.
+fn dashes(style: Style, variant: usize) -> Option<&'static str> {
+    match (style, variant) {
+        (Style::Reference, 1) => Some("1 7"),
+        (Style::Reference, 2) => Some("9 4 1 4"),
+        (Style::Reference, _) => Some("2 4"),
+        (_, 0) => None,
+        (_, 1) => Some("6 4"),
+        (_, 2) => Some("2 3"),
+        _ => Some("8 3 2 3"),
+    }
+}
+
+/// The sample before a legend entry, 28 by 12 pixels around (14, 0); bars of part `key` have a patch.
+pub(super) fn sample(sample: Option<Sample>, key: usize) -> Markup {
+    let Some(Sample { style, colour, variant }) = sample else {
+        return html! {
+            g class={ "s" (key % COLOURS) } { rect.bar x="6" y="-6" width="16" height="12" rx="2" {} }
+        };
+    };
+    html! {
+        g class=(classes(style, colour, variant)) {
+            @if style != Style::Points { path.path d="M0 0H28" stroke-dasharray=[dashes(style, variant)] {} }
+            @if matches!(style, Style::Line | Style::Points) { (marker(colour.unwrap_or(0), 14.0, 0.0)) }
+        }
+    }
+}
+
+/// The marker of a colour: circle, square, triangle or diamond. Colours repeat with another marker, so 32 series differ.
+fn marker(colour: usize, x: f64, y: f64) -> Markup {
+    html! {
+        @match (colour + colour / COLOURS) % 4 {
+            0 => circle.mark cx=(px(x)) cy=(px(y)) r="3.6" {},
+            1 => rect.mark x=(px(x - 3.3)) y=(px(y - 3.3)) width="6.6" height="6.6" {},
+            2 => path.mark d={ "M" (px(x)) " " (px(y - 4.6)) "l4.2 7.4h-8.4z" } {},
+            _ => path.mark d={ "M" (px(x)) " " (px(y - 4.6)) "l4.4 4.6l-4.4 4.6l-4.4 -4.6z" } {},
+        }
+    }
+}
+
+/// Approximate width of a text of 12 pixels, at least the true one.
+fn text_width(text: &str) -> f64 {
+    6.6 * text.chars().count() as f64
+}
+
+/// Lines of at most `letters` letters, broken between words.
+fn wrapped(text: &str, letters: f64) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if (line.chars().count() + 1 + word.chars().count()) as f64 > letters {
+            lines.push(word.into());
+        } else {
+            *line += &format!(" {word}");
+        }
+    }
+    lines
+}
+
+/// The legend in rows of the given width, and the number of rows. Each group starts a row.
+fn legend_rows(legend: &Legend, width: f64) -> (Markup, usize) {
+    let used = |entry: usize| legend.keys.iter().any(|keys| keys.contains(&entry));
+    let entries = legend.entries.iter().enumerate();
+    let mut entries: Vec<_> = entries.filter(|(key, entry)| entry.shown && used(*key)).collect();
+    // A single entry of the second group distinguishes nothing.
+    let alone = entries.iter().filter(|(_, entry)| entry.group == 1).count() == 1;
+    entries.retain(|(_, entry)| entry.group == 0 || !alone);
+    entries.sort_by_key(|(_, entry)| entry.group);
+    let (mut row, mut x, mut group) = (0_u32, RIGHT, 0);
+    let mut placed = Vec::new();
+    for (key, entry) in entries {
+        let needed = 38.0 + text_width(&entry.name) + 18.0;
+        if x > RIGHT && (x + needed > width - RIGHT || entry.group != group) {
+            (row, x) = (row + 1, RIGHT);
+        }
+        group = entry.group;
+        placed.push((
+            format!("translate({x:.1} {:.1})", 12.0 + LEGEND_ROW * f64::from(row)),
+            key,
+            entry,
+        ));
+        x += needed;
+    }
+    let rows = if placed.is_empty() { 0 } else { row as usize + 1 };
+    let svg = html! {
+        @for (place, key, entry) in placed {
+            g transform=(place) { (sample(entry.sample, key)) text x="36" y="4" { (entry.name) } }
+        }
+    };
+    (svg, rows)
+}
+
+/// A document of its own: style, title, subtitle, plot and legend.
+fn document(title: &str, subtitle: &str, (width, height): (f64, f64), plot: &Markup, legend: &Legend) -> String {
+    let (legend, rows) = legend_rows(legend, width);
+    let subtitle = wrapped(subtitle, (width - 2.0 * RIGHT) / 6.2);
+    let top = TITLE + 16.0 * (subtitle.len().saturating_sub(1)) as f64;
+    let whole = format!("{:.0}", top + height + LEGEND_ROW * rows as f64 + 12.0);
+    let style = format!("svg{{{LIGHT}}}@media (prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}");
+    let svg = html! {
+        svg.chart xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (whole) } width=(width) height=(whole)
+            role="img" aria-labelledby="t" {
+            title id="t" { (title) }
+            style { (PreEscaped(style)) }
+            rect.background width=(width) height=(whole) {}
+            text.title x=(RIGHT) y="24" { (title) }
+            @for (place, line) in subtitle.iter().enumerate() {
+                text.subtitle x=(RIGHT) y=(42 + 16 * place) { (line) }
+            }
+            g transform={ "translate(0 " (top) ")" } { (plot) }
+            g transform={ "translate(0 " (top + height) ")" } { (legend) }
+        }
+    };
+    format!("{}\n", svg.into_string())
+}
+
+/// An SVG element of a page. It is focusable: arrow keys select marks.
+fn inline(title: &str, subtitle: &str, (width, height, class): (f64, f64, &str), content: &Markup) -> Markup {
+    html! {
+        svg class={ "chart " (class) } tabindex="0" viewBox={ "0 0 " (width) " " (height) } role="img"
+            aria-label={ (title) ". " (subtitle) } xmlns="http://www.w3.org/2000/svg" { (content) }
+    }
+}
+
+impl Chart {
+    /// The plot for a page with its own style, title and legend. The `data-keys` of a series are its legend entries.
+    pub(super) fn inline_svg(&self, size: Size, legend: &Legend) -> Markup {
+        let plot = Frame::of(self, size).drawn(legend);
+        inline(
+            &self.title,
+            &self.subtitle,
+            (size.width, size.height, size.class),
+            &plot,
+        )
+    }
+
+    /// The picture as a document of its own, with the series that are on at first.
+    pub fn svg(&self) -> String {
+        let (chart, legend) = self.visible();
+        let plot = Frame::of(&chart, WIDE).drawn(&legend);
+        document(&self.title, &self.subtitle, (WIDE.width, WIDE.height), &plot, &legend)
+    }
+
+    /// The chart and its legend without the series that are off at first.
+    fn visible(&self) -> (Self, Legend) {
+        let mut legend = Legend::of(self);
+        let shown: Vec<usize> = (0..self.series.len()).filter(|&series| legend.shows(series)).collect();
+        let series = shown.iter().map(|&series| self.series[series].clone()).collect();
+        legend.keys = shown.iter().map(|&series| legend.keys[series].clone()).collect();
+        (Self { series, ..self.clone() }, legend)
+    }
+}
+
+/// Charts as panels of one picture, row by row, with one legend for all.
+pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
+    let columns = columns.clamp(1, charts.len().max(1));
+    let height = PANEL.height + 22.0;
+    let series = charts
+        .iter()
+        .flat_map(|chart| chart.series.iter().filter(|series| !series.name.is_empty()).cloned());
+    let all = Chart::new("", "", Axis::linear(""), Axis::linear(""), series.collect());
+    let panels = html! {
+        @for (place, chart) in charts.iter().enumerate() {
+            @let (row, column) = ((place / columns) as f64, (place % columns) as f64);
+            g transform=(format!("translate({} {})", PANEL.width * column, height * row)) {
+                text.group x=(px(PANEL.width / 2.0 + 20.0)) y="10" text-anchor="middle" { (chart.title) }
+                g transform="translate(0 14)" { (Frame::of(chart, PANEL).drawn(&Legend::of(chart))) }
+            }
+        }
+    };
+    let size = (
+        PANEL.width * columns as f64,
+        height * charts.len().div_ceil(columns) as f64,
+    );
+    document(title, "", size, &panels, &Legend::of(&all))
+}
+
+impl Bars {
+    /// The bars for a page with its own style, title and legend; the height follows from their number.
+    pub(super) fn inline_svg(&self, size: Size) -> Markup {
+        let groups = self.groups();
+        // With one bar in each group and enough width, the group's name stands in front of the bar.
+        let in_front = size.width > 600.0 && groups.iter().all(|group| group.len() == 1);
+        let heading = if in_front { 0.0 } else { BAR_GROUP };
+        let height = BAR_AXIS + heading * groups.len() as f64 + BAR_ROW * self.bars.len() as f64;
+        let (left, right) = (if in_front { 205.0 } else { 76.0 }, size.width - 70.0);
+        let mut y = BAR_AXIS;
+        let mut rows: Vec<Markup> = Vec::new();
+        for group in groups {
+            let name = &group[0].group;
+            let (x, base, anchor) = if in_front {
+                (left - 8.0, y + 14.0, Some("end"))
+            } else {
+                (0.0, y + 20.0, None)
+            };
+            rows.push(html! { text.group x=(px(x)) y=(px(base)) text-anchor=[anchor] { (name) } });
+            y += heading;
+            for bar in group {
+                if !in_front {
+                    rows.push(html! { text x=(px(left - 8.0)) y=(px(y + 14.0)) text-anchor="end" { (bar.label) } });
+                }
+                rows.push(self.bar(bar, y, (left, right)));
+                y += BAR_ROW;
+            }
+        }
+        let content = html! {
+            @for quarter in 0..=4 {
+                @let share = f64::from(quarter) / 4.0;
+                @let x = px(left + share * (right - left));
+                path.grid d={ "M" (x) " " (BAR_AXIS) "V" (height) } {}
+                text x=(x) y="16" text-anchor="middle" { (percent(share)) }
+            }
+            @for row in &rows { (row) }
+        };
+        inline(&self.title, &self.subtitle, (size.width, height, size.class), &content)
+    }
+
+    fn bar(&self, bar: &Bar, y: f64, (left, right): (f64, f64)) -> Markup {
+        let total: f64 = bar.values.iter().sum();
+        let mut x = left;
+        let mut place = |(part, value): (usize, &f64)| {
+            let share = if total > 0.0 { value / total } else { 0.0 };
+            let start = x;
+            x += share * (right - left);
+            (part, share, start, x - start)
+        };
+        let parts: Vec<_> = bar.values.iter().enumerate().map(&mut place).collect();
+        html! {
+            text x=(px(right + 8.0)) y=(px(y + 14.0)) { (bar.end) }
+            @for (part, share, x, width) in parts {
+                @if width > 0.05 {
+                    @let head = format!("{}, batch size {}, {}", bar.group, bar.label, bar.end);
+                    @let note = format!("{head}\n{}: {}", self.parts[part], percent(share));
+                    @let width = px((width - 1.0).max(0.5));
+                    g class={ "series s" (part % COLOURS) } data-keys=(part) {
+                        (pointed(&note, &html! {
+                            rect.bar x=(px(x)) y=(px(y + 2.0)) width=(width) height=(px(BAR_ROW - 5.0)) {}
+                        }))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Width and height of a trace, in pixels.
+const TRACE: (f64, f64) = (160.0, 28.0);
+/// Points of a trace; of more samples, the slowest of each stretch.
+const TRACE_POINTS: usize = 120;
+
+/// Samples in their order as a small line, from the least to the 98th percentile; greater ones are cut.
+pub(super) fn trace(label: &str, samples: &[u64]) -> Markup {
+    let stretch = samples.len().div_ceil(TRACE_POINTS).max(1);
+    let values: Vec<f64> = samples
+        .chunks(stretch)
+        .map(|stretch| stretch.iter().copied().max().unwrap_or(0) as f64)
+        .collect();
+    let mut sorted = values.clone();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (sorted_quantile(&sorted, 0.0), sorted_quantile(&sorted, 0.98));
+    let (width, height) = TRACE;
+    let points: Vec<String> = values
+        .iter()
+        .enumerate()
+        .map(|(place, value)| {
+            let x = width * place as f64 / (values.len().max(2) - 1) as f64;
+            let share = if high > low {
+                ((value - low) / (high - low)).min(1.0)
+            } else {
+                0.5
+            };
+            format!("{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0))
+        })
+        .collect();
+    html! {
+        svg.trace viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) role="img" aria-label=(label) {
+            @if !points.is_empty() { path d={ "M" (points.join("L")) } {} }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::chart::Format;
+
+    fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
+        let start = format!(" {attribute}=\"");
+        let values = svg.split(&start).skip(1).map(|rest| rest.split('"').next().unwrap());
+        values.map(|value| value.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn logarithmic_ticks_are_decades_and_finer_where_those_are_few() {
+        let ticks = |low: f64, high: f64| {
+            Range {
+                low,
+                high,
+                scale: Scale::Logarithmic,
+            }
+            .ticks(6)
+        };
+        assert_eq!(ticks(8.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0]);
+        assert_eq!(ticks(9.0, 90.0), [10.0, 15.0, 20.0, 30.0, 50.0, 70.0]);
+        assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+        assert_eq!(ticks(18.0, 85.0), [20.0, 30.0, 40.0, 50.0, 60.0, 80.0]);
+        assert!(ticks(1.0, 1e30).len() <= 7);
+    }
+
+    #[test]
+    fn linear_ticks_are_round_and_inside() {
+        let ticks = Range {
+            low: 0.83,
+            high: 0.94,
+            scale: Scale::Linear,
+        }
+        .ticks(6);
+        let expected = [0.84, 0.86, 0.88, 0.9, 0.92, 0.94];
+        assert_eq!(ticks.len(), expected.len());
+        assert!(
+            ticks
+                .iter()
+                .zip(expected)
+                .all(|(tick, expected)| (tick - expected).abs() < 1e-12)
+        );
+    }
+
+    #[test]
+    fn a_range_ignores_values_without_a_place() {
+        let range = Range::of([f64::NAN, -1.0, 0.0, 2.0, 8.0].into_iter(), &Axis::logarithmic(""));
+        assert!(range.low > 1.0 && range.high < 20.0);
+        let empty = Range::of(std::iter::empty(), &Axis::linear(""));
+        assert!(empty.low < empty.high);
+        let single = Range::of([5.0].into_iter(), &Axis::linear(""));
+        assert!(single.low < 5.0 && single.high > 5.0 && single.place(5.0).is_finite());
+    }
+
+    #[test]
+    fn one_wide_interval_does_not_flatten_a_linear_chart() {
+        let points = vec![
+            Point::new(60.0, 60.0, "").interval(-90.0, 210.0),
+            Point::new(90.0, 90.0, ""),
+        ];
+        let series = vec![Series::new("a", Style::Line, 0, points)];
+        let chart = Chart::new("", "", Axis::linear(""), Axis::linear(""), series);
+        let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
+        let places = numbers(&svg, "cy");
+        let bottom = WIDE.height - BOTTOM;
+        assert!((places[0] - places[1]).abs() > 0.25 * (bottom - TOP), "{places:?}");
+        let whisker = svg
+            .split("class=\"whisker\" d=\"M")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        for end in whisker.split(['V', ' ']).skip(1) {
+            assert!((TOP..=bottom).contains(&end.parse().unwrap()), "{whisker}");
+        }
+    }
+
+    #[test]
+    fn every_mark_lies_inside_the_plot_and_text_is_escaped() {
+        let point = |x: f64, y: f64| Point::new(x, y, "a < b").interval(y * 0.9, y * 1.2);
+        let points = vec![point(64.0, 1e4), point(60_000.0, 1e7), point(f64::NAN, 1.0)];
+        let series = vec![Series::new("one & only", Style::Line, 0, points).variant(1)];
+        let chart = Chart::new("Title", "Sub", Axis::logarithmic(""), Axis::logarithmic(""), series);
+        let svg = chart.svg();
+        assert!(svg.contains("one &amp; only") && svg.contains("a &lt; b") && !svg.contains("NaN"));
+        // The last marker is the legend's.
+        let (x, y) = (numbers(&svg, "cx"), numbers(&svg, "cy"));
+        assert_eq!(x.len(), 3);
+        for (x, y) in x.iter().zip(&y).take(2) {
+            assert!(
+                (LEFT..=WIDE.width - RIGHT).contains(x) && (TOP..=WIDE.height - BOTTOM).contains(y),
+                "{x} {y}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_grid_has_a_panel_for_each_chart_and_one_legend() {
+        let points = vec![
+            Point::new(1.0, 2.0, "").interval(1.0, 3.0),
+            Point::new(2.0, 3.0, "").interval(2.0, 4.0),
+        ];
+        let y = Axis::new("", Scale::Linear, Format::Percent);
+        let series = vec![Series::new("a", Style::Curve, 0, points)];
+        let chart = Chart::new("panel", "", Axis::linear("x"), y, series);
+        let svg = grid_svg("whole", 2, &[&chart, &chart, &chart]);
+        assert_eq!(svg.matches(">panel<").count(), 3);
+        assert_eq!(
+            (svg.matches(">a<").count(), svg.matches("class=\"band\"").count()),
+            (1, 3)
+        );
+    }
+
+    #[test]
+    fn the_parts_of_a_bar_fill_it() {
+        let bar = Bar {
+            group: "dp-sgd".into(),
+            label: "64".into(),
+            values: vec![1.0, 2.0, 0.0, 1.0],
+            end: "4 ns".into(),
+        };
+        let parts = ["a", "b", "c", "d"].map(String::from).to_vec();
+        let svg = Bars {
+            title: "Phases".into(),
+            subtitle: String::new(),
+            parts,
+            bars: vec![bar],
+        }
+        .inline_svg(WIDE);
+        let widths = numbers(&svg.into_string(), "width");
+        assert_eq!(widths.len(), 3, "an empty part is not drawn");
+        let whole = WIDE.width - 70.0 - 205.0;
+        assert!((widths.iter().sum::<f64>() + 3.0 - whole).abs() < 0.5);
+        assert!((widths[1] + 1.0 - whole / 2.0).abs() < 0.2);
+    }
+
+    /// (L + 0.05) / (L′ + 0.05) of the lighter over the darker, L the relative luminance of WCAG 2.
+    fn contrast(variables: &str, one: &str, other: &str) -> f64 {
+        let luminance = |name: &str| {
+            let colour = variables.split(&format!("--{name}:#")).nth(1).unwrap();
+            let channel = |place: usize| {
+                let value = f64::from(u8::from_str_radix(&colour[place..place + 2], 16).unwrap()) / 255.0;
+                if value <= 0.04045 {
+                    value / 12.92
+                } else {
+                    ((value + 0.055) / 1.055).powf(2.4)
+                }
+            };
+            0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
+        };
+        let (one, other) = (luminance(one) + 0.05, luminance(other) + 0.05);
+        one.max(other) / one.min(other)
+    }
+
+    #[test]
+    fn text_and_series_are_readable_on_light_and_dark_pages() {
+        for variables in [LIGHT, DARK] {
+            for (text, ground) in ["ink", "quiet", "s0"]
+                .into_iter()
+                .flat_map(|text| [(text, "paper"), (text, "faint")])
+            {
+                assert!(
+                    contrast(variables, text, ground) >= 4.5,
+                    "{text} on {ground} of {variables}"
+                );
+            }
+            for colour in 0..COLOURS {
+                assert!(
+                    contrast(variables, &format!("s{colour}"), "paper") >= 3.0,
+                    "s{colour} of {variables}"
+                );
+            }
+            assert!(contrast(variables, "reference", "paper") >= 3.0);
+        }
+    }
+
+    #[test]
+    fn a_trace_stays_inside_its_box() {
+        for samples in [vec![], vec![5], vec![5; 300], (0..1000).collect()] {
+            let svg = trace("", &samples).into_string();
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn long_subtitles_are_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 7.0), ["one two", "three"]);
+        assert_eq!(wrapped("", 7.0), [""]);
+    }
+}

@@ -1,0 +1,465 @@
+//! Tables for people: as HTML of a page, as Markdown and for the terminal.
+
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use super::chart::{Bars, Chart};
+use super::svg::trace;
+use crate::format::{percent, three_digits, time};
+
+/// A table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Caption; its letters and digits are the id on a page.
+    pub title: String,
+    /// Headings.
+    pub columns: Vec<Column>,
+    /// As many entries as columns in each.
+    pub rows: Vec<Vec<Entry>>,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Column {
+    /// Heading.
+    pub name: String,
+    /// Numbers are aligned to the right and sorted by value.
+    pub numeric: bool,
+}
+
+/// A cell of a table: the text that people read and the number that sorting and CSV use.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Text.
+    pub text: String,
+    /// Number behind the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Form on a page.
+    #[serde(default, skip_serializing_if = "Look::is_plain")]
+    pub look: Look,
+}
+
+/// Form of an entry on a page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Look {
+    /// The text.
+    #[default]
+    Plain,
+    /// A link to an anchor of the page.
+    Link(String),
+    /// A small bar of the value, a share, before the text.
+    Meter,
+    /// Coloured shares; the text is their description.
+    Shares(Vec<f64>),
+    /// A small line of samples in their order; the text is its description.
+    Trace(Vec<u64>),
+}
+
+impl Look {
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+}
+
+impl Entry {
+    /// Words.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+
+    /// A number with its text; empty for a missing or infinite one.
+    pub fn number(value: impl Into<Option<f64>>, show: impl Fn(f64) -> String) -> Self {
+        let value = value.into().filter(|value| value.is_finite());
+        Self {
+            text: value.map_or_else(String::new, show),
+            value,
+            look: Look::Plain,
+        }
+    }
+
+    /// A whole number.
+    pub fn count(value: usize) -> Self {
+        Self::number(value as f64, crate::format::count)
+    }
+
+    /// A text that sorts by a number.
+    pub fn sorted(text: impl Into<String>, value: f64) -> Self {
+        Self {
+            text: text.into(),
+            value: Some(value).filter(|value| value.is_finite()),
+            look: Look::Plain,
+        }
+    }
+
+    /// An interval of times; sorted by its low end.
+    pub fn times(low: f64, high: f64) -> Self {
+        Self::sorted(format!("{} – {}", time(low), time(high)), low.round())
+    }
+
+    /// A share with a small bar. One decimal always, so that the bars are aligned.
+    pub fn meter(share: Option<f64>) -> Self {
+        let entry = Self::number(share, |share| format!("{:.1} %", 100.0 * share));
+        let look = if entry.value.is_some() {
+            Look::Meter
+        } else {
+            Look::Plain
+        };
+        Self { look, ..entry }
+    }
+
+    /// The same entry in another form.
+    #[must_use]
+    pub fn look(mut self, look: Look) -> Self {
+        self.look = look;
+        self
+    }
+
+    /// A text of another program, with the number that it begins with. Times sort as seconds, whatever their unit.
+    pub fn parsed(text: &str) -> Self {
+        let plain = text.trim().replace(['`', '*'], "");
+        let mut words = plain.split([' ', '%', '\u{202f}']);
+        let first = words.next().unwrap_or_default().replace(',', "").replace('−', "-");
+        let scale = match words.next().map(|unit| unit.trim_end_matches([';', ','])) {
+            Some("ns") => 1e-9,
+            Some("µs") => 1e-6,
+            Some("ms") => 1e-3,
+            _ => 1.0,
+        };
+        let value = first.parse::<f64>().ok().filter(|value| value.is_finite());
+        Self {
+            value: value.map(|value| value * scale),
+            text: plain,
+            look: Look::Plain,
+        }
+    }
+
+    /// True for texts that stand for a missing number.
+    fn is_missing(&self) -> bool {
+        ["", "–", "—", "-", "∞", "not reached"].contains(&self.text.as_str())
+    }
+
+    fn html(&self, column: &Column) -> Markup {
+        let words = !column.numeric && self.look.is_plain() && self.text.chars().count() > UNBROKEN;
+        let value = self.value.map(|value| value.to_string());
+        let value = value.or_else(|| column.numeric.then(String::new));
+        html! {
+            td.number[column.numeric].words[words] data-value=[value] {
+                @match &self.look {
+                    Look::Plain => (self.text),
+                    Look::Link(anchor) => a href={ "#" (anchor) } { (self.text) },
+                    Look::Meter => {
+                        @let width = (100.0 * self.value.unwrap_or(0.0)).clamp(0.0, 100.0);
+                        span.meter aria-hidden="true" { i style=(format!("width:{width:.0}%")) {} }
+                        (self.text)
+                    },
+                    Look::Shares(shares) => span.phases role="img" aria-label=(self.text) title=(self.text) {
+                        @for (part, share) in shares.iter().enumerate() {
+                            i class={ "s" (part) } style=(format!("width:{:.1}%", 100.0 * share)) {}
+                        }
+                    },
+                    Look::Trace(samples) => (trace(&self.text, samples)),
+                }
+            }
+        }
+    }
+}
+
+/// Tables with more rows have a filter.
+const UNFILTERED: usize = 12;
+/// Texts with more letters are broken into lines.
+const UNBROKEN: usize = 48;
+
+impl Table {
+    /// An empty table; columns whose name begins with `#` are numeric.
+    pub fn new(title: &str, columns: &[&str]) -> Self {
+        Self {
+            title: title.to_owned(),
+            columns: columns.iter().map(|name| Column::new(name)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        self.rows.push(entries.into_iter().collect());
+        debug_assert_eq!(self.rows.last().map(Vec::len), Some(self.columns.len()));
+    }
+
+    /// The table without columns that have no text in any row.
+    #[must_use]
+    pub fn without_empty_columns(mut self) -> Self {
+        let used = |place: usize| self.rows.iter().any(|row| !row[place].text.is_empty());
+        let used: Vec<bool> = (0..self.columns.len()).map(used).collect();
+        let keep = |place: &mut usize| {
+            *place += 1;
+            used[*place - 1]
+        };
+        let mut place = 0;
+        self.columns.retain(|_| keep(&mut place));
+        for row in &mut self.rows {
+            let mut place = 0;
+            row.retain(|_| keep(&mut place));
+        }
+        self
+    }
+
+    /// The table on a page. A `tall` one scrolls in a box of its own.
+    pub(super) fn html(&self, id: &str, tall: bool) -> Markup {
+        html! {
+            div.table {
+                @if self.rows.len() > UNFILTERED {
+                    div.filter {
+                        input type="search" aria-label={ "Filter: " (self.title) } placeholder="filter by words";
+                        output {}
+                        span.tools {
+                            button type="button" data-save="table" data-name=(if id.is_empty() { "table" } else { id }) { "CSV" }
+                        }
+                    }
+                }
+                div.scroll.tall[tall] tabindex="0" role="region" aria-label=(self.title) {
+                    table.sortable id=[(!id.is_empty()).then_some(id)] {
+                        thead { tr {
+                            @for column in &self.columns {
+                                th.number[column.numeric] scope="col" { button type="button" { (column.name) } }
+                            }
+                        } }
+                        tbody {
+                            @for row in &self.rows {
+                                tr { @for (entry, column) in row.iter().zip(&self.columns) { (entry.html(column)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The table as Markdown.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            format!("|{}\n", cells.map(|cell| format!(" {cell} |")).collect::<String>())
+        };
+        let rule = self
+            .columns
+            .iter()
+            .map(|column| if column.numeric { "---:" } else { "---" });
+        let mut text = line(&mut self.columns.iter().map(|column| column.name.as_str()));
+        text += &line(&mut rule.into_iter());
+        for row in &self.rows {
+            text += &line(&mut row.iter().map(|entry| entry.text.as_str()));
+        }
+        text
+    }
+
+    /// The table for a terminal.
+    pub fn terminal(&self) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
+        table.set_header(self.columns.iter().map(|column| &column.name));
+        table.add_rows(self.rows.iter().map(|row| row.iter().map(|entry| &entry.text)));
+        for (place, column) in self.columns.iter().enumerate() {
+            if let Some(own) = table.column_mut(place).filter(|_| column.numeric) {
+                own.set_cell_alignment(comfy_table::CellAlignment::Right);
+            }
+        }
+        table.to_string()
+    }
+
+    /// The points of a chart, series by series.
+    pub(super) fn of_chart(chart: &Chart) -> Self {
+        let mut table = Self::new("Data of this figure", &["series", "#x", "#y", "#from", "#to"]);
+        let y = |value: Option<f64>| Entry::number(value, |value| chart.y.format.show(value));
+        for series in &chart.series {
+            for point in &series.points {
+                table.row([
+                    Entry::text(&series.name),
+                    Entry::number(point.x, |x| chart.x.format.show(x)),
+                    y(Some(point.y)),
+                    y(point.interval.map(|ends| ends.0)),
+                    y(point.interval.map(|ends| ends.1)),
+                ]);
+            }
+        }
+        table
+    }
+
+    /// The parts of bars.
+    pub(super) fn of_bars(bars: &Bars) -> Self {
+        let mut table = Self::new("Data of this figure", &["series", "#batch size"]);
+        table
+            .columns
+            .extend(bars.parts.iter().map(|part| Column::new(&format!("#{part}"))));
+        for bar in &bars.bars {
+            let parts = bar.values.iter().map(|&value| Entry::number(value, time));
+            table.row(
+                [Entry::text(&bar.group), Entry::parsed(&bar.label)]
+                    .into_iter()
+                    .chain(parts),
+            );
+        }
+        table
+    }
+
+    /// A table of texts; a column is numeric if each of its texts begins with a number or stands for a missing one.
+    pub(super) fn of_texts(title: &str, header: &[String], rows: Vec<Vec<String>>) -> Self {
+        let mut table = Self::new(title, &[]);
+        for mut row in rows {
+            row.resize(header.len(), String::new());
+            table.rows.push(row.iter().map(|cell| Entry::parsed(cell)).collect());
+        }
+        table.columns = header
+            .iter()
+            .enumerate()
+            .map(|(place, name)| {
+                let mut cells = table.rows.iter().map(|row| &row[place]);
+                let numeric = cells.clone().any(|cell| !cell.text.is_empty())
+                    && cells.all(|cell| cell.value.is_some() || cell.is_missing());
+                Column {
+                    name: name.replace('`', ""),
+                    numeric,
+                }
+            })
+            .collect();
+        for (place, _) in table.columns.iter().enumerate().filter(|(_, column)| !column.numeric) {
+            table.rows.iter_mut().for_each(|row| row[place].value = None);
+        }
+        table
+    }
+
+    /// An array of flat JSON objects as a table, without what is neither number, text nor truth value. `None` for other
+    /// values.
+    pub(super) fn of_json(title: &str, rows: &serde_json::Value) -> Option<Self> {
+        use serde_json::Value;
+        let rows: Vec<_> = rows.as_array()?.iter().map(Value::as_object).collect::<Option<_>>()?;
+        let mut columns: Vec<(&str, bool)> = Vec::new();
+        for (name, value) in rows.iter().flat_map(|row| row.iter()) {
+            if !value.is_array() && !value.is_object() && !columns.iter().any(|(known, _)| known == name) {
+                columns.push((name, value.is_number()));
+            }
+        }
+        let mut table = Self::new(title, &[]);
+        table.columns = columns
+            .iter()
+            .map(|&(name, numeric)| Column {
+                name: name.replace('_', " "),
+                numeric,
+            })
+            .collect();
+        for row in rows {
+            table.row(columns.iter().map(|(name, _)| match row.get(*name) {
+                Some(Value::String(text)) => Entry::text(text),
+                Some(Value::Bool(truth)) => Entry::text(if *truth { "yes" } else { "no" }),
+                value => Entry::number(value.and_then(Value::as_f64), three_digits),
+            }));
+        }
+        (!columns.is_empty()).then_some(table)
+    }
+}
+
+impl Column {
+    /// A column; numeric if the name begins with `#`, which is removed.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.trim_start_matches('#').to_owned(),
+            numeric: name.starts_with('#'),
+        }
+    }
+}
+
+/// Shares of a total with their names: the form and its description in words.
+pub(super) fn shares(parts: &[(&str, u64)]) -> Entry {
+    let total: u64 = parts.iter().map(|(_, value)| value).sum();
+    if total == 0 {
+        return Entry::default();
+    }
+    let share = |value: u64| value as f64 / total as f64;
+    let words = parts
+        .iter()
+        .map(|&(name, value)| format!("{name} {} ({})", percent(share(value)), time(value as f64)));
+    let words = words.collect::<Vec<_>>().join(", ");
+    Entry::sorted(words, share(parts.get(1).map_or(0, |part| part.1)))
+        .look(Look::Shares(parts.iter().map(|&(_, value)| share(value)).collect()))
+}
+
+/// A Markdown document on a page: headings, tables and lines of text, in their order.
+pub(super) fn markdown_html(text: &str, id: &str) -> Markup {
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
+        inner.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut parts: Vec<Markup> = Vec::new();
+    let mut lines = text.lines().map(str::trim).peekable();
+    let mut number = 0;
+    while let Some(line) = lines.next() {
+        let is_rule = |next: &&str| next.starts_with("|-") || next.starts_with("| -");
+        if line.starts_with('|') && lines.next_if(is_rule).is_some() {
+            let rows = std::iter::from_fn(|| lines.next_if(|next| next.starts_with('|')))
+                .map(cells)
+                .collect();
+            number += 1;
+            parts.push(Table::of_texts(id, &cells(line), rows).html(&format!("{id}-{number}"), true));
+        } else if let Some(heading) = line.strip_prefix('#') {
+            parts.push(html! { h4 { (heading.trim_start_matches('#').trim()) } });
+        } else if !line.is_empty() && !line.starts_with("<!--") {
+            parts.push(html! { p.quiet { (line.trim_start_matches("- ").replace(['`', '*'], "")) } });
+        }
+    }
+    html! { @for part in &parts { (part) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_numbers_are_empty_and_text_is_escaped() {
+        let mut table = Table::new("a \"table\"", &["name", "#value"]);
+        table.row([Entry::text("<script>"), Entry::number(f64::NAN, three_digits)]);
+        table.row([Entry::text("b"), Entry::number(1500.0, time)]);
+        let html = table.html("t", true).into_string();
+        assert!(html.contains("&lt;script&gt;") && !html.contains("<script>") && html.contains("a &quot;table&quot;"));
+        assert!(html.contains("data-value=\"\"></td>") && html.contains("data-value=\"1500\">1.5 µs</td>"));
+        assert_eq!(
+            table.markdown(),
+            "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n"
+        );
+        assert!(table.terminal().contains("1.5 µs"));
+    }
+
+    #[test]
+    fn tables_of_markdown_sort_by_their_numbers() {
+        let text = "## A title\n\nWords with `code`.\n\n| method | rounds | note |\n| --- | ---: | --- |\n\
+                    | `sgd` | 1,000 ± 3 | |\n| b | 64 % | x < y |\n\n| one |\n|---|\n| 1 |\n";
+        let html = markdown_html(text, "t").into_string();
+        assert_eq!(html.matches("<table").count(), 2);
+        assert!(html.contains("data-value=\"1000\">1,000 ± 3") && html.contains("data-value=\"64\">64 %"));
+        let value = |text: &str| Entry::parsed(text).value.unwrap();
+        assert!((value("−6.6 %") + 6.6).abs() < 1e-12);
+        assert!(value("750 µs; 733 µs (−2.2 %)") < value("1.77 ms") && value("102 ms") < value("1.2 s"));
+        assert!(html.contains("x &lt; y") && html.contains("<h4>A title</h4>") && html.contains("Words with code."));
+    }
+
+    #[test]
+    fn flat_json_objects_become_rows() {
+        let rows =
+            serde_json::json!([{"algorithm": "sgd", "workers": 2, "list": [1]}, {"algorithm": "b", "more": 0.5}]);
+        let html = Table::of_json("t", &rows).unwrap().html("", false).into_string();
+        assert!(html.contains(">algorithm<") && html.contains(">more<") && !html.contains(">list<"));
+        assert!(Table::of_json("", &serde_json::json!({"a": 1})).is_none());
+        assert!(Table::of_json("", &serde_json::json!([])).is_none());
+    }
+
+    #[test]
+    fn empty_columns_are_left_out() {
+        let mut table = Table::new("", &["a", "#b", "c"]);
+        table.row([Entry::text("x"), Entry::default(), Entry::text("z")]);
+        let table = table.without_empty_columns();
+        assert_eq!((table.columns.len(), table.rows[0][1].text.as_str()), (2, "z"));
+    }
+}

@@ -1,0 +1,466 @@
+//! The presentation of query depth against work: charts with the slopes of Table I of paper 002, exponents, modelled times.
+
+use super::{Cell, Kind, Method, NAME, Study};
+use crate::format::{three_digits, time};
+use crate::prediction::queries::{PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
+use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
+
+/// Workers of the figures of time against latency.
+const WORKERS: u64 = 1_024;
+/// One-thread seconds below which the clock's resolution dominates the error of the model.
+const LEAST_SECONDS: f64 = 0.005;
+
+/// The presentation of the study.
+pub fn present(study: &Study) -> Presentation {
+    let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; black-box queries, practical \
+                 constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
+                 first point.";
+    let command = format!("rounds run {NAME}");
+    let mut presentation = Presentation::new("Query depth against total work", "Depth and work", about, &command);
+    for family in [Kind::MaxOfLinear, Kind::L1Regression, Kind::Hinge] {
+        let first = presentation.parts.is_empty();
+        presentation.parts.extend(family_parts(study, family, first));
+    }
+    presentation.parts.push(Part::Heading("Exponents".to_owned()));
+    presentation.parts.push(Part::Table(exponents(study)));
+    presentation.parts.extend(validation(study));
+    presentation
+}
+
+/// The charts and the modelled times of a family; the charts of the first have files.
+fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
+    let name = match family {
+        Kind::MaxOfLinear => "Maximum of linear functions",
+        Kind::L1Regression => "ℓ1 regression",
+        Kind::Hinge => "Hinge loss",
+    };
+    let usable = |cell: &&Cell| cell.family == family && cell.tells() && cell.threads == 1;
+    let all: Vec<&Cell> = study.cells.iter().filter(usable).collect();
+    let Some(dimension) = shown_dimension(&all) else {
+        return Vec::new();
+    };
+    let cells: Vec<&Cell> = all.iter().copied().filter(|cell| cell.dimension == dimension).collect();
+    let title = format!("{name}, d = {dimension}");
+    let to_gap = |quantity: &str| format!("{quantity} to a gap of ε: {}, d = {dimension}", name.to_lowercase());
+    let rounds = |cell: &Cell| cell.rounds as f64;
+    let queries = |cell: &Cell| cell.gradient_queries as f64;
+    let depth_slope = |method: Method| Some(method.theory().depth_exponents().1);
+    let query_slope = |method: Method| Some(method.theory().query_exponents().1);
+    // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
+    let ratio = |method: Method| {
+        query_slope(method)
+            .filter(|slope| *slope > 0.0)
+            .and_then(|q| Some(depth_slope(method)? / q))
+    };
+    let dotted = "one thread; slopes of Table I dotted";
+    let chart = |title: String, x: &str, y: &str, series| {
+        Chart::new(title, dotted, Axis::logarithmic(x), Axis::logarithmic(y), series)
+    };
+    let inverse = |cell: &Cell| 1.0 / cell.accuracy;
+    let mut charts = vec![
+        (
+            "depth-against-accuracy",
+            chart(
+                to_gap("Adaptive rounds"),
+                "1/ε",
+                "adaptive rounds",
+                with_slopes(&cells, Style::Line, &inverse, &rounds, &depth_slope),
+            ),
+        ),
+        (
+            "work-against-accuracy",
+            chart(
+                to_gap("Gradient queries"),
+                "1/ε",
+                "gradient queries",
+                with_slopes(&cells, Style::Line, &inverse, &queries, &query_slope),
+            ),
+        ),
+        (
+            "depth-against-work",
+            chart(
+                format!("Query depth against total work, d = {dimension}"),
+                "gradient queries",
+                "adaptive rounds",
+                with_slopes(&cells, Style::Points, &queries, &rounds, &ratio),
+            ),
+        ),
+        ("time-against-latency", time_against_latency(&cells)),
+        ("crossover-latency", crossover_latency(&cells, dimension)),
+    ];
+    if all.len() > cells.len() {
+        let accuracy = common_accuracy(&all);
+        let of_accuracy: Vec<&Cell> = all.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
+        let slope = |method: Method| Some(method.theory().depth_exponents().0);
+        let series = with_slopes(
+            &of_accuracy,
+            Style::Line,
+            &|cell| cell.dimension as f64,
+            &rounds,
+            &slope,
+        );
+        let title = format!("Adaptive rounds to a gap of ε = {accuracy} against the dimension");
+        charts.insert(
+            1,
+            (
+                "depth-against-dimension",
+                chart(title, "dimension d", "adaptive rounds", series),
+            ),
+        );
+    }
+    let panel =
+        |(file, chart): (&str, Chart)| Panel::chart(&file.replace('-', " "), if first { file } else { "" }, chart);
+    let figure = Figure::new(&title, "Content", charts.into_iter().map(panel).collect());
+    let mut parts = vec![Part::Heading(title), Part::Figure(figure)];
+    parts.extend(places(&cells));
+    parts
+}
+
+/// The dimension with most cells, the larger one of two. Cutting planes have small dimensions only and do not count.
+fn shown_dimension(cells: &[&Cell]) -> Option<usize> {
+    let others = |cell: &&&Cell| cell.algorithm != Method::CuttingPlane.id();
+    let count = |dimension| {
+        cells
+            .iter()
+            .filter(others)
+            .filter(|cell| cell.dimension == dimension)
+            .count()
+    };
+    let dimensions = cells.iter().map(|cell| cell.dimension);
+    dimensions.max_by_key(|&dimension| (count(dimension), dimension))
+}
+
+/// The smallest ε of those with most cells.
+fn common_accuracy(cells: &[&Cell]) -> f64 {
+    let mut accuracies: Vec<f64> = cells.iter().map(|cell| cell.accuracy).collect();
+    accuracies.sort_by(f64::total_cmp);
+    accuracies.dedup();
+    let count = |accuracy: f64| cells.iter().filter(|cell| cell.accuracy == accuracy).count();
+    let most = accuracies.iter().map(|&accuracy| count(accuracy)).max();
+    let mut common = accuracies.into_iter().filter(|&accuracy| Some(count(accuracy)) == most);
+    common.next().unwrap_or(0.1)
+}
+
+type Value<'a> = &'a dyn Fn(&Cell) -> f64;
+
+/// A series for each method in the order of x, and a reference with the slope of theory through its first point.
+fn with_slopes(
+    cells: &[&Cell],
+    style: Style,
+    x: Value,
+    y: Value,
+    slope: &dyn Fn(Method) -> Option<f64>,
+) -> Vec<Series> {
+    let mut series = Vec::new();
+    for (colour, method) in Method::ALL.into_iter().enumerate() {
+        let id = method.id();
+        let mut own: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.algorithm == id).collect();
+        own.sort_by(|a, b| x(a).total_cmp(&x(b)));
+        let (Some(first), Some(last)) = (own.first(), own.last()) else {
+            continue;
+        };
+        let point = |cell: &&Cell| Point::new(x(cell), y(cell), format!("{id} at ε = {}: {}", cell.accuracy, y(cell)));
+        series.push(Series::new(id, style, colour, own.iter().map(point).collect()).keys(id, ""));
+        if let Some(slope) = slope(method) {
+            let line = |cell: &Cell| (x(cell), y(first) * (x(cell) / x(first)).powf(slope));
+            series.push(reference(
+                &format!("{id}: slope {slope:.2}"),
+                method,
+                "slope of Table I",
+                [line(first), line(last)],
+            ));
+        }
+        debug_assert_eq!(Method::ALL[colour].id(), id);
+    }
+    series
+}
+
+/// A dotted line in the colour of a method, with a legend entry of its own.
+fn reference(name: &str, method: Method, entry: &str, line: [(f64, f64); 2]) -> Series {
+    let colour = Method::ALL.iter().position(|other| *other == method).unwrap_or(0);
+    let series = Series::reference(name, line).variant(1).keys(method.id(), entry);
+    Series { colour, ..series }
+}
+
+/// The cell of each method at the common accuracy.
+fn at_common_accuracy<'a>(cells: &[&'a Cell]) -> (f64, Vec<(Method, &'a Cell)>) {
+    let accuracy = common_accuracy(cells);
+    let cell = |method: Method| {
+        let own = |cell: &&&Cell| cell.algorithm == method.id() && cell.accuracy == accuracy;
+        Some((method, *cells.iter().find(own)?))
+    };
+    (accuracy, Method::ALL.into_iter().filter_map(cell).collect())
+}
+
+/// Modelled time against the latency of a round, the waiting alone, and the latencies at which the fastest method changes.
+fn time_against_latency(cells: &[&Cell]) -> Chart {
+    let (accuracy, cells) = at_common_accuracy(cells);
+    let latencies: Vec<f64> = (-12..=4).map(|step| 10f64.powf(f64::from(step) / 2.0)).collect();
+    let mut series = Vec::new();
+    for &(method, cell) in &cells {
+        let point = |&latency: &f64| {
+            let seconds = modelled_seconds(cell, WORKERS, latency);
+            Point::new(
+                latency,
+                seconds,
+                format!("{}: {} s", method.id(), three_digits(seconds)),
+            )
+        };
+        let colour = Method::ALL.iter().position(|other| *other == method).unwrap_or(0);
+        let points = latencies.iter().map(point).collect();
+        series.push(Series::new(method.id(), Style::Line, colour, points).keys(method.id(), ""));
+    }
+    for &(method, cell) in &cells {
+        // Rounds · latency, where it is more than a hundredth of the time.
+        let waiting = |latency: f64| cell.rounds as f64 * latency;
+        let drawn = |latency: &&f64| waiting(**latency) > 0.01 * modelled_seconds(cell, WORKERS, **latency);
+        if let (Some(&first), Some(&last)) = (latencies.iter().find(drawn), latencies.last()) {
+            let line = [(first, waiting(first)), (last, waiting(last))];
+            let name = format!("{}: {} rounds of waiting", method.id(), cell.rounds);
+            series.push(reference(&name, method, "waiting for rounds alone", line));
+        }
+    }
+    let fastest = |latency: f64| {
+        let times = cells
+            .iter()
+            .map(|&(method, cell)| (modelled_seconds(cell, WORKERS, latency), method));
+        times.min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let steps: Vec<f64> = (-600..=200).map(|step| 10f64.powf(f64::from(step) / 100.0)).collect();
+    let floor = fastest(steps[0]).map_or(1.0, |(seconds, _)| seconds);
+    let mut order: Vec<String> = fastest(steps[0])
+        .iter()
+        .map(|(_, method)| method.id().to_owned())
+        .collect();
+    for pair in steps.windows(2) {
+        if let (Some((seconds, before)), Some((_, after))) = (fastest(pair[0]), fastest(pair[1]))
+            && before != after
+        {
+            order.push(format!("{} from {} on", after.id(), time(1e9 * pair[1])));
+            let name = format!("{} fastest from here", after.id());
+            series.push(Series::reference(&name, [(pair[1], floor), (pair[1], 1e4 * seconds)]));
+        }
+    }
+    let subtitle = format!(
+        "modelled from measured one-thread costs, without bandwidth; dotted: rounds · latency, and the latencies at which the \
+         fastest method changes: {}",
+        order.join(", then ")
+    );
+    let (x, y) = (
+        Axis::logarithmic("latency of a round in seconds"),
+        Axis::logarithmic("seconds"),
+    );
+    Chart::new(
+        format!("Time to ε = {accuracy} on {WORKERS} workers"),
+        subtitle,
+        x,
+        y,
+        series,
+    )
+}
+
+/// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
+fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
+    let of = |method: Method| cells.iter().filter(move |cell| cell.algorithm == method.id());
+    let mut series = Vec::new();
+    for (variant, other) in [Method::Sgd, Method::RandomizedSmoothing].into_iter().enumerate() {
+        for (colour, method) in Method::ALL.into_iter().enumerate() {
+            let name = format!("{} over {}", method.id(), other.id());
+            let point = |cell: &&Cell| {
+                let latency = crossover(cell, of(other).find(|other| other.accuracy == cell.accuracy)?, WORKERS)?;
+                let note = format!("{name}: {} s", three_digits(latency));
+                // Below the shortest latency of all places the method is faster everywhere.
+                (latency > PLACES[0].latency).then(|| Point::new(1.0 / cell.accuracy, latency, note))
+            };
+            let mut points: Vec<Point> = of(method).filter_map(point).collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let own = Series::new(&name, Style::Line, colour, points).variant(variant);
+            series.extend((!own.points.is_empty()).then_some(own));
+        }
+    }
+    let inverses = || cells.iter().map(|cell| 1.0 / cell.accuracy);
+    let (low, high) = (inverses().fold(f64::INFINITY, f64::min), inverses().fold(0.0, f64::max));
+    series.extend(PLACES.iter().map(|place| {
+        let line = Series::reference(place.name, [(low, place.latency), (high, place.latency)]);
+        Series { colour: 7, ..line }
+    }));
+    let subtitle = format!(
+        "{WORKERS} workers, modelled; above a line its method is the faster one; dotted, from below: {}",
+        PLACES.map(|place| place.name).join(", ")
+    );
+    let (x, y) = (
+        Axis::logarithmic("1/ε"),
+        Axis::logarithmic("latency of a round in seconds"),
+    );
+    let title = format!("Latency of a round above which a method overtakes, d = {dimension}");
+    Chart::new(title, subtitle, x, y, series)
+}
+
+/// Modelled time to the target in each place, and the latencies from which each method overtakes others.
+fn places(cells: &[&Cell]) -> Vec<Part> {
+    let accuracy = common_accuracy(cells);
+    let cells: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
+    let title = format!("Modelled time to ε = {accuracy} elsewhere");
+    let columns = [
+        "place",
+        "#workers",
+        "#latency",
+        "method",
+        "#time",
+        "faster than, from this latency on",
+    ];
+    let mut table = Table::new(&title, &columns);
+    let nanoseconds = |seconds: f64| Entry::number(1e9 * seconds, time);
+    for place in PLACES {
+        let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
+        let mut sorted = cells.clone();
+        sorted.sort_by(|a, b| seconds(a).total_cmp(&seconds(b)));
+        for cell in &sorted {
+            let overtaken = sorted.iter().filter_map(|other| {
+                let latency = crossover(cell, other, place.workers)?;
+                // No line break between a number and its unit.
+                Some(format!(
+                    "{} {}",
+                    other.algorithm,
+                    time(1e9 * latency).replace(' ', "\u{a0}")
+                ))
+            });
+            table.row([
+                Entry::text(place.name),
+                Entry::count(place.workers as usize),
+                nanoseconds(place.latency),
+                Entry::text(&cell.algorithm),
+                nanoseconds(seconds(cell)),
+                Entry::text(overtaken.collect::<Vec<_>>().join(", ")),
+            ]);
+        }
+    }
+    vec![Part::Heading(title), Part::Table(table)]
+}
+
+fn exponents(study: &Study) -> Table {
+    let columns = [
+        "method",
+        "family",
+        "quantity",
+        "in",
+        "#theory",
+        "#measured",
+        "#95 % interval",
+        "#cells",
+    ];
+    let mut table = Table::new("Exponents", &columns);
+    let two = |value: f64| format!("{value:.2}");
+    for fit in &study.exponents {
+        let family = serde_json::to_string(&fit.family).unwrap_or_default();
+        table.row([
+            Entry::text(&fit.algorithm),
+            Entry::text(family.trim_matches('"')),
+            Entry::text(fit.quantity.replace('_', " ")),
+            Entry::text(fit.variable.replace('_', " ")),
+            Entry::number(fit.theory, two),
+            Entry::number(fit.exponent.measured, two),
+            Entry::sorted(
+                format!("[{:.2}, {:.2}]", fit.exponent.low, fit.exponent.high),
+                fit.exponent.low,
+            ),
+            Entry::count(fit.cells),
+        ]);
+    }
+    table
+}
+
+/// One-thread cells with the same on two threads, and the two-thread seconds that the model predicts.
+fn on_both(study: &Study) -> Vec<(&Cell, &Cell, f64)> {
+    let key = |cell: &Cell| {
+        (
+            cell.family as u8,
+            cell.algorithm.clone(),
+            cell.dimension,
+            cell.accuracy.to_bits(),
+        )
+    };
+    let on = |threads: usize| {
+        study
+            .cells
+            .iter()
+            .filter(move |cell| cell.threads == threads && cell.reached)
+    };
+    let pair = |one: &'_ Cell| on(2).find(|two| key(two) == key(one));
+    on(1)
+        .filter(|one| one.seconds >= LEAST_SECONDS)
+        .filter_map(|one| {
+            Some((
+                one,
+                pair(one)?,
+                modelled_seconds_of_two_threads(one, study.exchange_seconds),
+            ))
+        })
+        .collect()
+}
+
+/// Predicted over measured two-thread times: quantiles by method, and a chart.
+fn validation(study: &Study) -> Vec<Part> {
+    let pairs = on_both(study);
+    let (Some(low), Some(high)) = (
+        pairs.iter().map(|pair| pair.1.seconds).min_by(f64::total_cmp),
+        pairs.iter().map(|pair| pair.1.seconds).max_by(f64::total_cmp),
+    ) else {
+        return Vec::new();
+    };
+    let title = "The model against two threads";
+    let mut table = Table::new(title, &["method", "#median", "#10 %", "#90 %", "#cells"]);
+    let mut row = |name: &str, of: &dyn Fn(&Cell) -> bool| {
+        let own = pairs.iter().filter(|(one, ..)| of(one));
+        let mut ratios: Vec<f64> = own.map(|(_, two, predicted)| predicted / two.seconds).collect();
+        ratios.sort_by(f64::total_cmp);
+        if let Some(last) = ratios.len().checked_sub(1) {
+            let at = |share: f64| {
+                Entry::number(ratios[(share * last as f64).round() as usize], |ratio| {
+                    format!("{ratio:.2}")
+                })
+            };
+            table.row([Entry::text(name), at(0.5), at(0.1), at(0.9), Entry::count(ratios.len())]);
+        }
+    };
+    row("all methods", &|_| true);
+    let mut series = Vec::new();
+    for (colour, method) in Method::ALL.into_iter().enumerate() {
+        row(method.id(), &|cell| cell.algorithm == method.id());
+        let own = pairs.iter().filter(|(one, ..)| one.algorithm == method.id());
+        let points = own.map(|(one, two, predicted)| {
+            let note = format!("{} d = {} ε = {}", method.id(), one.dimension, one.accuracy);
+            Point::new(two.seconds, *predicted, note)
+        });
+        let own = Series::new(method.id(), Style::Points, colour, points.collect());
+        series.extend((!own.points.is_empty()).then_some(own));
+    }
+    series.push(Series {
+        colour: 7,
+        ..Series::reference("as measured", [(low, low), (high, high)])
+    });
+    let (x, y) = (
+        Axis::logarithmic("measured seconds"),
+        Axis::logarithmic("predicted seconds"),
+    );
+    let chart = Chart::new(
+        "The model's two-thread times against the measured ones",
+        "from one-thread times of the same run; the dotted line is equality",
+        x,
+        y,
+        series,
+    );
+    let text = format!(
+        "Predicted over measured two-thread time, cells of at least {} ms on one thread. A round costs two threads of this \
+         machine {:.1} µs beside its work, measured separately; rounds with less work than that stay on one thread.",
+        1e3 * LEAST_SECONDS,
+        1e6 * study.exchange_seconds
+    );
+    let panel = Panel::chart("model", "predicted-against-measured", chart);
+    vec![
+        Part::Heading(title.to_owned()),
+        Part::Text(text),
+        Part::Table(table),
+        Part::Figure(Figure::new(title, "Content", vec![panel])),
+    ]
+}
