@@ -308,16 +308,10 @@ fn losses(criterion: &mut Criterion) {
     let data = Data::new(rows, 128);
     let norms = [Norm::L1, Norm::L2].map(|norm| row_norms(data.rows(false), true, norm).expect("finite rows"));
     let mut group = criterion.benchmark_group("gradient by loss/2,000 rows of f32, 128 features");
-    let ones = [
-        ("logistic", Loss::Logistic),
-        ("squared", Loss::Squared),
-        ("Huber", Loss::Huber(1.0)),
-        ("hinge", Loss::Hinge),
-        ("absolute", Loss::Absolute),
-    ]
-    .map(|(name, loss)| (name.to_owned(), LinearModel { loss, ..model(128, 1) }));
+    let ones = Loss::ALL.into_iter().filter(|&loss| loss != Loss::Softmax);
+    let ones = ones.map(|loss| (loss.to_string(), LinearModel { loss, ..model(128, 1) }));
     let many = [2, 10, 26, 100].map(|classes| (format!("softmax of {classes}"), model(128, classes)));
-    for (name, model) in ones.into_iter().chain(many) {
+    for (name, model) in ones.chain(many) {
         let parameters = vec![0.01; model.parameters()];
         let mut sum = vec![0.0; model.parameters()];
         let mut workspace = Workspace::new(&model);

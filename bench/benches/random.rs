@@ -7,9 +7,7 @@ use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rounds_algorithms::privacy::Sampling;
 use rounds_algorithms::sampling::Sampler;
-use rounds_kernels::random::{
-    Purpose, StreamKey, UniformStream, add_gaussian, add_gaussian_f32, add_laplace, fill_gaussian,
-};
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian, add_laplace, fill_gaussian};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -35,9 +33,6 @@ fn gaussian(criterion: &mut Criterion) {
         };
         group.bench_function("fill_f32", |bencher| {
             bencher.iter(|| fill_gaussian(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut singles)));
-        });
-        group.bench_function("add_f32", |bencher| {
-            bencher.iter(|| add_gaussian_f32(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut singles)));
         });
         group.bench_function("add_f64", |bencher| {
             bencher.iter(|| add_gaussian(&simulation, PURPOSE, next_round(), 1.5, black_box(&mut doubles)));

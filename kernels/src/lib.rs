@@ -11,7 +11,6 @@ pub mod gemm;
 pub mod instructions;
 pub mod linear;
 pub mod loss;
-pub mod materialized;
 pub mod memory;
 pub mod random;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]

@@ -8,7 +8,6 @@
 //! | law | whole round | some blocks of it |
 //! | --- | --- | --- |
 //! | `sum += σ·N(0, 1)`, f64 | [`add_gaussian`] | [`add_gaussian_blocks`] |
-//! | `sum += σ·N(0, 1)`, f32 | [`add_gaussian_f32`] | [`add_gaussian_f32_blocks`] |
 //! | `out = σ·N(0, 1)`, f32 | [`fill_gaussian`] | [`fill_gaussian_blocks`] |
 //! | `sum += Laplace(scale)`, f64 | [`add_laplace`] | [`add_laplace_blocks`] |
 //! | uniform words, Bernoulli, permutations | [`UniformStream`] | |
@@ -28,9 +27,7 @@ mod stream;
 mod uniform;
 mod xoshiro;
 
-pub use gaussian::{
-    add_gaussian, add_gaussian_blocks, add_gaussian_f32, add_gaussian_f32_blocks, fill_gaussian, fill_gaussian_blocks,
-};
+pub use gaussian::{add_gaussian, add_gaussian_blocks, fill_gaussian, fill_gaussian_blocks};
 pub use laplace::{add_laplace, add_laplace_blocks};
 pub use stream::{BLOCK_COORDINATES, Purpose, StreamKey};
 pub use uniform::{BernoulliGaps, UniformStream};

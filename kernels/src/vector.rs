@@ -110,16 +110,6 @@ pub fn scale(a: f32, x: &mut [f32]) {
     }
 }
 
-/// `out ← (1 − τ)·y + τ·z`, the product with τ and the sum in one rounding; y at τ = 0, z at τ = 1.
-///
-/// # Panics
-/// Different lengths.
-pub fn interpolate(tau: f32, y: &[f32], z: &[f32], out: &mut [f32]) {
-    let (tau, rest) = (f32x16::splat(tau), f32x16::splat(1.0 - tau));
-    out.copy_from_slice(y);
-    map(out, z, |y, z| tau.mul_add(z, y * rest));
-}
-
 /// `value` rounded towards zero.
 pub(crate) fn truncate(value: f64) -> f32 {
     let nearest = value as f32;
@@ -182,32 +172,6 @@ pub fn add_to_f64(x: &[f32], sum: &mut [f64]) {
     }
     for (&x, sum) in x_rest.iter().zip(sum_rest) {
         *sum += f64::from(x);
-    }
-}
-
-/// `sum ← sum + x`, both f64.
-///
-/// # Panics
-/// Different lengths.
-pub fn add_f64(x: &[f64], sum: &mut [f64]) {
-    assert_eq!(x.len(), sum.len(), "lengths of the two vectors");
-    let ((x_whole, x_rest), (sum_whole, sum_rest)) = (x.as_chunks::<8>(), sum.as_chunks_mut::<8>());
-    for (x, sum) in x_whole.iter().zip(sum_whole) {
-        *sum = (f64x8::new(*sum) + f64x8::new(*x)).to_array();
-    }
-    for (x, sum) in x_rest.iter().zip(sum_rest) {
-        *sum += x;
-    }
-}
-
-/// `out ← a·sum`, computed in f64 and rounded once to f32.
-///
-/// # Panics
-/// Different lengths.
-pub fn round_to_f32(a: f64, sum: &[f64], out: &mut [f32]) {
-    assert_eq!(sum.len(), out.len(), "lengths of the two vectors");
-    for (&sum, out) in sum.iter().zip(out) {
-        *out = (a * sum) as f32;
     }
 }
 
@@ -287,13 +251,6 @@ mod tests {
             scale(-1.7, &mut found);
             reference::scale(-1.7, &mut expected);
             assert_eq!(found, expected);
-            interpolate(0.3, x, y, &mut found);
-            reference::interpolate(0.3, x, y, &mut expected);
-            assert_eq!(found, expected);
-            interpolate(0.0, x, y, &mut found);
-            assert_eq!(found, x);
-            interpolate(1.0, x, y, &mut found);
-            assert_eq!(found, y);
         });
     }
 
@@ -302,16 +259,11 @@ mod tests {
         each_shape(|x, y| {
             let mut sum: Vec<f64> = y.iter().map(|&v| f64::from(v) * 3.3).collect();
             let mut expected = sum.clone();
-            let other: Vec<f64> = sum.iter().map(|v| v * 0.77).collect();
             add_to_f64(x, &mut sum);
-            add_f64(&other, &mut sum);
-            for ((expected, &x), other) in expected.iter_mut().zip(x).zip(&other) {
-                *expected = *expected + f64::from(x) + other;
+            for (expected, &x) in expected.iter_mut().zip(x) {
+                *expected += f64::from(x);
             }
             assert_eq!(sum, expected);
-            let mut rounded = x.to_vec();
-            round_to_f32(0.1, &sum, &mut rounded);
-            assert!(rounded.iter().zip(&sum).all(|(&r, s)| r == (0.1 * s) as f32));
         });
     }
 

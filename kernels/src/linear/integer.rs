@@ -918,7 +918,6 @@ mod tests {
         bytes: Vec<u8>,
         classes: Vec<u32>,
         parameters: Vec<f32>,
-        previous: Vec<f32>,
         norms: RowNorms,
     }
 
@@ -944,14 +943,13 @@ mod tests {
                 let weight = |_| (next() as f32 / 32_768.0 - 1.0) * 0.2;
                 (0..model.parameters()).map(weight).collect()
             };
-            let (parameters, previous) = (weights(), weights());
+            let parameters = weights();
             let rows_of_bytes = Rows::U8(U8Rows::tight(&bytes, features, SCALE));
             let norms = row_norms(rows_of_bytes, bias, Norm::L2).expect("bytes are finite");
             Example {
                 model,
                 classes: (0..rows).map(|row| (row * 7 % outputs) as u32).collect(),
                 parameters,
-                previous,
                 norms,
                 bytes,
             }
@@ -1002,79 +1000,6 @@ mod tests {
         here
     }
 
-    /// The same rows, each behind `gap` bytes of 255 but the first, and 255 behind the last one.
-    fn with_gaps(bytes: &[u8], columns: usize, gap: usize) -> Vec<u8> {
-        let gaps = vec![255; gap];
-        bytes
-            .chunks_exact(columns)
-            .flat_map(|row| row.iter().chain(&gaps).copied())
-            .collect()
-    }
-
-    #[test]
-    fn bytes_between_rows_do_not_change_a_bit() {
-        // Sums of a release, of all else, and both without tiles.
-        let workspaces: [(&str, fn(&LinearModel) -> Workspace); 4] = [
-            ("a release", |model| Workspace::summing_rows(model, 1)),
-            ("blocks", Workspace::new),
-            ("a release without tiles", |model| {
-                Workspace::summing_rows(model, 1).without_integer_tiles()
-            }),
-            ("blocks without tiles", |model| {
-                Workspace::new(model).without_integer_tiles()
-            }),
-        ];
-        for (rows, features, outputs, bias) in [
-            (40, 64, 2, false),
-            (65, 65, 3, true),
-            (600, 131, 10, true),
-            (150, 784, 13, false),
-        ] {
-            let example = Example::new(rows, features, outputs, bias);
-            let indices: Vec<u32> = (0..rows as u32 - 1).map(|place| place * 7 % rows as u32).collect();
-            for gap in [1, 48, 64 + 64 - features % 64] {
-                let spread = with_gaps(&example.bytes, features, gap);
-                let spread = Rows::U8(U8Rows {
-                    values: &spread,
-                    columns: features,
-                    stride: features + gap,
-                    scale: SCALE,
-                });
-                for selection in [Selection::Range(0..rows), Selection::Indices(&indices)] {
-                    let clipped = || example.gradient(0.4);
-                    let queries = [
-                        clipped(),
-                        Query {
-                            clip: Clip::Unbounded,
-                            ..clipped()
-                        },
-                        Query {
-                            previous: Some(Point {
-                                coefficient: 0.75,
-                                parameters: &example.previous,
-                            }),
-                            ..clipped()
-                        },
-                    ];
-                    for query in queries {
-                        let tight = example.batch(selection.clone());
-                        let apart = Batch {
-                            rows: spread,
-                            ..tight.clone()
-                        };
-                        for (name, workspace) in workspaces {
-                            assert_eq!(
-                                example.sum_in(&apart, &query, workspace(&example.model)),
-                                example.sum_in(&tight, &query, workspace(&example.model)),
-                                "{name}: {rows} rows of {features} features, {gap} bytes apart"
-                            );
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
         let scale = expected
             .iter()
@@ -1084,105 +1009,6 @@ mod tests {
                 (found - expected).abs() <= tolerance * scale,
                 "{place}: {found}, expected {expected}"
             );
-        }
-    }
-
-    #[test]
-    fn gradients_are_those_of_the_reference_for_all_shapes() {
-        if !tiles_here() {
-            return;
-        }
-        for (rows, features, outputs, bias) in [
-            (40, 64, 2, false),
-            (65, 65, 3, true),
-            (130, 100, 5, true),
-            (513, 128, 6, false),
-            (200, 784, 10, true),
-            (1_100, 200, 11, true),
-            (70, 131, 13, true),
-            (90, 300, 31, false),
-        ] {
-            let example = Example::new(rows, features, outputs, bias);
-            let indices: Vec<u32> = (0..rows as u32 - 1).map(|place| place * 7 % rows as u32).collect();
-            for selection in [Selection::Range(1..rows), Selection::Indices(&indices)] {
-                let batch = example.batch(selection);
-                let clipped = example.gradient(1.5);
-                let unbounded = Query {
-                    clip: Clip::Unbounded,
-                    ..example.gradient(1.0)
-                };
-                let difference = Query {
-                    previous: Some(Point {
-                        coefficient: 0.75,
-                        parameters: &example.previous,
-                    }),
-                    ..example.gradient(0.5)
-                };
-                for query in [clipped, unbounded, difference] {
-                    let expected = reference::sum_of_differences(
-                        &example.model,
-                        &batch,
-                        query.current,
-                        query.previous,
-                        query.clip,
-                    );
-                    assert_close(&example.sum(&batch, &query), &expected, 1e-5);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_order_of_the_rows_does_not_change_a_bit() {
-        if !tiles_here() {
-            return;
-        }
-        let example = Example::new(SUMMED_ROWS, 784, 10, true);
-        let query = example.gradient(1.0);
-        let forward = example.sum(&example.batch(Selection::Range(0..SUMMED_ROWS)), &query);
-        let backward: Vec<u32> = (0..SUMMED_ROWS as u32).rev().collect();
-        assert_eq!(
-            forward,
-            example.sum(&example.batch(Selection::Indices(&backward)), &query)
-        );
-    }
-
-    /// Neighbours differ by the contribution of one row, bit for bit, and it is not longer than the clip norm: the
-    /// promise of a release, of which f32 sums need 128² roundings more.
-    #[test]
-    fn a_row_contributes_the_same_whatever_the_others_are_and_at_most_the_clip_norm() {
-        if !tiles_here() {
-            return;
-        }
-        for (bias, clip_norm) in [(true, 1.0_f32), (false, 0.3), (true, 0.001)] {
-            let example = Example::new(200, 160, 7, bias);
-            let query = example.gradient(clip_norm);
-            let mut contributions = Vec::new();
-            for others in [0..60_u32, 60..190, 5..191] {
-                let without: Vec<u32> = others.clone().collect();
-                let with: Vec<u32> = std::iter::once(199).chain(others).collect();
-                let sum = |rows: &[u32]| example.sum(&example.batch(Selection::Indices(rows)), &query);
-                let (with, without) = (sum(&with), sum(&without));
-                contributions.push(with.iter().zip(&without).map(|(a, b)| a - b).collect::<Vec<f64>>());
-            }
-            let length = contributions[0].iter().map(|value| value * value).sum::<f64>().sqrt();
-            assert!(
-                length <= f64::from(clip_norm) * (1.0 + 1e-12),
-                "{length} of {clip_norm}"
-            );
-            assert!(
-                length > 0.9 * f64::from(clip_norm),
-                "the row is clipped: {length} of {clip_norm}"
-            );
-            for other in &contributions[1..] {
-                // The sums are rounded once to f64, at a magnitude of at most 190 clip norms.
-                let moved = other
-                    .iter()
-                    .zip(&contributions[0])
-                    .map(|(a, b)| (a - b).abs())
-                    .fold(0.0, f64::max);
-                assert!(moved <= 190.0 * f64::from(clip_norm) * f64::EPSILON, "{moved}");
-            }
         }
     }
 

@@ -253,7 +253,7 @@ unsafe fn gradient<const V: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Point, Workspace, accumulate_gradients, reference, row_norms};
+    use super::super::{Workspace, accumulate_gradients, row_norms};
     use super::*;
     use crate::features::{F32Rows, Norm};
     use crate::loss::Loss;
@@ -268,67 +268,6 @@ mod tests {
                 ((state >> 40) as f64 / f64::from(1 << 23) - 1.0) as f32
             })
             .collect()
-    }
-
-    #[test]
-    fn sums_are_those_of_the_reference_clipped_or_not() {
-        for features in [16, 17, 20, 32, 33, 54, 64] {
-            for rows in [1, 15, 16, 17, 128, 150, 300] {
-                for (bias, loss) in [(false, Loss::Logistic), (true, Loss::Squared), (true, Loss::Huber(0.5))] {
-                    let model = LinearModel {
-                        features,
-                        outputs: 1,
-                        bias,
-                        loss,
-                    };
-                    let matrix = values(rows * features, 1);
-                    let targets: Vec<f32> = values(rows, 2).iter().map(|value| value.signum()).collect();
-                    let parameters = values(model.parameters(), 3);
-                    let data = Rows::F32(F32Rows {
-                        values: &matrix,
-                        columns: features,
-                    });
-                    for clip in [
-                        Clip::Unbounded,
-                        Clip::Bounded {
-                            norm: Norm::L2,
-                            clip_norm: 1.0,
-                        },
-                        Clip::Bounded {
-                            norm: Norm::L1,
-                            clip_norm: 1e4,
-                        },
-                    ] {
-                        let norms = match clip {
-                            Clip::Unbounded => None,
-                            Clip::Bounded { norm, .. } => Some(row_norms(data, bias, norm).unwrap()),
-                        };
-                        let batch = Batch {
-                            rows: data,
-                            targets: Targets::Values(&targets),
-                            norms: norms.as_ref(),
-                            selection: Selection::Range(0..rows),
-                        };
-                        let mut sum = vec![0.0; model.parameters()];
-                        let mut workspace = Workspace::new(&model);
-                        let tally =
-                            accumulate_gradients(&model, &batch, &parameters, clip, &mut sum, &mut workspace).unwrap();
-                        assert_eq!(tally.rows, rows);
-                        let point = Point {
-                            coefficient: 1.0,
-                            parameters: &parameters,
-                        };
-                        let expected = reference::sum_of_differences(&model, &batch, point, None, clip);
-                        for (found, expected) in sum.iter().zip(&expected) {
-                            assert!(
-                                (found - expected).abs() < 2e-5 * (rows as f64 + 1.0),
-                                "{loss:?} {rows}×{features} {clip:?}: {found} for {expected}"
-                            );
-                        }
-                    }
-                }
-            }
-        }
     }
 
     #[test]

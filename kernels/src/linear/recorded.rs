@@ -944,29 +944,6 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_shifts_needs_no_norms() {
-        let model = LinearModel {
-            features: 2,
-            outputs: 1,
-            bias: false,
-            loss: Loss::Squared,
-        };
-        let batch = Batch {
-            rows: Rows::F32(F32Rows {
-                values: &[1.0, 2.0, 3.0, 4.0],
-                columns: 2,
-            }),
-            targets: Targets::Values(&[1.0, -1.0]),
-            norms: None,
-            selection: Selection::Range(0..2),
-        };
-        let mut residuals = [0.0; 2];
-        let mut workspace = RecordedWorkspace::new(&model);
-        record(&model, &batch, &[1.0, 0.5], None, &mut [&mut residuals], &mut workspace).unwrap();
-        assert_eq!(residuals, [1.0, 6.0]);
-    }
-
-    #[test]
     fn sums_do_not_depend_on_what_a_workspace_was_used_for_and_at_zero_all_margins_are_zero() {
         let (features, count) = (67, 200);
         let bytes: Vec<u8> = (0..count * features).map(|i| (i * 37 % 11) as u8).collect();

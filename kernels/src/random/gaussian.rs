@@ -42,40 +42,6 @@ pub fn add_gaussian_blocks(
     }
 }
 
-/// `sum[j] += standard_deviation · z_j` in f32; the same z as [`add_gaussian`].
-pub fn add_gaussian_f32(key: &StreamKey, purpose: Purpose, round: u64, standard_deviation: f32, sum: &mut [f32]) {
-    add_gaussian_f32_blocks(key, purpose, round, 0, standard_deviation, sum);
-}
-
-/// [`add_gaussian_f32`] for a part of a round: `sum[0]` is the first coordinate of block `first_block`.
-pub fn add_gaussian_f32_blocks(
-    key: &StreamKey,
-    purpose: Purpose,
-    round: u64,
-    first_block: u64,
-    standard_deviation: f32,
-    sum: &mut [f32],
-) {
-    match RoundStreams::new(key, purpose, Law::Gaussian, round) {
-        RoundStreams::Simulation(streams) => {
-            let factor = f32x16::splat(standard_deviation);
-            simulate(streams, first_block, sum, |normals, sums| {
-                for (z, sum) in normals.into_iter().zip(sums.as_chunks_mut().0) {
-                    *sum = z.mul_add(factor, f32x16::new(*sum)).to_array();
-                }
-            });
-        }
-        RoundStreams::Release(streams) => {
-            let factor = f64::from(standard_deviation);
-            release(&streams, first_block, sum, |normals, sums| {
-                for (z, sum) in flatten(normals).into_iter().zip(sums) {
-                    *sum = factor.mul_add(z, f64::from(*sum)) as f32;
-                }
-            });
-        }
-    }
-}
-
 /// Fills `out` with `standard_deviation · N(0, 1)`; the same coordinates as [`add_gaussian`] up to rounding.
 pub fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, standard_deviation: f32, out: &mut [f32]) {
     fill_gaussian_blocks(key, purpose, round, 0, standard_deviation, out);

@@ -38,13 +38,6 @@ pub fn scale(a: f32, x: &mut [f32]) {
     }
 }
 
-/// `out ← (1 − τ)·y + τ·z`.
-pub fn interpolate(tau: f32, y: &[f32], z: &[f32], out: &mut [f32]) {
-    for ((out, &y), &z) in out.iter_mut().zip(y).zip(z) {
-        *out = tau.mul_add(z, y * (1.0 - tau));
-    }
-}
-
 /// `x ← c + (x − c)·min(1, r/‖x − c‖₂)`; whether x lay outside.
 pub fn project_onto_ball(center: Option<&[f32]>, radius: f64, x: &mut [f32]) -> bool {
     let center = center.map_or_else(|| vec![0.0; x.len()], <[f32]>::to_vec);
