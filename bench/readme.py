@@ -192,37 +192,51 @@ def accounting(readme):
     return [*lines, "", f"`rounds account` is timed as a whole process, dp-accounting without its import ([peers.md]({here(folder, readme)}/peers.md))."]
 
 
-def peers(readme):
-    """`rounds` beside the libraries: the fastest closed form and the private libraries, on a given batch and end to end."""
-    document, folder = comparison()
+PRIVATE_LIBRARIES = [("opacus-hooks", "Opacus, hooks"), ("opacus-ghost", "Opacus, ghost clipping"),
+                     ("jax-privacy", "jax-privacy, defaults"), ("jax-privacy-micro-batched", "jax-privacy, micro-batched")]
+KINDS = [("kernel", "On a given batch, rows in memory one after another"),
+         ("end-to-end", "End to end, each with its own Poisson sampler and loader")]
+
+
+def peer_table(document, kind, title):
+    """Rounds of `rounds` beside the fastest closed form and the private libraries."""
     threads = document["threads"]
-    of = {(row["peer"], row["features"], row["kind"], row["batch_size"]): row
-          for row in document["rows"] if row["threads"] == threads}
-    lines = []
-    named = [("opacus-hooks", "Opacus, hooks"), ("opacus-ghost", "Opacus, ghost clipping"),
-             ("jax-privacy", "jax-privacy, defaults"), ("jax-privacy-micro-batched", "jax-privacy, micro-batched")]
-    for kind, title in [("kernel", "On a given batch, rows in memory one after another"),
-                        ("end-to-end", "End to end, each with its own Poisson sampler and loader")]:
-        sizes = sorted({size for _, _, its, size in of if its == kind})
-        if not sizes:
-            continue
-        head = ["B", "`rounds`, u8", "`rounds`, f32", "fastest closed form", *(title for _, title in named)]
-        lines += ["", f"{title}:", "", "| " + " | ".join(head) + " |", "| " + " | ".join(["---:"] * len(head)) + " |"]
-        for size in sizes:
-            own = [of.get(("rounds", features, kind, size)) for features in ["u8", "f32"]]
-            closed = [of[peer, "f32", kind, size] for peer in CLOSED_FORMS if (peer, "f32", kind, size) in of]
-            entries = [f"{size:,}", *(time(1e6 * row["median_ms"]) if row else "–" for row in own)]
-            fastest = min(closed, key=lambda row: row["median_ms"]) if closed else None
-            entries.append(beside(fastest, f"{CLOSED_FORMS[fastest['peer']]}: " if fastest else ""))
-            entries += [beside(of.get((peer, "f32", kind, size)), "") for peer, _ in named]
-            lines.append("| " + " | ".join(entries) + " |")
+    of = {(row["peer"], row["features"], row["batch_size"]): row
+          for row in document["rows"] if row["threads"] == threads and row["kind"] == kind}
+    head = ["B", "`rounds`, u8", "`rounds`, f32", "fastest closed form", *(name for _, name in PRIVATE_LIBRARIES)]
+    lines = [f"{title}:", "", "| " + " | ".join(head) + " |", "| " + " | ".join(["---:"] * len(head)) + " |"]
+    for size in sorted({size for _, _, size in of}):
+        own = [of.get(("rounds", features, size)) for features in ["u8", "f32"]]
+        closed = [of[peer, "f32", size] for peer in CLOSED_FORMS if (peer, "f32", size) in of]
+        entries = [f"{size:,}", *(time(1e6 * row["median_ms"]) if row else "–" for row in own)]
+        fastest = min(closed, key=lambda row: row["median_ms"]) if closed else None
+        entries.append(beside(fastest, f"{CLOSED_FORMS[fastest['peer']]}: " if fastest else ""))
+        entries += [beside(of.get((peer, "f32", size)), "") for peer, _ in PRIVATE_LIBRARIES]
+        lines.append("| " + " | ".join(entries) + " |")
+    return lines
+
+
+def peers_summary(readme):
+    """Rounds on a given batch beside the libraries."""
+    document, folder = comparison()
+    kind, title = KINDS[0]
+    return [*peer_table(document, kind, title), "",
+            f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows. Same run, {plural(document['threads'])}, "
+            f"{document['processor']}, {document['date'][:10]} ([all peers]({here(folder, readme)}/peers.md)). Closed forms compute the norm "
+            "of a row's gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise."]
+
+
+def peers(readme):
+    """Rounds beside the libraries, on a given batch and end to end, with versions."""
+    document, folder = comparison()
+    kinds = {row["kind"] for row in document["rows"]}
+    lines = [line for kind, title in KINDS if kind in kinds for line in [*peer_table(document, kind, title), ""]]
     packages = ", ".join(f"{name} {number}" for name, number in document["packages"].items() if number)
-    lines += ["", f"In brackets: how many times a round of `rounds` fits in, on rows of bytes and on f32 rows, same run, "
-              f"{plural(threads)}, {document['processor']}, {document['date'][:10]}. {packages}. Closed forms compute the norm of a row's "
-              f"gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise, ghost clipping "
-              f"and micro-batches what they do when tuned. jax-privacy's defaults are slower on a given batch than end to end, where the "
-              f"mask of its loader lets XLA fuse the gradients of rows. All peers, intervals, accounting and samplers: [peers.md]({here(folder, readme)}/peers.md)."]
-    return lines[1:]
+    return [*lines, f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows, same run, "
+            f"{plural(document['threads'])}, {document['processor']}, {document['date'][:10]}. {packages}. Closed forms compute the norm of a row's "
+            f"gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise, ghost clipping "
+            f"and micro-batches what they do when tuned. jax-privacy's defaults are slower on a given batch than end to end, where the "
+            f"mask of its loader lets XLA fuse the gradients of rows. All peers, intervals, accounting and samplers: [peers.md]({here(folder, readme)}/peers.md)."]
 
 
 def beside(row, name):
@@ -238,7 +252,8 @@ def simulated(below):
     return lambda readme: read(os.path.join(newest(below), below)).rstrip().split("\n")
 
 
-PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers, "accounting": accounting,
+PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
+          "peers-summary": peers_summary, "accounting": accounting,
           "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
 
 
