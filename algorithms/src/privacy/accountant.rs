@@ -208,22 +208,7 @@ fn bracket_target(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn gaussian_at(noise_multiplier: f64) -> Mechanism {
-        Mechanism::Gaussian {
-            noise_multiplier,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        }
-    }
-
-    fn poisson_at(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
-        Mechanism::SubsampledGaussian {
-            noise_multiplier,
-            sampling: Sampling::Poisson { rate },
-            steps,
-        }
-    }
+    use crate::privacy::examples::{self, poisson, subsampled, without_replacement};
 
     #[test]
     fn names_round_trip_and_unknown_names_list_the_known_ones() {
@@ -243,17 +228,17 @@ mod tests {
     fn calibration_returns_the_smallest_noise_rounded_up() {
         for accountant in [Accountant::Gdp, Accountant::Zcdp, Accountant::Rdp] {
             for (epsilon, delta) in [(0.01, 1e-9), (1.0, 1e-5), (20.0, 1e-2), (400.0, 1e-6)] {
-                let noise = calibrate(accountant, Adjacency::ReplaceOne, epsilon, delta, gaussian_at).unwrap();
+                let noise = calibrate(accountant, Adjacency::ReplaceOne, epsilon, delta, examples::gaussian).unwrap();
                 let at = |noise| {
                     accountant
-                        .epsilon(&gaussian_at(noise), Adjacency::ReplaceOne, delta)
+                        .epsilon(&examples::gaussian(noise), Adjacency::ReplaceOne, delta)
                         .unwrap()
                 };
                 assert!(at(noise) <= epsilon, "{accountant} {epsilon}");
                 assert!(at(noise * (1.0 - 1e-9)) > epsilon, "{accountant} {epsilon}");
             }
         }
-        let noise = calibrate(Accountant::Gdp, Adjacency::ZeroOut, 1.0, 1e-5, gaussian_at).unwrap();
+        let noise = calibrate(Accountant::Gdp, Adjacency::ZeroOut, 1.0, 1e-5, examples::gaussian).unwrap();
         assert!((noise / gaussian::noise_multiplier(1.0, 1e-5).unwrap() - 1.0).abs() < 1e-9);
     }
 
@@ -267,7 +252,7 @@ mod tests {
             (1.0, 0.004_266_666_667, 14_062, 2.178_420_9),
         ] {
             let found = calibrate(Accountant::Rdp, Adjacency::AddRemove, epsilon, 1e-5, |noise| {
-                poisson_at(noise, rate, steps)
+                poisson(noise, rate, steps)
             })
             .unwrap();
             assert!(
@@ -279,7 +264,7 @@ mod tests {
 
     #[test]
     fn asking_twice_gives_the_same_bits() {
-        let mechanism = poisson_at(1.1, 0.01, 100);
+        let mechanism = poisson(1.1, 0.01, 100);
         for accountant in [Accountant::Rdp, Accountant::Pld] {
             let ask = || {
                 accountant
@@ -298,7 +283,7 @@ mod tests {
             for noise in [0.5, 0.7, 1.0, 2.0, 8.0, 100.0] {
                 let at = |steps| {
                     accountant
-                        .epsilon(&poisson_at(noise, 0.02, steps), Adjacency::AddRemove, 1e-6)
+                        .epsilon(&poisson(noise, 0.02, steps), Adjacency::AddRemove, 1e-6)
                         .unwrap()
                 };
                 assert!(at(50) < previous && at(50) > 0.0, "{accountant} {noise}");
@@ -310,21 +295,9 @@ mod tests {
 
     #[test]
     fn accountants_refuse_what_no_theorem_covers() {
-        let poisson = poisson_at(1.0, 0.1, 10);
-        let laplace = Mechanism::Laplace {
-            scale: 1.0,
-            l1_sensitivity: 1.0,
-            sampling: Sampling::FullBatch,
-            steps: 1,
-        };
-        let without = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.0,
-            sampling: Sampling::WithoutReplacement {
-                batch: 1,
-                population: 10,
-            },
-            steps: 2,
-        };
+        let poisson = poisson(1.0, 0.1, 10);
+        let laplace = examples::laplace(1.0, 1.0, 1);
+        let without = without_replacement(1.0, 1, 10, 2);
         for (accountant, mechanism, adjacency) in [
             (Accountant::Gdp, &poisson, Adjacency::AddRemove),
             (Accountant::Gdp, &laplace, Adjacency::AddRemove),
@@ -350,15 +323,11 @@ mod tests {
             sampling,
             steps: 3,
         };
-        let without = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.0,
-            sampling,
-            steps: 3,
-        };
-        let mixed = Mechanism::Composition(vec![gaussian_at(1.0), laplace.clone()]);
+        let without = subsampled(1.0, sampling, 3);
+        let mixed = Mechanism::Composition(vec![examples::gaussian(1.0), laplace.clone()]);
         for (mechanism, adjacency, expected) in [
-            (gaussian_at(1.0), Adjacency::ReplaceOne, Accountant::Gdp),
-            (poisson_at(1.0, 0.1, 3), Adjacency::AddRemove, Accountant::Pld),
+            (examples::gaussian(1.0), Adjacency::ReplaceOne, Accountant::Gdp),
+            (poisson(1.0, 0.1, 3), Adjacency::AddRemove, Accountant::Pld),
             (laplace, Adjacency::ReplaceOne, Accountant::Pure),
             (without, Adjacency::ReplaceOne, Accountant::Rdp),
             (mixed, Adjacency::ReplaceOne, Accountant::Pld),
@@ -371,12 +340,7 @@ mod tests {
 
     #[test]
     fn the_pure_delta_is_that_of_randomised_response() {
-        let laplace = Mechanism::Laplace {
-            scale: 1.0,
-            l1_sensitivity: 2.0,
-            sampling: Sampling::FullBatch,
-            steps: 1,
-        };
+        let laplace = examples::laplace(1.0, 2.0, 1);
         let at = |epsilon| Accountant::Pure.delta(&laplace, Adjacency::ZeroOut, epsilon).unwrap();
         assert_eq!(at(2.0), 0.0);
         assert_eq!(at(9.0), 0.0);
@@ -389,19 +353,60 @@ mod tests {
 
     #[test]
     fn targets_that_no_noise_reaches_are_errors() {
-        let fixed = |_| gaussian_at(1.0);
+        let fixed = |_| examples::gaussian(1.0);
         let error = calibrate(Accountant::Gdp, Adjacency::ZeroOut, 1.0, 1e-5, fixed).unwrap_err();
         assert!(
             matches!(error, PrivacyError::Unreachable { .. }) && error.to_string().contains("--epsilon"),
             "{error}"
         );
-        for epsilon in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let error = calibrate(Accountant::Gdp, Adjacency::ZeroOut, epsilon, 1e-5, gaussian_at).unwrap_err();
-            assert!(error.to_string().contains("--epsilon"), "{error}");
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        let message = |result: Result<f64, PrivacyError>| result.unwrap_err().to_string();
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let curve = rdp::RenyiCurve::new(&poisson(1.0, 0.1, 1), Adjacency::AddRemove).unwrap();
+            for error in [
+                message(calibrate(
+                    Accountant::Gdp,
+                    Adjacency::ZeroOut,
+                    bad,
+                    1e-5,
+                    examples::gaussian,
+                )),
+                message(gaussian::mu(bad, 1e-5)),
+                message(zcdp::delta(bad, 1.0)),
+                message(curve.delta(bad).map(|found| found.0)),
+            ] {
+                assert!(error.contains("--epsilon"), "{error}");
+            }
+            assert!(message(gaussian::epsilon(1e-5, bad)).contains("mu must be"));
+            assert!(message(zcdp::epsilon(1e-5, bad)).contains("--rho"));
+            assert!(message(zcdp::simple_epsilon(1e-5, bad)).contains("--rho"));
+            assert!(message(rdp::poisson_subsampled_gaussian(bad.min(1.0), 0.1, 1.0)).contains("order"));
+            assert!(message(rdp::poisson_subsampled_gaussian(2.0, 0.1, bad)).contains("--noise-multiplier"));
+            assert!(rdp::WithoutReplacement::new(0.1, bad).is_err());
         }
-        for delta in [0.0, 1.0, 1.5, f64::NAN] {
-            let error = calibrate(Accountant::Gdp, Adjacency::ZeroOut, 1.0, delta, gaussian_at).unwrap_err();
-            assert!(error.to_string().contains("--delta"), "{error}");
+        for bad in [0.0, 1.0, -1e-5, 2.0, f64::NAN] {
+            let curve = rdp::RenyiCurve::new(&poisson(1.0, 0.1, 1), Adjacency::AddRemove).unwrap();
+            for error in [
+                message(calibrate(
+                    Accountant::Gdp,
+                    Adjacency::ZeroOut,
+                    1.0,
+                    bad,
+                    examples::gaussian,
+                )),
+                message(gaussian::mu(1.0, bad)),
+                message(gaussian::epsilon(bad, 1.0)),
+                message(zcdp::rho(1.0, bad)),
+                message(curve.epsilon(bad).map(|found| found.0)),
+            ] {
+                assert!(error.contains("--delta"), "{error}");
+            }
         }
+        assert!(gaussian::delta(-1.0, 1.0).is_err() && gaussian::delta(f64::NAN, 1.0).is_err());
+        assert!(message(rdp::poisson_subsampled_gaussian(2.0, 1.5, 1.0)).contains("--sampling-rate"));
+        assert!(rdp::WithoutReplacement::new(0.0, 1.0).is_err());
     }
 }

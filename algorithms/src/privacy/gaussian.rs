@@ -82,25 +82,6 @@ pub fn noise_multiplier(epsilon: f64, delta: f64) -> Result<f64, PrivacyError> {
     Ok(1.0 / mu(epsilon, delta)?)
 }
 
-/// √(2 ln(1.25/δ))/ε, the classical rule of papers 000 (Cor. 4.5) and 004 (Cor. 5.7, 5.11), valid only for ε ≤ 1.
-/// For reproducing the papers; [`noise_multiplier`] is smaller and exact.
-///
-/// # Errors
-/// [`PrivacyError::OutOfRange`] unless 0 < ε ≤ 1 and δ ∈ (0, 1).
-pub fn classical_noise_multiplier(epsilon: f64, delta: f64) -> Result<f64, PrivacyError> {
-    error::target_epsilon(epsilon)?;
-    error::delta(delta)?;
-    if epsilon > 1.0 {
-        return Err(PrivacyError::OutOfRange {
-            quantity: "--epsilon",
-            found: epsilon,
-            expected: "at most 1 for the classical Gaussian rule",
-            remedy: "use the analytic Gaussian mechanism",
-        });
-    }
-    Ok((2.0 * (1.25 / delta).ln()).sqrt() / epsilon)
-}
-
 fn checked_mu(mu: f64) -> Result<f64, PrivacyError> {
     error::positive(mu, "mu", "it is sensitivity / noise standard deviation")
 }
@@ -121,14 +102,7 @@ fn log_ratio_to(delta: f64) -> impl Fn(f64, f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
-        let error = (found / expected - 1.0).abs();
-        assert!(
-            error < tolerance,
-            "{what}: found {found:e}, expected {expected:e}, relative error {error:e}"
-        );
-    }
+    use crate::privacy::examples::assert_relative;
 
     #[test]
     fn golden_epsilons_of_the_reference_library() {
@@ -241,25 +215,5 @@ mod tests {
         assert!(epsilon(1e-5, 1e-12).unwrap() < 1e-11);
         assert_eq!(delta(5.0, 1e-9).unwrap(), 0.0);
         assert_eq!(delta(0.0, 100.0).unwrap(), 1.0);
-    }
-
-    #[test]
-    fn numbers_out_of_range_are_refused_by_name() {
-        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(mu(bad, 1e-5).unwrap_err().to_string().contains("--epsilon"));
-            assert!(epsilon(1e-5, bad).unwrap_err().to_string().contains("mu must be"));
-        }
-        for bad in [0.0, 1.0, -1e-5, 2.0, f64::NAN] {
-            assert!(mu(1.0, bad).unwrap_err().to_string().contains("--delta"));
-            assert!(epsilon(bad, 1.0).unwrap_err().to_string().contains("--delta"));
-        }
-        assert!(delta(-1.0, 1.0).is_err() && delta(f64::NAN, 1.0).is_err());
-        assert!(
-            classical_noise_multiplier(1.5, 1e-5)
-                .unwrap_err()
-                .to_string()
-                .contains("classical")
-        );
-        assert!(classical_noise_multiplier(1.0, 1e-5).unwrap() > noise_multiplier(1.0, 1e-5).unwrap());
     }
 }

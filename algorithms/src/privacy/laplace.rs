@@ -5,22 +5,7 @@
 //! mechanism with shift S: moving one coordinate after the other composes trade-off functions, and for log-concave noise
 //! shifts add up exactly (Dong–Roth–Su 2022, Lemma A.5 and Proposition A.3). The RDP and PLD accountants use that pair.
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error};
-
-/// ε₀ = S/(b·m): one Laplace release of a mean over m [003 (3.3) with m = n].
-///
-/// # Errors
-/// [`PrivacyError::OutOfRange`] unless scale and sensitivity are positive and finite and the batch is not empty.
-pub fn epsilon(scale: f64, l1_sensitivity: f64, batch: usize) -> Result<f64, PrivacyError> {
-    error::positive(scale, "--scale", "it is the Laplace scale b, with variance 2 b^2")?;
-    error::positive(
-        l1_sensitivity,
-        "--l1-sensitivity",
-        "it is the L1 norm of the largest change of one term",
-    )?;
-    error::at_least_one(batch, "--m", "give the number of examples of a round")?;
-    Ok(l1_sensitivity / (scale * batch as f64))
-}
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling};
 
 /// ln(1 + q(e^ε − 1)), the amplified ε of a sampler that reads a given example with probability q: without replacement
 /// under replace-one with q = m/n [003 (3.3), Thm A.3], and Poisson under add/remove or zero-out
@@ -36,28 +21,6 @@ pub fn amplified_epsilon(epsilon: f64, rate: f64) -> f64 {
 /// ln(1 + (e^ε − 1)/q), the inverse of [`amplified_epsilon`] [003 (3.4)].
 pub fn unamplified_epsilon(epsilon: f64, rate: f64) -> f64 {
     amplified_epsilon(epsilon, 1.0 / rate)
-}
-
-/// b = S/(m·ln(1 + (n/m)(e^{ε_t} − 1))): the scale that gives a round ε_t on m of n examples drawn without replacement
-/// [003 (3.5)].
-///
-/// # Errors
-/// [`PrivacyError::OutOfRange`] unless ε_t and S are positive and finite and 1 ≤ m ≤ n.
-pub fn scale(
-    epsilon_per_round: f64,
-    l1_sensitivity: f64,
-    batch: usize,
-    population: usize,
-) -> Result<f64, PrivacyError> {
-    error::target_epsilon(epsilon_per_round)?;
-    error::positive(
-        l1_sensitivity,
-        "--l1-sensitivity",
-        "it is the L1 norm of the largest change of one term",
-    )?;
-    error::batch(batch, population)?;
-    let inner = unamplified_epsilon(epsilon_per_round, batch as f64 / population as f64);
-    Ok(l1_sensitivity / (batch as f64 * inner))
 }
 
 /// (ε of one round after amplification, rounds) of a Laplace step; nothing for other mechanisms.
@@ -123,11 +86,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scale_inverts_the_amplified_epsilon() {
+    fn the_inverse_of_the_amplification_gives_a_mean_its_epsilon() {
+        // b = S/(m·ln(1 + (n/m)(e^ε − 1))) [003 (3.5)].
         for (batch, population) in [(1, 1), (10, 1000), (1000, 1000), (600, 60_000)] {
             for target in [1e-9, 1e-3, 0.5, 20.0, 300.0] {
-                let scale = scale(target, 2.0, batch, population).unwrap();
-                let mechanism = mean_mechanism(scale, 2.0, batch, population, 3);
+                let inner = unamplified_epsilon(target, batch as f64 / population as f64);
+                let mechanism = mean_mechanism(2.0 / (batch as f64 * inner), 2.0, batch, population, 3);
                 let found = pure_epsilon(&mechanism, Adjacency::ReplaceOne).unwrap();
                 assert!((found / (3.0 * target) - 1.0).abs() < 1e-12, "{found} for 3 x {target}");
             }
@@ -136,7 +100,6 @@ mod tests {
 
     #[test]
     fn a_whole_batch_is_not_amplified_and_a_small_one_almost_in_proportion() {
-        assert!((epsilon(0.5, 2.0, 4).unwrap() - 1.0).abs() < 1e-15);
         assert!((amplified_epsilon(0.7, 1.0) - 0.7).abs() < 1e-15);
         assert!((amplified_epsilon(1e-6, 0.01) / 1e-8 - 1.0).abs() < 1e-6);
         // ln(1 + 0.01(e - 1)) in 20 digits.
@@ -145,40 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn gaussian_steps_have_no_pure_epsilon() {
-        let gaussian = Mechanism::Gaussian {
-            noise_multiplier: 1.0,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        };
-        let error = pure_epsilon(&gaussian, Adjacency::ZeroOut).unwrap_err();
-        assert!(matches!(
-            error,
-            PrivacyError::RefusedAccountant {
-                accountant: Accountant::Pure,
-                ..
-            }
-        ));
-    }
-
-    #[test]
     fn per_round_scales_add_up() {
         let schedule = Mechanism::laplace_schedule(&[1.0, 2.0, 4.0], 0.5, Sampling::FullBatch);
         let found = pure_epsilon(&schedule, Adjacency::ReplaceOne).unwrap();
         assert!((found - 0.875).abs() < 1e-15);
-    }
-
-    #[test]
-    fn numbers_out_of_range_are_refused_by_name() {
-        assert!(epsilon(0.0, 1.0, 1).unwrap_err().to_string().contains("--scale"));
-        assert!(
-            epsilon(1.0, f64::NAN, 1)
-                .unwrap_err()
-                .to_string()
-                .contains("--l1-sensitivity")
-        );
-        assert!(epsilon(1.0, 1.0, 0).unwrap_err().to_string().contains("--m"));
-        assert!(scale(-1.0, 1.0, 1, 2).unwrap_err().to_string().contains("--epsilon"));
-        assert!(scale(1.0, 1.0, 3, 2).unwrap_err().to_string().contains("batch size"));
     }
 }

@@ -377,6 +377,7 @@ impl fmt::Display for Mechanism {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privacy::examples::{gaussian, subsampled, tree};
 
     const POISSON: Sampling = Sampling::Poisson { rate: 0.1 };
 
@@ -391,11 +392,7 @@ mod tests {
             Sampling::ShuffledOnce,
             Sampling::ReshuffledEachEpoch,
         ] {
-            let mechanism = Mechanism::SubsampledGaussian {
-                noise_multiplier: 1.0,
-                sampling,
-                steps: 10,
-            };
+            let mechanism = subsampled(1.0, sampling, 10);
             assert!(refused(&mechanism, Adjacency::ZeroOut).contains("do not amplify"));
         }
     }
@@ -416,12 +413,7 @@ mod tests {
         assert!(refused(&factorized(POISSON), Adjacency::AddRemove).contains("fixed participation pattern"));
         let reshuffled = factorized(Sampling::ReshuffledEachEpoch);
         assert!(refused(&reshuffled, Adjacency::ZeroOut).contains("fixed participation pattern"));
-        let tree = Mechanism::Tree {
-            noise_multiplier: 1.0,
-            sampling: POISSON,
-            rounds: 8,
-            trees: 1,
-        };
+        let tree = tree(1.0, POISSON, 8, 1);
         assert!(refused(&tree, Adjacency::AddRemove).contains("one leaf"));
     }
 
@@ -434,12 +426,7 @@ mod tests {
         };
         assert_eq!(mechanism.gaussian_mu(Adjacency::ZeroOut), Some(1.5));
         assert_eq!(mechanism.gaussian_mu(Adjacency::ReplaceOne), Some(3.0));
-        let tree = Mechanism::Tree {
-            noise_multiplier: 2.0,
-            sampling: Sampling::ReshuffledEachEpoch,
-            rounds: 400,
-            trees: 4,
-        };
+        let tree = tree(2.0, Sampling::ReshuffledEachEpoch, 400, 4);
         assert_eq!(tree.gaussian_mu(Adjacency::ZeroOut), Some(3.0));
     }
 
@@ -481,18 +468,9 @@ mod tests {
             participations: 0,
         };
         assert!(refused(&gaussian, zero_out).contains("participations"));
-        let steps = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.0,
-            sampling: POISSON,
-            steps: 0,
-        };
+        let steps = subsampled(1.0, POISSON, 0);
         assert!(refused(&steps, zero_out).contains("--steps"));
-        let tree = |rounds, trees| Mechanism::Tree {
-            noise_multiplier: 1.0,
-            sampling,
-            rounds,
-            trees,
-        };
+        let tree = |rounds, trees| tree(1.0, sampling, rounds, trees);
         assert!(refused(&tree(0, 1), zero_out).contains("--steps"));
         assert!(refused(&tree(1, 0), zero_out).contains("--restarts"));
         assert_eq!(
@@ -504,11 +482,7 @@ mod tests {
 
     #[test]
     fn compositions_flatten_and_keep_what_their_steps_share() {
-        let step = Mechanism::Gaussian {
-            noise_multiplier: 2.0,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        };
+        let step = gaussian(2.0);
         let nested = Mechanism::Composition(vec![step.clone(), Mechanism::Composition(vec![step.clone(), step])]);
         assert_eq!(nested.steps().len(), 3);
         assert_eq!(nested.noise_multiplier(), Some(2.0));
@@ -521,11 +495,7 @@ mod tests {
 
     #[test]
     fn mechanisms_survive_json() {
-        let step = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.1,
-            sampling: POISSON,
-            steps: 7,
-        };
+        let step = subsampled(1.1, POISSON, 7);
         let mechanism = Mechanism::Composition(vec![step]);
         let text = serde_json::to_string(&mechanism).unwrap();
         assert_eq!(serde_json::from_str::<Mechanism>(&text).unwrap(), mechanism);

@@ -32,3 +32,70 @@ pub use error::PrivacyError;
 pub use mechanism::Mechanism;
 pub use sampling::Sampling;
 pub use statement::{Arithmetic, Claim, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
+
+/// Mechanisms and a comparison for tests.
+#[cfg(test)]
+mod examples {
+    use super::{Mechanism, Sampling};
+
+    /// One Gaussian release on a full batch.
+    pub(super) const fn gaussian(noise_multiplier: f64) -> Mechanism {
+        Mechanism::Gaussian {
+            noise_multiplier,
+            sampling: Sampling::FullBatch,
+            participations: 1,
+        }
+    }
+
+    pub(super) const fn subsampled(noise_multiplier: f64, sampling: Sampling, steps: usize) -> Mechanism {
+        Mechanism::SubsampledGaussian {
+            noise_multiplier,
+            sampling,
+            steps,
+        }
+    }
+
+    pub(super) const fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
+        subsampled(noise_multiplier, Sampling::Poisson { rate }, steps)
+    }
+
+    pub(super) const fn without_replacement(
+        noise_multiplier: f64,
+        batch: usize,
+        population: usize,
+        steps: usize,
+    ) -> Mechanism {
+        subsampled(
+            noise_multiplier,
+            Sampling::WithoutReplacement { batch, population },
+            steps,
+        )
+    }
+
+    /// Laplace releases on full batches.
+    pub(super) const fn laplace(scale: f64, l1_sensitivity: f64, steps: usize) -> Mechanism {
+        Mechanism::Laplace {
+            scale,
+            l1_sensitivity,
+            sampling: Sampling::FullBatch,
+            steps,
+        }
+    }
+
+    pub(super) const fn tree(noise_multiplier: f64, sampling: Sampling, rounds: usize, trees: usize) -> Mechanism {
+        Mechanism::Tree {
+            noise_multiplier,
+            sampling,
+            rounds,
+            trees,
+        }
+    }
+
+    pub(super) fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
+        let error = (found / expected - 1.0).abs();
+        assert!(
+            error < tolerance,
+            "{what}: found {found:e}, expected {expected:e}, relative error {error:e}"
+        );
+    }
+}

@@ -330,71 +330,6 @@ impl WithoutReplacement {
     }
 }
 
-/// ε = D_α + (ln(1/δ) + ln[(1 − 1/α)^α/(α − 1)])/(α − 1): the tight conversion at one order
-/// [Canonne–Kamath–Steinke 2020, Prop. 12].
-///
-/// # Errors
-/// [`PrivacyError::OutOfRange`] unless α > 1 is finite and δ ∈ (0, 1).
-pub fn epsilon_at_order(divergence: f64, order: f64, delta: f64) -> Result<f64, PrivacyError> {
-    error::order(order)?;
-    error::delta(delta)?;
-    Ok(divergence + (log_conversion(order - 1.0) - delta.ln()) / (order - 1.0))
-}
-
-/// ε = D_α + ln(1/δ)/(α − 1), the simple conversion [002 Prop 5.3].
-///
-/// # Errors
-/// [`PrivacyError::OutOfRange`] unless α > 1 is finite and δ ∈ (0, 1).
-pub fn simple_epsilon_at_order(divergence: f64, order: f64, delta: f64) -> Result<f64, PrivacyError> {
-    error::order(order)?;
-    error::delta(delta)?;
-    Ok(divergence - delta.ln() / (order - 1.0))
-}
-
-/// (α, r, δ₀)-approximate RDP [002 Cor 1, Lemma 3]: within total variation δ₀ of a mechanism with D_α ≤ r.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Approximate {
-    /// α.
-    pub order: f64,
-    /// r.
-    pub divergence: f64,
-    /// δ₀.
-    pub failure: f64,
-}
-
-impl Approximate {
-    /// Both parameters add under composition at the same order.
-    ///
-    /// # Errors
-    /// [`PrivacyError::OutOfRange`] if the orders differ.
-    pub fn compose(self, other: Self) -> Result<Self, PrivacyError> {
-        if self.order == other.order {
-            let divergence = self.divergence + other.divergence;
-            Ok(Self {
-                order: self.order,
-                divergence,
-                failure: self.failure + other.failure,
-            })
-        } else {
-            Err(PrivacyError::OutOfRange {
-                quantity: "the Rényi order of a composed step",
-                found: other.order,
-                expected: "the order of the steps before it",
-                remedy: "state all steps at one order",
-            })
-        }
-    }
-
-    /// (ε, δ′ + (1 + e^ε)·δ₀) with ε from the tight conversion at δ′: the factor 1 + e^ε belongs there (erratum E6).
-    ///
-    /// # Errors
-    /// As [`epsilon_at_order`].
-    pub fn guarantee(self, delta: f64) -> Result<(f64, f64), PrivacyError> {
-        let epsilon = epsilon_at_order(self.divergence, self.order, delta)?.max(0.0);
-        Ok((epsilon, delta + (1.0 + epsilon.exp()) * self.failure))
-    }
-}
-
 /// One kind of step of a curve.
 #[derive(Debug, Clone)]
 enum Part {
@@ -473,14 +408,6 @@ impl RenyiCurve {
     }
 
     /// D_α, the sum over all steps.
-    ///
-    /// # Errors
-    /// [`PrivacyError::OutOfRange`] unless α > 1 is finite.
-    pub fn divergence(&self, order: f64) -> Result<f64, PrivacyError> {
-        error::order(order)?;
-        Ok(self.divergence_at(order))
-    }
-
     fn divergence_at(&self, order: f64) -> f64 {
         self.parts
             .iter()

@@ -387,15 +387,12 @@ impl fmt::Display for PrivacyWarning {
 mod tests {
     use super::*;
     use crate::privacy::Sampling;
+    use crate::privacy::examples::{gaussian, poisson, without_replacement};
     use crate::problem::{Bounds, Columns, Domain, Label, Storage};
     use rounds_kernels::loss::Loss;
     use std::sync::{Arc, LazyLock};
 
-    const MECHANISM: Mechanism = Mechanism::SubsampledGaussian {
-        noise_multiplier: 1.1,
-        sampling: Sampling::Poisson { rate: 0.01 },
-        steps: 100,
-    };
+    static MECHANISM: Mechanism = poisson(1.1, 0.01, 100);
 
     /// A declared problem of `rows` rows.
     fn problem(rows: usize) -> PublicProblem {
@@ -493,11 +490,7 @@ mod tests {
 
     #[test]
     fn replacing_a_row_is_stated_at_two_mu_or_by_group_privacy() {
-        let gaussian = Mechanism::Gaussian {
-            noise_multiplier: 2.0,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        };
+        let gaussian = gaussian(2.0);
         let statement = |mechanism, accountant, adjacency| {
             PrivacyStatement::new(&PrivateRun {
                 accountant,
@@ -515,14 +508,7 @@ mod tests {
             (2.0 * epsilon, 1e-5 * (1.0 + epsilon.exp()))
         );
         // Without replacement zero-out is claimed at replace-one's ε already.
-        let drawn = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.1,
-            sampling: Sampling::WithoutReplacement {
-                batch: 10,
-                population: 1_000,
-            },
-            steps: 100,
-        };
+        let drawn = without_replacement(1.1, 10, 1_000, 100);
         let [zeroed, replaced] = [Adjacency::ZeroOut, Adjacency::ReplaceOne].map(|adjacency| {
             let statement = statement(&drawn, Accountant::Rdp, adjacency);
             (statement.epsilon.unwrap(), statement.replace_one.unwrap().epsilon)
@@ -582,11 +568,7 @@ mod tests {
             assert_eq!((statement.epsilon, statement.delta), (None, None));
             assert!(statement.reason.is_some_and(|reason| !reason.is_empty()));
         }
-        let tiny = Mechanism::Gaussian {
-            noise_multiplier: 1e-200,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        };
+        let tiny = gaussian(1e-200);
         let statement = PrivacyStatement::new(&PrivateRun {
             accountant: Accountant::Zcdp,
             ..run(&tiny)

@@ -9,7 +9,8 @@ pub fn squared_sensitivity(rounds: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::{Adjacency, Mechanism, Sampling, gaussian, gdp, rdp};
+    use crate::privacy::examples::tree;
+    use crate::privacy::{Adjacency, Sampling, gaussian, gdp, rdp};
 
     /// Nodes (k, j), j odd, that exist for T rounds and cover leaf i, counted from their definition.
     fn nodes_over_leaf(leaf: usize, rounds: usize) -> usize {
@@ -40,12 +41,7 @@ mod tests {
             (4.0, 120, 1e-5, 2.958_508_859),
             (0.149, 1600, 1e-6, 363.658_091_7),
         ] {
-            let tree = Mechanism::Tree {
-                noise_multiplier,
-                sampling: Sampling::FixedOrder,
-                rounds,
-                trees: 1,
-            };
+            let tree = tree(noise_multiplier, Sampling::FixedOrder, rounds, 1);
             let (by_rdp, _) = rdp::RenyiCurve::new(&tree, Adjacency::ZeroOut)
                 .unwrap()
                 .epsilon(delta)
@@ -63,12 +59,7 @@ mod tests {
     #[test]
     fn restarts_between_epochs_compose_and_do_not_come_for_free() {
         // reference values: four epochs of 400 steps, a fresh tree each, every example in all four.
-        let tree = Mechanism::Tree {
-            noise_multiplier: 2.0,
-            sampling: Sampling::ShuffledOnce,
-            rounds: 400,
-            trees: 4,
-        };
+        let tree = tree(2.0, Sampling::ShuffledOnce, 400, 4);
         let mu = gdp::mu(&tree, Adjacency::ZeroOut).unwrap();
         assert!((gaussian::epsilon(1e-6, mu).unwrap() / 18.163_445_76 - 1.0).abs() < 1e-9);
     }

@@ -1,31 +1,15 @@
 //! Golden values, closed forms, bounds on the right side, extremes, errors.
 
 use super::*;
+use crate::privacy::examples::{self, poisson, subsampled};
 use crate::privacy::{Sampling, calibrate, gaussian};
 
-fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
-    Mechanism::SubsampledGaussian {
-        noise_multiplier,
-        sampling: Sampling::Poisson { rate },
-        steps,
-    }
-}
-
 fn gaussian_with(mu: f64) -> Mechanism {
-    Mechanism::Gaussian {
-        noise_multiplier: 1.0 / mu,
-        sampling: Sampling::FullBatch,
-        participations: 1,
-    }
+    examples::gaussian(1.0 / mu)
 }
 
 fn laplace(epsilon: f64, steps: usize) -> Mechanism {
-    Mechanism::Laplace {
-        scale: 1.0,
-        l1_sensitivity: epsilon,
-        sampling: Sampling::FullBatch,
-        steps,
-    }
+    examples::laplace(1.0, epsilon, steps)
 }
 
 fn loss(mechanism: &Mechanism) -> PrivacyLoss {
@@ -311,11 +295,7 @@ fn what_is_out_of_numerical_reach_is_an_error() {
         batch: 3,
         population: 9,
     };
-    let mechanism = Mechanism::SubsampledGaussian {
-        noise_multiplier: 1.0,
-        sampling: without,
-        steps: 1,
-    };
+    let mechanism = subsampled(1.0, without, 1);
     let error = PrivacyLoss::new(&mechanism, Adjacency::ReplaceOne).unwrap_err();
     assert!(
         matches!(error, PrivacyError::RefusedAccountant { .. }) && error.to_string().contains("rdp"),

@@ -1,23 +1,11 @@
 //! Golden values, agreement of the two evaluations, and the laws every Rényi curve obeys.
 
 use super::*;
+use crate::privacy::examples::{assert_relative, poisson, without_replacement};
 use crate::privacy::gaussian as analytic;
 
-fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
-    let error = (found / expected - 1.0).abs();
-    assert!(
-        error < tolerance,
-        "{what}: found {found:e}, expected {expected:e}, relative error {error:e}"
-    );
-}
-
-fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> RenyiCurve {
-    let mechanism = Mechanism::SubsampledGaussian {
-        noise_multiplier,
-        sampling: Sampling::Poisson { rate },
-        steps,
-    };
-    RenyiCurve::new(&mechanism, Adjacency::AddRemove).unwrap()
+fn curve(mechanism: &Mechanism) -> RenyiCurve {
+    RenyiCurve::new(mechanism, Adjacency::AddRemove).unwrap()
 }
 
 #[test]
@@ -128,14 +116,14 @@ fn golden_epsilons_of_composed_poisson_steps() {
         (1.5, 0.04, 2250, 1e-5, 7.329_334_702),
         (0.7, 0.001_066_666_667, 2048, 1e-6, 2.185_118_6),
     ] {
-        let (found, order) = poisson(noise, rate, steps).epsilon(delta).unwrap();
+        let (found, order) = curve(&poisson(noise, rate, steps)).epsilon(delta).unwrap();
         let what = format!("noise {noise}, rate {rate}, {steps} steps, order {order}: {found} against {expected}");
         // A continuous order can only gain, and only what the grid step of 0.1 (1 above 11) leaves.
         assert!(found <= expected * (1.0 + 1e-8), "{what}");
         assert!(found > expected * (1.0 - 2e-3), "{what}");
     }
     // specification 2.6.
-    let (found, order) = poisson(1.1, 0.01, 1000).epsilon(1e-5).unwrap();
+    let (found, order) = curve(&poisson(1.1, 0.01, 1000)).epsilon(1e-5).unwrap();
     assert_relative(found, 1.711_77, 1e-4, "epsilon");
     assert_relative(order, 9.6, 2e-2, "order");
 }
@@ -144,14 +132,7 @@ fn golden_epsilons_of_composed_poisson_steps() {
 fn golden_epsilons_of_sampling_without_replacement() {
     // reference values: sigma there is in units of the replace-one sensitivity 2c, hence twice that as noise multiplier.
     for (sigma, expected) in [(1.0, 2.538_897_891), (2.0, 1.001_085_696)] {
-        let mechanism = Mechanism::SubsampledGaussian {
-            noise_multiplier: 2.0 * sigma,
-            sampling: Sampling::WithoutReplacement {
-                batch: 600,
-                population: 60_000,
-            },
-            steps: 500,
-        };
+        let mechanism = without_replacement(2.0 * sigma, 600, 60_000, 500);
         let curve = RenyiCurve::new(&mechanism, Adjacency::ReplaceOne).unwrap();
         let (found, _) = curve.epsilon(1e-5).unwrap();
         assert!(
@@ -238,7 +219,7 @@ fn laplace_and_randomised_response_curves_run_from_zero_to_epsilon() {
 fn rdp_never_undercuts_the_exact_gaussian_and_full_rate_is_the_gaussian() {
     for noise in [0.2, 1.0, 30.0, 1e4] {
         for steps in [1, 1000, 1_000_000] {
-            let (bound, _) = poisson(noise, 1.0, steps).epsilon(1e-6).unwrap();
+            let (bound, _) = curve(&poisson(noise, 1.0, steps)).epsilon(1e-6).unwrap();
             let exact = analytic::epsilon(1e-6, (steps as f64).sqrt() / noise).unwrap();
             assert!(bound >= exact && bound.is_finite());
         }
@@ -248,9 +229,9 @@ fn rdp_never_undercuts_the_exact_gaussian_and_full_rate_is_the_gaussian() {
 #[test]
 fn epsilon_and_delta_invert_each_other() {
     for curve in [
-        poisson(1.0, 0.01, 1000),
-        poisson(0.6, 0.2, 10),
-        poisson(50.0, 0.5, 100_000),
+        curve(&poisson(1.0, 0.01, 1000)),
+        curve(&poisson(0.6, 0.2, 10)),
+        curve(&poisson(50.0, 0.5, 100_000)),
     ] {
         for delta in [1e-12, 1e-5, 1e-2] {
             let (epsilon, _) = curve.epsilon(delta).unwrap();
@@ -265,7 +246,7 @@ fn extremes_give_finite_numbers() {
         for rate in [1e-6, 0.01, 1.0] {
             for steps in [1, 1_000_000] {
                 for delta in [1e-300, 1e-5, 0.5] {
-                    let (epsilon, order) = poisson(noise, rate, steps).epsilon(delta).unwrap();
+                    let (epsilon, order) = curve(&poisson(noise, rate, steps)).epsilon(delta).unwrap();
                     assert!(
                         epsilon.is_finite() && epsilon >= 0.0 && order > 1.0,
                         "{noise} {rate} {steps} {delta}"
@@ -274,65 +255,4 @@ fn extremes_give_finite_numbers() {
             }
         }
     }
-}
-
-#[test]
-fn approximate_rdp_keeps_the_factor_of_its_failure_probability() {
-    let step = Approximate {
-        order: 8.0,
-        divergence: 0.01,
-        failure: 1e-9,
-    };
-    let both = step.compose(step).unwrap();
-    let (epsilon, delta) = both.guarantee(1e-6).unwrap();
-    assert_relative(epsilon, epsilon_at_order(0.02, 8.0, 1e-6).unwrap(), 1e-15, "epsilon");
-    assert_relative(delta, 1e-6 + (1.0 + epsilon.exp()) * 2e-9, 1e-15, "delta");
-    assert!(
-        step.compose(Approximate { order: 9.0, ..step })
-            .unwrap_err()
-            .to_string()
-            .contains("one order")
-    );
-    assert!(epsilon < simple_epsilon_at_order(0.02, 8.0, 1e-6).unwrap());
-}
-
-#[test]
-fn numbers_out_of_range_are_refused_by_name() {
-    for order in [1.0, 0.0, f64::NAN, f64::INFINITY] {
-        assert!(
-            poisson_subsampled_gaussian(order, 0.1, 1.0)
-                .unwrap_err()
-                .to_string()
-                .contains("order")
-        );
-        assert!(epsilon_at_order(1.0, order, 1e-5).is_err());
-        assert!(poisson(1.0, 0.1, 1).divergence(order).is_err());
-    }
-    assert!(
-        poisson_subsampled_gaussian(2.0, 1.5, 1.0)
-            .unwrap_err()
-            .to_string()
-            .contains("--sampling-rate")
-    );
-    assert!(
-        poisson_subsampled_gaussian(2.0, 0.1, f64::NAN)
-            .unwrap_err()
-            .to_string()
-            .contains("--noise-multiplier")
-    );
-    assert!(
-        poisson(1.0, 0.1, 1)
-            .epsilon(1.0)
-            .unwrap_err()
-            .to_string()
-            .contains("--delta")
-    );
-    assert!(
-        poisson(1.0, 0.1, 1)
-            .delta(f64::INFINITY)
-            .unwrap_err()
-            .to_string()
-            .contains("--epsilon")
-    );
-    assert!(WithoutReplacement::new(0.0, 1.0).is_err() && WithoutReplacement::new(0.1, 0.0).is_err());
 }
