@@ -10,7 +10,6 @@ use rounds_algorithms::oracle::{Engine, Oracle};
 use rounds_algorithms::problem::synthetic::synthetic_mnist;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
 use rounds_algorithms::resque::black_box::BlackBoxOracle;
-use rounds_algorithms::resque::estimator::OracleMode;
 use rounds_algorithms::resque::functions::PlantedRegression;
 use rounds_algorithms::resque::pool::GradientPool;
 use rounds_algorithms::resque::projected::{ProjectedPool, Weights};
@@ -53,8 +52,7 @@ fn projected(criterion: &mut Criterion) {
                 });
             });
             let key = StreamKey::Simulation(2);
-            let mut pool = ProjectedPool::new(&problem, OracleMode::Projected, Weights::Conditional, 10.0, key)
-                .expect("a softmax pool");
+            let mut pool = ProjectedPool::new(&problem, Weights::Conditional, 10.0, key).expect("a softmax pool");
             let centre = vec![0.01; problem.parameters()];
             let offset = vec![1e-5; problem.parameters()];
             let mut mean = vec![0.0; problem.parameters()];
@@ -112,7 +110,7 @@ fn materialised(criterion: &mut Criterion) {
             }
         });
     });
-    let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).expect("convex");
+    let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
     let centre = vec![0.01; dimension];
     let offset = vec![1e-3; dimension];
     let mut mean = vec![0.0; dimension];

@@ -33,7 +33,7 @@ fn main() {
     let (dimension, queries) = (1_024, 10_000_000);
     let engine = Engine::with_threads(2).expect("threads");
     let function = MaxOfLinear::new(dimension, dimension, 1.0, 1.0).expect("a dimension");
-    let mut oracle = BlackBoxOracle::new(&function, engine.clone(), StreamKey::Simulation(1)).expect("convex");
+    let mut oracle = BlackBoxOracle::new(&function, engine.clone(), StreamKey::Simulation(1));
     let centre = vec![0.0; dimension];
     let offset = vec![1e-4; dimension];
     let mut mean = vec![0.0; dimension];

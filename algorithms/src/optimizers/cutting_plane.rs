@@ -3,14 +3,10 @@
 //! The result is the centre after the last cut: choosing the best visited centre would need function values, which this
 //! oracle does not answer.
 
-use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
-use crate::oracle::{Oracle, Phase};
-use crate::privacy::PrivacyStatement;
+use super::{Algorithm, PrepareError, Prepared, Settings, SettingsError, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
-use crate::resque::estimator::OracleMode;
-use crate::resque::projected::{self, ProjectedPool, Weights};
-use crate::state::StateVisitor;
+use crate::resque::projected::{self, Weights};
 
 /// The catalogue's entry.
 pub static CUTTING_PLANE: Algorithm = Algorithm {
@@ -48,47 +44,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let kind = settings.named("centre", Centre::Analytic)?;
     let batch = settings.batch_size.unwrap_or(problem.rows());
     let run = CuttingPlane::for_accuracy(kind, dimension, lipschitz, radius, accuracy, batch)?;
-    let pool = ProjectedPool::new(
-        problem,
-        OracleMode::Projected,
-        Weights::Conditional,
-        lipschitz,
-        settings.key.clone(),
-    )?;
     let rounds = run.rounds();
-    let optimizer = ProjectedCuttingPlane {
-        run,
-        pool,
-        solution: vec![0.0; dimension],
-    };
-    let statement = PrivacyStatement::none("no noise is added to gradients");
-    Ok(Prepared::new(optimizer, rounds, None, statement))
-}
-
-struct ProjectedCuttingPlane {
-    run: CuttingPlane,
-    pool: ProjectedPool,
-    solution: Vec<f32>,
-}
-
-impl Optimizer for ProjectedCuttingPlane {
-    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        oracle.enter(Phase::Gradient);
-        self.run.advance(&mut self.pool.on(oracle))?;
-        oracle.enter(Phase::Update);
-        Ok(())
-    }
-
-    fn solution(&mut self) -> &[f32] {
-        self.solution
-            .iter_mut()
-            .zip(self.run.centre())
-            .for_each(|(to, &from)| *to = from as f32);
-        &self.solution
-    }
-
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("pool_round", self.pool.round_mut());
-        self.run.visit_state(visitor);
-    }
+    pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds)
 }

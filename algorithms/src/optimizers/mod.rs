@@ -14,6 +14,7 @@ pub mod multistage;
 pub mod nesterov;
 pub mod phased_sgd;
 pub mod plan;
+mod pooled;
 pub mod randomized_smoothing;
 pub mod resque_parallel;
 pub mod resque_private;

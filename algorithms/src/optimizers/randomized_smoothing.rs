@@ -4,14 +4,10 @@
 //! mini-batch round of m does. Rows are drawn uniformly with replacement.
 
 use super::settings::positive;
-use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, StepError};
-use crate::oracle::{Oracle, Phase};
-use crate::privacy::PrivacyStatement;
+use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
-use crate::resque::estimator::OracleMode;
-use crate::resque::projected::{self, ProjectedPool, Weights};
+use crate::resque::projected::{self, Weights};
 use crate::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
-use crate::state::StateVisitor;
 
 /// The catalogue's entry.
 pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
@@ -47,47 +43,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         rounds: rounds as u64,
         batch,
     };
-    let pool = ProjectedPool::new(
-        problem,
-        OracleMode::Projected,
-        Weights::Conditional,
-        lipschitz,
-        settings.key.clone(),
-    )?;
     let run = RandomizedSmoothing::new(problem.parameters(), parameters)?;
-    let optimizer = ProjectedSmoothing {
-        run,
-        pool,
-        solution: vec![0.0; problem.parameters()],
-    };
-    let statement = PrivacyStatement::none("no noise is added to gradients");
-    Ok(Prepared::new(optimizer, rounds as u64, None, statement))
-}
-
-struct ProjectedSmoothing {
-    run: RandomizedSmoothing,
-    pool: ProjectedPool,
-    solution: Vec<f32>,
-}
-
-impl Optimizer for ProjectedSmoothing {
-    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        oracle.enter(Phase::Gradient);
-        self.run.advance(&mut self.pool.on(oracle))?;
-        oracle.enter(Phase::Update);
-        Ok(())
-    }
-
-    fn solution(&mut self) -> &[f32] {
-        self.solution
-            .iter_mut()
-            .zip(self.run.iterate())
-            .for_each(|(to, &from)| *to = from as f32);
-        &self.solution
-    }
-
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("pool_round", self.pool.round_mut());
-        self.run.visit_state(visitor);
-    }
+    pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds as u64)
 }

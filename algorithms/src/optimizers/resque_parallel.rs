@@ -4,14 +4,11 @@
 //! round, however many solves read the pool. The rounds are planned in advance; a run that reaches its accuracy earlier
 //! goes on improving.
 
-use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, StepError};
-use crate::oracle::{Oracle, Phase};
-use crate::privacy::PrivacyStatement;
+use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
-use crate::resque::estimator::{OracleMode, RadiusRule};
+use crate::resque::estimator::RadiusRule;
 use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
-use crate::resque::projected::{self, ProjectedPool, Weights};
-use crate::state::StateVisitor;
+use crate::resque::projected::{self, Weights};
 
 const PARAMETERS: &[(&str, &str)] = &[
     ("accuracy", "target gap ε (default LR/100)"),
@@ -99,41 +96,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Resu
         },
     };
     let weights = settings.named("weights", Weights::Conditional)?;
-    let pool = ProjectedPool::new(problem, OracleMode::Projected, weights, lipschitz, settings.key.clone())?;
     let run = ParallelResque::new(parameters, vec![0.0; problem.parameters()], settings.key.clone())?;
-    let optimizer = ProjectedResque {
-        run,
-        pool,
-        solution: vec![0.0; problem.parameters()],
-    };
-    let statement = PrivacyStatement::none("no noise is added to gradients");
-    Ok(Prepared::new(optimizer, rounds as u64, None, statement))
-}
-
-struct ProjectedResque {
-    run: ParallelResque,
-    pool: ProjectedPool,
-    solution: Vec<f32>,
-}
-
-impl Optimizer for ProjectedResque {
-    fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        oracle.enter(Phase::Gradient);
-        self.run.advance(&mut self.pool.on(oracle))?;
-        oracle.enter(Phase::Update);
-        Ok(())
-    }
-
-    fn solution(&mut self) -> &[f32] {
-        self.solution
-            .iter_mut()
-            .zip(self.run.iterate())
-            .for_each(|(to, &from)| *to = from as f32);
-        &self.solution
-    }
-
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("pool_round", self.pool.round_mut());
-        self.run.visit_state(visitor);
-    }
+    pooled::prepared(problem, settings, run, weights, lipschitz, rounds as u64)
 }

@@ -32,7 +32,6 @@ use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
-use crate::resque::estimator::OracleMode;
 use crate::resque::localization::{self, Phase as Chunk};
 use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, Setting, combine, first_feasible_examples};
 use crate::resque::projected::{self, ProjectedPool, Weights};
@@ -161,13 +160,7 @@ fn by_theorem(
         Mode::Faithful => PrivacyStatement::none("the Lipschitz constant was read off the data: declare a public one"),
         _ => PrivacyStatement::none("scaled constants: the preconditions of the privacy proof do not hold"),
     };
-    let pool = ProjectedPool::new(
-        problem,
-        OracleMode::Projected,
-        Weights::Full,
-        lipschitz,
-        settings.key.clone(),
-    )?;
+    let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, settings.key.clone())?;
     let per_chunk = rounds.div_ceil(chunks.len() as u64);
     let rounds = per_chunk * chunks.len() as u64;
     let mut optimizer = TheoremResque {

@@ -1,4 +1,4 @@
-//! The ball subproblem and what solves it: `min_{‖v‖ ≤ r} f̂_ρ(x̄ + v) + (λ/2)‖v‖²` [002 Definition 4].
+//! The ball subproblem and its solvers: `min_{‖v‖ ≤ r} f̂_ρ(x̄ + v) + (λ/2)‖v‖²` [002 Definition 4].
 
 use super::pool::GradientPool;
 use super::{ResqueError, positive};
@@ -15,7 +15,7 @@ pub struct Subproblem {
 }
 
 impl Subproblem {
-    /// Refuses what no solver can use.
+    /// Refuses a subproblem that no solver can use.
     ///
     /// # Errors
     /// λ, r or φ that is not above 0.
@@ -29,7 +29,7 @@ impl Subproblem {
     }
 }
 
-/// What a solve asks for.
+/// The queries and the depth of a solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Queries, all of one round.
@@ -137,7 +137,7 @@ pub(crate) mod tests {
             1.0
         }
         fn mode(&self) -> OracleMode {
-            OracleMode::ClosedForm
+            OracleMode::BlackBox
         }
         fn fetch(&mut self, centre: &[f64], _: f64, count: usize) -> Result<(), ResqueError> {
             self.centre.copy_from_slice(centre);

@@ -40,11 +40,6 @@ pub trait BlackBox: Sync {
     /// L.
     fn lipschitz(&self) -> f64;
 
-    /// Whether f is convex; the methods refuse it otherwise.
-    fn is_convex(&self) -> bool {
-        true
-    }
-
     /// A stochastic subgradient at `point`; `choice` are 64 uniform bits that choose the random function.
     fn query(&self, point: &[f32], choice: u64) -> Self::Answer;
 
@@ -88,13 +83,7 @@ pub struct BlackBoxOracle<'f, F: BlackBox> {
 
 impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
     /// An oracle for `function` on `engine`; `key` addresses all its randomness.
-    ///
-    /// # Errors
-    /// A function that is not convex.
-    pub fn new(function: &'f F, engine: Engine, key: StreamKey) -> Result<Self, ResqueError> {
-        if !function.is_convex() {
-            return Err(ResqueError::NotConvex);
-        }
+    pub fn new(function: &'f F, engine: Engine, key: StreamKey) -> Self {
         let dimension = function.dimension();
         let tile = || {
             Mutex::new(Tile {
@@ -103,7 +92,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
                 point: vec![0.0; dimension],
             })
         };
-        Ok(Self {
+        Self {
             function,
             key,
             ledger: Ledger::default(),
@@ -114,7 +103,7 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
             tiles: (0..engine.threads()).map(|_| tile()).collect(),
             leaves: Vec::new(),
             engine,
-        })
+        }
     }
 
     /// The function.
@@ -357,28 +346,6 @@ mod tests {
     use rounds_kernels::features::{F32Rows, Rows};
     use rounds_kernels::loss::Loss;
 
-    struct Concave;
-
-    impl BlackBox for Concave {
-        type Answer = ();
-        fn dimension(&self) -> usize {
-            1
-        }
-        fn lipschitz(&self) -> f64 {
-            1.0
-        }
-        fn is_convex(&self) -> bool {
-            false
-        }
-        fn query(&self, _: &[f32], _: u64) {}
-        fn add(&self, (): &(), _: f32, _: &mut [f32]) -> bool {
-            true
-        }
-        fn value(&self, _: &[f64]) -> f64 {
-            0.0
-        }
-    }
-
     #[test]
     fn one_pool_is_unbiased_at_three_points() {
         // One pool at x̄, against the convolution in closed form, for a single row: the error of N queries is at most
@@ -398,7 +365,7 @@ mod tests {
                     loss,
                 )
                 .unwrap();
-                let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(3)).unwrap();
+                let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(3));
                 let centre: Vec<f64> = (0..dimension).map(|j| 0.5 * f64::from(row[j])).collect();
                 let (radius, count) = (0.4, if dimension > 100 { 4_000 } else { 60_000 });
                 oracle.fetch(&centre, radius, count).unwrap();
@@ -433,7 +400,7 @@ mod tests {
         let means: Vec<_> = [1, 2, 3]
             .map(|threads| {
                 let engine = Engine::with_threads(threads).unwrap();
-                let mut oracle = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(9)).unwrap();
+                let mut oracle = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(9));
                 oracle.fetch(&[0.0; 300], 0.1, 20_000).unwrap();
                 let mut mean = vec![0.0; 300];
                 oracle.reweighted_mean(17..19_973, &offset, &mut mean).unwrap();
@@ -447,7 +414,7 @@ mod tests {
     #[test]
     fn a_single_sample_is_the_sum_of_its_parts() {
         let function = MaxOfLinear::new(40, 40, 1.0, 1.0).unwrap();
-        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9)).unwrap();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9));
         oracle.fetch(&[0.0; 40], 0.1, 300).unwrap();
         let offset = vec![0.01f32; 40];
         let (mut total, mut one) = (vec![0.0f64; 40], vec![0.0; 40]);
@@ -470,7 +437,7 @@ mod tests {
     #[test]
     fn bad_rounds_are_refused() {
         let function = MaxOfLinear::new(4, 4, 1.0, 1.0).unwrap();
-        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9)).unwrap();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9));
         let centre = [0.0; 4];
         let mut mean = [0.0; 4];
         assert!(matches!(
@@ -499,10 +466,6 @@ mod tests {
         assert!(matches!(
             oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean),
             Err(ResqueError::NotReweightable)
-        ));
-        assert!(matches!(
-            BlackBoxOracle::new(&Concave, Engine::default(), StreamKey::Simulation(1)).err(),
-            Some(ResqueError::NotConvex)
         ));
     }
 }

@@ -165,7 +165,7 @@ mod tests {
         }
         let best = objective(&[low as f32, 0.0, 0.0]);
         let mut solver = EpochSgd::theory();
-        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5)).unwrap();
+        let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5));
         let plan = solver.plan(&subproblem, function.lipschitz(), radius).unwrap();
         assert_eq!(plan.samples, 16 * 127, "T = 2400 holds seven epochs");
         let mut total = 0.0;

@@ -41,11 +41,6 @@ impl MaxOfLinear {
             shift,
         })
     }
-
-    /// f(0) = LR/√m.
-    pub fn value_at_start(&self) -> f64 {
-        self.lipschitz * self.shift
-    }
 }
 
 impl BlackBox for MaxOfLinear {
@@ -109,7 +104,7 @@ impl<'a> LinearLoss<'a> {
             });
         }
         if loss.targets() == TargetKind::Classes {
-            return Err(ResqueError::NoClosedForm);
+            return Err(ResqueError::SeveralMargins);
         }
         let slope = loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
         let mut function = Self {
@@ -321,7 +316,7 @@ mod tests {
         let mut optimum = vec![0.0; 10];
         optimum[..4].fill(-1.5);
         assert_eq!(function.value(&optimum), 0.0);
-        assert_eq!((function.value_at_start(), function.value(&[0.0; 10])), (3.0, 3.0));
+        assert_eq!(function.value(&[0.0; 10]), 3.0);
         assert_eq!(
             function.query(&[0.0, 3.0, 3.0, 1.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0], 5),
             2
@@ -394,7 +389,7 @@ mod tests {
         assert!(LinearLoss::new(rows, &[1.0], Loss::Squared).is_err());
         assert!(matches!(
             LinearLoss::new(rows, &[1.0], Loss::Softmax),
-            Err(ResqueError::NoClosedForm)
+            Err(ResqueError::SeveralMargins)
         ));
         assert!(LinearLoss::new(rows, &[], Loss::Hinge).is_err());
     }

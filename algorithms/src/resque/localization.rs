@@ -9,7 +9,7 @@
 //! **Privacy.** Chunks are disjoint: replacing one example changes one chunk, so each phase may spend the whole (ε, δ)
 //! (parallel composition; the paper's ε/2^i is not needed, E27) and later phases only post-process.
 
-/// One phase: which rows, and its regulariser.
+/// One phase: its rows and its regulariser.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Rows of the chunk.
@@ -45,22 +45,6 @@ pub fn phases(examples: usize, first_regularization: f64) -> Vec<Phase> {
     phases
 }
 
-/// Runs `solve(phase, centre)` over the phases, each centre the previous result.
-///
-/// # Errors
-/// The first one of `solve`.
-pub fn localize<E>(
-    phases: &[Phase],
-    start: Vec<f64>,
-    mut solve: impl FnMut(&Phase, &[f64]) -> Result<Vec<f64>, E>,
-) -> Result<Vec<f64>, E> {
-    let mut centre = start;
-    for phase in phases {
-        centre = solve(phase, &centre)?;
-    }
-    Ok(centre)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,20 +63,6 @@ mod tests {
             assert!(last.rows.end <= examples && last.rows.len() >= 16);
         }
         assert_eq!(phases(20, 1.0).len(), 1);
-    }
-
-    #[test]
-    fn with_one_phase_localisation_is_the_solver() {
-        let only = [Phase {
-            rows: 0..5,
-            regularization: 2.0,
-        }];
-        let found = localize::<()>(&only, vec![1.0], |phase, centre| {
-            Ok(vec![centre[0] + phase.regularization])
-        })
-        .unwrap();
-        assert_eq!(found, [3.0]);
-        assert_eq!(localize(&only, vec![1.0], |_, _| Err("no")), Err("no"));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | weights, moments, projected draws | [`estimator`] | [002 Definition 2, Lemmas 1–2] |
 //! | closed-form Gaussian convolutions | [`rounds_kernels::loss::Loss::convolved`] | specification 1 |
 //! | rounds of queries at perturbed points, counted | [`pool`], [`black_box`] | [002 Problem 1] |
-//! | pools on a problem: projected and closed form | [`projected`] | specification 7.1 |
+//! | pools on a problem | [`projected`] | specification 7.1 |
 //! | functions with known optimum | [`functions`] | |
 //! | ball subproblems in one round | [`ball`], [`epoch_sgd`], [`accelerated_sa`] | [002 Algorithms 1–2] |
 //! | bias reduction, aggregation | [`multilevel`], [`aggregate`] | [002 Algorithm 6, Lemma 11] |
@@ -44,7 +44,7 @@ pub mod projected;
 pub mod randomized_smoothing;
 pub mod subgradient;
 
-/// What cannot be solved, with the reason.
+/// An unsolvable problem, with the reason.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResqueError {
@@ -89,11 +89,8 @@ pub enum ResqueError {
         radius: f64,
     },
     /// A loss of several margins.
-    #[error("the softmax loss has no one-dimensional Gaussian convolution: use the black-box or projected oracle mode")]
-    NoClosedForm,
-    /// A function that says that it is not convex.
-    #[error("the function is not convex: every method of this module relies on convexity for its guarantee")]
-    NotConvex,
+    #[error("the softmax loss has several margins: a black-box function takes losses of one margin")]
+    SeveralMargins,
     /// A gradient that is not finite.
     #[error("query {sample} of the round returned a gradient that is not finite: check the data, or shrink the radius")]
     NotFinite {

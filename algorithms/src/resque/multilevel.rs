@@ -143,7 +143,7 @@ mod tests {
             }
         }
         let function = MaxOfLinear::new(1, 1, 1.0, 1.0).unwrap();
-        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
         let subproblem = Subproblem {
             regularization: 1.0,
             radius: 1.0,
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn an_estimate_is_one_round() {
         let function = MaxOfLinear::new(6, 6, 1.0, 1.0).unwrap();
-        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
         let subproblem = Subproblem {
             regularization: 1.0,
             radius: 0.3,

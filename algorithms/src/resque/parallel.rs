@@ -19,7 +19,7 @@ use super::epoch_sgd::EpochSgd;
 use super::estimator::RadiusRule;
 use super::geometry::norm;
 use super::multilevel::{self, Levels};
-use super::pool::GradientPool;
+use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
 use crate::state::StateVisitor;
 
@@ -185,36 +185,11 @@ impl ParallelResque {
         })
     }
 
-    /// One adaptive round: a trial of the line search or a step.
-    ///
-    /// # Errors
-    /// A query that is not finite, too many queries for one round.
-    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        let mut oracle = SampledOracle {
-            sampler: &mut self.sampler,
-            pool,
-        };
-        match &mut self.progress {
-            Progress::LineSearch(run) => run.advance(&mut oracle)?,
-            Progress::BisectionFree(run) => run.advance(&mut oracle)?,
-        }
-        self.rounds += 1;
-        Ok(())
-    }
-
     /// Whether the run has reached its accuracy or its iterations.
     pub fn finished(&self) -> bool {
         match &self.progress {
             Progress::LineSearch(run) => run.finished(),
             Progress::BisectionFree(run) => run.finished(),
-        }
-    }
-
-    /// The point to use.
-    pub fn iterate(&self) -> &[f64] {
-        match &self.progress {
-            Progress::LineSearch(run) => run.iterate(),
-            Progress::BisectionFree(run) => run.iterate(),
         }
     }
 
@@ -228,8 +203,34 @@ impl ParallelResque {
         self.sampler.depth
     }
 
-    /// Visits what a checkpoint must hold.
-    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+    /// Most rounds a run may take: every iteration with at most nine trials on average.
+    pub fn most_rounds(&self) -> u64 {
+        10 * self.sampler.acceleration.most_iterations()
+    }
+}
+
+impl PoolMethod for ParallelResque {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        let mut oracle = SampledOracle {
+            sampler: &mut self.sampler,
+            pool,
+        };
+        match &mut self.progress {
+            Progress::LineSearch(run) => run.advance(&mut oracle)?,
+            Progress::BisectionFree(run) => run.advance(&mut oracle)?,
+        }
+        self.rounds += 1;
+        Ok(())
+    }
+
+    fn iterate(&self) -> &[f64] {
+        match &self.progress {
+            Progress::LineSearch(run) => run.iterate(),
+            Progress::BisectionFree(run) => run.iterate(),
+        }
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("resque_rounds", &mut self.rounds);
         visitor.u64("resque_calls", &mut self.sampler.calls);
         visitor.u64("resque_depth", &mut self.sampler.depth);
@@ -237,11 +238,6 @@ impl ParallelResque {
             Progress::LineSearch(run) => run.visit_state(visitor),
             Progress::BisectionFree(run) => run.visit_state(visitor),
         }
-    }
-
-    /// Most rounds a run may take: every iteration with at most nine trials on average.
-    pub fn most_rounds(&self) -> u64 {
-        10 * self.sampler.acceleration.most_iterations()
     }
 }
 
@@ -396,7 +392,7 @@ mod tests {
                     outer,
                     constants: Constants::practical(),
                 };
-                let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(2)).unwrap();
+                let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(2));
                 let mut run = ParallelResque::new(parameters, vec![0.0; 16], StreamKey::Simulation(2)).unwrap();
                 while !run.finished() && run.rounds() < run.most_rounds() {
                     run.advance(&mut pool).unwrap();
@@ -427,7 +423,7 @@ mod tests {
         let runs: Vec<_> = [1, 2]
             .map(|threads| {
                 let engine = Engine::with_threads(threads).unwrap();
-                let mut pool = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(2)).unwrap();
+                let mut pool = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(2));
                 let mut run = ParallelResque::new(parameters, vec![0.0; 64], StreamKey::Simulation(2)).unwrap();
                 for _ in 0..6 {
                     run.advance(&mut pool).unwrap();

@@ -1,4 +1,4 @@
-//! A pool of gradient queries: what the solvers of a ball see of a function.
+//! A pool of gradient queries: the interface between the solvers of a ball and a function.
 //!
 //! One [`GradientPool::fetch`] is one adaptive round: all its points are fixed by the centre before any answer is known.
 //! Everything after it reuses the answers, so it costs computational depth and no query depth.
@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::ResqueError;
 use super::estimator::OracleMode;
 use crate::oracle::Ledger;
+use crate::state::StateVisitor;
 
 /// Rounds of stochastic subgradients at perturbed points, and their reweighted means.
 pub trait GradientPool {
@@ -17,7 +18,7 @@ pub trait GradientPool {
     /// L with E‖g‖² ≤ L².
     fn lipschitz(&self) -> f64;
 
-    /// How queries are made.
+    /// The way in which queries are made.
     fn mode(&self) -> OracleMode;
 
     /// One adaptive round: `count` queries `g_i` at `x̄ + ξ_i`, ξ_i ~ N(0, ρ²I); with ρ = 0 all at x̄ itself. Replaces the
@@ -36,4 +37,19 @@ pub trait GradientPool {
 
     /// Rounds and queries so far.
     fn ledger(&self) -> Ledger;
+}
+
+/// A method that reads one pool.
+pub trait PoolMethod: Send {
+    /// One adaptive round.
+    ///
+    /// # Errors
+    /// Whatever the pool refuses.
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError>;
+
+    /// The point to use.
+    fn iterate(&self) -> &[f64];
+
+    /// Visits the state of a checkpoint.
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
 }

@@ -361,7 +361,7 @@ mod tests {
                 columns: dimension,
             });
             let function = LinearLoss::new(rows, &targets, Loss::Absolute).unwrap();
-            let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(8)).unwrap();
+            let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(8));
             let mut solver = PrivateSolver::new(StreamKey::Simulation(9));
             let (ball, budget) = (ball(0.0, dimension), PrivateBudget { beta, steps });
             let smoothing = 0.2;

@@ -574,7 +574,7 @@ mod tests {
         let plan = Plan::scaled(&setting, &constants).unwrap();
         assert!(plan.epsilon.is_none());
         let key = StreamKey::Simulation(3);
-        let mut pool = BlackBoxOracle::new(&function, Engine::default(), key.clone()).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), key.clone());
         let mut run = PrivateErm::new(plan, 4_000, vec![0.0; 5], None, key).unwrap();
         let start = function.value(run.iterate()) - planted.minimum;
         let mut rounds = 0;

@@ -1,5 +1,5 @@
-//! Pools on a [`Problem`]: the projected estimator, in which a query draws the K shifts of its margins instead of
-//! ξ ∈ R^p, and the closed form.
+//! Pools on a [`Problem`](crate::problem::Problem): the projected estimator, in which a query draws the K shifts of its
+//! margins instead of ξ ∈ R^p.
 //!
 //! A query chooses a row uniformly with replacement, so `E g ∈ ∂F`. Its answer is K residuals; the pool keeps them with
 //! the K shifts: O(N·K) scalars. Each sample must be used at one point only for the law to be the materialised one
@@ -11,7 +11,6 @@ use std::ops::Range;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::BLOCK_ROWS;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Remainder, Reweighting, Shifts};
-use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::{
     BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian, fill_gaussian_blocks,
 };
@@ -34,7 +33,7 @@ const ROWS_A_STREAM: usize = 4_096;
 /// Most queries of one round.
 const MOST_QUERIES: usize = 1 << 27;
 
-/// How weights are drawn.
+/// The law of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     /// Given the shifts alone (Rao–Blackwell): equal in mean to the materialised estimator, smaller variance.
@@ -43,10 +42,9 @@ pub enum Weights {
     Full,
 }
 
-/// What of a pool outlives a round; see [`ProjectedPool::on`].
+/// The state of a pool between rounds; see [`ProjectedPool::on`].
 pub struct ProjectedPool {
     key: StreamKey,
-    mode: OracleMode,
     weights: Weights,
     lipschitz: f64,
     round: u64,
@@ -81,26 +79,14 @@ pub fn lipschitz(problem: &PublicProblem) -> Result<f64, ResqueError> {
 }
 
 impl ProjectedPool {
-    /// A pool for `problem` with Lipschitz constant `lipschitz`; `mode` is projected or closed form.
+    /// A pool for `problem` with Lipschitz constant `lipschitz`.
     ///
     /// # Errors
-    /// L not above 0; the closed form of softmax; the black-box mode, which needs
-    /// [`super::black_box::BlackBoxOracle`].
-    pub fn new(
-        problem: &PublicProblem,
-        mode: OracleMode,
-        weights: Weights,
-        lipschitz: f64,
-        key: StreamKey,
-    ) -> Result<Self, ResqueError> {
-        let has_classes = problem.model().loss.targets() == TargetKind::Classes;
-        if mode == OracleMode::ClosedForm && has_classes || mode == OracleMode::BlackBox {
-            return Err(ResqueError::NoClosedForm);
-        }
+    /// L not above 0.
+    pub fn new(problem: &PublicProblem, weights: Weights, lipschitz: f64, key: StreamKey) -> Result<Self, ResqueError> {
         let dimension = problem.parameters();
         Ok(Self {
             key,
-            mode,
             weights,
             lipschitz: super::positive("L", lipschitz)?,
             round: 0,
@@ -148,7 +134,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
     }
 
     fn mode(&self) -> OracleMode {
-        self.pool.mode
+        OracleMode::Projected
     }
 
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
@@ -182,9 +168,6 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
                 *row = chosen.start + stream.below(u64::from(chosen.end - chosen.start)) as u32;
             }
         });
-        if pool.mode == OracleMode::ClosedForm {
-            return Ok(());
-        }
         pool.residuals.resize(count * outputs, 0.0);
         if radius > 0.0 {
             pool.normals.resize(count * outputs, 0.0);
@@ -224,43 +207,39 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         }
         let outputs = oracle.problem().model().outputs;
         let rows = &pool.rows[samples.clone()];
-        if pool.mode == OracleMode::ClosedForm {
-            closed_form_sum(oracle, rows, &pool.centre, offset, pool.radius, &mut pool.sum)?;
-        } else {
-            let full = pool.weights == Weights::Full && squared_offset > 0.0;
-            if full {
-                // One address a use: the same sample may be asked for at several points.
-                pool.rest.resize(samples.len(), 0.0);
-                pool.draws += 1;
-                fill_gaussian(&pool.key, REST, (pool.round << 32) + pool.draws, 1.0, &mut pool.rest);
-            }
-            let remainder = full.then_some(Remainder {
-                squared_offset: (squared_offset / pool.radius.powi(2)) as f32,
-                normals: &pool.rest,
-            });
-            // At the centre itself all weights are 1.
-            let shifts = (squared_offset > 0.0).then(|| Shifts {
-                normals: ByOutput::new(&pool.normals, outputs).from(samples.start),
-                radius: pool.radius as f32,
-            });
-            let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
-                let Some(shifts) = shifts else {
-                    weights.fill(1.0);
-                    return Ok(());
-                };
-                block
-                    .likelihood_ratios(shifts, remainder, weights)
-                    .map_err(|exponent| ResqueError::WeightOverflow {
-                        exponent: f64::from(exponent),
-                    })
-            };
-            let reweighting = Reweighting {
-                offset,
-                residuals: ByOutput::new(&pool.residuals, outputs).from(samples.start),
-                cap: None,
-            };
-            oracle.recorded_sum(&Selection::Indices(rows), reweighting, &weigh, &mut pool.sum)?;
+        let full = pool.weights == Weights::Full && squared_offset > 0.0;
+        if full {
+            // One address a use: the same sample may be asked for at several points.
+            pool.rest.resize(samples.len(), 0.0);
+            pool.draws += 1;
+            fill_gaussian(&pool.key, REST, (pool.round << 32) + pool.draws, 1.0, &mut pool.rest);
         }
+        let remainder = full.then_some(Remainder {
+            squared_offset: (squared_offset / pool.radius.powi(2)) as f32,
+            normals: &pool.rest,
+        });
+        // At the centre itself all weights are 1.
+        let shifts = (squared_offset > 0.0).then(|| Shifts {
+            normals: ByOutput::new(&pool.normals, outputs).from(samples.start),
+            radius: pool.radius as f32,
+        });
+        let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+            let Some(shifts) = shifts else {
+                weights.fill(1.0);
+                return Ok(());
+            };
+            block
+                .likelihood_ratios(shifts, remainder, weights)
+                .map_err(|exponent| ResqueError::WeightOverflow {
+                    exponent: f64::from(exponent),
+                })
+        };
+        let reweighting = Reweighting {
+            offset,
+            residuals: ByOutput::new(&pool.residuals, outputs).from(samples.start),
+            cap: None,
+        };
+        oracle.recorded_sum(&Selection::Indices(rows), reweighting, &weigh, &mut pool.sum)?;
         let scale = 1.0 / samples.len() as f64;
         let regularization = oracle.problem().regularization();
         for (((mean, &sum), &centre), &offset) in mean.iter_mut().zip(&pool.sum).zip(&pool.centre).zip(offset) {
@@ -272,51 +251,6 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
     fn ledger(&self) -> Ledger {
         self.oracle.ledger()
     }
-}
-
-/// Σ over rows of the convolved gradient at centre + offset: a round of its own, since the point is new.
-fn closed_form_sum(
-    oracle: &mut Oracle<'_>,
-    rows: &[u32],
-    centre: &[f32],
-    offset: &[f32],
-    radius: f64,
-    sum: &mut [f64],
-) -> Result<(), ResqueError> {
-    let problem = oracle.problem();
-    let loss = problem.model().loss;
-    let point: Vec<f32> = centre.iter().zip(offset).map(|(c, v)| c + v).collect();
-    let selection = Selection::Indices(rows);
-    let mut slopes = vec![0.0; rows.len()];
-    // The round: plain queries at the point; their residuals are replaced by the convolved ones, from the same margins.
-    oracle.record(&selection, &point, None, &mut slopes)?;
-    let targets = match problem.targets() {
-        rounds_kernels::features::Targets::Values(values) => values,
-        rounds_kernels::features::Targets::Classes(_) => return Err(ResqueError::NoClosedForm),
-    };
-    slopes.fill(1.0);
-    let reweighting = Reweighting {
-        offset: &point,
-        residuals: ByOutput::new(&slopes, 1),
-        cap: None,
-    };
-    let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| -> Result<(), ResqueError> {
-        for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
-            let target = f64::from(targets[rows[position] as usize]);
-            if target.is_nan() {
-                *weight = 0.0;
-                continue;
-            }
-            let deviation = (radius * f64::from(block.row_norm(row))).max(1e-12);
-            let margin = block.offset_margins(row).next().map_or(0.0, f64::from);
-            *weight = loss
-                .convolved(margin, target, deviation)
-                .ok_or(ResqueError::NoClosedForm)?
-                .1 as f32;
-        }
-        Ok(())
-    };
-    oracle.recorded_sum(&selection, reweighting, &weigh, sum)
 }
 
 #[cfg(test)]
@@ -357,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn projected_and_closed_form_means_agree_with_the_black_box() {
+    fn projected_means_agree_with_the_black_box() {
         for loss in [Loss::Hinge, Loss::Absolute] {
             let problem = problem(loss, 40, 6, false);
             let bound = lipschitz(&problem).unwrap();
@@ -365,19 +299,14 @@ mod tests {
             let offset: Vec<f32> = [0.1f32, 0.05, -0.1, 0.1, 0.0, -0.05].into();
             let (radius, count) = (0.3, 200_000);
             let mut means = Vec::new();
-            let settings = [
-                (OracleMode::Projected, Weights::Conditional),
-                (OracleMode::Projected, Weights::Full),
-                (OracleMode::ClosedForm, Weights::Conditional),
-            ];
-            for (mode, weights) in settings {
+            for weights in [Weights::Conditional, Weights::Full] {
                 let mut oracle = Oracle::new(&problem, Engine::default());
-                let mut pool = ProjectedPool::new(&problem, mode, weights, bound, StreamKey::Simulation(4)).unwrap();
+                let mut pool = ProjectedPool::new(&problem, weights, bound, StreamKey::Simulation(4)).unwrap();
                 let mut queries = pool.on(&mut oracle);
                 queries.fetch(&centre, radius, count).unwrap();
                 let mut mean = vec![0.0; 6];
                 queries.reweighted_mean(0..count, &offset, &mut mean).unwrap();
-                assert_eq!(queries.ledger().rounds, 1, "{mode:?}");
+                assert_eq!(queries.ledger().rounds, 1, "{weights:?}");
                 means.push(mean);
             }
             let dataset = problem.dataset();
@@ -385,15 +314,15 @@ mod tests {
                 unreachable!()
             };
             let function = LinearLoss::new(dataset.rows(), targets, loss).unwrap();
-            let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5)).unwrap();
+            let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5));
             oracle.fetch(&centre, radius, count).unwrap();
             let mut mean = vec![0.0; 6];
             oracle.reweighted_mean(0..count, &offset, &mut mean).unwrap();
             means.push(mean);
             // Each coordinate of a query has second moment at most e·max a² ≤ 2: 5.5 standard errors of a difference.
             let tolerance = 5.5 * (2.0 * 2.0 / count as f64).sqrt() as f32;
-            for mean in &means[..3] {
-                for (found, expected) in mean.iter().zip(&means[3]) {
+            for mean in &means[..2] {
+                for (found, expected) in mean.iter().zip(&means[2]) {
                     assert!((found - expected).abs() < tolerance, "{loss:?}: {means:?}");
                 }
             }
@@ -418,7 +347,7 @@ mod tests {
             let Self { problem, offset, .. } = *self;
             let mut oracle = Oracle::new(problem, Engine::default());
             let key = StreamKey::Simulation(31);
-            let mut pool = ProjectedPool::new(problem, OracleMode::Projected, Weights::Full, 1.0, key).unwrap();
+            let mut pool = ProjectedPool::new(problem, Weights::Full, 1.0, key).unwrap();
             pool.restrict(self.row..self.row + 1);
             let mut queries = pool.on(&mut oracle);
             queries.fetch(self.centre, self.radius, self.count).unwrap();
@@ -548,7 +477,7 @@ mod tests {
         let mean_at = |at: &[f64], offset: &[f32], weights: Weights, seed: u64| {
             let mut oracle = Oracle::new(&problem, Engine::with_threads(2).unwrap());
             let key = StreamKey::Simulation(seed);
-            let mut pool = ProjectedPool::new(&problem, OracleMode::Projected, weights, 2.0, key).unwrap();
+            let mut pool = ProjectedPool::new(&problem, weights, 2.0, key).unwrap();
             let mut queries = pool.on(&mut oracle);
             queries.fetch(at, radius, count).unwrap();
             let mut mean = vec![0.0; dimension];
@@ -570,24 +499,9 @@ mod tests {
     #[test]
     fn what_cannot_be_reweighted_is_refused() {
         let softmax = problem(Loss::Softmax, 30, 4, true);
-        let refused = ProjectedPool::new(
-            &softmax,
-            OracleMode::ClosedForm,
-            Weights::Full,
-            1.0,
-            StreamKey::Simulation(1),
-        );
-        assert!(matches!(refused.err(), Some(ResqueError::NoClosedForm)));
         assert!(lipschitz(&problem(Loss::Squared, 10, 2, false)).is_err());
         let mut oracle = Oracle::new(&softmax, Engine::default());
-        let mut pool = ProjectedPool::new(
-            &softmax,
-            OracleMode::Projected,
-            Weights::Full,
-            1.0,
-            StreamKey::Simulation(1),
-        )
-        .unwrap();
+        let mut pool = ProjectedPool::new(&softmax, Weights::Full, 1.0, StreamKey::Simulation(1)).unwrap();
         pool.restrict(3..5);
         let mut queries = pool.on(&mut oracle);
         queries.fetch(&[0.0; 15], 0.1, 50).unwrap();

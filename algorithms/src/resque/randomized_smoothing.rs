@@ -11,7 +11,7 @@
 //! m = ⌈2κ/d^{1/4}⌉ the terms are at most ε/2 + ε/4 + ε/4. One step is one round of m queries, each at a point of its own.
 
 use super::geometry::project;
-use super::pool::GradientPool;
+use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
 use crate::state::StateVisitor;
 
@@ -103,11 +103,19 @@ impl RandomizedSmoothing {
         })
     }
 
-    /// One round.
-    ///
-    /// # Errors
-    /// Whatever the pool refuses.
-    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+    /// Whether all T rounds are done.
+    pub fn finished(&self) -> bool {
+        self.completed >= self.parameters.rounds
+    }
+
+    /// ρ, T and m.
+    pub fn parameters(&self) -> &SmoothingParameters {
+        &self.parameters
+    }
+}
+
+impl PoolMethod for RandomizedSmoothing {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
         let SmoothingParameters {
             domain_radius,
             lipschitz,
@@ -134,26 +142,14 @@ impl RandomizedSmoothing {
         Ok(())
     }
 
-    /// Whether all T rounds are done.
-    pub fn finished(&self) -> bool {
-        self.completed >= self.parameters.rounds
-    }
-
-    /// Visits what a checkpoint must hold.
-    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("smoothing_rounds", &mut self.completed);
-        visitor.f64s("smoothing_average", &mut self.average);
-        visitor.f64s("smoothing_momentum", &mut self.momentum);
-    }
-
-    /// y, the point to use.
-    pub fn iterate(&self) -> &[f64] {
+    fn iterate(&self) -> &[f64] {
         &self.average
     }
 
-    /// ρ, T and m.
-    pub fn parameters(&self) -> &SmoothingParameters {
-        &self.parameters
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("smoothing_rounds", &mut self.completed);
+        visitor.f64s("smoothing_average", &mut self.average);
+        visitor.f64s("smoothing_momentum", &mut self.momentum);
     }
 }
 
@@ -175,7 +171,7 @@ mod tests {
                 "{}",
                 parameters.bound(dimension)
             );
-            let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+            let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
             let mut run = RandomizedSmoothing::new(dimension, parameters).unwrap();
             while !run.finished() {
                 run.advance(&mut pool).unwrap();

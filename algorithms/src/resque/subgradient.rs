@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_average_meets_its_bound() {
         let function = MaxOfLinear::new(50, 25, 1.0, 1.0).unwrap();
-        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1)).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
         let mut run = Subgradient::for_accuracy(50, 1.0, 1.0, 0.05, 1).unwrap();
         while !run.finished() {
             run.advance(&mut pool).unwrap();

@@ -25,7 +25,7 @@ use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};
 use rounds_algorithms::resque::estimator::{OracleMode, RadiusRule};
 use rounds_algorithms::resque::functions::{LinearLoss, MaxOfLinear, PlantedRegression};
 use rounds_algorithms::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
-use rounds_algorithms::resque::pool::GradientPool;
+use rounds_algorithms::resque::pool::{GradientPool, PoolMethod};
 use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
 use rounds_algorithms::resque::subgradient::Subgradient;
 use rounds_algorithms::theory::parallel::Method as Theory;
@@ -461,10 +461,10 @@ impl Run {
             Self::Smoothing(run) => function.gap(run.iterate()),
             Self::Cutting { run, best } => {
                 // The best visited centre so far.
-                let here = run.visited().last().map_or(f64::INFINITY, |point| function.gap(point));
+                let here = function.gap(run.queried());
                 let before = best.as_ref().map_or(f64::INFINITY, |point| function.gap(point));
                 if here < before {
-                    *best = run.visited().last().cloned();
+                    *best = Some(run.queried().to_vec());
                 }
                 here.min(before)
             }
@@ -504,7 +504,7 @@ pub fn measure<F: Known>(
 ) -> anyhow::Result<Cell> {
     let engine = Engine::with_threads(threads)?;
     let dimension = function.dimension();
-    let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed))?;
+    let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed));
     let mut run = Run::new(
         method,
         dimension,
@@ -859,7 +859,7 @@ pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
 /// that reported gaps may be too small by the run's own error.
 fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> anyhow::Result<f64> {
     let dimension = loss.dimension();
-    let mut oracle = BlackBoxOracle::new(loss, Engine::default(), StreamKey::Simulation(seed ^ 0x5eed))?;
+    let mut oracle = BlackBoxOracle::new(loss, Engine::default(), StreamKey::Simulation(seed ^ 0x5eed));
     let parameters = SmoothingParameters {
         domain_radius: 1.0,
         lipschitz: loss.lipschitz(),
