@@ -55,57 +55,33 @@ const MOST_BYTES: u64 = 1 << 36;
 /// Why a checkpoint cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum CheckpointError {
-    /// The file system refuses.
     #[error("checkpoint {}: cannot {action}: {source}", path.display())]
     File {
-        /// What was tried.
         action: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
-    /// A place where a checkpoint is not kept, or not found, as it should be.
     #[error("checkpoint {}: {reason}", path.display())]
-    Place {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and the way out.
-        reason: String,
-    },
-    /// Not a checkpoint, or not a whole one.
+    Place { path: PathBuf, reason: String },
     #[error("checkpoint {}: {reason}; start the run anew without --resume", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Of other data. Nothing is said of either.
+    Damaged { path: PathBuf, reason: String },
     #[error(
         "checkpoint {}: the data differ; resuming would add the same noise to other gradients. Resume with the same data, \
          or start anew without --resume",
         path.display()
     )]
-    OtherData {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Of another run.
+    OtherData { path: PathBuf },
     #[error(
         "checkpoint {}: its {what} is {recorded}, and this run's is {now}; resuming would add the same noise to other \
          gradients. Resume with the same {what}, or start anew without --resume",
         path.display()
     )]
     OtherRun {
-        /// The file.
         path: PathBuf,
-        /// What differs.
         what: String,
-        /// In the checkpoint.
         recorded: String,
-        /// In this run.
         now: String,
     },
 }

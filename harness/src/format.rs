@@ -51,6 +51,16 @@ pub fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))
 }
 
+/// Bytes in KiB, MiB or GiB.
+pub fn bytes(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let (shift, unit) = units
+        .into_iter()
+        .find(|(shift, _)| bytes >> shift > 0)
+        .unwrap_or((0, "B"));
+    format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
+}
+
 /// A number with its noun: `1 core`, `2 cores`.
 pub fn plural(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -80,6 +90,10 @@ mod tests {
         assert_eq!(count(60_000.0), "60\u{202f}000");
         assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
         assert_eq!(number(0.123_456), "0.123");
+        assert_eq!(
+            [48 << 10, 2 << 20, 3 << 29, 7].map(bytes),
+            ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]
+        );
         assert_eq!(plural(1, "core") + &plural(2, "core"), "1 core2 cores");
     }
 }

@@ -1,7 +1,4 @@
-//! The kernels under the roofline: what each does on one thread on the shapes of a round, timed on the spot.
-//!
-//! A kernel is a function on one block of memory, so one thread says it all; rounds show what several make of it. Nothing
-//! here knows an algorithm.
+//! Rates of the kernels on one thread, on the shapes of a round, under the roofline.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +12,21 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
+use crate::commands::output;
 use crate::machine::{Reached, Roofline};
 use crate::statistics::median;
 
 /// The file beside the measurements of a run.
 pub const FILE: &str = "kernels.json";
 
-/// What a kernel did.
+/// The rate of a kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelRate {
-    /// Which kernel.
+    /// The kernel.
     pub kernel: String,
-    /// On what.
+    /// Its data.
     pub shape: String,
-    /// Floating-point operations of a call; 0 where they are not what it is about.
+    /// Floating-point operations of a call; 0 if they are not counted.
     pub flops: f64,
     /// Bytes that a call reads and writes.
     pub bytes: f64,
@@ -42,7 +40,7 @@ impl KernelRate {
         self.flops / self.seconds * 1e-9
     }
 
-    /// This rate beside a limit.
+    /// This rate with a limit.
     pub fn beside(&self, limit: Roofline) -> Reached {
         Reached {
             gflops: self.gflops(),
@@ -57,7 +55,7 @@ impl KernelRate {
         self.bytes / self.seconds * 1e-9
     }
 
-    /// The share of the roofline that it reaches; above 1 its rows came from a cache, or it does not compute in f32.
+    /// The share of the roofline that it reaches; above 1 for rows from a cache, or arithmetic that is not f32.
     pub fn fraction(&self, roofline: &Roofline) -> f64 {
         roofline.fraction(self.flops, self.bytes, self.seconds)
     }
@@ -170,7 +168,7 @@ fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelR
     }
 }
 
-/// What a round does with vectors of the model's length.
+/// The operations of a round on vectors of the model's length.
 fn vectors(rates: &mut Vec<KernelRate>) {
     let length = 10 * (FEATURES + 1);
     let (x, mut y) = (vec![1.0_f32; length], vec![0.5_f32; length]);
@@ -202,9 +200,7 @@ fn vectors(rates: &mut Vec<KernelRate>) {
 
 /// The kernels as a table for people, under the limits of one thread.
 pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
+    let mut table = output::table([
         "kernel, one thread",
         "on",
         "time",
@@ -227,11 +223,7 @@ pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
             share,
         ]);
     }
-    for column in 2..7 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-    }
+    output::align_right(&mut table, 2..7);
     table.to_string()
 }
 

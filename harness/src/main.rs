@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         Command::Schema(arguments) => schema::run(arguments, line.json),
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),
-        Command::Machine(arguments) => machine::run(arguments, line.json),
+        Command::Machine(arguments) => machine::run(arguments, output),
         Command::Report(arguments) => report::run(arguments, line.json),
         Command::Simulate(arguments) => simulate::run(arguments, output),
         Command::Compare(arguments) => compare::run(arguments, line.json),

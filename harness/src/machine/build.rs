@@ -1,7 +1,6 @@
-//! What the running binary was built from.
+//! The build of the running binary.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::OnceLock;
 
 use rounds_algorithms::hexadecimal;
@@ -10,14 +9,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::{instruction_set, vector_extension};
 
-/// The build, as recorded when it was compiled. Words that could not be found out are "unknown".
+/// The build, as recorded at compile time; facts that were not found are "unknown".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
     /// The program's version.
     pub version: String,
     /// Git revision.
     pub revision: String,
-    /// Whether tracked files differed from the revision: `true`, `false` or `unknown`.
+    /// `true` if tracked files differed from the revision, `false` or `unknown`.
     pub dirty: String,
     /// Compiler and version.
     pub rustc: String,
@@ -56,8 +55,8 @@ impl Build {
         })
     }
 
-    /// One word that binds checkpoints and results to this build: the executable's digest, or where it cannot be
-    /// read, revision and compiler.
+    /// The name of this build in checkpoints and results: the executable's digest, or revision and compiler if it cannot be
+    /// read.
     pub fn identity(&self) -> String {
         if self.executable_sha256 == "unknown" {
             format!(
@@ -81,17 +80,7 @@ impl Build {
 }
 
 fn executable_digest() -> io::Result<String> {
-    let mut file = File::open(std::env::current_exe()?)?;
-    let mut hasher = Sha256::new();
-    let mut block = vec![0; 1 << 18];
-    loop {
-        let count = file.read(&mut block)?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&block[..count]);
-    }
-    Ok(hexadecimal(&hasher.finalize()))
+    Ok(hexadecimal(&Sha256::digest(std::fs::read(std::env::current_exe()?)?)))
 }
 
 #[cfg(test)]

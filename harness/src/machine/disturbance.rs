@@ -1,4 +1,4 @@
-//! What on this machine disturbs a measurement, and what to do about it.
+//! Disturbances of a measurement on this machine, with their remedies.
 
 use thiserror::Error;
 
@@ -7,124 +7,63 @@ use super::{Environment, Interference, Machine, ProcessorState};
 /// A reason to distrust times, with its remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum Disturbance {
-    /// The governor may change the frequency.
     #[error("the frequency governor is {governor}; set it with: sudo cpupower frequency-set --governor performance")]
-    Governor {
-        /// As found.
-        governor: String,
-    },
-    /// Turbo makes times depend on temperature and on how many cores work.
+    Governor { governor: String },
     #[error(
         "turbo is on, so times depend on temperature and on the number of busy cores; turn it off for comparisons \
          (echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo, or 0 to cpufreq/boost)"
     )]
     Turbo,
-    /// Other programs run.
     #[error("{load:.1} tasks were running before the measurement began; stop other programs, or wait and run again")]
-    Load {
-        /// Load average over a minute.
-        load: f64,
-    },
-    /// Fewer cores than asked.
+    Load { load: f64 },
     #[error(
         "{threads} threads on {cores} cores share them; ask for at most --threads {cores}{}",
         if *hidden { ", or let the process use all of the machine's processors (taskset, cpuset)" } else { "" }
     )]
-    TooManyThreads {
-        /// Asked for.
-        threads: usize,
-        /// At hand.
-        cores: usize,
-        /// Whether the machine has more than the process may use.
-        hidden: bool,
-    },
-    /// The control group takes time away.
+    TooManyThreads { threads: usize, cores: usize, hidden: bool },
     #[error(
         "the container may use {quota:.1} processors' worth of time but {threads} threads are asked; raise its quota"
     )]
-    Quota {
-        /// Processors allowed.
-        quota: f64,
-        /// Asked for.
-        threads: usize,
-    },
-    /// A hypervisor is between.
+    Quota { quota: f64, threads: usize },
     #[error(
         "{kind}: its host may run others on the same cores and may hide the true topology; repeat more often \
          (--repeats), compare within one run, or measure on the bare machine"
     )]
-    VirtualMachine {
-        /// As detected.
-        kind: String,
-    },
-    /// Threads move.
+    VirtualMachine { kind: String },
     #[error("threads are not bound, so that the system may move them between cores; bind them with --pin core")]
     Unbound,
-    /// Other programs worked meanwhile.
     #[error(
         "other programs took {processors:.2} processors' worth of time during the measurement; stop them and run again"
     )]
-    OtherWork {
-        /// Busy time of others over wall-clock time.
-        processors: f64,
-    },
-    /// The host worked for others meanwhile.
+    OtherWork { processors: f64 },
     #[error(
         "the host took {processors:.2} processors' worth of time away from this virtual machine during the measurement; \
          run again when it is quiet, or on processors of its own"
     )]
-    Stolen {
-        /// Stolen time over wall-clock time.
-        processors: f64,
-    },
-    /// Arithmetic does not scale, though nothing but registers is used.
+    Stolen { processors: f64 },
     #[error(
         "the measured peak of {threads} threads is {ratio:.2} times that of one: processors share cores, which a virtual \
          machine may hide, or slow down together, or others ran; bind with --pin core, ask for whole cores, and compare \
          speed-ups with this one"
     )]
-    SharedCores {
-        /// How many.
-        threads: usize,
-        /// Their peak over one thread's.
-        ratio: f64,
-    },
-    /// Samples that statistics distrust.
+    SharedCores { threads: usize, ratio: f64 },
     #[error("{cells} of {of} cells have doubtful samples ({kinds}); see their remedies in the results, and run again")]
-    DoubtfulSamples {
-        /// How many.
-        cells: usize,
-        /// Of how many.
-        of: usize,
-        /// Kinds of warnings.
-        kinds: String,
-    },
-    /// The binary is not optimised.
+    DoubtfulSamples { cells: usize, of: usize, kinds: String },
     #[error("this is a {profile} build; measure with cargo build --release")]
-    UnoptimisedBuild {
-        /// The profile.
-        profile: String,
-    },
+    UnoptimisedBuild { profile: String },
 }
 
-/// Everything about this machine, its state and build that disturbs a measurement with up to `threads` threads.
+/// The disturbances of a measurement with up to `threads` threads that machine, state and build show.
 pub fn disturbances(machine: &Machine, state: &ProcessorState, profile: &str, threads: usize) -> Vec<Disturbance> {
     let mut found = Vec::new();
     if profile != "release" {
-        found.push(Disturbance::UnoptimisedBuild {
-            profile: profile.into(),
-        });
+        let profile = profile.into();
+        found.push(Disturbance::UnoptimisedBuild { profile });
     }
-    if let Some(governor) = state
-        .governor
-        .0
-        .as_deref()
-        .filter(|governor| *governor != "performance")
-    {
-        found.push(Disturbance::Governor {
-            governor: governor.into(),
-        });
+    if let Some(governor) = state.governor.0.clone().filter(|governor| governor != "performance") {
+        found.push(Disturbance::Governor { governor });
     }
     if state.turbo.0 == Some(true) {
         found.push(Disturbance::Turbo);
@@ -133,32 +72,30 @@ pub fn disturbances(machine: &Machine, state: &ProcessorState, profile: &str, th
     if let Some(load) = state.load.0.filter(|load| *load > 0.5) {
         found.push(Disturbance::Load { load });
     }
-    if threads > machine.topology.cores {
+    let topology = &machine.topology;
+    if threads > topology.cores {
+        let present = topology.hardware_threads_present.0;
         found.push(Disturbance::TooManyThreads {
             threads,
-            cores: machine.topology.cores,
-            hidden: machine
-                .topology
-                .hardware_threads_present
-                .0
-                .is_some_and(|present| present > machine.topology.hardware_threads),
+            cores: topology.cores,
+            hidden: present.is_some_and(|present| present > topology.hardware_threads),
         });
     }
     if let Some(quota) = state.processor_quota.0.filter(|quota| *quota < threads as f64) {
         found.push(Disturbance::Quota { quota, threads });
     }
-    if let Some(kind) = state.virtualisation.0.as_deref().filter(|kind| *kind != "none") {
-        found.push(Disturbance::VirtualMachine { kind: kind.into() });
+    if let Some(kind) = state.virtualisation.0.clone().filter(|kind| kind != "none") {
+        found.push(Disturbance::VirtualMachine { kind });
     }
     found
 }
 
-/// Least processors' worth of time of others that is told of: less is the system's own housekeeping.
+/// Smallest time of others that is reported, in processors: less is the system's housekeeping.
 const NOTABLE: f64 = 0.05;
-/// Least peak of p threads over p times one thread's that passes for cores of their own.
+/// Smallest peak of p threads, over p times one thread's, on cores of their own.
 const FULL_CORES: f64 = 0.85;
 
-/// What a measurement itself tells: threads that were free to move, peaks that do not add up, work of others meanwhile.
+/// The disturbances that a measurement itself shows: threads that were free to move, peaks that do not add up, work of others.
 pub fn measured_disturbances(environment: &Environment, interference: Option<Interference>) -> Vec<Disturbance> {
     let mut found = Vec::new();
     if environment.pinning_policy() == "none" {

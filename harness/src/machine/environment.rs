@@ -1,33 +1,33 @@
-//! All that stands beside a result: machine, state, build, command and date.
+//! The experiment sheet of a result: machine, state, build, command and date.
 
 use jiff::Timestamp;
 use rounds_algorithms::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::format::{bytes, plural, three_digits};
+
 use super::{Build, Known, Pinning, Place, ProcessorState, Roofline, Topology};
 
-/// The machine's lasting part.
+/// The properties of the machine that do not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// A name that stays the same between runs on this machine, for paths: see `Machine::detect`.
+    /// A name for paths that stays the same between runs on this machine: see `Machine::detect`.
     pub id: String,
-    /// Its shape.
+    /// Its cores, caches and memory.
     #[serde(flatten)]
     pub topology: Topology,
 }
 
 impl Machine {
-    /// Asks hwloc and makes the id: the processor's name, its cores, and a digest of name and shape.
-    ///
-    /// Two machines alike share an id: what decides a time is the same. Host names do not enter, so a committed
-    /// result says nothing about who measured it, and a container that starts anew keeps its id.
+    /// The machine as hwloc sees it. The id is the processor's name, the number of cores and a digest of the topology: machines
+    /// of one kind share it. Host names do not enter, so a container that starts anew keeps its id.
     pub fn detect() -> Self {
         Self::from_topology(Topology::detect())
     }
 
     fn from_topology(topology: Topology) -> Self {
-        // Memory shrinks by what the kernel keeps, so it does not enter.
+        // The kernel keeps a varying part of the memory.
         let shape = serde_json::json!([
             topology.processor,
             topology.packages,
@@ -78,9 +78,9 @@ pub struct Environment {
     pub state: ProcessorState,
     /// The program.
     pub build: Build,
-    /// How threads were bound to cores: `none`, `compact`, `scatter` or `core`.
+    /// Binding of threads to cores: `none`, `compact`, `scatter` or `core`.
     pub pinning: Known<String>,
-    /// Where the threads of the largest pool were bound, by worker; empty where they were not.
+    /// Places of the threads of the largest pool, by worker; empty if they were not bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// Measured limits, one for each thread count.
@@ -88,12 +88,12 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Detects everything and measures the roofline for each of `threads` (about 0.3 s each).
+    /// The sheet now, with the roofline measured for each of `threads` (about 0.3 s each).
     pub fn capture(threads: &[usize]) -> Self {
         Self::capture_pinned(threads, &Pinning::none())
     }
 
-    /// [`Self::capture`] with threads bound as in every measurement that follows.
+    /// [`capture`](Self::capture) with bound threads.
     pub fn capture_pinned(threads: &[usize], pinning: &Pinning) -> Self {
         // The state first: the measurement itself is load.
         let state = ProcessorState::read();
@@ -119,6 +119,56 @@ impl Environment {
     /// The policy, `none` where an older sheet does not tell.
     pub fn pinning_policy(&self) -> &str {
         self.pinning.0.as_deref().unwrap_or("none")
+    }
+
+    /// The sheet as names and values.
+    pub fn sheet(&self) -> Vec<(String, String)> {
+        let (topology, state, build) = (&self.machine.topology, &self.state, &self.build);
+        let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+        let megahertz = |value: &Known<f64>| known(value.0.map(|value| format!("{value:.0} MHz")));
+        let turbo = state.turbo.0.map(|on| if on { "on" } else { "off" }.to_owned());
+        let cores = [
+            plural(topology.cores, "core"),
+            plural(topology.hardware_threads, "hardware thread"),
+            plural(topology.numa_nodes.len(), "NUMA node"),
+        ];
+        let frequency = [&state.frequency_mhz, &state.maximum_frequency_mhz].map(megahertz);
+        let caches: Vec<_> = topology.caches.iter().map(ToString::to_string).collect();
+        let flags = if build.rustflags.is_empty() {
+            "none"
+        } else {
+            &build.rustflags
+        };
+        let rows = [
+            ("machine", self.machine.id.clone()),
+            ("processor", topology.processor.to_string()),
+            ("cores", cores.join(", ")),
+            ("caches", caches.join(", ")),
+            ("memory", known(topology.memory_bytes.0.map(bytes))),
+            ("built for", format!("{} ({})", build.isa, build.features.join(" "))),
+            ("governor", state.governor.to_string()),
+            ("frequency", frequency.join(", maximum ")),
+            ("turbo", known(turbo)),
+            ("virtualisation", state.virtualisation.to_string()),
+            ("load before", known(state.load.0.map(three_digits))),
+            ("pinning", self.pinning.to_string()),
+            ("huge pages", state.huge_pages.to_string()),
+            ("kernel", state.kernel.to_string()),
+            ("revision", build.short_revision()),
+            ("compiler", format!("{}, {}", build.rustc, build.profile)),
+            ("flags", flags.to_owned()),
+            ("command", self.command.clone()),
+            ("date", self.date.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()),
+        ];
+        let limits = self.rooflines.iter().map(|limit| {
+            let rates = format!(
+                "{:.0} GFLOP/s (f32 FMA), {:.1} GB/s",
+                limit.peak_gflops, limit.bandwidth_gbytes_per_s
+            );
+            (plural(limit.threads, "thread"), rates)
+        });
+        let rows = rows.into_iter().map(|(name, value)| (name.to_owned(), value));
+        rows.chain(limits).collect()
     }
 
     /// The measured limits for a thread count.

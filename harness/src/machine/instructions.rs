@@ -1,16 +1,13 @@
-//! The instruction set the binary was built for, and whether this processor has it.
+//! The instruction set of the build, and a check that this processor has it.
 //!
-//! `wide` picks its instructions at compile time, so a binary built for one processor may hold instructions that
-//! another lacks. `check_processor` turns the illegal instruction into a message. It asks the kernel's list of
-//! processor flags, because `is_x86_feature_detected!` answers from the build for every feature the build has.
-//!
-//! The check is built with the same instructions, so it keeps to what the compiler does not vectorise. A build with
-//! AVX-512 says what is missing on a processor that stops at AVX2 (tried with qemu-x86_64 -cpu Haswell); a processor
-//! without AVX, from before 2011, still ends with an illegal instruction.
+//! `wide` selects its instructions at compile time, so a binary built for one processor may hold instructions that another
+//! lacks. The check reads the kernel's list of processor flags, since `is_x86_feature_detected!` answers from the build for
+//! every feature that the build has. The check has the same instructions, so it keeps to code that is not vectorised. A
+//! processor without AVX, from before 2011, still ends with an illegal instruction.
 
 use std::fs;
 
-/// The vector extension that the kernels use, in a word.
+/// The vector extension of the kernels.
 pub use rounds_kernels::instructions::level as vector_extension;
 use thiserror::Error;
 
@@ -90,8 +87,7 @@ fn check_listing(listing: &str, features: &[Feature]) -> Result<(), ProcessorErr
     let Some(flags) = value_of(&["flags", "Features"]) else {
         return Ok(());
     };
-    // A linear search, on purpose: this code itself is built with the instructions it looks for, and a hash table's
-    // probes are vectorised into them.
+    // A linear search: the compiler vectorises the probes of a hash table.
     let present = |flag: &str| flags.split_whitespace().any(|listed| listed == flag);
     let missing: Vec<&str> = features
         .iter()

@@ -1,32 +1,21 @@
-//! A fact about the machine that may be out of reach.
+//! A fact about the machine that the system may not give.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value, or "unknown" where the system does not tell (containers, virtual machines, other platforms).
+/// A value, or "unknown" where the system does not give it (containers, virtual machines, other platforms).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known<T>(pub Option<T>);
 
 impl<T> Known<T> {
-    /// Nobody could say.
+    /// No value.
     pub const UNKNOWN: Self = Self(None);
-
-    /// The value where it is known.
-    pub fn value(&self) -> Option<&T> {
-        self.0.as_ref()
-    }
 }
 
 impl<T> From<Option<T>> for Known<T> {
     fn from(value: Option<T>) -> Self {
         Self(value)
-    }
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self::UNKNOWN
     }
 }
 

@@ -1,7 +1,5 @@
-//! The machine a measurement runs on: topology, instruction set, state, measured peak and bandwidth, and the build.
-//!
-//! Everything that decides a time but is not the algorithm is recorded here and stored beside every result. What
-//! cannot be known is `Known::UNKNOWN` and reads "unknown", never a guess. Nothing here measures an algorithm.
+//! The machine of a measurement: topology, instruction set, state, measured limits, and the build. Every result is stored
+//! with them. Facts that the system does not give are `Known::UNKNOWN`, never guessed.
 
 mod build;
 mod disturbance;

@@ -1,8 +1,5 @@
-//! The roofline of this machine, measured on the spot: how many flops and bytes a second it can do at all.
-//!
-//! peak = 2 · lanes · (fused multiply-adds a second), from registers alone; bandwidth = bytes read a second from
-//! memory. The time of any computation is at least max(flops / peak, bytes / bandwidth). Threads are bound as in the
-//! measurements that are held against it.
+//! The roofline of this machine, measured: peak = 2 · lanes · (fused multiply-adds a second), from registers alone;
+//! bandwidth = bytes read a second from memory. The time of any computation is at least max(flops / peak, bytes / bandwidth).
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -18,11 +15,11 @@ use crate::statistics::median;
 /// Independent chains of multiply-adds: enough to hide the latency (4 cycles, 2 units), few enough for the registers.
 const CHAINS: usize = if cfg!(target_feature = "avx512f") { 12 } else { 6 };
 const LANES: usize = 16;
-/// Multiply-adds of each chain between two looks at the clock: about 5 ms.
+/// Multiply-adds of each chain in one repeat: about 5 ms.
 const CHAIN_LENGTH: usize = 1 << 21;
 const REPEATS: usize = 5;
 
-/// What the machine can do with a number of threads.
+/// The limits of the machine for a number of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Roofline {
     /// Threads that ran together.
@@ -39,31 +36,28 @@ impl Roofline {
         (flops / (self.peak_gflops * 1e9)).max(bytes / (self.bandwidth_gbytes_per_s * 1e9))
     }
 
-    /// The share of the roofline that a measured time reaches: 1 at the limit, less below it.
-    ///
-    /// Above 1 the bytes did not all come from memory, or the flops were not all in f32: [`beyond_rooflines`] says which.
+    /// The share of the roofline that a measured time reaches. Above 1 the bytes did not all come from memory, or the flops
+    /// were not all in f32; [`beyond_rooflines`] names the cause.
     pub fn fraction(&self, flops: f64, bytes: f64, seconds: f64) -> f64 {
         self.seconds(flops, bytes) / seconds
     }
 }
 
-/// What something reaches, beside the limit of its threads.
+/// A measured rate, with the limit of its threads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached {
     /// Floating-point operations a second, in 10⁹.
     pub gflops: f64,
     /// Bytes a second, in 10⁹.
     pub gbytes_per_s: f64,
-    /// Its limit.
+    /// The limit.
     pub limit: Roofline,
-    /// Whether it works on rows of bytes.
+    /// True for rows of bytes.
     pub on_bytes: bool,
 }
 
-/// How many of `what` (`configurations`) exceed their limit and what lets them, in a sentence for people; `None` where none
-/// does.
-///
-/// `isa` is the build's: the kernels multiply rows of bytes as integers where it names AMX, and only there.
+/// The number of `what` (`configurations`) that exceed their limit, with the causes, in a sentence. `isa` is the build's: the
+/// kernels multiply rows of bytes as integers only where it names AMX.
 pub fn beyond_rooflines(what: &str, rates: impl IntoIterator<Item = Reached>, isa: &str) -> Option<String> {
     let (mut all, mut beyond, mut tiles, mut clock, mut reads) = (0, 0, false, false, false);
     for rate in rates {

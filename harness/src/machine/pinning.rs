@@ -1,9 +1,7 @@
-//! Binding of threads to processors through hwloc: which places a policy chooses, and the engine whose threads are bound
-//! there at their start.
+//! Affinity: the places of a policy, found through hwloc, and the engine whose threads are bound to them.
 //!
-//! Worker i of a pool has the i-th place of the policy's order, so that a pool of fewer threads has the first of them. The
-//! calling thread is never bound: what it starts would inherit it. Over several memory nodes workers are counted node by
-//! node, and the engine shares tasks out by node.
+//! Worker i of a pool has the i-th place of the policy's order. The calling thread is never bound, since threads inherit
+//! affinity. Over several NUMA nodes workers are numbered node by node, and the engine distributes tasks by node.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::{Arc, mpsc};
@@ -18,23 +16,23 @@ use rounds_algorithms::oracle::{Engine, EngineError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How threads are bound.
+/// Affinity of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PinPolicy {
-    /// Not at all: the system moves them as it likes.
+    /// None: the system moves threads.
     #[default]
     None,
-    /// Side by side: neighbouring hardware threads first, then the next core, cache and socket.
+    /// Adjacent hardware threads first, then the next core, cache and socket.
     Compact,
-    /// Far apart: over sockets, memory nodes and caches in turn, and cores before their second hardware threads.
+    /// Sockets, NUMA nodes and caches in turn, and cores before their second hardware threads.
     Scatter,
-    /// One thread a core, free between the core's hardware threads; cores side by side.
+    /// One thread a core, free between the core's hardware threads; adjacent cores first.
     Core,
 }
 
 impl PinPolicy {
-    /// Whether threads stay free.
+    /// True if threads are not bound.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::None
@@ -55,36 +53,26 @@ impl Display for PinPolicy {
 /// Why threads are not bound.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum PinningError {
-    /// hwloc does not know the machine.
     #[error("--pin {policy}: the machine's topology is out of reach ({reason}); run with --pin none")]
-    Topology {
-        /// As asked.
-        policy: PinPolicy,
-        /// What hwloc said.
-        reason: String,
-    },
-    /// The system refused, or did otherwise.
+    Topology { policy: PinPolicy, reason: String },
     #[error("--pin: thread {worker} could not be bound to processors {processors:?}: {reason}; run with --pin none")]
     Binding {
-        /// Which thread.
         worker: usize,
-        /// Where it was to go, by the system's numbers.
         processors: Vec<usize>,
-        /// What was wrong.
         reason: String,
     },
-    /// No pool.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// Where a thread is bound.
+/// The place of a bound thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Hardware threads, by the system's numbers.
     pub processors: Vec<usize>,
-    /// Memory node that is near, by hwloc's count.
+    /// Nearest NUMA node, by hwloc's count.
     pub node: usize,
 }
 
@@ -102,7 +90,7 @@ impl Place {
 #[derive(Clone, Debug)]
 pub struct Pinning {
     policy: PinPolicy,
-    /// The policy's order of places; none where threads are not bound.
+    /// The places in the policy's order; empty if threads are not bound.
     places: Vec<Place>,
     hwloc: Option<Arc<Hwloc>>,
 }
@@ -138,20 +126,20 @@ impl Pinning {
         })
     }
 
-    /// As asked.
+    /// The policy.
     pub fn policy(&self) -> PinPolicy {
         self.policy
     }
 
-    /// Where each of `threads` threads is bound, by worker; more threads than places share them in turn. Empty where threads
-    /// are not bound.
+    /// The places of `threads` threads, by worker; more threads than places share them in turn. Empty if threads are not
+    /// bound.
     pub fn places(&self, threads: usize) -> Vec<Place> {
         let mut places: Vec<Place> = self.places.iter().cycle().take(threads).cloned().collect();
         places.sort_by_key(|place| place.node);
         places
     }
 
-    /// Number of threads near each memory node that has any.
+    /// Number of threads of each NUMA node that has any.
     fn threads_by_node(places: &[Place]) -> Vec<usize> {
         places
             .chunk_by(|left, right| left.node == right.node)
@@ -171,10 +159,10 @@ impl Pinning {
         let nodes = Self::threads_by_node(&places);
         let (sender, outcomes) = mpsc::channel();
         let engine = Engine::with_start(&nodes, move |worker| {
-            // Nobody listens any more once a thread has failed.
+            // The receiver is gone once a thread has failed.
             let _ = sender.send((worker, bind(&hwloc, &places[worker])));
         })?;
-        // Each thread of the pools tells once.
+        // One message a thread.
         for (worker, outcome) in outcomes.into_iter().take(threads) {
             outcome.map_err(|reason| PinningError::Binding {
                 worker,
@@ -209,7 +197,7 @@ fn bind(hwloc: &Hwloc, place: &Place) -> Result<(), String> {
     }
 }
 
-/// What the machine allows and the process was started with.
+/// The processors that the machine and the affinity of the process allow.
 pub(super) fn usable_processors(hwloc: &Hwloc) -> CpuSet {
     let allowed = hwloc.allowed_cpuset().clone_target();
     let own = hwloc

@@ -1,7 +1,5 @@
-//! What may disturb a time: governor, frequency, turbo, virtualisation, processor quota, other load.
-//!
-//! Read from Linux' /proc and /sys below a root folder (an argument, so that tests bring their own); elsewhere every
-//! field is unknown.
+//! The state of the processor: governor, frequency, turbo, virtualisation, quota, load. Read from Linux' /proc and /sys
+//! below a root folder; elsewhere every field is unknown.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,15 +14,15 @@ use super::Known;
 pub struct ProcessorState {
     /// Frequency governor; several are joined by commas.
     pub governor: Known<String>,
-    /// Whether the processor may exceed its nominal frequency.
+    /// True if the processor may exceed its nominal frequency.
     pub turbo: Known<bool>,
     /// Current frequency of the first core, in MHz.
     pub frequency_mhz: Known<f64>,
     /// Highest frequency of the first core, in MHz.
     pub maximum_frequency_mhz: Known<f64>,
-    /// `none`, or the hypervisor as far as it shows itself.
+    /// `none`, or the hypervisor as far as it is visible.
     pub virtualisation: Known<String>,
-    /// Processors' worth of time that the control group allows.
+    /// Processors that the control group allows.
     pub processor_quota: Known<f64>,
     /// Runnable tasks, averaged over a minute.
     pub load: Known<f64>,
@@ -40,7 +38,7 @@ impl ProcessorState {
         Self::read_below(Path::new("/"))
     }
 
-    /// The state as the files below `root` tell it.
+    /// The state as the files below `root` give it.
     pub fn read_below(root: &Path) -> Self {
         let text = |path: &str| {
             let text = fs::read_to_string(root.join(path)).ok()?;
@@ -99,7 +97,7 @@ fn processor_field<'a>(listing: &'a str, field: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// A processor that runs under a hypervisor says so by a flag; the board's vendor or Xen's type tells which.
+/// A flag shows a hypervisor; the board's vendor or Xen's type names it.
 fn virtualisation(processors: Option<&str>, vendor: Option<String>, hypervisor: Option<String>) -> Option<String> {
     let flags = processor_field(processors?, "flags")?;
     if !flags.split_whitespace().any(|flag| flag == "hypervisor") {

@@ -1,5 +1,7 @@
 //! Cores, hardware threads, caches and NUMA nodes, as hwloc sees them.
 
+use std::fmt::{self, Display, Formatter};
+
 use hwlocality::Topology as Hwloc;
 use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::types::{CacheType, ObjectType};
@@ -7,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Known;
 use super::pinning::usable_processors;
+use crate::format;
 
-/// The processor's shape. Counts are of what this process may use; `hardware_threads_present` is what is there.
+/// Cores, caches and memory. Counts are of hardware that this process may use, except `hardware_threads_present`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// The processor's name.
@@ -19,7 +22,7 @@ pub struct Topology {
     pub cores: usize,
     /// Hardware threads that this process may use.
     pub hardware_threads: usize,
-    /// Hardware threads the machine has, allowed or not.
+    /// Hardware threads of the machine.
     pub hardware_threads_present: Known<usize>,
     /// Main memory, in bytes.
     pub memory_bytes: Known<u64>,
@@ -57,8 +60,19 @@ pub struct Cache {
     pub count: usize,
 }
 
+impl Display for Cache {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind.as_str() {
+            "unified" => "",
+            kind => &kind[..1],
+        };
+        let size = self.size_bytes.0.map_or_else(|| "unknown".to_owned(), format::bytes);
+        write!(formatter, "L{}{kind} {} × {size}", self.level, self.count)
+    }
+}
+
 impl Topology {
-    /// Asks hwloc. Where it fails, the counts come from the standard library and the rest is unknown.
+    /// The topology as hwloc sees it; if hwloc fails, counts come from the standard library and the rest is unknown.
     pub fn detect() -> Self {
         Hwloc::new().map_or_else(|_| Self::without_hwloc(), |hwloc| Self::from_hwloc(&hwloc))
     }

@@ -1,25 +1,25 @@
-//! What others did with the processors while something was measured: busy time of other programs, and time that a host took
-//! away, from Linux' /proc. Elsewhere nothing is known.
+//! Processor time of others during a measurement: of other programs, and of a virtual machine's host. From Linux' /proc;
+//! elsewhere nothing is known.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Ticks of /proc a second: fixed for programs, whatever the kernel's own.
+/// Ticks of /proc a second, as programs see them.
 const TICKS: f64 = 100.0;
 
-/// Counters at a time.
+/// Counters, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Counters {
-    /// Seconds that all processors were busy.
+    /// Busy time of all processors.
     busy: f64,
-    /// Seconds that the host took away.
+    /// Time that the host took away.
     stolen: f64,
-    /// Seconds that this process ran, all of its threads.
+    /// Time of all threads of this process.
     own: f64,
 }
 
-/// A measurement under way.
+/// The counters at the start of a measurement.
 #[derive(Debug)]
 pub struct Watch {
     root: PathBuf,
@@ -27,17 +27,17 @@ pub struct Watch {
     before: Counters,
 }
 
-/// Processors' worth of time that went elsewhere, averaged over a measurement.
+/// Time of others over wall-clock time, in processors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interference {
-    /// To other programs.
+    /// Of other programs.
     pub others: f64,
-    /// To the host.
+    /// Of the host.
     pub stolen: f64,
 }
 
 impl Watch {
-    /// Begins to watch, where the system tells.
+    /// Starts, if the system has the counters.
     pub fn start() -> Option<Self> {
         Self::start_below(Path::new("/"))
     }
@@ -50,7 +50,7 @@ impl Watch {
         })
     }
 
-    /// What happened since.
+    /// The time of others since the start.
     pub fn end(&self) -> Option<Interference> {
         Some(self.between(counters(&self.root)?, self.started.elapsed().as_secs_f64()))
     }

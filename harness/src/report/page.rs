@@ -214,81 +214,15 @@ fn not_measured(run: &Run) -> Option<Markup> {
     })
 }
 
-/// A size with a binary unit.
-fn bytes(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")];
-    let (shift, unit) = units
-        .into_iter()
-        .find(|(shift, _)| bytes >> shift > 0)
-        .unwrap_or((0, "B"));
-    format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
-}
-
 /// The experiment sheet.
 fn machine(environment: &Environment) -> Markup {
-    let (topology, state, build) = (&environment.machine.topology, &environment.state, &environment.build);
-    let unknown = || "unknown".to_owned();
-    let caches = topology.caches.iter().map(|cache| {
-        let kind = if cache.kind == "unified" { "" } else { &cache.kind[..1] };
-        format!(
-            "L{}{kind} {} × {}",
-            cache.level,
-            cache.count,
-            cache.size_bytes.0.map_or_else(unknown, bytes)
-        )
-    });
-    let megahertz = |value: Option<f64>| value.map_or_else(unknown, |value| format!("{value:.0} MHz"));
-    let cores = [
-        plural(topology.cores, "core"),
-        plural(topology.hardware_threads, "hardware thread"),
-        plural(topology.numa_nodes.len(), "NUMA node"),
-    ];
-    let frequency = format!(
-        "{}, maximum {}",
-        megahertz(state.frequency_mhz.0),
-        megahertz(state.maximum_frequency_mhz.0)
-    );
-    let turbo = state.turbo.0.map_or("unknown", |on| if on { "on" } else { "off" });
-    let flags = if build.rustflags.is_empty() {
-        "none"
-    } else {
-        &build.rustflags
-    };
-    let rows = [
-        ("machine", environment.machine.id.clone()),
-        ("processor", topology.processor.to_string()),
-        ("cores", cores.join(", ")),
-        ("caches", caches.collect::<Vec<_>>().join(", ")),
-        ("memory", topology.memory_bytes.0.map_or_else(unknown, bytes)),
-        ("built for", build.isa.clone()),
-        ("governor", state.governor.to_string()),
-        ("frequency", frequency),
-        ("turbo", turbo.to_owned()),
-        ("virtualisation", state.virtualisation.to_string()),
-        ("load before", state.load.0.map_or_else(unknown, three_digits)),
-        ("pinning", environment.pinning.to_string()),
-        ("huge pages", state.huge_pages.to_string()),
-        ("kernel", state.kernel.to_string()),
-        ("revision", build.short_revision()),
-        ("compiler", format!("{}, {}", build.rustc, build.profile)),
-        ("flags", flags.to_owned()),
-        ("command", environment.command.clone()),
-        ("date", environment.date.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()),
-    ];
-    let limits = environment.rooflines.iter().map(|limit| {
-        let rates = (limit.peak_gflops, limit.bandwidth_gbytes_per_s);
-        (
-            plural(limit.threads, "thread"),
-            format!("{:.0} GFLOP/s (f32 FMA), {:.1} GB/s", rates.0, rates.1),
-        )
-    });
     html! {
         h2 { "The machine" }
         p.lead {
             "Peak and bandwidth are measured in the same run: f32 multiply-adds from registers, and reads from memory."
         }
         dl.sheet {
-            @for (name, value) in rows.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(limits) {
+            @for (name, value) in environment.sheet() {
                 div { dt { (name) } dd { (value) } }
             }
         }
