@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::commands::{UsageError, with_causes};
 use crate::data::DataError;
-use crate::data::part::{self, Part, PartError, Witness};
+use crate::data::part::{self, Digests, Part, PartError};
 use crate::launcher;
 use crate::machine::Build;
 
@@ -242,7 +242,7 @@ impl Cluster {
             return Ok(Part {
                 train: whole.train,
                 test: whole.test,
-                witness: Witness::default(),
+                digests: Digests::default(),
             });
         };
         let found = part::load(name_or_path, data_dir, domain, ranks.rank(), ranks.count());
@@ -250,7 +250,7 @@ impl Cluster {
             PartError::MoreRanksThanRows { .. } => UsageError::of(error),
             PartError::Data(error) => explain(error),
         }))?;
-        check_same_rows(ranks, &part.witness)?;
+        check_same_rows(ranks, &part.digests)?;
         Ok(part)
     }
 
@@ -417,16 +417,16 @@ fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
 
 /// Checks that all ranks see the same rows. The error names ranks and prints no digest: anybody can compare a digest without
 /// a key with that of guessed rows.
-fn check_same_rows(ranks: &dyn Ranks, witness: &Witness) -> anyhow::Result<()> {
+fn check_same_rows(ranks: &dyn Ranks, digests: &Digests) -> anyhow::Result<()> {
     let refused = |what: String| {
         SharedError::usage(format!(
             "ranks see different data: give every rank the same files: {what}"
         ))
     };
-    if let Some([other, root]) = differing(ranks, &witness.common) {
+    if let Some([other, root]) = differing(ranks, &digests.common) {
         return Err(refused(format!("{other} has other data than {root}")));
     }
-    let all = gather_messages(ranks, [witness.own, witness.next].as_flattened());
+    let all = gather_messages(ranks, [digests.own, digests.next].as_flattened());
     let count = ranks.count();
     match (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) {
         Some(rank) => {
@@ -639,23 +639,23 @@ mod tests {
 
     #[test]
     fn ranks_that_see_other_rows_are_named_and_no_digest_is_printed() {
-        // Of every rank the witness, and what the error names.
-        let shared = Witness {
+        // Of every rank the digests, and what the error names.
+        let shared = Digests {
             common: [1; 32],
             own: [2; 32],
             next: [2; 32],
         };
         let others = [
             (
-                Witness {
+                Digests {
                     common: [9; 32],
                     ..shared
                 },
                 ["rank 1 (on ", "rank 0 (on "],
             ),
-            (Witness { own: [9; 32], ..shared }, ["rank 0 and rank 1", "rank 1's"]),
+            (Digests { own: [9; 32], ..shared }, ["rank 0 and rank 1", "rank 1's"]),
             (
-                Witness {
+                Digests {
                     next: [9; 32],
                     ..shared
                 },
@@ -664,8 +664,8 @@ mod tests {
         ];
         for (other, named) in others {
             let outcomes = on_ranks(3, |rank, cluster| {
-                let witness = if rank == 1 { other } else { shared };
-                let error = check_same_rows(cluster.ranks().unwrap(), &witness).unwrap_err();
+                let digests = if rank == 1 { other } else { shared };
+                let error = check_same_rows(cluster.ranks().unwrap(), &digests).unwrap_err();
                 (code_of(&error), error.to_string())
             });
             for (code, text) in outcomes {

@@ -319,80 +319,53 @@ fn a_schema_that_is_written_is_read_again() {
 #[test]
 fn a_schema_that_declares_no_domain_names_the_key_and_the_way_out() {
     let matrix = "[columns]\ncount = 2\nbounds = [0, 1]\n[label]\nclasses = [0, 1]\n";
+    let replaced = |from: &str, to: &str| matrix.replace(from, to);
+    let table = |from: &str, to: &str| TABLE.replace(from, to);
+    let rows = |rows: &str| format!("[rows]\n{rows}\n{matrix}");
     for (text, parts) in [
-        ("x = [", vec!["s, line 1"]),
-        ("other = 1", vec!["line 1", "other", "drafted"]),
-        ("[label]\nclasses = [0, 1]", vec!["no columns", "[columns.NAME]"]),
-        ("[columns]\ncount = 2\nbounds = [0, 1]", vec!["no label", "[label]"]),
+        ("x = [".into(), "s, line 1"),
+        ("other = 1".into(), "line 1|other|drafted"),
+        ("[label]\nclasses = [0, 1]".into(), "no columns|[columns.NAME]"),
+        ("[columns]\ncount = 2\nbounds = [0, 1]".into(), "no label|[label]"),
+        (replaced("classes = [0, 1]", "column = \"y\""), "label|classes|bounds"),
         (
-            "[columns]\ncount = 2\nbounds = [0, 1]\n[label]\ncolumn = \"y\"",
-            vec!["label", "classes", "bounds"],
+            replaced("[0, 1]\n[label]", "[1, 0]\n[label]"),
+            "columns: bounds [1, 0]|lower one first",
         ),
         (
-            &matrix.replace("[0, 1]\n[label]", "[1, 0]\n[label]"),
-            vec!["columns: bounds [1, 0]", "lower one first"],
+            replaced("[0, 1]\n[label]", "[0, inf]\n[label]"),
+            "columns: bounds [0, inf]",
         ),
+        (replaced("count", "size"), "columns|size|count"),
+        (replaced("classes = [0, 1]", "classes = [0]"), "classes|at least two"),
+        (replaced("classes = [0, 1]", "classes = [0, 0]"), "\"0\" twice"),
+        (rows("relation = \"none\""), "rows.relation|none|zero-out"),
+        (rows("relation = \"add-remove\""), "add-remove|public-rows = N"),
+        (rows("public-rows = 5"), "public-rows|add-remove alone"),
         (
-            &matrix.replace("[0, 1]\n[label]", "[0, inf]\n[label]"),
-            vec!["columns: bounds [0, inf]"],
+            rows("relation = \"add-remove\"\npublic-rows = 0"),
+            "public-rows|at least 1",
         ),
-        (&matrix.replace("count", "size"), vec!["columns", "size", "count"]),
+        (rows("storage = \"thin\""), "rows.storage|thin|dense, bytes or sparse"),
+        (rows("storage = \"bytes\""), "storage|[0, 255]"),
         (
-            &matrix.replace("classes = [0, 1]", "classes = [0]"),
-            vec!["classes", "at least two"],
+            table("other = \"b\"", "other = \"z\""),
+            "columns.job|\"z\"|null-row|a, b, 3",
         ),
+        (table("[0, 120]", "[120, 0]"), "columns.age|lower one first"),
+        (table("missing = 30", "mising = 30"), "columns.age|mising|missing"),
         (
-            &matrix.replace("classes = [0, 1]", "classes = [0, 0]"),
-            vec!["\"0\" twice"],
+            table("kind = \"number\"", "kind = \"integer\""),
+            "columns.|integer|number",
         ),
+        (table("column = \"y\"", ""), "label|column = \"NAME\""),
         (
-            &format!("[rows]\nrelation = \"none\"\n{matrix}"),
-            vec!["rows.relation", "none", "zero-out"],
-        ),
-        (
-            &format!("[rows]\nrelation = \"add-remove\"\n{matrix}"),
-            vec!["add-remove", "public-rows = N"],
-        ),
-        (
-            &format!("[rows]\npublic-rows = 5\n{matrix}"),
-            vec!["public-rows", "add-remove alone"],
-        ),
-        (
-            &format!("[rows]\nrelation = \"add-remove\"\npublic-rows = 0\n{matrix}"),
-            vec!["public-rows", "at least 1"],
-        ),
-        (
-            &format!("[rows]\nstorage = \"thin\"\n{matrix}"),
-            vec!["rows.storage", "thin", "dense, bytes or sparse"],
-        ),
-        (
-            &format!("[rows]\nstorage = \"bytes\"\n{matrix}"),
-            vec!["storage", "[0, 255]"],
-        ),
-        (
-            &TABLE.replace("other = \"b\"", "other = \"z\""),
-            vec!["columns.job", "\"z\"", "null-row", "a, b, 3"],
-        ),
-        (
-            &TABLE.replace("[0, 120]", "[120, 0]"),
-            vec!["columns.age", "lower one first"],
-        ),
-        (
-            &TABLE.replace("missing = 30", "mising = 30"),
-            vec!["columns.age", "mising", "missing"],
-        ),
-        (
-            &TABLE.replace("kind = \"number\"", "kind = \"integer\""),
-            vec!["columns.", "integer", "number"],
-        ),
-        (&TABLE.replace("column = \"y\"", ""), vec!["label", "column = \"NAME\""]),
-        (
-            &TABLE.replace("column = \"y\"", "column = \"age\""),
-            vec!["label", "also a feature column"],
+            table("column = \"y\"", "column = \"age\""),
+            "label|also a feature column",
         ),
     ] {
-        let message = parse("s", text).expect_err(text).to_string();
-        for part in parts {
+        let message = parse("s", &text).expect_err(&text).to_string();
+        for part in parts.split('|') {
             assert!(message.contains(part), "{part:?} in {message:?} of {text}");
         }
         assert!(!message.contains('\n'), "{message}");
@@ -405,168 +378,99 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     let file = folder.write("t.csv", "id,town,age,y,job,height\n");
     let name = file.to_str().unwrap();
     let of = |flags: Declaration| declare(name, None, &flags);
+    let text = |text: &str| Some(text.to_owned());
     let says = |flags: Declaration, part: &str| {
         let message = of(flags).unwrap_err().to_string();
         assert!(message.contains(part), "{part:?} in {message:?}");
     };
-    let flags = Declaration::default;
+    let none = Declaration::default;
     let classes = || Some(vec!["no".to_owned(), "yes".to_owned()]);
-    assert!(of(flags()).unwrap().is_none());
+    assert!(of(none()).unwrap().is_none());
 
-    // Flags alone.
-    says(
-        Declaration {
-            classes: classes(),
-            ..flags()
-        },
-        "--bounds LO,HI",
-    );
-    says(
-        Declaration {
-            bounds: Some("1,0".into()),
-            ..flags()
-        },
-        "lower one first",
-    );
-    says(
-        Declaration {
-            bounds: Some("one".into()),
-            ..flags()
-        },
-        "LO,HI for all columns",
-    );
-    says(
-        Declaration {
-            bounds: Some("0,1".into()),
-            label: Some("y".into()),
-            ..flags()
-        },
-        "--classes",
-    );
-    says(
-        Declaration {
-            bounds: Some("age=0:1".into()),
-            label: Some("y".into()),
-            classes: classes(),
-            ..flags()
-        },
-        "id, town, job",
-    );
-    let unnamed = Declaration {
-        bounds: Some("0,1".into()),
+    // Flags alone: bounds, label and classes.
+    for (bounds, label, classes, part) in [
+        (None, None, classes(), "--bounds LO,HI"),
+        (text("1,0"), None, None, "lower one first"),
+        (text("one"), None, None, "LO,HI for all columns"),
+        (text("0,1"), text("y"), None, "--classes"),
+        (text("age=0:1"), text("y"), classes(), "id, town, job"),
+        // Names are taken from a first line that holds the label's, which no row is known to do.
+        (text("0,1"), None, classes(), "--label NAME"),
+    ] {
+        let flags = Declaration {
+            bounds,
+            label,
+            classes,
+            ..none()
+        };
+        says(flags, part);
+    }
+    let all = |label: Option<&str>, dimension| Declaration {
+        bounds: text("0,1"),
         classes: classes(),
-        ..flags()
+        label: label.map(str::to_owned),
+        dimension,
+        ..none()
     };
-    // Names are taken from a first line that holds the label's, which no row is known to do.
-    says(unnamed.clone(), "--label NAME");
-    let all = Declaration {
-        label: Some("y".into()),
-        ..unnamed.clone()
+    let shape = |flags| {
+        let domain = of(flags).unwrap().unwrap();
+        (domain.features(), domain.label_column.clone())
     };
-    let domain = of(all.clone()).unwrap().unwrap();
-    assert_eq!((domain.features(), domain.label_column.as_deref()), (5, Some("y")));
-    let sized = of(Declaration {
-        dimension: Some(9),
-        ..unnamed
-    })
-    .unwrap()
-    .unwrap();
-    assert_eq!((sized.features(), sized.label_column.as_deref()), (9, None));
+    assert_eq!(shape(all(Some("y"), None)), (5, text("y")));
+    assert_eq!(shape(all(None, Some(9))), (9, None));
 
     // The schema beside the data, and one that is named.
     folder.write("schema.toml", TABLE);
-    let beside = of(flags()).unwrap().unwrap();
+    let beside = of(none()).unwrap().unwrap();
     assert!(matches!(&beside.source, DomainSource::Schema(path) if path.ends_with("schema.toml")));
+    let schema = |schema| Declaration {
+        schema: Some(schema),
+        ..none()
+    };
     let other = folder.write("other.toml", TABLE.replace("[0, 120]", "[0, 99]"));
-    assert_ne!(
-        of(Declaration {
-            schema: Some(other),
-            ..flags()
-        })
-        .unwrap(),
-        Some(Arc::clone(&beside))
-    );
-    assert_eq!(
-        declare(folder.0.path().to_str().unwrap(), None, &flags()).unwrap(),
-        Some(beside)
-    );
-    let missing = Some(PathBuf::from("none.toml"));
-    says(
-        Declaration {
-            schema: missing,
-            ..flags()
-        },
-        "none.toml: cannot be read",
-    );
+    assert_ne!(of(schema(other)).unwrap(), Some(Arc::clone(&beside)));
+    let of_folder = declare(folder.0.path().to_str().unwrap(), None, &none());
+    assert_eq!(of_folder.unwrap(), Some(beside));
+    says(schema(PathBuf::from("none.toml")), "none.toml: cannot be read");
 
     // Flags override.
-    says(
-        Declaration {
-            dimension: Some(3),
-            ..flags()
-        },
-        "--dimension",
-    );
-    says(
-        Declaration {
-            bounds: Some("job=0:1".into()),
-            ..flags()
-        },
-        "\"job\"",
-    );
-    says(
-        Declaration {
-            relation: Some(Adjacency::AddRemove),
-            ..flags()
-        },
-        "--public-rows N",
-    );
-    says(
-        Declaration {
-            public_rows: Some(3),
-            ..flags()
-        },
-        "choose add-remove",
-    );
-    says(
-        Declaration {
-            label: Some("age".into()),
-            ..flags()
-        },
-        "also a feature column",
-    );
     let relation = Some(Adjacency::AddRemove);
-    let changed = of(Declaration {
-        bounds: Some("y=0:1,age=0:9".into()),
+    for (bounds, label, dimension, relation, public_rows, part) in [
+        (None, None, Some(3), None, None, "--dimension"),
+        (text("job=0:1"), None, None, None, None, "\"job\""),
+        (None, None, None, relation, None, "--public-rows N"),
+        (None, None, None, None, Some(3), "choose add-remove"),
+        (None, text("age"), None, None, None, "also a feature column"),
+    ] {
+        let flags = Declaration {
+            bounds,
+            label,
+            dimension,
+            relation,
+            public_rows,
+            ..none()
+        };
+        says(flags, part);
+    }
+    let add_remove = |bounds, rows| Declaration {
+        bounds,
         relation,
-        public_rows: Some(3),
-        ..flags()
-    });
-    let changed = changed.unwrap().unwrap();
+        public_rows: Some(rows),
+        ..none()
+    };
+    let changed = of(add_remove(text("y=0:1,age=0:9"), 3)).unwrap().unwrap();
     assert_eq!(changed.relation, Relation::AddRemove { public_rows: 3 });
     assert!(matches!(changed.label, Label::Number(_)));
 
     // Named data sets.
-    let logistic = declare(
-        "synthetic-logistic",
-        None,
-        &Declaration {
-            relation,
-            public_rows: Some(9),
-            ..flags()
-        },
-    );
+    let logistic = declare("synthetic-logistic", None, &add_remove(None, 9));
     let logistic = logistic.unwrap().unwrap();
     let data = load_declared("synthetic-logistic", None, Some(Arc::clone(&logistic)))
         .unwrap()
         .train;
     assert_eq!(data.domain(), Some(&logistic));
-    assert!(
-        declare("quadratic", None, &all)
-            .unwrap_err()
-            .to_string()
-            .contains("generated")
-    );
+    let refused = declare("quadratic", None, &all(Some("y"), None)).unwrap_err();
+    assert!(refused.to_string().contains("generated"));
 }
 
 #[test]

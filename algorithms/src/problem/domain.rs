@@ -241,6 +241,20 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// The domain under zero-out, with private test rows and no column names but those of `columns`.
+    pub fn new(columns: Columns, storage: Storage, label: Label, source: DomainSource) -> Self {
+        Self {
+            relation: Relation::ZeroOut,
+            columns,
+            storage,
+            label,
+            label_column: None,
+            dropped: Vec::new(),
+            test_is_public: false,
+            source,
+        }
+    }
+
     /// Checks the declaration.
     ///
     /// # Errors

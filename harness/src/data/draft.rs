@@ -1,18 +1,18 @@
-//! Drafts of schemas, read from the data, for a person to check. A draft covers no claim, so this may look at every row, and
-//! a line that cannot be read is named.
+//! Drafts of schemas, read from the data, for a person to check. A draft covers no claim, so every row may enter it, and errors
+//! name the line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rounds_algorithms::problem::{
-    Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, Relation,
-    Storage, encoding,
+    Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, Storage,
+    encoding,
 };
 
-use super::csv::{self, LABEL_NAMES};
+use super::csv::{self, FirstLine};
 use super::error::DataError;
+use super::folder;
 use super::schema;
-use super::{LoadOptions, folder, load_with};
 
 /// So many different words are still taken for a category.
 const MOST_WORDS: usize = 64;
@@ -128,35 +128,23 @@ fn rounded_out(lo: f64, hi: f64) -> Bounds {
 /// Data that cannot be read; of a text, the first line that is none of its format.
 pub fn draft(path: &Path) -> Result<String, DataError> {
     let mut notes = BTreeMap::new();
-    let named = folder::table(path).map(|file| csv::read_header(&file).map(|header| (file, header)));
-    let domain = match named.transpose()? {
-        Some((file, header)) if !header.fields.iter().any(|name| name.parse::<f64>().is_ok()) => {
-            of_table(path, &file, &header, &mut notes)?
-        }
+    let table = folder::table(path).map(|file| FirstLine::read(&file).map(|header| (file, header)));
+    let source = DomainSource::Draft(path.display().to_string());
+    let domain = match table.transpose()? {
+        Some((file, header)) if header.has_only_words() => of_table(source, &file, &header, &mut notes)?,
         _ => {
-            let train = load_with(&path.to_string_lossy(), &LoadOptions::default())?.train;
             notes.insert("columns".into(), "bounds of every column, read from the data".into());
             notes.insert("label".into(), "read from the data".into());
-            of_matrix(path, &train)
+            of_matrix(
+                source,
+                &folder::load_declared(&path.to_string_lossy(), None, None)?.train,
+            )
         }
     };
     Ok(schema::write(&domain, &notes))
 }
 
-fn drafted(path: &Path, columns: Columns, storage: Storage, label: Label) -> Domain {
-    Domain {
-        relation: Relation::ZeroOut,
-        columns,
-        storage,
-        label,
-        label_column: None,
-        dropped: Vec::new(),
-        test_is_public: false,
-        source: DomainSource::Draft(path.display().to_string()),
-    }
-}
-
-fn of_matrix(path: &Path, data: &Dataset) -> Domain {
+fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
     let range = |values: &[f32], start: (f64, f64)| {
         values.iter().fold(start, |(lo, hi), &value| {
             (lo.min(f64::from(value)), hi.max(f64::from(value)))
@@ -189,20 +177,17 @@ fn of_matrix(path: &Path, data: &Dataset) -> Domain {
         }
     };
     let count = data.columns();
-    drafted(path, Columns::Matrix { count, bounds }, storage, label)
+    Domain::new(Columns::Matrix { count, bounds }, storage, label, source)
 }
 
 fn of_table(
-    path: &Path,
+    source: DomainSource,
     file: &Path,
-    header: &csv::FirstLine,
+    header: &FirstLine,
     notes: &mut BTreeMap<String, String>,
 ) -> Result<Domain, DataError> {
     let summaries = csv::summarise(file, header)?;
-    let usual = LABEL_NAMES
-        .iter()
-        .find_map(|usual| header.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)));
-    let label_place = usual.unwrap_or(header.fields.len() - 1);
+    let label_place = header.label();
     let (mut columns, mut dropped) = (Vec::new(), Vec::new());
     let mut label = Label::Number(rounded_out(0.0, 1.0));
     for (place, (name, of)) in header.fields.iter().zip(summaries).enumerate() {
@@ -252,7 +237,7 @@ fn of_table(
         "drop".into(),
         format!("empty, or more than {MOST_WORDS} different words: identifiers or text"),
     );
-    let mut domain = drafted(path, Columns::Named(columns), Storage::Dense, label);
+    let mut domain = Domain::new(Columns::Named(columns), Storage::Dense, label, source);
     domain.label_column = Some(header.fields[label_place].clone());
     domain.dropped = dropped;
     Ok(domain)

@@ -1,7 +1,5 @@
-//! Why data cannot be loaded: one message that names the file, the row or line, what was expected, what was found,
-//! and the way out.
+//! Errors of loading: one message that names the file, the row or line, what was expected, what was found, and the way out.
 
-use rounds_algorithms::problem::DatasetError;
 use std::path::{Path, PathBuf};
 
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
@@ -17,7 +15,7 @@ pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -
     shown.join(", ")
 }
 
-/// Why data cannot be loaded. Lines count from 1, as editors do; rows, records and columns from 0 unless said otherwise.
+/// The reason for which data cannot be loaded. Lines count from 1, as editors do; rows and columns from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -27,186 +25,49 @@ pub enum DataError {
         nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
     )]
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
         /// The most similar name, if one is.
         nearest: Option<&'static str>,
         /// All names.
         known: String,
     },
-    /// A named data set of files, and no folder to look in.
+    /// A named data set of files without a data folder.
     #[error(
-        "data set {name}: no folder to look in; say where it lies with --data-dir DIR or the variable ROUNDS_DATA, or use \
-         synthetic-mnist, which needs no file"
+        "data set {name}: no data folder; give --data-dir DIR or set the variable ROUNDS_DATA, or use synthetic-mnist, \
+         which needs no file"
     )]
     NoDirectory {
         /// The data set.
         name: String,
     },
-    /// Not there.
-    #[error("{}: not found; expected {looked_for}", path.display())]
-    Missing {
-        /// The file or folder.
-        path: PathBuf,
-        /// What should have been there.
-        looked_for: String,
-    },
-    /// The operating system refused.
+    /// A file or folder that the system does not hand over.
     #[error("{}: cannot be read: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A damaged packed stream.
-    #[error("{}: the {kind} stream is damaged or cut off ({source}); fetch the file again", path.display())]
-    Packed {
+    /// A file or folder that is not what is expected; the message depends on no row.
+    #[error("{}: {problem}", path.display())]
+    File {
         /// The file.
         path: PathBuf,
-        /// "gzip", "xz" or "zip".
-        kind: &'static str,
-        /// What the decoder says.
-        source: std::io::Error,
+        /// The problem and the way out.
+        problem: String,
     },
-    /// A packed file that unpacks to more than its size justifies.
-    #[error(
-        "{}: its {packed} packed bytes would unpack to more than {limit}, which is more than data does; if it is \
-         genuine, unpack it and load the plain file", path.display()
-    )]
-    Expansion {
+    /// Contents that are not what is expected; the message names rows, or depends on them.
+    #[error("{}{place}: {problem}", path.display())]
+    Rows {
         /// The file.
         path: PathBuf,
-        /// Packed size in bytes.
-        packed: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// Not the format it should be.
-    #[error("{}: not {expected}: it starts with {found}", path.display())]
-    Magic {
-        /// The file.
-        path: PathBuf,
-        /// The format, with its first bytes.
-        expected: String,
-        /// The first bytes.
-        found: String,
-    },
-    /// A header that makes no sense, or promises what this reader does not take.
-    #[error("{}: its header says {found}; expected {expected}", path.display())]
-    Header {
-        /// The file.
-        path: PathBuf,
-        /// What is expected.
-        expected: String,
-        /// What stands there.
-        found: String,
-    },
-    /// More or fewer bytes than the header promises.
-    #[error(
-        "{}: {} where its header promises {promised} bytes; fetch the file again", path.display(),
-        if found < promised { format!("it ends after {found} bytes") } else { format!("there are at least {found} bytes") }
-    )]
-    Size {
-        /// The file.
-        path: PathBuf,
-        /// Bytes promised.
-        promised: u128,
-        /// Bytes found.
-        found: u128,
-    },
-    /// Features and labels that do not belong together.
-    #[error("{} has {rows} rows but {} has {labels} labels; each row has one label, so they do not belong together", features_path.display(), labels_path.display())]
-    Counts {
-        /// Where the features are.
-        features_path: PathBuf,
-        /// Number of rows.
-        rows: usize,
-        /// Where the labels are.
-        labels_path: PathBuf,
-        /// Number of labels.
-        labels: usize,
-    },
-    /// A label that is not one of the classes.
-    #[error("{}, row {row}: label {found} is not one of the classes {expected}", path.display())]
-    Label {
-        /// The file.
-        path: PathBuf,
-        /// The row.
-        row: usize,
-        /// The label.
-        found: String,
-        /// The classes.
-        expected: String,
-    },
-    /// The data set itself breaks a promise.
-    #[error("{}: {source}", path.display())]
-    Dataset {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: DatasetError,
-    },
-    /// Training and test rows that do not belong together.
-    #[error("{}: {found}, but the training data has {expected}; training and test rows have the same columns and classes", path.display())]
-    TestMismatch {
-        /// The test file.
-        path: PathBuf,
-        /// What the training data has.
-        expected: String,
-        /// What the test data has.
-        found: String,
-    },
-    /// A folder in no known layout.
-    #[error("{}: {found}; expected {expected}", path.display())]
-    Layout {
-        /// The folder.
-        path: PathBuf,
-        /// The layouts.
-        expected: &'static str,
-        /// What it holds.
-        found: String,
-    },
-    /// A line of a text file that is not what it should be.
-    #[error("{}, line {line}: expected {expected}; found {found}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line, counting from 1.
-        line: usize,
-        /// What was expected, and the way out.
-        expected: String,
-        /// What was found.
-        found: String,
-    },
-    /// Labels that make no classes, or a label that is none of them.
-    #[error("{}: {found}; expected {expected}", path.display())]
-    Labels {
-        /// The file.
-        path: PathBuf,
-        /// What is expected.
-        expected: String,
-        /// What was found.
-        found: String,
-    },
-    /// A number of features that the file's size does not justify.
-    #[error(
-        "{}: {rows} rows of {columns} features {storage} would take {bytes} bytes of memory, far more than the file holds; \
-         {way_out}", path.display()
-    )]
-    TooWide {
-        /// The file.
-        path: PathBuf,
-        /// Number of rows.
-        rows: usize,
-        /// Features a row.
-        columns: usize,
-        /// "as dense f32", or what the model would be.
-        storage: &'static str,
-        /// The bytes.
-        bytes: u128,
-        /// The way out.
-        way_out: &'static str,
+        /// The line or row, after a comma, if it is the fault of one.
+        place: String,
+        /// The problem and the way out.
+        problem: String,
+        /// The kind of problem, without anything of the rows.
+        summary: &'static str,
     },
     /// A file that is not what its schema declares.
     #[error("{}: {problem}{}", path.display(), if found.is_empty() { String::new() } else { format!("; found {found}") })]
@@ -218,19 +79,35 @@ pub enum DataError {
         /// The header's columns; of a file without its header these are a row.
         found: String,
     },
-    /// No such label column.
-    #[error("{}: no label column {wanted}; found {found}", path.display())]
-    Column {
-        /// The file.
-        path: PathBuf,
-        /// The column that was asked for.
-        wanted: String,
-        /// What there is.
-        found: String,
-    },
 }
 
 impl DataError {
+    /// A file or folder that is not what is expected.
+    pub(super) fn file(path: &Path, problem: impl Into<String>) -> Self {
+        Self::File {
+            path: path.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// An error of the system.
+    pub(super) fn read(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Read {
+            path: path.into(),
+            source,
+        }
+    }
+
+    /// Contents that are not what is expected.
+    pub(super) fn rows(path: &Path, problem: impl Into<String>, summary: &'static str) -> Self {
+        Self::Rows {
+            path: path.into(),
+            place: String::new(),
+            problem: problem.into(),
+            summary,
+        }
+    }
+
     /// A file that is not what its schema declares.
     pub(crate) fn schema(path: &Path, problem: impl Into<String>) -> Self {
         Self::Schema {
@@ -240,31 +117,60 @@ impl DataError {
         }
     }
 
-    /// The message for a private run: it names the file and the kind of problem, but no row, line or value, nor how many
-    /// rows there are.
-    pub fn without_rows(&self) -> String {
-        let (path, problem) = match self {
-            Self::Line { path, .. } => (path, "a line is not what the format asks for"),
-            Self::Label { path, .. } | Self::Labels { path, .. } => (path, "its labels are not what is expected"),
-            Self::Dataset { path, .. } => (path, "its rows make no data set"),
-            Self::TooWide { path, .. } => (path, "its rows would take far more memory than the file holds"),
-            Self::Size { path, .. } => (path, "it is shorter or longer than its header promises"),
-            Self::Header { path, .. } => (path, "its header does not describe data that can be read"),
-            Self::Schema { path, problem, .. } => return format!("{}: {problem}", path.display()),
-            Self::Counts { features_path, .. } => (features_path, "it has another number of rows than its labels"),
-            Self::Unknown { .. }
-            | Self::NoDirectory { .. }
-            | Self::Missing { .. }
-            | Self::Read { .. }
-            | Self::Packed { .. }
-            | Self::Expansion { .. }
-            | Self::Magic { .. }
-            | Self::TestMismatch { .. }
-            | Self::Layout { .. }
-            | Self::Column { .. } => return self.to_string(),
+    /// Nothing at `path`.
+    pub(super) fn missing(path: &Path, expected: &str) -> Self {
+        Self::file(path, format!("not found; expected {expected}"))
+    }
+
+    /// A header that describes no data, or data that is not supported.
+    pub(super) fn header(path: &Path, found: &str, expected: &str) -> Self {
+        Self::rows(
+            path,
+            format!("its header says {found}; expected {expected}"),
+            "its header does not describe data that can be read",
+        )
+    }
+
+    /// More or fewer bytes than the header promises.
+    pub(super) fn size(path: &Path, promised: u128, found: u128) -> Self {
+        let found = if found < promised {
+            format!("it ends after {found} bytes")
+        } else {
+            format!("there are at least {found} bytes")
         };
-        let path = path.display();
-        format!("{path}: {problem}; `rounds schema {path}`, which claims nothing, shows where")
+        Self::rows(
+            path,
+            format!("{found} where its header promises {promised} bytes; fetch the file again"),
+            "it is shorter or longer than its header promises",
+        )
+    }
+
+    /// A label that is none of the classes.
+    pub(super) fn label(
+        path: &Path,
+        row: usize,
+        found: impl std::fmt::Display,
+        classes: impl std::fmt::Display,
+    ) -> Self {
+        Self::Rows {
+            path: path.into(),
+            place: format!(", row {row}"),
+            problem: format!("label {found} is not one of the classes {classes}"),
+            summary: "its labels are not what is expected",
+        }
+    }
+
+    /// The message for a private run: it names the file and the kind of problem, but no row, line or value, nor the number
+    /// of rows.
+    pub fn without_rows(&self) -> String {
+        match self {
+            Self::Rows { path, summary, .. } => {
+                let path = path.display();
+                format!("{path}: {summary}; `rounds schema {path}`, which claims nothing, shows where")
+            }
+            Self::Schema { path, problem, .. } => format!("{}: {problem}", path.display()),
+            _ => self.to_string(),
+        }
     }
 }
 
@@ -274,47 +180,13 @@ mod tests {
 
     #[test]
     fn a_private_message_names_the_file_and_no_row() {
-        let path = || PathBuf::from("d.csv");
-        let text = || "31337".to_owned();
-        let errors = [
-            DataError::Line {
-                path: path(),
-                line: 31337,
-                expected: text(),
-                found: text(),
-            },
-            DataError::Label {
-                path: path(),
-                row: 31337,
-                found: text(),
-                expected: text(),
-            },
-            DataError::Labels {
-                path: path(),
-                expected: text(),
-                found: text(),
-            },
-            DataError::Dataset {
-                path: path(),
-                source: DatasetError::NonFiniteTarget {
-                    name: text(),
-                    row: 31337,
-                    value: 31337.0,
-                },
-            },
-            DataError::Size {
-                path: path(),
-                promised: 31337,
-                found: 31337,
-            },
-            DataError::Counts {
-                features_path: path(),
-                rows: 31337,
-                labels_path: path(),
-                labels: 31337,
-            },
-        ];
-        for error in errors {
+        let path = Path::new("d.csv");
+        for error in [
+            DataError::label(path, 31337, 31337, "0 to 9"),
+            DataError::size(path, 31337, 31337),
+            DataError::header(path, "31337", "31337"),
+            DataError::rows(path, "31337", "its rows make no data set"),
+        ] {
             let message = error.without_rows();
             assert!(
                 message.contains("`rounds schema d.csv`") && !message.contains("31337"),
@@ -322,7 +194,7 @@ mod tests {
             );
             assert!(error.to_string().contains("31337"));
         }
-        let message = DataError::schema(&path(), "no column x").without_rows();
+        let message = DataError::schema(path, "no column x").without_rows();
         assert_eq!(message, "d.csv: no column x");
     }
 }

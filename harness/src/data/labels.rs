@@ -1,31 +1,29 @@
-//! From labels as a file writes them to classes `0..K` or real targets.
+//! Labels as they stand in a file, and without a declared domain the classes or real targets that training labels make.
 
-use crate::data::error::listing;
+use std::path::Path;
+
+use crate::data::error::{DataError, listing};
 use rounds_algorithms::problem::Labels;
 
-/// What the labels of a file are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target {
-    /// Classes if the labels are words, or integers of which at most [`AUTOMATIC_CLASSES`] differ; real targets
-    /// otherwise.
-    #[default]
-    Automatic,
-    /// Classes.
-    Classes,
-    /// Real targets.
-    Values,
-}
+/// Numbers are classes if they are integers of which at most so many differ.
+const AUTOMATIC_CLASSES: usize = 256;
+/// The largest number of classes.
+pub(super) const MOST_CLASSES: usize = 65_536;
 
-/// So many different integers are still taken for classes when nothing is said.
-pub const AUTOMATIC_CLASSES: usize = 256;
-/// So many classes there may be.
-pub const MOST_CLASSES: usize = 65_536;
-
-/// Labels as they stand in a file.
+/// Labels as they stand in a file, or encoded into a domain.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RawLabels {
+pub(super) enum RawLabels {
+    /// Codes of a domain's encoder; the features are encoded, too.
+    Encoded(Vec<u32>),
     /// Numbers.
     Numbers(Vec<f32>),
+    /// Classes as the format numbers them, from 0.
+    Indices {
+        /// One a row.
+        values: Vec<i64>,
+        /// The number of classes, if it is known.
+        classes: Option<usize>,
+    },
     /// Words: each row's index into the different ones.
     Words {
         /// One index a row.
@@ -35,27 +33,17 @@ pub enum RawLabels {
     },
 }
 
-/// Which label is which class: numbers ascend, words are sorted.
+/// The meaning of labels, which training labels define for the test labels.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Classes {
-    names: Vec<String>,
-    numbers: Option<Vec<f32>>,
-}
-
-impl Classes {
-    /// The labels' names, class by class.
-    pub fn names(&self) -> &[String] {
-        &self.names
-    }
-}
-
-/// Why labels are refused: what was expected, and what was found, with the row if it is one row's fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLabels {
-    /// What was expected.
-    pub expected: String,
-    /// What was found.
-    pub found: String,
+pub(super) enum Meaning {
+    /// Real targets.
+    Targets,
+    /// Classes that are numbers, ascending.
+    Numbers(Vec<f32>),
+    /// Classes that are numbered from 0; their number.
+    Indices(usize),
+    /// Classes that are words, sorted.
+    Words(Vec<String>),
 }
 
 /// The different numbers of `labels`, ascending, or `None` if there are more than `limit`.
@@ -79,113 +67,129 @@ fn distinct(labels: &[f32], limit: usize) -> Option<Vec<f32>> {
 }
 
 impl RawLabels {
-    /// The labels as numbers, NaN for words.
-    pub fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
-        let (numbers, words) = match self {
-            Self::Numbers(numbers) => (numbers.as_slice(), 0),
-            Self::Words { rows, .. } => (&[][..], rows.len()),
-        };
-        let words = std::iter::repeat_n(f64::NAN, words);
-        numbers.iter().map(|&number| f64::from(number)).chain(words)
-    }
-
-    /// Turns the labels of training data into classes or targets; classes come with their names.
-    ///
-    /// # Errors
-    /// Classes that are more than [`MOST_CLASSES`] or real targets that are words.
-    pub fn decide(self, target: Target) -> Result<(Labels, Option<Classes>), BadLabels> {
-        match (self, target) {
-            (Self::Numbers(values), Target::Values) => Ok((Labels::Values(values), None)),
-            (Self::Numbers(values), target) => {
-                let integers = values.iter().all(|value| value.fract() == 0.0);
-                let found = match target {
-                    Target::Automatic if !integers => None,
-                    Target::Automatic => distinct(&values, AUTOMATIC_CLASSES),
-                    _ => Some(distinct(&values, MOST_CLASSES).ok_or_else(|| too_many("numbers"))?),
-                };
-                match found {
-                    None => Ok((Labels::Values(values), None)),
-                    Some(numbers) => {
-                        let names = numbers.iter().map(ToString::to_string).collect();
-                        let classes = Classes {
-                            names,
-                            numbers: Some(numbers),
-                        };
-                        Ok((Self::Numbers(values).assign(&classes)?, Some(classes)))
-                    }
-                }
-            }
-            (Self::Words { words, .. }, Target::Values) => Err(BadLabels {
-                expected: "numbers as targets; choose classes as the target, or another label column".into(),
-                found: format!(
-                    "words as labels, {:?} for one",
-                    words.first().map_or("", String::as_str)
-                ),
-            }),
-            (Self::Words { words, .. }, _) if words.len() > MOST_CLASSES => Err(too_many("words")),
-            (Self::Words { rows, words }, _) => {
-                let mut names = words.clone();
-                names.sort_unstable();
-                let classes = Classes { names, numbers: None };
-                Ok((Self::Words { rows, words }.assign(&classes)?, Some(classes)))
-            }
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Encoded(values) | Self::Words { rows: values, .. } => values.len(),
+            Self::Numbers(values) => values.len(),
+            Self::Indices { values, .. } => values.len(),
         }
     }
 
-    /// Turns labels into the classes that training data defined.
+    /// Labels of columns without names, as numbers.
+    ///
+    /// # Panics
+    /// Labels of a text: their reader encodes them.
+    pub(super) fn numbers(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+        match self {
+            Self::Numbers(values) => Box::new(values.iter().map(|&number| f64::from(number))),
+            Self::Indices { values, .. } => Box::new(values.iter().map(|&number| number as f64)),
+            Self::Encoded(_) | Self::Words { .. } => unreachable!("a text's labels are encoded by its reader"),
+        }
+    }
+
+    /// The meaning of these labels of training rows: words are classes; numbers are, too, if they are integers of which at most
+    /// [`AUTOMATIC_CLASSES`] differ.
     ///
     /// # Errors
-    /// A label that is no class.
-    pub fn assign(self, classes: &Classes) -> Result<Labels, BadLabels> {
-        let unknown = |row: usize, found: String| BadLabels {
-            expected: format!(
-                "one of the {} labels of the training data, {}",
-                classes.names.len(),
-                listing(&classes.names)
-            ),
-            found: format!("label {found} in row {row}"),
-        };
-        let values: Vec<u32> = match (self, &classes.numbers) {
-            (Self::Numbers(values), Some(numbers)) => {
-                let class = |(row, value): (usize, f32)| {
-                    numbers
-                        .binary_search_by(|probe| probe.total_cmp(&(value + 0.0)))
-                        .map(|class| class as u32)
-                        .map_err(|_| unknown(row, value.to_string()))
-                };
-                values.into_iter().enumerate().map(class).collect::<Result<_, _>>()?
-            }
-            (Self::Numbers(values), None) => {
-                return Err(unknown(0, values.first().map_or_else(String::new, f32::to_string)));
-            }
-            (Self::Words { rows, words }, _) => {
-                let known: Vec<Option<u32>> = words
-                    .iter()
-                    .map(|word| classes.names.binary_search(word).ok().map(|class| class as u32))
-                    .collect();
-                let known = if classes.numbers.is_some() {
-                    vec![None; words.len()]
+    /// A label that is not finite or not a class.
+    pub(super) fn meaning(&self, path: &Path) -> Result<Meaning, DataError> {
+        Ok(match self {
+            Self::Encoded(_) => unreachable!("encoded labels have a domain"),
+            Self::Numbers(values) => {
+                check_finite(path, values)?;
+                let integers = values.iter().all(|value| value.fract() == 0.0);
+                let numbers = if integers {
+                    distinct(values, AUTOMATIC_CLASSES)
                 } else {
-                    known
+                    None
                 };
-                let class = |(row, word): (usize, u32)| {
-                    known[word as usize].ok_or_else(|| unknown(row, format!("{:?}", words[word as usize])))
+                numbers.map_or(Meaning::Targets, Meaning::Numbers)
+            }
+            Self::Indices {
+                classes: Some(classes), ..
+            } => Meaning::Indices(*classes),
+            // A label that leaves the classes at most as many as the rows, or 256, is no damaged one.
+            Self::Indices { values, classes: None } => {
+                let limit = values.len().max(256);
+                check_indices(path, values, limit)?;
+                Meaning::Indices(values.iter().max().map_or(0, |&label| label as usize + 1))
+            }
+            Self::Words { words, .. } => {
+                let mut names = words.clone();
+                names.sort_unstable();
+                Meaning::Words(names)
+            }
+        })
+    }
+
+    /// The labels with the meaning that training labels have.
+    ///
+    /// # Errors
+    /// A label that is not finite or not a class.
+    pub(super) fn with_meaning(self, path: &Path, meaning: &Meaning) -> Result<Labels, DataError> {
+        let unknown = |row: usize, found: String, names: &[String]| DataError::label(path, row, found, listing(names));
+        let (values, names): (Result<Vec<u32>, DataError>, Vec<String>) = match (self, meaning) {
+            (Self::Numbers(values), Meaning::Targets) => {
+                check_finite(path, &values)?;
+                return Ok(Labels::Values(values));
+            }
+            (Self::Indices { values, .. }, Meaning::Indices(classes)) => {
+                check_indices(path, &values, *classes)?;
+                return Ok(Labels::Classes {
+                    values: values.into_iter().map(|label| label as u32).collect(),
+                    classes: *classes,
+                    names: None,
+                });
+            }
+            (Self::Numbers(values), Meaning::Numbers(numbers)) => {
+                let names: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+                let class = |(row, value): (usize, f32)| {
+                    let class = numbers.binary_search_by(|probe| probe.total_cmp(&(value + 0.0)));
+                    class
+                        .map(|class| class as u32)
+                        .map_err(|_| unknown(row, value.to_string(), &names))
                 };
-                rows.into_iter().enumerate().map(class).collect::<Result<_, _>>()?
+                (values.into_iter().enumerate().map(class).collect(), names)
+            }
+            (Self::Words { rows, words }, Meaning::Words(names)) => {
+                let known: Vec<_> = words.iter().map(|word| names.binary_search(word)).collect();
+                let class = |(row, word): (usize, u32)| match known[word as usize] {
+                    Ok(class) => Ok(class as u32),
+                    Err(_) => Err(unknown(row, format!("{:?}", words[word as usize]), names)),
+                };
+                (rows.into_iter().enumerate().map(class).collect(), names.clone())
+            }
+            _ => {
+                let problem = "its labels are numbers and those of the training rows are words, or the other way round";
+                return Err(DataError::rows(path, problem, "its labels are not what is expected"));
             }
         };
         Ok(Labels::Classes {
-            values,
-            classes: classes.names.len(),
-            names: Some(classes.names.clone()),
+            values: values?,
+            classes: names.len(),
+            names: Some(names),
         })
     }
 }
 
-fn too_many(what: &str) -> BadLabels {
-    BadLabels {
-        expected: format!("at most {MOST_CLASSES} classes; choose real targets, or another label column"),
-        found: format!("more different {what} as labels than that"),
+fn check_finite(path: &Path, values: &[f32]) -> Result<(), DataError> {
+    match values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(row) => Err(DataError::label(path, row, values[row], "of finite numbers")),
+    }
+}
+
+fn check_indices(path: &Path, values: &[i64], classes: usize) -> Result<(), DataError> {
+    let is_class = |&label: &i64| usize::try_from(label).is_ok_and(|label| label < classes);
+    match values.iter().position(|label| !is_class(label)) {
+        None => Ok(()),
+        Some(row) => Err(DataError::label(
+            path,
+            row,
+            values[row],
+            format_args!("0 to {}", classes.saturating_sub(1)),
+        )),
     }
 }
 
@@ -200,106 +204,49 @@ mod tests {
         }
     }
 
+    fn refusal(labels: RawLabels, meaning: &Meaning) -> String {
+        labels.with_meaning(Path::new("p"), meaning).unwrap_err().to_string()
+    }
+
+    /// Labels of training rows, and their meaning.
+    fn decided(labels: RawLabels) -> (Labels, Meaning) {
+        let path = Path::new("p");
+        let meaning = labels.meaning(path).unwrap();
+        (labels.with_meaning(path, &meaning).unwrap(), meaning)
+    }
+
     #[test]
-    fn integers_become_classes_in_ascending_order() {
-        let (labels, classes) = RawLabels::Numbers(vec![1.0, -1.0, 1.0])
-            .decide(Target::Automatic)
-            .unwrap();
-        let names = Some(vec!["-1".to_owned(), "1".to_owned()]);
-        assert_eq!(
-            labels,
-            Labels::Classes {
+    fn integers_become_classes_in_ascending_order_and_words_in_alphabetical_order() {
+        for (labels, names) in [
+            (RawLabels::Numbers(vec![1.0, -1.0, 1.0]), ["-1", "1"]),
+            (words(&["yes", "no"], &[0, 1, 0]), ["no", "yes"]),
+        ] {
+            let expected = Labels::Classes {
                 values: vec![1, 0, 1],
                 classes: 2,
-                names
-            }
-        );
-        let test = RawLabels::Numbers(vec![-1.0])
-            .assign(classes.as_ref().unwrap())
-            .unwrap();
-        assert_eq!((test.classes(), test.len()), (Some(2), 1));
-        let (labels, _) = RawLabels::Numbers(vec![0.0, -0.0, 3.0])
-            .decide(Target::Automatic)
-            .unwrap();
+                names: Some(names.map(str::to_owned).to_vec()),
+            };
+            assert_eq!(decided(labels).0, expected);
+        }
+        let (labels, numbers) = decided(RawLabels::Numbers(vec![0.0, -0.0, 3.0]));
         assert_eq!(labels.classes(), Some(2));
+        assert!(refusal(RawLabels::Numbers(vec![-0.0, 4.0]), &numbers).contains("row 1: label 4"));
+        let (_, yes_no) = decided(words(&["yes", "no"], &[0, 1]));
+        assert!(refusal(words(&["maybe"], &[0]), &yes_no).contains("row 0: label \"maybe\""));
+        assert!(refusal(RawLabels::Numbers(vec![1.0]), &yes_no).contains("words"));
+        assert!(refusal(words(&["0"], &[0]), &numbers).contains("words"));
     }
 
     #[test]
-    fn fractions_and_many_integers_are_targets_unless_classes_are_asked_for() {
+    fn fractions_and_many_integers_are_targets() {
         let fractions = RawLabels::Numbers(vec![0.5, 1.0]);
-        assert_eq!(
-            fractions.clone().decide(Target::Automatic).unwrap().0,
-            Labels::Values(vec![0.5, 1.0])
-        );
-        assert_eq!(fractions.decide(Target::Classes).unwrap().0.classes(), Some(2));
-        let many: Vec<f32> = (0..=AUTOMATIC_CLASSES).map(|label| label as f32).collect();
-        assert_eq!(
-            RawLabels::Numbers(many.clone())
-                .decide(Target::Automatic)
-                .unwrap()
-                .0
-                .classes(),
-            None
-        );
-        assert_eq!(
-            RawLabels::Numbers(many).decide(Target::Classes).unwrap().0.classes(),
-            Some(AUTOMATIC_CLASSES + 1)
-        );
-        let too_many = (0..=MOST_CLASSES).map(|label| label as f32).collect();
-        assert!(
-            RawLabels::Numbers(too_many)
-                .decide(Target::Classes)
-                .unwrap_err()
-                .expected
-                .contains("at most")
-        );
-        assert_eq!(
-            RawLabels::Numbers(vec![1.0]).decide(Target::Values).unwrap().0,
-            Labels::Values(vec![1.0])
-        );
-    }
-
-    #[test]
-    fn words_become_classes_in_alphabetical_order_and_are_no_targets() {
-        let (labels, classes) = words(&["yes", "no"], &[0, 1, 0]).decide(Target::Automatic).unwrap();
-        let names = Some(vec!["no".to_owned(), "yes".to_owned()]);
-        assert_eq!(
-            labels,
-            Labels::Classes {
-                values: vec![1, 0, 1],
-                classes: 2,
-                names
-            }
-        );
-        let classes = classes.unwrap();
-        assert!(
-            words(&["maybe"], &[0])
-                .assign(&classes)
-                .unwrap_err()
-                .found
-                .contains("\"maybe\" in row 0")
-        );
-        assert!(
-            RawLabels::Numbers(vec![1.0])
-                .assign(&classes)
-                .unwrap_err()
-                .found
-                .contains("label 1 in row 0")
-        );
-        assert!(
-            words(&["yes"], &[0])
-                .decide(Target::Values)
-                .unwrap_err()
-                .found
-                .contains("words")
-        );
-        let (_, numbers) = RawLabels::Numbers(vec![0.0, 1.0]).decide(Target::Automatic).unwrap();
-        assert!(
-            words(&["0"], &[0])
-                .assign(&numbers.unwrap())
-                .unwrap_err()
-                .found
-                .contains("\"0\" in row 0")
-        );
+        assert_eq!(decided(fractions).0, Labels::Values(vec![0.5, 1.0]));
+        for (count, classes) in [
+            (AUTOMATIC_CLASSES, Some(AUTOMATIC_CLASSES)),
+            (AUTOMATIC_CLASSES + 1, None),
+        ] {
+            let labels = RawLabels::Numbers((0..count).map(|label| label as f32).collect());
+            assert_eq!(decided(labels).0.classes(), classes);
+        }
     }
 }

@@ -1,49 +1,18 @@
-//! LIBSVM text: a line `label index:value index:value …` a row, indices ascending from 1. Plain, gzip or xz; `#` starts a
+//! LIBSVM text: one row a line, `label index:value index:value …`, indices ascending from 1. Plain, gzip or xz; `#` starts a
 //! comment. Sparse rows stay sparse.
 
+use crate::data::capacity::reserve;
 use crate::data::error::DataError;
+use crate::data::folder::{Table, check_unnamed};
 use crate::data::labels::RawLabels;
 use crate::data::lines::{BadLine, excerpt, parse_blocks};
 use crate::data::number;
-use crate::data::room::reserve;
 use crate::data::source::{Progress, Source};
-use rounds_algorithms::problem::{self, Buffer, Domain, Encoder, Features, Labels};
+use rounds_algorithms::problem::{Buffer, Domain, Encoder, Features, Storage};
 use std::path::Path;
 
-/// How rows are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Storage {
-    /// Dense if at least half of the values of the first block (256 KiB) are stored, when dense rows are the smaller ones;
-    /// sparse otherwise.
-    #[default]
-    Automatic,
-    /// Compressed sparse rows; explicit zeros are kept.
-    Sparse,
-    /// Dense f32 rows.
-    Dense,
-}
-
-/// What the file does not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LibsvmOptions {
-    /// How rows are kept.
-    pub storage: Storage,
-    /// Features a row. Without it, the largest index of the file.
-    pub columns: Option<usize>,
-    /// The index of the first feature: 1, as LIBSVM writes it, or 0.
-    pub first_index: u32,
-}
-
-impl Default for LibsvmOptions {
-    fn default() -> Self {
-        Self {
-            storage: Storage::Automatic,
-            columns: None,
-            first_index: 1,
-        }
-    }
-}
-
+/// The index of the first feature.
+const FIRST_INDEX: u64 = 1;
 /// Undeclared columns may be so many …
 const FREE_COLUMNS: usize = 1 << 20;
 /// … or so many times the stored values, if that is more: a larger index is a damaged one.
@@ -59,114 +28,131 @@ const DECLARED_DENSE: u128 = 1 << 38;
 /// Indices are counted so far.
 const LAST_INDEX: u64 = 1 << 40;
 
-/// Reads a file.
-///
-/// # Errors
-/// Missing or damaged files; lines that are not LIBSVM; indices that do not ascend, start below the first or lie beyond the
-/// declared columns; values that are NaN or infinite; an index so large that the file cannot mean it.
-pub fn read(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels), DataError> {
-    match read_as(path, options) {
-        // What was taken for dense from its start is sparse further on.
-        Err(DataError::TooWide { .. }) if options.storage == Storage::Automatic => read_as(
-            path,
-            LibsvmOptions {
-                storage: Storage::Sparse,
-                ..options
+/// The shape of undeclared rows, as far as it is known before they are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    /// Dense or sparse. Without it dense if at least half of the values of the first block (256 KiB) are stored, when dense rows
+    /// are the smaller ones; explicit zeros of sparse rows are kept.
+    pub(super) storage: Option<Storage>,
+    /// Features a row. Without it, the largest index of the file.
+    pub(super) columns: Option<usize>,
+}
+
+impl Shape {
+    /// The shape of test rows, which are stored as the training rows `train` are. The columns of sparse ones may be more.
+    pub(super) fn like(self, train: &Features) -> Self {
+        let storage = train.storage();
+        Self {
+            storage: Some(storage),
+            columns: match storage {
+                Storage::Sparse => self.columns,
+                _ => Some(train.columns()),
             },
-        ),
-        result => result,
+        }
     }
 }
 
-/// Reads a file into `domain`, of unnamed columns: values are mapped, those beyond the columns dropped, labels looked up. NaN
-/// and infinities may be written as words.
+/// Reads a file. In `domain`, of unnamed columns, values are mapped, those beyond the columns dropped, labels looked up; NaN
+/// and infinities may be written as words. Without it the rows have `shape`.
 ///
 /// # Errors
 /// Missing or damaged files, and text that is not LIBSVM: tokens other than `index:value`, indices that do not ascend from 1.
-/// No value, index or label is refused.
-pub fn read_into(path: &Path, domain: &Domain) -> Result<(Features, Labels), DataError> {
-    let (encoder, columns) = (Encoder::new(domain), domain.features());
-    let mut codes = Vec::new();
-    let mut matrix = if domain.storage == problem::Storage::Sparse {
-        Matrix::Sparse(Sparse::new(columns))
-    } else {
-        Matrix::Dense(Dense::new(columns))
-    };
-    let parse = |text: &[u8]| parse_block(text, 1, Some(columns), Some(&encoder));
-    parse_blocks(Source::open(path)?, Vec::new(), 0, parse, |part, progress| {
-        reserve(&mut codes, part.labels.len(), progress);
-        codes.extend_from_slice(&part.labels);
-        match &mut matrix {
-            Matrix::Sparse(sparse) => sparse.append(&part, progress),
-            Matrix::Dense(dense) => {
-                check_dense(path, codes.len(), columns, DECLARED_DENSE)?;
-                dense.append(&part, columns, progress);
-            }
-        }
-        Ok(())
-    })?;
-    codes.shrink_to_fit();
-    Ok(encoder.finish(encoder.matrix(matrix.into_features()), codes))
-}
-
-/// Refuses dense rows that take more than `limit` bytes.
-fn check_dense(path: &Path, rows: usize, columns: usize, limit: u128) -> Result<(), DataError> {
-    let bytes = 4 * rows as u128 * columns as u128;
-    if bytes <= limit {
-        return Ok(());
+/// In a domain no value, index or label is refused. Without one indices beyond the known columns; values that are NaN or
+/// infinite; an index so large that the file cannot mean it.
+pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result<Table, DataError> {
+    if let Some(domain) = domain {
+        check_unnamed(path, domain)?;
+        let shape = Shape {
+            storage: Some(domain.storage),
+            columns: Some(domain.features()),
+        };
+        let encoder = Encoder::new(domain);
+        let rows = read_rows(path, shape, DECLARED_DENSE, Some(&encoder))?;
+        let Some((features, labels)) = rows else {
+            return Err(too_wide(path, domain.features()));
+        };
+        let features = encoder.matrix(features);
+        return Ok(Table::of_file(path, features, RawLabels::Encoded(labels)));
     }
-    Err(DataError::TooWide {
-        path: path.into(),
-        rows,
-        columns,
-        storage: "as dense f32",
-        bytes,
-        way_out: "keep it sparse, or mend the index if it is a damaged one",
-    })
+    let expansion = match shape.storage {
+        None => CHOSEN_DENSE_EXPANSION,
+        Some(_) => DENSE_EXPANSION,
+    };
+    let (features, labels) = match read_rows(path, shape, expansion, None)? {
+        Some(rows) => rows,
+        None if shape.storage.is_some() => return Err(too_wide(path, shape.columns.unwrap_or(0))),
+        None => {
+            // The file begins dense and continues sparse.
+            let storage = Some(Storage::Sparse);
+            read_rows(path, Shape { storage, ..shape }, expansion, None)?.expect("sparse rows have no limit")
+        }
+    };
+    if let Features::Sparse { values, columns, .. } = &features
+        && shape.columns.is_none()
+        && *columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * values.len())
+    {
+        let problem = format!(
+            "the largest index, {columns}, makes a model of far more memory than the file holds; if it is not a damaged one, \
+             declare the number of columns"
+        );
+        return Err(DataError::rows(path, problem, WIDE));
+    }
+    let labels = labels.into_iter().map(f32::from_bits).collect();
+    Ok(Table::of_file(path, features, RawLabels::Numbers(labels)))
 }
 
-fn read_as(path: &Path, options: LibsvmOptions) -> Result<(Features, RawLabels), DataError> {
+const WIDE: &str = "its rows would take far more memory than the file holds";
+
+fn too_wide(path: &Path, columns: usize) -> DataError {
+    let problem = format!(
+        "its rows of {columns} columns as dense f32 would take far more memory than the file holds; keep them sparse, or mend \
+         the index if it is a damaged one"
+    );
+    DataError::rows(path, problem, WIDE)
+}
+
+/// The rows of a file and the bits of their labels, or codes; `None` if dense rows would take too much memory: more than
+/// `allowed` bytes in a domain, more than `allowed` times the bytes of their text without one.
+fn read_rows(
+    path: &Path,
+    shape: Shape,
+    allowed: u128,
+    encoder: Option<&Encoder<'_>>,
+) -> Result<Option<(Features, Vec<u32>)>, DataError> {
     let mut labels = Vec::new();
     let mut text_bytes = 0;
-    let mut matrix = None;
-    let parse = |text: &[u8]| parse_block(text, options.first_index, options.columns, None);
-    parse_blocks(Source::open(path)?, Vec::new(), 0, parse, |part, progress| {
+    let mut matrix: Option<Matrix> = None;
+    let mut too_wide = false;
+    let parse = |text: &[u8]| parse_block(text, shape.columns, encoder);
+    let append = |part: Part, progress| {
         reserve(&mut labels, part.labels.len(), progress);
-        labels.extend(part.labels.iter().copied().map(f32::from_bits));
+        labels.extend_from_slice(&part.labels);
         text_bytes += part.text_bytes;
-        let matrix = matrix.get_or_insert_with(|| Matrix::for_rows_like(&part, options));
-        match matrix {
+        match matrix.get_or_insert_with(|| Matrix::for_rows_like(&part, shape)) {
             Matrix::Sparse(sparse) => sparse.append(&part, progress),
             Matrix::Dense(dense) => {
                 let columns = dense.columns.max(part.columns);
-                let expansion = match options.storage {
-                    Storage::Dense => DENSE_EXPANSION,
-                    Storage::Automatic | Storage::Sparse => CHOSEN_DENSE_EXPANSION,
+                let limit = match encoder {
+                    Some(_) => allowed,
+                    None => DENSE_FLOOR.max(allowed * text_bytes as u128),
                 };
-                let limit = DENSE_FLOOR.max(expansion * text_bytes as u128);
-                check_dense(path, labels.len(), columns, limit)?;
+                too_wide = 4 * labels.len() as u128 * columns as u128 > limit;
+                if too_wide {
+                    return Err(self::too_wide(path, columns));
+                }
                 dense.append(&part, columns, progress);
             }
         }
         Ok(())
-    })?;
-    labels.shrink_to_fit();
-    let rows = labels.len();
-    let features = matrix.map_or_else(|| Features::f32(Buffer::new(), 1), Matrix::into_features);
-    if let Features::Sparse { values, columns, .. } = &features {
-        let (columns, stored) = (*columns, values.len());
-        if options.columns.is_none() && columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * stored) {
-            return Err(DataError::TooWide {
-                path: path.into(),
-                rows,
-                columns,
-                storage: "(the largest index) make a model that",
-                bytes: 4 * columns as u128,
-                way_out: "if the index is not a damaged one, declare the number of columns",
-            });
-        }
+    };
+    let outcome = parse_blocks(Source::open(path)?, Vec::new(), 0, parse, append);
+    if too_wide {
+        return Ok(None);
     }
-    Ok((features, RawLabels::Numbers(labels)))
+    outcome?;
+    labels.shrink_to_fit();
+    let matrix = matrix.unwrap_or_else(|| Matrix::Dense(Dense::new(shape.columns.unwrap_or(1))));
+    Ok(Some((matrix.into_features(), labels)))
 }
 
 /// Rows parsed from one block.
@@ -175,7 +161,7 @@ struct Part {
     text_bytes: usize,
     /// The bits of each number, or its code in a domain.
     labels: Vec<u32>,
-    /// Where each row ends in `indices` and `values`.
+    /// The end of each row in `indices` and `values`.
     ends: Vec<usize>,
     indices: Vec<u32>,
     values: Vec<f32>,
@@ -190,17 +176,16 @@ enum Matrix {
 }
 
 impl Matrix {
-    /// Dense if it was asked for, or if `part`, the first one, is at least half full.
-    fn for_rows_like(part: &Part, options: LibsvmOptions) -> Self {
-        let dense = match options.storage {
-            Storage::Dense => true,
-            Storage::Sparse => false,
-            Storage::Automatic => {
+    /// Rows of `shape`; of unknown storage they are dense if `part`, the first one, is at least half full.
+    fn for_rows_like(part: &Part, shape: Shape) -> Self {
+        let is_dense = shape.storage.map_or_else(
+            || {
                 !part.values.is_empty()
                     && 2 * part.values.len() as u128 >= part.labels.len() as u128 * part.columns as u128
-            }
-        };
-        if dense {
+            },
+            |storage| storage != Storage::Sparse,
+        );
+        if is_dense {
             Self::Dense(Dense::new(part.columns))
         } else {
             Self::Sparse(Sparse::new(part.columns))
@@ -307,12 +292,7 @@ impl Dense {
 }
 
 /// Parses whole lines. With an `encoder` any value and label is taken, and values beyond the declared columns are dropped.
-fn parse_block(
-    text: &[u8],
-    first_index: u32,
-    declared: Option<usize>,
-    encoder: Option<&Encoder<'_>>,
-) -> Result<(Part, usize), BadLine> {
+fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
     let mut part = Part {
         text_bytes: text.len(),
         ..Part::default()
@@ -320,31 +300,18 @@ fn parse_block(
     part.indices.reserve(text.len() / 8);
     part.values.reserve(text.len() / 8);
     let limit = declared.unwrap_or(u32::MAX as usize - 1);
-    let first_index = u64::from(first_index);
-    let mut columns = 0;
-    let mut line = 0;
-    let mut at = 0;
+    let (mut columns, mut line, mut at) = (0, 0, 0);
     while at < text.len() {
         at = blanks(text, at);
         if let Some(after) = end_of_line(text, at) {
             (at, line) = (after, line + 1);
             continue;
         }
-        let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
-        let (label, length) = match (scanned, encoder) {
-            (Some((label, length)), Some(encoder)) => (encoder.label_number(f64::from(label)), length),
-            (Some((label, length)), None) if label.is_finite() => (label.to_bits(), length),
-            (Some(_), None) => return Err(BadLine::new(line, "a finite label", excerpt(field(text, at)))),
-            (None, Some(encoder)) if !field(text, at).contains(&b':') => {
-                let word = field(text, at);
-                (encoder.label(word), word.len())
-            }
-            (None, _) => return Err(bad_label(text, at, line)),
-        };
+        let (label, length) = read_label(text, at, line, encoder)?;
         part.labels.push(label);
         at += length;
         // The next index may not be below this.
-        let mut lowest = first_index;
+        let mut lowest = FIRST_INDEX;
         loop {
             at = blanks(text, at);
             if let Some(after) = end_of_line(text, at) {
@@ -352,55 +319,70 @@ fn parse_block(
                 break;
             }
             let start = at;
-            let mut index = 0u64;
-            while let Some(digit) = text
-                .get(at)
-                .map(|byte| byte.wrapping_sub(b'0'))
-                .filter(|&digit| digit < 10)
-            {
-                index = (index * 10 + u64::from(digit)).min(LAST_INDEX);
-                at += 1;
-            }
+            let bad = |expected: &str| BadLine::new(line, expected, excerpt(field(text, start)));
+            let index;
+            (index, at) = read_index(text, at);
             if at == start || text.get(at) != Some(&b':') {
-                return Err(BadLine::new(
-                    line,
-                    "index:value with a whole number as the index",
-                    excerpt(field(text, start)),
-                ));
+                return Err(bad("index:value with a whole number as the index"));
             }
-            let beyond = (index.saturating_sub(first_index)) as usize >= limit;
+            let beyond = (index.saturating_sub(FIRST_INDEX)) as usize >= limit;
             if index < lowest || (beyond && encoder.is_none()) {
-                return Err(bad_index(index, lowest, first_index, limit, line));
+                return Err(bad_index(index, lowest, limit, line));
             }
             at += 1;
             let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
-            let Some((value, length)) = scanned.or_else(|| encoder.and_then(|_| not_finite(field(text, at)))) else {
-                return Err(BadLine::new(
-                    line,
-                    "a number after index and colon",
-                    excerpt(field(text, start)),
-                ));
+            let (value, length) = match (scanned, encoder) {
+                (Some((value, _)), None) if !value.is_finite() => {
+                    return Err(bad("a finite value that f32 can hold"));
+                }
+                (Some(found), _) => found,
+                (None, Some(_)) => not_finite(field(text, at)).ok_or_else(|| bad("a number after index and colon"))?,
+                (None, None) => return Err(bad("a number after index and colon")),
             };
-            if !value.is_finite() && encoder.is_none() {
-                return Err(BadLine::new(
-                    line,
-                    "a finite value that f32 can hold",
-                    excerpt(field(text, start)),
-                ));
-            }
             at += length;
             // Of the indices that count no further, one may follow the other.
             lowest = (index + 1).min(LAST_INDEX);
             if !beyond {
-                part.indices.push((index - first_index) as u32);
+                part.indices.push((index - FIRST_INDEX) as u32);
                 part.values.push(value);
             }
         }
-        columns = columns.max(lowest - first_index);
+        columns = columns.max(lowest - FIRST_INDEX);
         part.ends.push(part.values.len());
     }
     part.columns = declared.unwrap_or(columns as usize);
     Ok((part, line))
+}
+
+/// The bits of a row's label, or its code, and its length.
+#[inline]
+fn read_label(text: &[u8], at: usize, line: usize, encoder: Option<&Encoder<'_>>) -> Result<(u32, usize), BadLine> {
+    let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
+    match (scanned, encoder) {
+        (Some((label, length)), Some(encoder)) => Ok((encoder.label_number(f64::from(label)), length)),
+        (Some((label, length)), None) if label.is_finite() => Ok((label.to_bits(), length)),
+        (Some(_), None) => Err(BadLine::new(line, "a finite label", excerpt(field(text, at)))),
+        (None, Some(encoder)) if !field(text, at).contains(&b':') => {
+            let word = field(text, at);
+            Ok((encoder.label(word), word.len()))
+        }
+        (None, _) => Err(bad_label(text, at, line)),
+    }
+}
+
+/// The whole number at `at`, counted to [`LAST_INDEX`], and its end.
+#[inline]
+fn read_index(text: &[u8], mut at: usize) -> (u64, usize) {
+    let mut index = 0;
+    while let Some(digit) = text
+        .get(at)
+        .map(|byte| byte.wrapping_sub(b'0'))
+        .filter(|&digit| digit < 10)
+    {
+        index = (index * 10 + u64::from(digit)).min(LAST_INDEX);
+        at += 1;
+    }
+    (index, at)
 }
 
 #[inline]
@@ -411,7 +393,7 @@ fn blanks(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where the next line starts, if only a comment or nothing is left of this one.
+/// The beginning of the next line, if only a comment or nothing is left of this one.
 #[inline]
 fn end_of_line(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at) {
@@ -462,19 +444,15 @@ fn bad_label(text: &[u8], at: usize, line: usize) -> BadLine {
 }
 
 #[cold]
-fn bad_index(index: u64, lowest: u64, first_index: u64, limit: usize, line: usize) -> BadLine {
+fn bad_index(index: u64, lowest: u64, limit: usize, line: usize) -> BadLine {
     let found = format!("index {index}");
-    if index < first_index {
-        BadLine::new(
-            line,
-            "indices that count from 1 (declare 0 as the first index if they count from 0)",
-            found,
-        )
+    if index < FIRST_INDEX {
+        BadLine::new(line, "indices that count from 1 (add 1 to each)", found)
     } else if index < lowest {
         let expected = format!("an index of at least {lowest}: the indices of a row ascend and none is repeated");
         BadLine::new(line, expected, found)
     } else {
-        let last = limit as u64 - 1 + first_index;
+        let last = limit as u64 - 1 + FIRST_INDEX;
         BadLine::new(line, format!("an index of at most {last}, the last column"), found)
     }
 }

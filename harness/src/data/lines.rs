@@ -8,43 +8,39 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
 /// Bytes of text a block holds at least, but for the last one; blocks end with a line.
-pub const BLOCK_BYTES: usize = 1 << 18;
+pub(super) const BLOCK_BYTES: usize = 1 << 18;
 
-/// What is wrong with a line: what was expected there, and what was found.
+/// A line that is not as the format asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine {
+pub(super) struct BadLine {
     /// Lines before it in the block.
-    pub line: usize,
-    /// What was expected, and the way out.
-    pub expected: String,
-    /// What was found.
-    pub found: String,
+    line: usize,
+    /// The problem and the way out.
+    problem: String,
 }
 
 impl BadLine {
-    /// A complaint about the `line`-th line of the block, counting from 0.
-    pub fn new(line: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
+    /// The `line`-th line of the block, counting from 0.
+    pub(super) fn new(line: usize, expected: impl std::fmt::Display, found: impl std::fmt::Display) -> Self {
         Self {
             line,
-            expected: expected.into(),
-            found: found.into(),
+            problem: format!("expected {expected}; found {found}"),
         }
     }
 
-    /// The same complaint about a line of the whole file.
-    pub fn at(self, path: &Path, lines_before: usize) -> DataError {
-        let line = lines_before + self.line + 1;
-        DataError::Line {
+    /// The error about this line of a file, with `lines_before` lines before the block.
+    pub(super) fn at(self, path: &Path, lines_before: usize) -> DataError {
+        DataError::Rows {
             path: path.into(),
-            line,
-            expected: self.expected,
-            found: self.found,
+            place: format!(", line {}", lines_before + self.line + 1),
+            problem: self.problem,
+            summary: "a line is not what the format asks for",
         }
     }
 }
 
 /// At most 60 characters of a field, for a message.
-pub fn excerpt(text: &[u8]) -> String {
+pub(super) fn excerpt(text: &[u8]) -> String {
     let end = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
     let text = text[..end].trim_ascii_end();
     let shown = String::from_utf8_lossy(&text[..text.len().min(60)]);
@@ -60,7 +56,7 @@ pub fn excerpt(text: &[u8]) -> String {
 ///
 /// # Errors
 /// Those of reading; the complaint about the first bad line of the file; and what `append` refuses.
-pub fn parse_blocks<Part: Send>(
+pub(super) fn parse_blocks<Part: Send>(
     mut source: Source<'_>,
     start: Vec<u8>,
     mut lines_before: usize,
@@ -119,7 +115,7 @@ pub fn parse_blocks<Part: Send>(
     })
 }
 
-/// The next block: what was carried over and as much of the file as makes whole lines.
+/// The next block of whole lines, which begins with `carried`.
 fn next_block(source: &mut Source<'_>, carried: &mut Vec<u8>) -> Result<Option<Vec<u8>>, DataError> {
     let mut block = std::mem::take(carried);
     loop {
@@ -143,12 +139,11 @@ fn next_block(source: &mut Source<'_>, carried: &mut Vec<u8>) -> Result<Option<V
     }
 }
 
-/// The start of a file: at least its first two lines, if it has them, and whatever was read with them, for
-/// [`parse_blocks`] to go on from.
+/// The start of a file: at least its first two lines, if it has them, for [`parse_blocks`] to continue from.
 ///
 /// # Errors
 /// Those of reading.
-pub fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
+pub(super) fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
     let mut text = Vec::new();
     loop {
         let read = source.read_up_to(BLOCK_BYTES.max(text.len()), &mut text)?;

@@ -1,8 +1,8 @@
 //! A rank's part of a data set: the rows `⌊n·r/P⌋..⌊n·(r+1)/P⌋` of rank r of P.
 //!
-//! Plain IDX files are read by seeking: a rank reads its rows, the labels (one byte a row), and once, block by block without
-//! keeping them, the rows of the next rank, whose digest proves that both see the same file. All other formats, and packed
-//! files, have rows that cannot be found without reading what is before them: a rank reads the whole and keeps its rows.
+//! Of plain IDX files a rank reads its rows by seeking, the labels (one byte a row), and once, block by block without keeping
+//! them, the rows of the next rank, whose digest proves that both read the same file. In all other formats, and in packed
+//! files, rows cannot be found without reading those before them: a rank reads the whole and keeps its rows.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,30 +13,32 @@ use rounds_algorithms::problem::{Dataset, Domain};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DataError;
-use super::{folder, idx};
+use super::folder::{self, Reading, Table};
+use super::idx;
+use super::labels::RawLabels;
 
-/// What ranks compare to find out whether they see the same data.
+/// Digests that ranks compare to find out if they read the same data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Witness {
+pub struct Digests {
     /// Equal on all ranks.
     pub common: [u8; 32],
     /// Of the rank's own rows.
     pub own: [u8; 32],
-    /// Of the next rank's rows, as this rank sees them.
+    /// Of the next rank's rows, as this rank reads them.
     pub next: [u8; 32],
 }
 
 /// A rank's part.
 pub struct Part {
-    /// Its rows.
+    /// Its training rows.
     pub train: Dataset,
-    /// What accuracy is measured on; on rank 0 alone.
+    /// Test rows for accuracy; on rank 0 alone.
     pub test: Option<Dataset>,
     /// For the comparison.
-    pub witness: Witness,
+    pub digests: Digests,
 }
 
-/// Why a part cannot be had.
+/// The reason for which a part cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartError {
@@ -67,7 +69,7 @@ fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<u
 /// Loads the part of rank `rank` of `ranks`, encoded into `domain`; without one as it is.
 ///
 /// # Errors
-/// What [`super::load_declared`] refuses, and fewer rows than ranks.
+/// As [`super::load_declared`], and fewer rows than ranks.
 pub fn load(
     name_or_path: &str,
     data_dir: Option<&Path>,
@@ -75,48 +77,35 @@ pub fn load(
     rank: usize,
     ranks: usize,
 ) -> Result<Part, PartError> {
-    if let Some((name, files, classes)) = folder::idx_data(name_or_path, data_dir)?
-        && let Some(rows) = idx::seekable_rows(&files[0])?
+    if let Some((name, [images, labels_file, test_images, test_labels], classes)) =
+        folder::idx_data(name_or_path, data_dir)?
+        && let Some(rows) = idx::seekable_rows(&images)?
     {
-        let [images, labels_file, ..] = &files;
         let own = rows_of(&name, rows, rank, ranks)?;
-        let labels = idx::read_labels(labels_file)?;
+        let labels = idx::read_labels(&labels_file)?;
+        folder::check_counts(&images, rows, &labels_file, labels.len())?;
         let mut common = Sha256::new();
         common.update((rows as u64).to_le_bytes());
         labels.iter().for_each(|label| common.update(label.to_le_bytes()));
-        let count = labels.len();
-        if rows != count {
-            return Err(PartError::Data(DataError::Counts {
-                features_path: images.clone(),
-                rows,
-                labels_path: labels_file.clone(),
-                labels: count,
-            }));
-        }
-        let part = idx::read_part(images, own.clone(), leaf_range(rows, ranks, (rank + 1) % ranks))?;
+        let part = idx::read_part(&images, own.clone(), leaf_range(rows, ranks, (rank + 1) % ranks))?;
         let columns = part.features.columns();
         common.update((columns as u64).to_le_bytes());
-        let (train, classes) = if let Some(domain) = domain {
-            let numbers = labels[own].iter().map(|&label| label as f64);
-            (folder::encoded(&name, images, part.features, numbers, domain)?, None)
-        } else {
-            // As many classes as all ranks' rows have.
-            let classes = idx::classes(labels_file, &labels, classes)?.classes();
-            let own = idx::classes(labels_file, &labels[own], classes)?;
-            (folder::checked(&name, images, part.features, own)?, classes)
-        };
-        let test = if rank == 0 {
-            Some(folder::idx_test(&name, &files, columns, classes, domain)?)
-        } else {
-            None
-        };
+        let own_labels = labels[own].to_vec();
+        let raw = |values| RawLabels::Indices { values, classes };
+        // Without a domain there are as many classes as all ranks' rows have.
+        let reading = Reading::of(domain, columns, &labels_file, &raw(labels))?;
+        let own = Table::of_files(&images, part.features, &labels_file, raw(own_labels));
+        let test = (rank == 0).then(|| {
+            let test = Table::of_idx(&test_images, &test_labels, classes)?;
+            reading.dataset(&name, test)
+        });
         return Ok(Part {
-            train,
-            test,
-            witness: Witness {
+            train: reading.dataset(&name, own)?,
+            test: test.transpose()?,
+            digests: Digests {
                 common: common.finalize().into(),
                 own: part.digest,
-                next: part.seen,
+                next: part.hashed,
             },
         });
     }
@@ -126,9 +115,9 @@ pub fn load(
     Ok(Part {
         train: whole.train.part(own),
         test: whole.test.filter(|_| rank == 0),
-        witness: Witness {
+        digests: Digests {
             common,
-            ..Witness::default()
+            ..Digests::default()
         },
     })
 }
@@ -173,8 +162,8 @@ mod tests {
                 .collect();
             for (rank, part) in parts.iter().enumerate() {
                 assert_eq!(part.train, whole.train.clone().part(leaf_range(23, ranks, rank)));
-                assert_eq!(part.witness.common, parts[0].witness.common);
-                assert_eq!(part.witness.next, parts[(rank + 1) % ranks].witness.own);
+                assert_eq!(part.digests.common, parts[0].digests.common);
+                assert_eq!(part.digests.next, parts[(rank + 1) % ranks].digests.own);
                 assert_eq!(part.test.is_some(), rank == 0);
             }
         }
@@ -195,7 +184,7 @@ mod tests {
             .map(|rank| {
                 load(folders[rank].path().to_str().unwrap(), None, None, rank, 2)
                     .unwrap()
-                    .witness
+                    .digests
             })
             .collect();
         assert_eq!(parts[0].common, parts[1].common);

@@ -15,8 +15,9 @@ use rounds_algorithms::problem::{
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::csv::FirstLine;
 use super::error::{DataError, listing};
-use super::{csv, folder};
+use super::{folder, names};
 
 /// The schema beside data.
 const BESIDE: &str = "schema.toml";
@@ -92,7 +93,7 @@ pub fn declare(
     flags: &Declaration,
 ) -> Result<Option<Arc<Domain>>, SchemaError> {
     let path = Path::new(name_or_path);
-    let named = folder::find(name_or_path).is_some();
+    let named = names::find(name_or_path);
     let beside = if path.is_dir() {
         path.join(BESIDE)
     } else {
@@ -100,21 +101,21 @@ pub fn declare(
     };
     let declared = if let Some(schema) = &flags.schema {
         Some(read(schema)?)
-    } else if !named && path.exists() && beside.is_file() {
+    } else if named.is_none() && path.exists() && beside.is_file() {
         Some(read(&beside)?)
     } else {
-        folder::built_in(name_or_path, data_dir).map(Arc::unwrap_or_clone)
+        names::built_in(name_or_path, data_dir).map(Arc::unwrap_or_clone)
     };
     let place = match (&declared, &flags.schema) {
         (Some(_), Some(schema)) => schema.display().to_string(),
-        (Some(_), None) if named => format!("data set {name_or_path}"),
+        (Some(_), None) if named.is_some() => format!("data set {name_or_path}"),
         (Some(_), None) => beside.display().to_string(),
         (None, _) => name_or_path.to_owned(),
     };
     let domain = match declared {
         None if !flags.declare_rows() && flags.public_rows.is_none() => return Ok(None),
         None => from_flags(&place, path, flags)?,
-        Some(_) if folder::is_generated(name_or_path) && flags.declare_rows() => {
+        Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
                 &place,
                 "it is generated in its own domain; leave out --schema, --label, --classes, --bounds and --dimension",
@@ -497,13 +498,14 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
         let Some(file) = folder::table(path) else {
             return refuse(place, "no number of columns; add --dimension D");
         };
-        let header = csv::read_header(&file)?.fields;
-        if header.iter().any(|name| name.parse::<f64>().is_ok()) {
+        let header = FirstLine::read(&file)?;
+        if !header.has_only_words() {
             return refuse(
                 place,
                 "its first line is no header; declare columns without names by --dimension D",
             );
         }
+        let header = header.fields;
         // A first line that does not hold the label's name may be a row: no name is taken from it.
         let Some(label) = flags.label.clone().filter(|label| header.contains(label)) else {
             return refuse(

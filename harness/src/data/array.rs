@@ -1,0 +1,276 @@
+//! Arrays of a header and elements, as IDX and NPY files hold them: a file is checked against its header before memory is
+//! reserved for its elements, and bytes stay bytes.
+//!
+//! Crates for these formats reserve memory for a whole array on the word of its header, and convert bytes.
+
+use crate::data::capacity::reserve_promised;
+use crate::data::error::DataError;
+use crate::data::source::Source;
+use rounds_algorithms::problem::{Buffer, ByteRows, Features};
+
+/// Bytes that are read at a time, whole elements.
+pub(super) const BLOCK: usize = 1 << 19;
+
+/// Type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    /// A byte that is 0 or not.
+    Bool,
+    /// Unsigned integer of 1 byte.
+    U8,
+    /// Signed integer of 1 byte.
+    I8,
+    /// Unsigned integer of 2 bytes.
+    U16,
+    /// Signed integer of 2 bytes.
+    I16,
+    /// Unsigned integer of 4 bytes.
+    U32,
+    /// Signed integer of 4 bytes.
+    I32,
+    /// Unsigned integer of 8 bytes.
+    U64,
+    /// Signed integer of 8 bytes.
+    I64,
+    /// IEEE 754 of 4 bytes.
+    F32,
+    /// IEEE 754 of 8 bytes.
+    F64,
+}
+
+impl Element {
+    /// Size of an element.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::Bool | Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+
+    /// Appends the elements in `bytes`, each rounded to the nearest f32.
+    fn decode(self, big_endian: bool, bytes: &[u8], out: &mut Vec<f32>) {
+        fn extend<const N: usize>(bytes: &[u8], out: &mut Vec<f32>, swap: bool, number: impl Fn([u8; N]) -> f32) {
+            out.extend(bytes.as_chunks::<N>().0.iter().map(|&element| {
+                let mut element = element;
+                if swap {
+                    element.reverse();
+                }
+                number(element)
+            }));
+        }
+        match self {
+            Self::Bool => extend(bytes, out, false, |[byte]| f32::from(u8::from(byte != 0))),
+            Self::U8 => extend(bytes, out, false, |[byte]| f32::from(byte)),
+            Self::I8 => extend(bytes, out, false, |element| f32::from(i8::from_le_bytes(element))),
+            Self::U16 => extend(bytes, out, big_endian, |element| f32::from(u16::from_le_bytes(element))),
+            Self::I16 => extend(bytes, out, big_endian, |element| f32::from(i16::from_le_bytes(element))),
+            Self::U32 => extend(bytes, out, big_endian, |element| u32::from_le_bytes(element) as f32),
+            Self::I32 => extend(bytes, out, big_endian, |element| i32::from_le_bytes(element) as f32),
+            Self::U64 => extend(bytes, out, big_endian, |element| u64::from_le_bytes(element) as f32),
+            Self::I64 => extend(bytes, out, big_endian, |element| i64::from_le_bytes(element) as f32),
+            Self::F32 => extend(bytes, out, big_endian, f32::from_le_bytes),
+            Self::F64 => extend(bytes, out, big_endian, |element| f64::from_le_bytes(element) as f32),
+        }
+    }
+}
+
+/// The promises of a header that its file can keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Type of the elements.
+    pub(super) element: Element,
+    /// Order of an element's bytes.
+    pub(super) big_endian: bool,
+    /// The elements run down the columns.
+    pub(super) fortran_order: bool,
+    /// One to eight dimensions, none of them empty.
+    pub(super) shape: Vec<usize>,
+    /// Bytes before the elements.
+    pub(super) start: usize,
+}
+
+impl Header {
+    /// Checks the header of `source`: afterwards the file is known to be as long as it must be, or packed and able to be.
+    ///
+    /// # Errors
+    /// Shapes without elements or impossibly large, and files of another size.
+    pub(super) fn checked(self, source: &Source<'_>) -> Result<Self, DataError> {
+        let elements = self
+            .shape
+            .iter()
+            .try_fold(self.element.bytes() as u128, |total, &size| {
+                total.checked_mul(size as u128)
+            });
+        let elements = elements.filter(|_| (1..=8).contains(&self.shape.len()) && !self.shape.contains(&0));
+        let Some(bytes) = elements else {
+            let found: String = format!("the shape {:?}", self.shape).chars().take(90).collect();
+            let expected = "one to eight dimensions, none of them empty or impossibly large";
+            return Err(DataError::header(source.path(), &found, expected));
+        };
+        source.check_promise(bytes.saturating_add(self.start as u128))?;
+        Ok(self)
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// Elements of a row.
+    pub(super) fn columns(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
+    /// Bytes of a row.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.columns() * self.element.bytes()
+    }
+
+    /// Bytes of all elements.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows() * self.row_bytes()
+    }
+
+    /// Bytes of the file.
+    fn promised(&self) -> u128 {
+        (self.start + self.bytes()) as u128
+    }
+
+    /// The rows of all elements that follow the header: bytes with `scale`, or f32.
+    ///
+    /// # Errors
+    /// One dimension; files that cannot be read, or are not as long as the header promises.
+    pub(super) fn read_features(&self, source: &mut Source<'_>, scale: f32) -> Result<Features, DataError> {
+        if self.shape.len() < 2 {
+            let expected = "features of two dimensions or more (one dimension holds labels)";
+            return Err(DataError::header(
+                source.path(),
+                &format!("the shape {:?}", self.shape),
+                expected,
+            ));
+        }
+        let mut rows = Rows::new(self, source.justified_bytes());
+        self.for_each_block(source, |bytes| rows.extend(bytes))?;
+        Ok(rows.into_features(scale))
+    }
+
+    /// Calls `take` with the bytes of all elements, a block at a time.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or are not as long as the header promises.
+    pub(super) fn for_each_block(&self, source: &mut Source<'_>, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
+        let mut left = self.bytes();
+        let mut block = Vec::with_capacity(left.min(BLOCK));
+        while left > 0 {
+            block.clear();
+            let wanted = left.min(BLOCK);
+            let read = source.read_up_to(wanted, &mut block)?;
+            if read < wanted {
+                let found = self.promised() - (left - read) as u128;
+                return Err(DataError::size(source.path(), self.promised(), found));
+            }
+            take(&block);
+            left -= wanted;
+        }
+        source.expect_end(self.promised())
+    }
+
+    /// All elements as numbers.
+    ///
+    /// # Errors
+    /// As [`for_each_block`](Self::for_each_block).
+    pub(super) fn read_numbers(&self, source: &mut Source<'_>) -> Result<Vec<f32>, DataError> {
+        let mut numbers = Vec::new();
+        let justified = source.justified_bytes() / self.element.bytes();
+        self.for_each_block(source, |bytes| {
+            let more = bytes.len() / self.element.bytes();
+            reserve_promised(&mut numbers, more, self.rows() * self.columns(), justified);
+            self.element.decode(self.big_endian, bytes, &mut numbers);
+        })?;
+        Ok(numbers)
+    }
+}
+
+/// Rows in C order, from elements in the order of the file.
+pub(super) struct Rows {
+    header: Header,
+    values: Values,
+    /// Bytes for which capacity may be reserved before they have arrived.
+    justified: usize,
+    /// Elements so far.
+    filled: usize,
+    numbers: Vec<f32>,
+}
+
+enum Values {
+    Bytes(ByteRows),
+    Numbers(Buffer<f32>),
+}
+
+impl Rows {
+    /// No rows of the many that `header` promises, of which the file's size justifies `justified` bytes.
+    pub(super) fn new(header: &Header, justified: usize) -> Self {
+        // Elements that run down the columns overwrite zeros.
+        let rows = if header.fortran_order { header.rows() } else { 0 };
+        Self {
+            header: header.clone(),
+            values: match header.element {
+                Element::U8 => Values::Bytes(ByteRows::zeroed(rows, header.columns())),
+                _ => Values::Numbers(Buffer::zeroed(rows * header.columns())),
+            },
+            justified,
+            filled: 0,
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Appends the elements in `bytes`.
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        let (rows, size) = (self.header.rows(), self.header.element.bytes());
+        let promised = rows * self.header.columns();
+        match &mut self.values {
+            Values::Bytes(values) if self.header.fortran_order => {
+                let (memory, stride) = values.memory_mut();
+                transpose(memory, stride, rows, self.filled, bytes);
+            }
+            Values::Bytes(values) => {
+                reserve_promised(values, bytes.len(), promised, self.justified);
+                values.extend_from_slice(bytes);
+            }
+            Values::Numbers(values) => {
+                self.numbers.clear();
+                let big_endian = self.header.big_endian;
+                self.header.element.decode(big_endian, bytes, &mut self.numbers);
+                if self.header.fortran_order {
+                    transpose(values, self.header.columns(), rows, self.filled, &self.numbers);
+                } else {
+                    reserve_promised(values, self.numbers.len(), promised, self.justified / size);
+                    values.extend_from_slice(&self.numbers);
+                }
+            }
+        }
+        self.filled += bytes.len() / size;
+    }
+
+    /// The rows; bytes with `scale`.
+    pub(super) fn into_features(self, scale: f32) -> Features {
+        match self.values {
+            Values::Bytes(rows) => Features::U8 { rows, scale },
+            Values::Numbers(values) => Features::f32(values, self.header.columns()),
+        }
+    }
+}
+
+/// Writes `block`, elements in the order of columns of which `filled` came before, to rows that lie `stride` apart.
+fn transpose<T: Copy>(memory: &mut [T], stride: usize, rows: usize, filled: usize, block: &[T]) {
+    let (mut column, mut row) = (filled / rows, filled % rows);
+    for &value in block {
+        memory[row * stride + column] = value;
+        row += 1;
+        if row == rows {
+            (row, column) = (0, column + 1);
+        }
+    }
+}
