@@ -95,14 +95,15 @@ impl FactorizationFile {
     /// # Errors
     /// Those of [`Factorization::from_matrices`]: shapes, triangularity, B·C, the recorded sensitivity.
     pub fn check(&self, workload: Workload, participation: Participation) -> Result<Factorization, FactorizationError> {
-        let matrix =
-            |array: &Array2<f64>| faer::Mat::from_fn(array.nrows(), array.ncols(), |row, column| array[(row, column)]);
+        let matrix = |array: &Array2<f64>| {
+            rounds_numerics::Mat::from_fn(array.nrows(), array.ncols(), |row, column| array[(row, column)])
+        };
         let error_matrix = self.error_matrix.as_ref().map(matrix);
         Factorization::from_matrices(
             workload,
             participation,
             matrix(&self.strategy),
-            error_matrix.as_ref().map(faer::Mat::as_ref),
+            error_matrix.as_ref().map(rounds_numerics::Mat::as_ref),
             self.sensitivity,
         )
     }
@@ -113,7 +114,7 @@ impl FactorizationFile {
 /// # Errors
 /// A file that cannot be written; a C whose inverse overflows.
 pub fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
-    let array = |matrix: &faer::Mat<f64>| {
+    let array = |matrix: &rounds_numerics::Mat<f64>| {
         Array2::from_shape_fn((matrix.nrows(), matrix.ncols()), |(row, column)| matrix[(row, column)])
     };
     let strategy = array(&factorization.strategy().matrix());

@@ -1,6 +1,6 @@
 //! The dual problems of the optimal factorisation: objective, interface, and the steps that close the certified gap.
 
-use faer::Mat;
+use rounds_numerics::Mat;
 
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, Minimizer};

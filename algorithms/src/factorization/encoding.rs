@@ -4,7 +4,7 @@
 //! numbers as f64, little-endian. Reading recomputes the digest, compares the key with that of the request, rebuilds C
 //! and recomputes its sensitivity; a difference is [`FactorizationError::Damaged`]. Where the bytes lie is not decided here.
 
-use faer::Mat;
+use rounds_numerics::Mat;
 use sha2::{Digest, Sha256};
 
 use super::error::FactorizationError;

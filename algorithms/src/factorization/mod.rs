@@ -20,7 +20,6 @@
 mod banded;
 mod banded_lower;
 mod blt;
-mod dense;
 mod dual;
 mod encoding;
 mod error;
@@ -43,7 +42,7 @@ mod tests;
 
 use std::str::FromStr;
 
-use faer::{Mat, MatRef};
+use rounds_numerics::{Mat, MatRef, dense};
 
 pub use banded_lower::BandedLower;
 pub use blt::BltParameters;

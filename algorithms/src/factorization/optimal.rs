@@ -21,10 +21,9 @@
 //! Both duals are maximised in logarithms by L-BFGS (`minimizer.rs`). Workloads have banded inverses, so a dual value and
 //! its gradient cost O(T) (single) or O(T·(kp)²) (k epochs).
 
-use faer::MatRef;
+use rounds_numerics::MatRef;
 
 use super::banded_lower::BandedLower;
-use super::dense;
 use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, minimize_gap};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
@@ -33,6 +32,7 @@ use super::pattern_dual::PatternDual;
 use super::quadrature::InverseSquareRoot;
 use super::shifted_inverse::ShiftedInverse;
 use super::workload::{Workload, squared_row_errors};
+use rounds_numerics::dense;
 
 /// The optimal C for `workload`, with a certified relative gap of the squared objective of at most `gap`.
 ///
@@ -279,7 +279,7 @@ fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use faer::Mat;
+    use rounds_numerics::Mat;
 
     use super::super::workload::WorkloadSpecification;
     use super::super::{Exactness, Factorization, FactorizationRequest, Method};

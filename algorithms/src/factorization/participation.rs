@@ -373,10 +373,10 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
             attained += entries[row * size + column] * correlation;
         }
     }
-    let shifted = faer::Mat::from_fn(size, size, |row, column| {
+    let shifted = rounds_numerics::Mat::from_fn(size, size, |row, column| {
         entries[row * size + column] - if row == column { multipliers[row] } else { 0.0 }
     });
-    let largest = super::dense::largest_eigenvalue(shifted.as_ref());
+    let largest = rounds_numerics::dense::largest_eigenvalue(shifted.as_ref());
     let sum: f64 = multipliers.iter().sum();
     (
         attained,

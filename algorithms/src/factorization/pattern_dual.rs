@@ -4,10 +4,9 @@
 //! of unit norm, each row r the normalised (a_{r1}, …, a_{r,r−1}, 1). The variables are ln v_π, the a's, and for the
 //! largest-row objective ln λ_t: any value of them is a feasible dual point.
 
-use faer::Mat;
+use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
-use super::dense;
 use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
@@ -15,6 +14,7 @@ use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
 use super::workload::{Workload, squared_row_errors};
+use rounds_numerics::dense;
 
 /// The dual problem over block-diagonal U.
 pub(crate) struct PatternDual<'a> {
@@ -201,7 +201,10 @@ impl<'a> PatternDual<'a> {
                 }
             }
         }
-        let (singular, right) = dense::singular_vectors(product.as_ref())?;
+        let (singular, right) = dense::singular_vectors(product.as_ref()).ok_or(FactorizationError::Numerical {
+            routine: "the singular value decomposition",
+            size: rounds,
+        })?;
         let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
             right[(round, index)] * singular[index].max(0.0).sqrt()
         });

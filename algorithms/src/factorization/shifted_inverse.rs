@@ -9,8 +9,8 @@
 //! factorisation W·Wᵀ + s²V = L·Lᵀ is differential: the part of the product that is not yet eliminated is carried as
 //! Λ·D·Λᵀ with positive D and only ever gains positive rank-one terms.
 
-use faer::Mat;
 use rayon::prelude::*;
+use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
 use super::lanes::{LANES, Lanes};
@@ -207,7 +207,7 @@ impl ShiftedInverse<'_> {
                     }
                 }
             });
-        faer::MatRef::from_column_major_slice(&matrix, size, size).to_owned()
+        rounds_numerics::MatRef::from_column_major_slice(&matrix, size, size).to_owned()
     }
 }
 
@@ -265,9 +265,9 @@ fn add_rank_one<const P: usize>(d: &mut [Lanes; P], ell: &mut [[Lanes; P]; P], z
 
 #[cfg(test)]
 mod tests {
-    use super::super::dense;
     use super::super::workload::{Workload, WorkloadSpecification};
     use super::*;
+    use rounds_numerics::dense;
 
     #[test]
     fn the_quadrature_gives_the_square_root_of_the_singular_value_decomposition() {

@@ -1,13 +1,13 @@
 //! C in the form a method produces it, and what every form has in common: its inverse, its sensitivity, its error.
 
-use faer::{Mat, MatRef};
+use rounds_numerics::{Mat, MatRef};
 
-use super::dense;
 use super::error::FactorizationError;
 use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 use super::toeplitz::inverse_coefficients;
 use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
 use super::workload::{Workload, check_lower_triangular, squared_row_errors, squared_row_norms_of_columns};
+use rounds_numerics::dense;
 
 /// C of a factorisation A = B·C.
 #[derive(Clone, Debug)]

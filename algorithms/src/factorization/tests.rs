@@ -1,6 +1,6 @@
 //! Tests through the public interface of this room: the specification's tables and what is refused.
 
-use faer::Mat;
+use rounds_numerics::Mat;
 
 use super::*;
 

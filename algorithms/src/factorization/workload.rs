@@ -6,12 +6,12 @@
 
 use std::str::FromStr;
 
-use faer::{Mat, MatRef};
 use rayon::prelude::*;
+use rounds_numerics::{Mat, MatRef};
 
 use super::banded_lower::BandedLower;
-use super::dense;
 use super::error::FactorizationError;
+use rounds_numerics::dense;
 
 /// How a workload is composed: A = Λ_τ·S·diag(η)·M·L; a factor that is absent is the identity (S is always there).
 ///

@@ -5,8 +5,7 @@
 //! error of 1e-13 in the convolution is one in δ, be it 1e-5 or 1e-200, and only the few standard deviations around ε need
 //! cells. What wraps around is bounded by Chernoff's inequality and added (or subtracted, for a lower bound).
 
-use realfft::RealFftPlanner;
-use realfft::num_complex::Complex64;
+use rounds_numerics::{Complex64, RealFourier};
 
 use super::grid::GridLoss;
 
@@ -77,12 +76,9 @@ impl Composed {
         let length = transform_length(((high - low) / interval).ceil() as usize + 4);
         let window_end = (start + length as i64 - 1) as f64 * interval;
 
-        let mut planner = RealFftPlanner::<f64>::new();
-        let forward = planner.plan_fft_forward(length);
-        let backward = planner.plan_fft_inverse(length);
-        let mut cells = forward.make_input_vec();
-        let mut scratch = vec![Complex64::default(); forward.get_scratch_len().max(backward.get_scratch_len())];
-        let mut spectrum = forward.make_output_vec();
+        let mut fourier = RealFourier::new(length);
+        let mut cells = vec![0.0; length];
+        let mut spectrum = vec![Complex64::default(); fourier.spectrum_length()];
         let mut product = vec![Complex64::new(1.0, 0.0); spectrum.len()];
         // Relative error bound of one transform of non-negative numbers, in units of their sum.
         let transform_error = 4.0 * f64::EPSILON * (length as f64).log2();
@@ -120,10 +116,7 @@ impl Composed {
             log_finite += copies * (-loss.infinity).ln_1p();
             outside.0 += copies * (loss.log_moment(plan.edges.0) - log_step);
             outside.1 += copies * (loss.log_moment(plan.edges.1) - log_step);
-            // The lengths are those of the plan: the transforms cannot fail.
-            forward
-                .process_with_scratch(&mut cells, &mut spectrum, &mut scratch)
-                .expect("planned lengths");
+            fourier.forward(&mut cells, &mut spectrum);
             for ((product, error), value) in product.iter_mut().zip(&mut coefficient_error).zip(&spectrum) {
                 raise(product, error, *value, *count, transform_error);
             }
@@ -139,9 +132,7 @@ impl Composed {
         let last = product.len() - 1;
         product[0].im = 0.0;
         product[last].im = 0.0;
-        backward
-            .process_with_scratch(&mut product, &mut cells, &mut scratch)
-            .expect("planned lengths");
+        fourier.inverse(&mut product, &mut cells);
 
         let shift = match plan.bound {
             Bound::Upper => cell_error,

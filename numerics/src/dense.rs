@@ -8,15 +8,13 @@ use std::num::NonZeroUsize;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::{Accum, Mat, MatRef, Par};
 
-use super::error::FactorizationError;
-
-/// The one partition that every dense routine of this room asks for, whatever the thread count is.
-pub(crate) const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
+/// The partition of every routine, whatever the thread count is.
+pub const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
 
 /// X = L·Lᵀ: the lower Cholesky factor of a symmetric positive definite matrix (its lower triangle is read).
 ///
 /// `None` when X is not positive definite to working precision. O(n³/3).
-pub(crate) fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
+pub fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
     let size = matrix.nrows();
     let mut factor = Mat::zeros(size, size);
     factor.copy_from_triangular_lower(matrix);
@@ -43,7 +41,7 @@ pub(crate) fn cholesky(matrix: MatRef<'_, f64>) -> Option<Mat<f64>> {
 ///
 /// [Denisov et al. 2022; specification 3.3] The ordinary Cholesky factor is in the wrong order: L·Lᵀ is not Cᵀ·C. The
 /// lower triangle of X is read. `None` when X is not positive definite.
-pub(crate) fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
+pub fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
     let size = gram.nrows();
     let flipped = Mat::from_fn(size, size, |row, column| {
         if row >= column {
@@ -63,22 +61,23 @@ pub(crate) fn strategy_from_gram(gram: MatRef<'_, f64>) -> Option<Mat<f64>> {
 }
 
 /// L⁻¹ of a lower triangular matrix, entries above the diagonal zero. O(n³/3).
-pub(crate) fn invert_lower(matrix: MatRef<'_, f64>) -> Mat<f64> {
+pub fn invert_lower(matrix: MatRef<'_, f64>) -> Mat<f64> {
     let size = matrix.nrows();
     let mut inverse = Mat::zeros(size, size);
     faer::linalg::triangular_inverse::invert_lower_triangular(inverse.as_mut(), matrix, PARALLELISM);
     inverse
 }
 
-/// destination = left · right.
-pub(crate) fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64> {
+/// The product left · right.
+pub fn multiply(left: MatRef<'_, f64>, right: MatRef<'_, f64>) -> Mat<f64> {
     let mut product = Mat::zeros(left.nrows(), right.ncols());
     faer::linalg::matmul::matmul(product.as_mut(), Accum::Replace, left, right, 1.0, PARALLELISM);
     product
 }
 
-/// N = P·Σ·Qᵀ: the singular values, largest first, and Q.
-pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>), FactorizationError> {
+/// N = P·Σ·Qᵀ of a square matrix: the singular values, largest first, and Q; `None` where the iteration does not
+/// converge.
+pub fn singular_vectors(matrix: MatRef<'_, f64>) -> Option<(Vec<f64>, Mat<f64>)> {
     use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
     let size = matrix.ncols();
     let mut values = faer::diag::Diag::<f64>::zeros(size);
@@ -101,16 +100,13 @@ pub(crate) fn singular_vectors(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat
         MemStack::new(&mut memory),
         Default::default(),
     )
-    .map_err(|_| FactorizationError::Numerical {
-        routine: "the singular value decomposition",
-        size,
-    })?;
+    .ok()?;
     let values = (0..size).map(|index| values[index]).collect();
-    Ok((values, right))
+    Some((values, right))
 }
 
 /// The largest eigenvalue of a symmetric matrix; `None` where the routine fails.
-pub(crate) fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
+pub fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
     use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
     let size = matrix.nrows();
     let mut values = faer::diag::Diag::<f64>::zeros(size);
@@ -128,7 +124,7 @@ pub(crate) fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
 }
 
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
-pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
+pub fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;
     let (left, right) = (
         matrix.col(left).subrows(first, rows),
@@ -138,14 +134,14 @@ pub(crate) fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize,
 }
 
 /// Multiplies a column by `factor`.
-pub(crate) fn scale_column(matrix: &mut Mat<f64>, column: usize, factor: f64) {
+pub fn scale_column(matrix: &mut Mat<f64>, column: usize, factor: f64) {
     for entry in matrix.col_mut(column).iter_mut() {
         *entry *= factor;
     }
 }
 
 /// Adds `factor` times another column to a column.
-pub(crate) fn add_column(matrix: &mut Mat<f64>, target: usize, source: usize, factor: f64) {
+pub fn add_column(matrix: &mut Mat<f64>, target: usize, source: usize, factor: f64) {
     for row in 0..matrix.nrows() {
         let value = matrix[(row, source)];
         matrix[(row, target)] += factor * value;
