@@ -10,6 +10,7 @@
 use serde::Serialize;
 
 use crate::compare::{Rules, Verdict, common_change, verdicts};
+use crate::experiment::summary::deviation;
 use crate::statistics::{Choices, median};
 
 /// What a simulated machine does to times; all numbers are relative, standard deviations where they are random.
@@ -123,16 +124,16 @@ pub struct Rates {
 /// Log-times of the repeats of every configuration in one run; `change` is what each is multiplied by.
 fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mut Choices) -> Vec<Vec<f64>> {
     let passes = passes(noise, repeats, choices);
-    let state = noise.run * normal(choices);
+    let state = noise.run * choices.normal();
     (0..CONFIGURATIONS)
         .map(|configuration| {
             // Small batches scatter more than large ones.
             let scale = 0.7 + 0.6 * (configuration % 4) as f64 / 3.0;
-            let base = 10.0 + change(configuration).ln() + state + noise.memory * normal(choices);
+            let base = 10.0 + change(configuration).ln() + state + noise.memory * choices.normal();
             let repeat = |pass: &f64| {
                 let slow_mode = choices.uniform() < noise.modes.0;
                 let disturbed = choices.uniform() < noise.disturbed;
-                let mut level = base + pass + scale * noise.repeat * normal(choices);
+                let mut level = base + pass + scale * noise.repeat * choices.normal();
                 level += if slow_mode { noise.modes.1 } else { 0.0 };
                 level -= if disturbed {
                     0.2 * (1.0 - choices.uniform()).ln()
@@ -148,7 +149,7 @@ fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mu
                         } else {
                             1.0
                         };
-                        level + scale * noise.body * normal(choices) + tail.ln()
+                        level + scale * noise.body * choices.normal() + tail.ln()
                     })
                     .collect();
                 median(&rounds)
@@ -162,20 +163,15 @@ fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mu
 fn passes(noise: Noise, repeats: usize, choices: &mut Choices) -> Vec<f64> {
     const MEMORY: f64 = 0.7;
     let slope = noise.drift * (2.0 * choices.uniform() - 1.0);
-    let mut state = normal(choices);
+    let mut state = choices.normal();
     (0..repeats)
         .map(|pass| {
             if pass > 0 {
-                state = MEMORY * state + f64::sqrt(1.0 - MEMORY * MEMORY) * normal(choices);
+                state = MEMORY * state + f64::sqrt(1.0 - MEMORY * MEMORY) * choices.normal();
             }
             noise.pass * state + slope * pass as f64 / (repeats - 1).max(1) as f64
         })
         .collect()
-}
-
-fn normal(choices: &mut Choices) -> f64 {
-    let radius = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * choices.uniform()).cos()
 }
 
 /// The planted change of a configuration.
@@ -243,13 +239,6 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
     }
 }
 
-/// Standard deviation of a configuration's repeats.
-fn deviation(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (values.len() - 1).max(1) as f64).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,6 +269,52 @@ mod tests {
         assert!(rates.false_beside < 0.05, "{rates:?}");
         let rates = calibrate(NOISES[1], 5, 12, RULES(), 13);
         assert!(rates.power[2] > 0.3, "{rates:?}");
+    }
+
+    #[test]
+    fn the_interval_contains_the_true_ratio_as_often_as_it_says() {
+        let (mut choices, mut covered, mut all) = (Choices::new(5), 0, 0);
+        for seed in 0..20 {
+            let before = run(NOISES[0], 3, &|_| 1.0, &mut choices);
+            let after = run(NOISES[0], 3, &|_| 1.03, &mut choices);
+            let pairs: Vec<_> = before
+                .into_iter()
+                .zip(after)
+                .map(|(before, after)| [before, after])
+                .collect();
+            for (_, interval, _) in verdicts(&pairs, Rules { seed, ..RULES() }) {
+                covered += u32::from(interval.contains(1.03));
+                all += 1;
+            }
+        }
+        let share = f64::from(covered) / f64::from(all);
+        assert!((0.9..=0.995).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn changes_below_the_threshold_are_no_changes() {
+        let noise = Noise {
+            body: 1e-4,
+            repeat: 1e-5,
+            tail: 0.0,
+            pass: 0.0,
+            run: 0.0,
+            memory: 0.0,
+            ..NOISES[0]
+        };
+        let mut choices = Choices::new(6);
+        let before = run(noise, 3, &|_| 1.0, &mut choices);
+        let after = run(noise, 3, &|_| 1.005, &mut choices);
+        let pairs: Vec<_> = before
+            .into_iter()
+            .zip(after)
+            .map(|(before, after)| [before, after])
+            .collect();
+        assert!(
+            verdicts(&pairs, RULES())
+                .iter()
+                .all(|(.., verdict)| *verdict == Verdict::Unchanged)
+        );
     }
 
     #[test]

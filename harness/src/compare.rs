@@ -1,5 +1,4 @@
-//! What changed between two runs: for each configuration the ratio of its times, an interval, and a verdict that is
-//! calibrated.
+//! Comparison of two runs: for each configuration the ratio of its times, an interval, and a calibrated verdict.
 //!
 //! The unit of evidence is a repeat, not a round: rounds of one repeat share the state of the machine and follow each
 //! other, so a thousand of them say little about the next repeat. With y_cr = ln(median time of configuration c in
@@ -26,30 +25,33 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::experiment::summary::{deviation, mean};
 use crate::results::{Configuration, Pooled, Run, pool};
-use crate::statistics::{Choices, Interval, SampleWarning, median, percentile_interval, sorted_quantile};
+use crate::statistics::{
+    Choices, Interval, SampleWarning, median, normal_quantile, percentile_interval, sorted_quantile,
+};
 
-/// Chance that a comparison without change reports one of a configuration; what all share has the rest of 5 %.
+/// Probability that a comparison of equal code reports a change of a configuration. The common change has the rest of 5 %.
 const FAMILY_ERROR: f64 = 0.04;
 /// Draws of the bootstrap: the outermost 1/2000 still holds twenty.
 const RESAMPLES: usize = 40_000;
-/// Relative difference of measured peaks that is told of.
+/// Relative difference of measured peaks that is reported.
 const OTHER_PEAK: f64 = 0.05;
-/// Configurations from which on they have a common change.
+/// Least number of configurations with a common change.
 const COMMON_FROM: usize = 6;
-/// The two-sided normal quantile of 99 %: what all configurations share is one verdict.
+/// The two-sided normal quantile of 99 %.
 const NORMAL_99: f64 = 2.575_829;
-/// Blocks into which a single repeat is cut where there is no other.
+/// Number of blocks of a single repeat.
 const BLOCKS: usize = 4;
 
-/// Why two runs cannot be compared.
+/// A reason to refuse a comparison.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompareError {
-    /// They differ in what decides times.
+    /// The runs differ in a condition of their times.
     #[error(
         "the runs were measured on different {what}: {before} and {after}; a ratio would compare these, not the runs. \
-         Measure both alike, or compare them all the same with --force"
+         Measure both alike, or compare them anyway with --force"
     )]
     Different {
         /// Machines, instruction sets, builds or data.
@@ -64,7 +66,7 @@ pub enum CompareError {
     NothingInCommon,
 }
 
-/// What became of a configuration.
+/// Verdict on a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -79,7 +81,7 @@ pub enum Verdict {
 /// One configuration in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// Which.
+    /// The configuration.
     #[serde(flatten)]
     pub configuration: Configuration,
     /// Median over the repeats' medians, in nanoseconds.
@@ -90,54 +92,54 @@ pub struct Change {
     pub ratio: f64,
     /// 95 % bootstrap interval of the ratio, for this configuration alone.
     pub interval: Interval,
-    /// Considering all configurations together.
+    /// Verdict that allows for the number of configurations.
     pub verdict: Verdict,
-    /// What makes the samples of either run untrustworthy.
+    /// Warnings about the samples of either run.
     pub warnings: Vec<SampleWarning>,
 }
 
-/// What the configurations have in common.
+/// The common change of all configurations.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CommonChange {
     /// exp of the median of all log-ratios.
     pub ratio: f64,
-    /// Ratios within it are no change: the machine may do as much between two runs (99 %).
+    /// Ratios within it may be due to the machine (99 %).
     pub tolerance: Interval,
-    /// Whether it is a change.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 /// Two runs compared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Every configuration that both runs have.
+    /// The configurations of both runs.
     pub changes: Vec<Change>,
     /// Geometric mean of all ratios.
     pub mean_ratio: f64,
-    /// What all configurations share, where there are enough of them.
+    /// The common change, with enough configurations.
     pub common: Option<CommonChange>,
     /// Configurations of the first run alone.
     pub only_before: Vec<String>,
     /// Configurations of the second run alone.
     pub only_after: Vec<String>,
-    /// What limits the comparison.
+    /// Limits of the comparison.
     pub remarks: Vec<String>,
 }
 
 impl Comparison {
-    /// Whether any configuration changed, or all together.
+    /// True if any configuration changed, or all together.
     pub fn has_changes(&self) -> bool {
         let changed = |verdict| verdict != Verdict::Unchanged;
         self.changes.iter().any(|change| changed(change.verdict)) || self.common.is_some_and(|all| changed(all.verdict))
     }
 }
 
-/// How to compare.
+/// Parameters of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// Least relative change that is called one.
+    /// Smaller relative changes are ignored.
     pub threshold: f64,
-    /// Standard deviation of a run's state of the machine, as a share of all of its times.
+    /// Standard deviation of the machine's effect on all times of a run, as a share.
     pub machine_noise: f64,
     /// Compare runs of different machines, instruction sets, builds or data.
     pub force: bool,
@@ -148,8 +150,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The same for these runs, in the machines that they name: in a virtual one, whose neighbours come and go, all times of a
-    /// run move by 2 %, as a standard deviation. With 1 %, one in ten comparisons of equal code saw a change there.
+    /// The same rules with at least 2 % of machine noise if a run is from a virtual machine, whose neighbours change. With 1 %
+    /// one in ten comparisons of equal code reported a change there.
     #[must_use]
     pub fn with_noise_of(self, runs: [&Run; 2]) -> Self {
         let is_virtual = |run: &Run| {
@@ -214,8 +216,8 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         .any(|(first, second)| first.repeat_medians.len().min(second.repeat_medians.len()) < 2)
     {
         remarks.push(
-            "some configurations were measured once only: their intervals know nothing of what changes between repeats; \
-             measure with --repeats 3 or more"
+            "some configurations have a single repeat: their intervals do not include the variation between repeats; measure \
+             with --repeats 3 or more"
                 .into(),
         );
     }
@@ -226,9 +228,9 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     let common = common_change(&samples, rules);
     if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged) {
         remarks.push(format!(
-            "all configurations together changed by {:+.1} %, more than the machine is taken to do by itself between two \
-             runs: if nothing was changed that all of them share, the machine was in another state; measure both runs again, \
-             in turn",
+            "all configurations together changed by {:+.1} %, more than the assumed effect of the machine between two runs: \
+             without a change in code that all of them use, the machine was in another state; measure both runs again, in \
+             turn",
             100.0 * (all.ratio - 1.0)
         ));
     }
@@ -265,7 +267,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     })
 }
 
-/// Everything in which the runs differ that decides times.
+/// The differences between the runs that affect times.
 fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
     let (first, second) = (&before.binding, &after.binding);
     let mut pairs = vec![
@@ -289,7 +291,7 @@ fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
         .collect()
 }
 
-/// Thread counts whose measured peak differs between the runs: the machine was in another state.
+/// Remarks about thread counts whose measured peak differs between the runs.
 fn other_peaks(before: &Run, after: &Run) -> Vec<String> {
     let (first, second) = (&before.environment, &after.environment);
     let rooflines = first.rooflines.iter();
@@ -329,7 +331,7 @@ fn evidence(cell: &Pooled) -> Vec<f64> {
 
 /// Ratio, 95 % interval and verdict of each pair of log-times.
 pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Interval, Verdict)> {
-    // Against what a configuration must have changed as well.
+    // A configuration must differ from the common change too.
     let shared = common_change(pairs, rules)
         .filter(|common| common.verdict == Verdict::Unchanged)
         .map_or(0.0, |common| common.ratio.ln());
@@ -433,16 +435,14 @@ fn pass_variance(pairs: &[[Vec<f64>; 2]], side: usize) -> f64 {
         .iter()
         .map(|pair| {
             let own = &pair[side][..passes];
-            let mean = own.iter().sum::<f64>() / passes as f64;
+            let mean = mean(own);
             own.iter().map(|value| value - mean).collect()
         })
         .collect();
     let effects: Vec<f64> = (0..passes)
         .map(|pass| median(&centred.iter().map(|own| own[pass]).collect::<Vec<_>>()))
         .collect();
-    let mean = effects.iter().sum::<f64>() / passes as f64;
-    let squares: f64 = effects.iter().map(|effect| (effect - mean).powi(2)).sum();
-    squares / (passes - 1) as f64
+    deviation(&effects).powi(2)
 }
 
 /// The scatter of a configuration's repeats around the mean of their run.
@@ -454,7 +454,7 @@ struct Spread {
 impl Spread {
     fn of(pair: &[Vec<f64>; 2]) -> Self {
         let squares = pair.iter().map(|side| {
-            let mean = side.iter().sum::<f64>() / side.len() as f64;
+            let mean = mean(side);
             side.iter().map(|value| (value - mean).powi(2)).sum::<f64>()
         });
         // A clock's grain and rounding are never zero: a part in ten thousand.
@@ -486,8 +486,7 @@ fn common_spread(spreads: &[Spread]) -> (f64, f64) {
         .map(|spread| (spread.squares / spread.degrees).ln())
         .collect();
     let count = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / count;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let variance = deviation(&logs).powi(2);
     let expected = usable.iter().map(|spread| trigamma(spread.degrees / 2.0)).sum::<f64>() / count;
     let excess = variance - expected;
     // A dozen configurations cannot show that all spreads are equal, and small and large batches never are: the common
@@ -507,7 +506,7 @@ fn standardised_residuals(pairs: &[[Vec<f64>; 2]], shrunk: &[(f64, f64)]) -> Vec
     let mut residuals = Vec::new();
     for (pair, (variance, _)) in pairs.iter().zip(shrunk) {
         for side in pair.iter().filter(|side| side.len() > 1) {
-            let mean = side.iter().sum::<f64>() / side.len() as f64;
+            let mean = mean(side);
             residuals.extend(side.iter().map(|value| (value - mean) / variance.sqrt()));
         }
     }
@@ -519,26 +518,17 @@ fn standardised_residuals(pairs: &[[Vec<f64>; 2]], shrunk: &[(f64, f64)]) -> Vec
     residuals.into_iter().map(|residual| residual / square.sqrt()).collect()
 }
 
-/// Φ⁻¹(k/102) for k = 1 to 101, by Newton's iteration from a logistic start.
+/// Φ⁻¹(k/102) for k = 1 to 101.
 fn normal_scores() -> Vec<f64> {
-    let distribution = |score: f64| 0.5 * libm::erfc(-score / std::f64::consts::SQRT_2);
-    let density = |score: f64| (-0.5 * score * score).exp() / std::f64::consts::TAU.sqrt();
     (1..=101)
-        .map(|place| {
-            let target = f64::from(place) / 102.0;
-            let start = (target / (1.0 - target)).ln() / 1.702;
-            (0..20).fold(start, |score, _| {
-                score - (distribution(score) - target) / density(score)
-            })
-        })
+        .map(|place| normal_quantile(f64::from(place) / 102.0))
         .collect()
 }
 
 /// A draw of χ² with `degrees` degrees of freedom (Wilson and Hilferty's cube root, within a few percent).
 fn chi_squared(degrees: f64, choices: &mut Choices) -> f64 {
-    let normal = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt() * (std::f64::consts::TAU * choices.uniform()).cos();
     let part = 2.0 / (9.0 * degrees);
-    (degrees * (1.0 - part + normal * part.sqrt()).max(0.05).powi(3)).max(1e-6)
+    (degrees * (1.0 - part + choices.normal() * part.sqrt()).max(0.05).powi(3)).max(1e-6)
 }
 
 /// ψ′(x) for x > 0: recurrence up to 6, then the asymptotic series (error below 1e-8).
@@ -570,168 +560,6 @@ fn inverse_trigamma(y: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Log-times of `count` configurations in two runs of `repeats`, their spreads around `noise` (relative), the
-    /// second one changed by `change` in the first `changed` of them. Every twentieth repeat is disturbed by five
-    /// times the noise where `disturbed`.
-    struct World {
-        count: usize,
-        repeats: usize,
-        noise: f64,
-        changed: usize,
-        change: f64,
-        disturbed: bool,
-    }
-
-    impl World {
-        fn measure(&self, choices: &mut Choices) -> Vec<[Vec<f64>; 2]> {
-            (0..self.count)
-                .map(|configuration| {
-                    // Spreads differ by a factor of two between configurations, as small and large batches do.
-                    let noise = self.noise * (0.7 + 0.7 * (configuration % 5) as f64 / 4.0);
-                    let mut side = |shift: f64| -> Vec<f64> {
-                        (0..self.repeats)
-                            .map(|_| {
-                                let radius = (-2.0 * (1.0 - choices.uniform()).ln()).sqrt();
-                                let normal = radius * (std::f64::consts::TAU * choices.uniform()).cos();
-                                let slow = if self.disturbed && choices.uniform() < 0.05 {
-                                    5.0 * noise
-                                } else {
-                                    0.0
-                                };
-                                10.0 + shift + noise * normal + slow
-                            })
-                            .collect()
-                    };
-                    let change = if configuration < self.changed {
-                        self.change.ln_1p()
-                    } else {
-                        0.0
-                    };
-                    [side(0.0), side(change)]
-                })
-                .collect()
-        }
-
-        /// Share of trials without any change found, and share of planted changes found.
-        fn trials(&self, trials: u64) -> (f64, f64) {
-            let (mut quiet, mut found) = (0, 0);
-            for trial in 0..trials {
-                let pairs = self.measure(&mut Choices::new(1000 + trial));
-                let verdicts = verdicts(
-                    &pairs,
-                    Rules {
-                        seed: trial,
-                        resamples: 10_000,
-                        ..Rules::default()
-                    },
-                );
-                quiet += u32::from(verdicts.iter().all(|(.., verdict)| *verdict == Verdict::Unchanged));
-                let right = if self.change > 0.0 {
-                    Verdict::Slower
-                } else {
-                    Verdict::Faster
-                };
-                found += verdicts[..self.changed]
-                    .iter()
-                    .filter(|(.., verdict)| *verdict == right)
-                    .count();
-            }
-            (
-                f64::from(quiet) / trials as f64,
-                found as f64 / (trials as f64 * self.changed.max(1) as f64),
-            )
-        }
-    }
-
-    const SELF: World = World {
-        count: 12,
-        repeats: 3,
-        noise: 0.01,
-        changed: 0,
-        change: 0.0,
-        disturbed: false,
-    };
-
-    #[test]
-    fn a_run_compared_with_a_repetition_of_itself_reports_no_change_19_times_in_20() {
-        // With 60 trials, 95 % give fewer than 48 quiet ones with probability below 1e-6.
-        for world in [
-            SELF,
-            World { repeats: 5, ..SELF },
-            World {
-                disturbed: true,
-                ..SELF
-            },
-            World { count: 3, ..SELF },
-        ] {
-            let (quiet, _) = world.trials(60);
-            assert!(
-                quiet >= 0.9,
-                "{} repeats, disturbed {}: {quiet}",
-                world.repeats,
-                world.disturbed
-            );
-        }
-    }
-
-    #[test]
-    fn planted_changes_are_found_at_the_stated_power() {
-        // (relative change, noise between repeats, repeats, least share of changed configurations that is found)
-        for (change, noise, repeats, power) in [
-            (0.10, 0.02, 5, 0.9),
-            (0.05, 0.01, 5, 0.9),
-            (-0.05, 0.01, 5, 0.9),
-            (0.02, 0.004, 5, 0.9),
-            (0.10, 0.01, 3, 0.9),
-        ] {
-            let world = World {
-                repeats,
-                noise,
-                changed: 4,
-                change,
-                ..SELF
-            };
-            let (_, found) = world.trials(20);
-            assert!(
-                found >= power,
-                "{change} at noise {noise}, {repeats} repeats: found {found}"
-            );
-        }
-    }
-
-    #[test]
-    fn changes_below_the_threshold_are_no_changes() {
-        let world = World {
-            noise: 1e-4,
-            changed: 12,
-            change: 0.005,
-            ..SELF
-        };
-        assert_eq!(world.trials(5).0, 1.0);
-    }
-
-    #[test]
-    fn the_interval_holds_the_true_ratio_as_often_as_it_says() {
-        let world = World {
-            changed: 12,
-            change: 0.03,
-            ..SELF
-        };
-        let (mut covered, mut all) = (0, 0);
-        for trial in 0..40 {
-            let rules = Rules {
-                resamples: 10_000,
-                ..Rules::default()
-            };
-            for (_, interval, _) in verdicts(&world.measure(&mut Choices::new(trial)), rules) {
-                covered += u32::from(interval.contains(1.03));
-                all += 1;
-            }
-        }
-        let share = f64::from(covered) / f64::from(all);
-        assert!((0.93..=0.995).contains(&share), "{share}");
-    }
-
     #[test]
     fn trigamma_has_its_known_values_and_inverse() {
         let pi_squared = std::f64::consts::PI.powi(2);
@@ -747,10 +575,6 @@ mod tests {
         let scores = normal_scores();
         assert!(scores[50].abs() < 1e-9);
         // Φ⁻¹(1/102) and Φ⁻¹(101/102).
-        assert!(
-            (scores[0] + 2.3339).abs() < 1e-3 && (scores[100] - 2.3339).abs() < 1e-3,
-            "{}",
-            scores[0]
-        );
+        assert!((scores[0] + 2.3339).abs() < 1e-3 && (scores[100] - 2.3339).abs() < 1e-3);
     }
 }

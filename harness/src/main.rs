@@ -42,7 +42,7 @@ enum Command {
     Report(report::ReportArguments),
     /// What a method would cost on other workers: time to a target from measured costs and a round's latency.
     Simulate(simulate::SimulateArguments),
-    /// What changed between two runs, with significance.
+    /// Compares the times of two runs.
     Compare(compare::CompareArguments),
     /// What there is: algorithms, suites, data sets.
     List(list::ListArguments),
@@ -84,9 +84,9 @@ fn main() -> ExitCode {
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),
         Command::Machine(arguments) => machine::run(arguments, output),
-        Command::Report(arguments) => report::run(arguments, line.json),
+        Command::Report(arguments) => report::run(arguments, output),
         Command::Simulate(arguments) => simulate::run(arguments, output),
-        Command::Compare(arguments) => compare::run(arguments, line.json),
+        Command::Compare(arguments) => compare::run(arguments, output),
         Command::List(arguments) => list::run(arguments, output),
     };
     match result {

@@ -48,6 +48,20 @@ pub fn sorted_quantile(sorted: &[f64], probability: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
+/// Φ⁻¹, the standard normal quantile, by bisection of Φ.
+pub fn normal_quantile(probability: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    for _ in 0..100 {
+        let middle = f64::midpoint(low, high);
+        if 0.5 * libm::erfc(-middle / std::f64::consts::SQRT_2) < probability {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
+}
+
 /// Seeded choices for resampling and shuffles.
 pub struct Choices(Xoshiro256PlusPlus);
 
@@ -69,6 +83,12 @@ impl Choices {
     /// A uniform number in [0, 1).
     pub fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+    }
+
+    /// A standard normal number (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
     /// Shuffles in place (Fisher–Yates): every order is equally likely.

@@ -1,32 +1,34 @@
-//! `rounds compare A B`: what changed between two runs, with significance.
+//! `rounds compare A B`: significant changes between two runs.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Cell, CellAlignment, Color, Table};
 use rayon::prelude::*;
+use serde::Serialize;
 
+use super::{Output, UsageError, output};
 use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
-use crate::commands::UsageError;
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
+use crate::format::time;
+use crate::report::{Column, Entry, Look, Table};
 use crate::results::read_run;
 use crate::statistics::SampleWarning;
 
-/// Compares the times of run B with those of run A: ratio B/A, its interval, and which changes are significant.
+/// Compares the times of run B with those of run A: ratio B/A, its interval, and the significant changes.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
-    /// The first run: a folder that `rounds run` wrote.
+    /// The first run: a folder of `rounds run`.
     #[arg(value_name = "A", required_unless_present = "calibrate")]
     pub before: Option<PathBuf>,
     /// The second run.
     #[arg(value_name = "B", required_unless_present = "calibrate")]
     pub after: Option<PathBuf>,
-    /// Compare simulated runs instead, whose changes are known: how often verdicts are right.
+    /// Compare simulated runs with known changes instead: rates of right verdicts.
     #[arg(long, conflicts_with_all = ["before", "after"])]
     pub calibrate: bool,
-    /// Comparisons of each kind and machine that --calibrate simulates.
+    /// Comparisons of each kind and machine with --calibrate.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub comparisons: u32,
     /// Compare runs of different machines, instruction sets, builds or data.
@@ -35,9 +37,8 @@ pub struct CompareArguments {
     /// Least relative change that counts, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub threshold: f64,
-    /// What the machine may do to all times of a run by itself, as a standard deviation in percent: smaller changes that all
-    /// configurations share are not told from it. Default: 1, or 2 if a run was in a virtual machine, whose neighbours come
-    /// and go.
+    /// Standard deviation of the machine's effect on all times of a run, in percent. Smaller common changes are not
+    /// significant [default: 1, or 2 if a run is from a virtual machine].
     #[arg(long, value_name = "PERCENT")]
     pub machine_noise: Option<f64>,
     /// Show unchanged configurations too.
@@ -45,11 +46,11 @@ pub struct CompareArguments {
     pub all: bool,
 }
 
-/// Reads both runs and prints what changed.
+/// Reads both runs and prints the changes.
 ///
 /// # Errors
 /// Folders without runs, damaged files, runs that cannot be compared, a threshold that is no percentage.
-pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
+pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
     for (name, percentage) in [
         ("--threshold", arguments.threshold),
         ("--machine-noise", arguments.machine_noise.unwrap_or(0.0)),
@@ -58,193 +59,194 @@ pub fn run(arguments: &CompareArguments, json: bool) -> Result<()> {
             return Err(UsageError::new(format!("{name} {percentage}: expected a percentage from 0 up")).into());
         }
     }
+    let default = Rules::default();
+    let noise = arguments.machine_noise;
     let rules = Rules {
         threshold: arguments.threshold / 100.0,
-        machine_noise: arguments
-            .machine_noise
-            .map_or(Rules::default().machine_noise, |percent| percent / 100.0),
+        machine_noise: noise.map_or(default.machine_noise, |percent| percent / 100.0),
         force: arguments.force,
-        ..Rules::default()
+        ..default
     };
     let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
-        return calibrated(rules, arguments.comparisons as usize, json);
+        return output.print(&Calibration::simulate(rules, arguments.comparisons as usize));
     };
     let (before, after) = (read_run(before)?, read_run(after)?);
-    let rules = if arguments.machine_noise.is_none() {
+    let rules = if noise.is_none() {
         rules.with_noise_of([&before, &after])
     } else {
         rules
     };
     let comparison = compare(&before, &after, rules)?;
-    if json {
-        println!("{}", serde_json::to_string(&comparison)?);
-    } else {
-        print_for_people(&comparison, arguments.all);
+    if output == Output::Text {
+        comparison.remarks.iter().for_each(output::warn);
     }
-    Ok(())
+    output.print(&Shown {
+        comparison,
+        all: arguments.all,
+    })
 }
 
-/// Repeats that are calibrated for.
+/// Repeats of the simulated runs.
 const REPEATS: [usize; 3] = [3, 5, 10];
 
 /// Rates of right and wrong verdicts on every simulated machine.
-fn calibrated(rules: Rules, comparisons: usize, json: bool) -> Result<()> {
-    let rules = Rules {
-        resamples: 10_000,
-        ..rules
-    };
-    let worlds: Vec<(Noise, usize)> = NOISES
-        .into_iter()
-        .flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)))
-        .collect();
-    let rates: Vec<Rates> = worlds
-        .into_par_iter()
-        .map(|(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131))
-        .collect();
-    if json {
-        println!("{}", serde_json::to_string(&rates)?);
-        return Ok(());
-    }
-    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    let header = [
-        "machine",
-        "repeats",
-        "spread of repeats",
-        "no change said of equal code",
-        "false verdicts",
-    ];
-    let of_changes = CHANGES.map(|change| format!("{} found", percent(change).replace(".0", "")));
-    table.set_header(
-        header
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Calibration(Vec<Rates>);
+
+impl Calibration {
+    fn simulate(rules: Rules, comparisons: usize) -> Self {
+        let rules = Rules {
+            resamples: 10_000,
+            ..rules
+        };
+        let machines = NOISES
             .into_iter()
-            .map(String::from)
-            .chain(of_changes)
-            .chain(["false verdicts beside".to_owned()]),
-    );
-    for own in &rates {
-        let mut row = vec![
-            own.noise.to_owned(),
-            own.repeats.to_string(),
-            percent(own.spread),
-            percent(own.quiet),
-            format!("{:.2} %", 100.0 * own.false_verdicts),
-        ];
-        row.extend(own.power.map(percent));
-        row.push(format!("{:.2} %", 100.0 * own.false_beside));
-        table.add_row(row);
+            .flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
+        let machines: Vec<(Noise, usize)> = machines.collect();
+        let rates = machines.into_par_iter();
+        Self(
+            rates
+                .map(|(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131))
+                .collect(),
+        )
     }
-    for column in 1..9 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    println!("{table}");
-    println!("{comparisons} comparisons of each kind and row, 24 configurations each");
-    Ok(())
 }
 
-fn print_for_people(comparison: &Comparison, all: bool) {
-    for remark in &comparison.remarks {
-        eprintln!("warning: {remark}");
+impl fmt::Display for Calibration {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = [
+            "machine",
+            "#repeats",
+            "#spread of repeats",
+            "#equal code without a change",
+            "#false verdicts",
+        ];
+        let mut table = Table::new("Calibration", &columns);
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let found = CHANGES.map(|change| Column::new(&format!("#{:.0} % found", 100.0 * change)));
+        table
+            .columns
+            .extend(found.into_iter().chain([Column::new("#false verdicts with changes")]));
+        for own in &self.0 {
+            let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
+            row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
+            row.push(Entry::number(own.false_verdicts, |share| {
+                format!("{:.2} %", 100.0 * share)
+            }));
+            row.extend(own.power.map(|share| Entry::number(share, percent)));
+            row.push(Entry::number(own.false_beside, |share| {
+                format!("{:.2} %", 100.0 * share)
+            }));
+            table.row(row);
+        }
+        let comparisons = self.0.first().map_or(0, |own| own.comparisons);
+        write!(
+            formatter,
+            "{}\n{comparisons} comparisons of each kind and row, 24 configurations each",
+            table.terminal()
+        )
     }
-    let shown = |change: &&Change| all || change.verdict != Verdict::Unchanged;
-    let changes: Vec<&Change> = comparison.changes.iter().filter(shown).collect();
-    if !changes.is_empty() {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
+}
+
+/// A comparison with or without its unchanged configurations.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    comparison: Comparison,
+    #[serde(skip)]
+    all: bool,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let comparison = &self.comparison;
+        let columns = [
             "algorithm",
             "data",
-            "batch",
-            "threads",
-            "before",
-            "after",
-            "ratio",
-            "95 % interval",
+            "#batch",
+            "#threads",
+            "#before",
+            "#after",
+            "#ratio",
+            "#95 % interval",
             "verdict",
-        ]);
-        for change in changes {
-            table.add_row(row(change));
-        }
-        for column in 2..8 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        println!("{table}");
-    }
-    let count = |verdict| {
+        ];
+        let mut table = Table::new("Changes", &columns);
+        let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
         comparison
             .changes
             .iter()
-            .filter(|change| change.verdict == verdict)
-            .count()
-    };
-    println!(
-        "{} configurations: {} faster, {} slower, {} without significant change; geometric mean of the ratios {:.3}",
-        comparison.changes.len(),
-        count(Verdict::Faster),
-        count(Verdict::Slower),
-        count(Verdict::Unchanged),
-        comparison.mean_ratio
-    );
-    if let Some(common) = &comparison.common {
-        let word = match common.verdict {
-            Verdict::Faster => "faster",
-            Verdict::Slower => "slower",
-            Verdict::Unchanged => "no change: the machine may do as much by itself",
-        };
-        println!(
-            "all together: ratio {:.3}, {word} (within {:.3} – {:.3})",
-            common.ratio, common.tolerance.low, common.tolerance.high
-        );
-    }
-    for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
-        if !keys.is_empty() {
-            println!(
-                "{} configurations are in the {name} run only, {} among them",
-                keys.len(),
-                keys[0]
-            );
+            .filter(shown)
+            .for_each(|change| table.row(row(change)));
+        if !table.rows.is_empty() {
+            writeln!(formatter, "{}", table.terminal())?;
         }
+        let count = |verdict| {
+            comparison
+                .changes
+                .iter()
+                .filter(|change| change.verdict == verdict)
+                .count()
+        };
+        write!(
+            formatter,
+            "{} configurations: {} faster, {} slower, {} without significant change; geometric mean of the ratios {:.3}",
+            comparison.changes.len(),
+            count(Verdict::Faster),
+            count(Verdict::Slower),
+            count(Verdict::Unchanged),
+            comparison.mean_ratio
+        )?;
+        if let Some(common) = &comparison.common {
+            let word = match common.verdict {
+                Verdict::Faster => "faster",
+                Verdict::Slower => "slower",
+                Verdict::Unchanged => "no significant change",
+            };
+            let (ratio, low, high) = (common.ratio, common.tolerance.low, common.tolerance.high);
+            write!(
+                formatter,
+                "\nall together: ratio {ratio:.3}, {word} (the machine may cause {low:.3} – {high:.3})"
+            )?;
+        }
+        for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
+            if let [example, ..] = &keys[..] {
+                let number = keys.len();
+                write!(
+                    formatter,
+                    "\n{number} configurations are in the {name} run only, for example {example}"
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
-fn row(change: &Change) -> Vec<Cell> {
-    let (word, colour) = match change.verdict {
-        Verdict::Faster => ("faster", Some(Color::Green)),
-        Verdict::Slower => ("slower", Some(Color::Red)),
-        Verdict::Unchanged => ("", None),
+fn row(change: &Change) -> Vec<Entry> {
+    let (word, look) = match change.verdict {
+        Verdict::Faster => ("faster", Look::Better),
+        Verdict::Slower => ("slower", Look::Worse),
+        Verdict::Unchanged => ("", Look::Plain),
     };
-    let verdict = if change.warnings.is_empty() {
-        word.to_string()
+    let mut kinds: Vec<&str> = change.warnings.iter().map(SampleWarning::name).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let warnings = if kinds.is_empty() {
+        String::new()
     } else {
-        let mut kinds: Vec<&str> = change.warnings.iter().map(SampleWarning::name).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        format!("{word} (doubtful samples: {})", kinds.join(", "))
+        format!(" (suspicious samples: {})", kinds.join(", "))
     };
-    let verdict = Cell::new(verdict.trim());
-    let verdict = if let Some(colour) = colour {
-        verdict.fg(colour)
-    } else {
-        verdict
-    };
-    let microseconds = |nanoseconds: f64| Cell::new(format!("{:.1} µs", nanoseconds / 1e3));
+    let configuration = &change.configuration;
     vec![
-        Cell::new(change.configuration.label()),
-        Cell::new(format!(
-            "{} ({})",
-            change.configuration.dataset, change.configuration.features
-        )),
-        Cell::new(change.configuration.batch_size),
-        Cell::new(change.configuration.threads),
-        microseconds(change.before_ns),
-        microseconds(change.after_ns),
-        Cell::new(format!("{:.3}", change.ratio)),
-        Cell::new(format!("{:.3} – {:.3}", change.interval.low, change.interval.high)),
-        verdict,
+        Entry::text(configuration.label()),
+        Entry::text(format!("{} ({})", configuration.dataset, configuration.features)),
+        Entry::count(configuration.batch_size),
+        Entry::count(configuration.threads),
+        Entry::number(change.before_ns, time),
+        Entry::number(change.after_ns, time),
+        Entry::number(change.ratio, |ratio| format!("{ratio:.3}")),
+        Entry::text(format!("{:.3} – {:.3}", change.interval.low, change.interval.high)),
+        Entry::text(format!("{word}{warnings}").trim()).look(look),
     ]
 }

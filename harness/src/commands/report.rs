@@ -1,49 +1,61 @@
-//! `rounds report DIR`: one self-contained page of a run.
+//! `rounds report DIR`: the page of a run.
 
-use std::fs;
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
+use super::{Output, output};
+use crate::files;
 use crate::report::{Studies, report_html};
 use crate::results::read_run;
 
-/// Writes report.html: figures, tables and the machine, in one file that needs no network.
+/// Writes report.html: figures, tables and the machine, in one file that loads nothing from the network.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArguments {
-    /// A folder that `rounds run` wrote.
+    /// A folder of `rounds run`.
     pub folder: PathBuf,
-    /// The page; by default report.html in the folder.
+    /// The page [default: report.html in the folder].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
-/// Reads the run, writes the page and says where it lies.
+/// A written report.
+#[derive(Serialize)]
+struct Written {
+    report: PathBuf,
+    cells: usize,
+    messages: Vec<String>,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.report.display())
+    }
+}
+
+/// Reads the run, writes the page and prints its path.
 ///
 /// # Errors
 /// No run in the folder, damaged files, a page that cannot be written.
-pub fn run(arguments: &ReportArguments, json: bool) -> Result<()> {
+pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
     let run = read_run(&arguments.folder)?;
     let studies = Studies::read(&arguments.folder);
     let page = report_html(&run, &studies);
-    let path = arguments
+    let report = arguments
         .out
         .clone()
         .unwrap_or_else(|| arguments.folder.join("report.html"));
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    let messages: Vec<&String> = run.messages.iter().chain(&studies.messages).collect();
-    if json {
-        println!(
-            "{}",
-            json!({"report": path, "cells": run.cells.len(), "messages": messages})
-        );
-    } else {
-        for message in messages {
-            eprintln!("warning: {message}");
-        }
-        println!("{}", path.display());
+    files::replace(&report, page.as_bytes()).with_context(|| format!("cannot write {}", report.display()))?;
+    let messages: Vec<String> = run.messages.into_iter().chain(studies.messages).collect();
+    if output == Output::Text {
+        messages.iter().for_each(output::warn);
     }
-    Ok(())
+    output.print(&Written {
+        report,
+        cells: run.cells.len(),
+        messages,
+    })
 }

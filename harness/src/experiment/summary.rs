@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::statistics::normal_quantile;
+
 /// A mean with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeanInterval {
@@ -76,20 +78,6 @@ pub fn student_quantile(probability: f64, freedom: f64) -> f64 {
     z + (z3 + z) / (4.0 * freedom)
         + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * freedom.powi(2))
         + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * freedom.powi(3))
-}
-
-/// The standard normal quantile, by bisection of its distribution function.
-fn normal_quantile(probability: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..100 {
-        let middle = f64::midpoint(low, high);
-        if 0.5 * libm::erfc(-middle / std::f64::consts::SQRT_2) < probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    f64::midpoint(low, high)
 }
 
 #[cfg(test)]

@@ -53,6 +53,10 @@ pub enum Look {
     Meter,
     /// Coloured shares; the text is their description.
     Shares(Vec<f64>),
+    /// Green in a terminal.
+    Better,
+    /// Red in a terminal.
+    Worse,
     /// A small line of samples in their order; the text is its description.
     Trace(Vec<u64>),
 }
@@ -150,7 +154,7 @@ impl Entry {
         html! {
             td.number[column.numeric].words[words] data-value=[value] {
                 @match &self.look {
-                    Look::Plain => (self.text),
+                    Look::Plain | Look::Better | Look::Worse => (self.text),
                     Look::Link(anchor) => a href={ "#" (anchor) } { (self.text) },
                     Look::Meter => {
                         @let width = (100.0 * self.value.unwrap_or(0.0)).clamp(0.0, 100.0);
@@ -262,7 +266,15 @@ impl Table {
         table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
         table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
         table.set_header(self.columns.iter().map(|column| &column.name));
-        table.add_rows(self.rows.iter().map(|row| row.iter().map(|entry| &entry.text)));
+        let cell = |entry: &Entry| {
+            let cell = comfy_table::Cell::new(&entry.text);
+            match entry.look {
+                Look::Better => cell.fg(comfy_table::Color::Green),
+                Look::Worse => cell.fg(comfy_table::Color::Red),
+                _ => cell,
+            }
+        };
+        table.add_rows(self.rows.iter().map(|row| row.iter().map(cell)));
         for (place, column) in self.columns.iter().enumerate() {
             if let Some(own) = table.column_mut(place).filter(|_| column.numeric) {
                 own.set_cell_alignment(comfy_table::CellAlignment::Right);

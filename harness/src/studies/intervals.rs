@@ -1,5 +1,7 @@
 //! Intervals of means, by Student's t.
 
+use crate::statistics::normal_quantile;
+
 /// A mean with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanInterval {
@@ -43,20 +45,6 @@ fn t_quantile(probability: f64, degrees: usize) -> f64 {
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
     let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
     z + first / v + second / (v * v) + third / (v * v * v)
-}
-
-/// The standard normal quantile, by bisection of its distribution function.
-fn normal_quantile(probability: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..100 {
-        let middle = f64::midpoint(low, high);
-        if 0.5 * libm::erfc(-middle / std::f64::consts::SQRT_2) < probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    f64::midpoint(low, high)
 }
 
 #[cfg(test)]
