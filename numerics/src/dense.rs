@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::{Accum, Mat, MatRef, Par};
 
-/// The partition of every routine, whatever the thread count is.
+/// The partition of every routine, for any thread count.
 pub const PARALLELISM: Par = Par::Rayon(NonZeroUsize::new(4).unwrap());
 
 /// X = L·Lᵀ: the lower Cholesky factor of a symmetric positive definite matrix (its lower triangle is read).

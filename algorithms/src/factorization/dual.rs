@@ -26,9 +26,9 @@ pub(crate) struct Optimum {
 
 /// A dual problem in logarithmic variables, and the primal point that belongs to its optimum.
 pub(crate) trait Dual {
-    /// Which objective it bounds.
+    /// The objective that it bounds.
     fn objective(&self) -> Objective;
-    /// Where to start.
+    /// The start of the maximisation.
     fn start(&self) -> Result<Vec<f64>, FactorizationError>;
     /// −ln D plus the barrier term, and its gradient; `None` outside the domain.
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation>;

@@ -16,7 +16,7 @@ use crate::hexadecimal;
 /// The layout's name and version. A change of an optimiser or of the layout changes the number.
 const MAGIC: &[u8; 16] = b"rounds-factor-02";
 
-/// SHA-256 of a request: all the inputs of a factorisation and the version of this room.
+/// SHA-256 of a request: all the inputs of a factorisation and the version of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FactorizationKey([u8; 32]);
 

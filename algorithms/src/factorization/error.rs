@@ -1,8 +1,8 @@
-//! What a factorisation refuses, and why.
+//! Errors of factorisations.
 
 use thiserror::Error;
 
-/// What makes a workload, a participation, a strategy or a stored factorisation unusable.
+/// An unusable workload, participation, strategy or stored factorisation.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FactorizationError {
@@ -14,9 +14,9 @@ pub enum FactorizationError {
         "{epochs} epochs do not fit into {rounds} rounds: an example takes part at most once a round; use at most {rounds} epochs"
     )]
     MoreEpochsThanRounds {
-        /// The epochs asked for.
+        /// The epochs requested.
         epochs: usize,
-        /// The rounds there are.
+        /// The rounds available.
         rounds: usize,
     },
     /// A parameter outside its range.
@@ -24,25 +24,25 @@ pub enum FactorizationError {
     InvalidParameter {
         /// The parameter's name.
         name: &'static str,
-        /// What was found.
+        /// The value found.
         value: f64,
-        /// What was expected.
+        /// The range expected.
         expected: &'static str,
     },
     /// A sequence (learning rates, decays, coefficients) of the wrong length.
     #[error("{name} holds {found} values, expected {expected}: one a round")]
     WrongLength {
-        /// What the sequence is.
+        /// Name of the sequence.
         name: &'static str,
-        /// How many values it has.
+        /// Its length.
         found: usize,
-        /// How many it should have.
+        /// The length expected.
         expected: usize,
     },
     /// A matrix that is not square or has the wrong size.
     #[error("{name} is {rows} x {columns}, expected {expected} x {expected}")]
     ShapeMismatch {
-        /// Which matrix.
+        /// Name of the matrix.
         name: &'static str,
         /// Its rows.
         rows: usize,
@@ -56,7 +56,7 @@ pub enum FactorizationError {
         "{name} is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}"
     )]
     NotLowerTriangular {
-        /// Which matrix.
+        /// Name of the matrix.
         name: &'static str,
         /// Row of the first offending entry, from 0.
         row: usize,
@@ -68,7 +68,7 @@ pub enum FactorizationError {
     /// A zero on the diagonal of a triangular matrix, or a value that is no number.
     #[error("{name} is singular: its diagonal entry {row} is {value}, expected a finite number other than zero")]
     Singular {
-        /// Which matrix.
+        /// Name of the matrix.
         name: &'static str,
         /// Row of the entry, from 0.
         row: usize,
@@ -78,7 +78,7 @@ pub enum FactorizationError {
     /// An entry that is infinite or no number.
     #[error("{name} has the entry {value} at ({row}, {column}), expected finite numbers")]
     NotFinite {
-        /// Which matrix.
+        /// Name of the matrix.
         name: &'static str,
         /// Its row, from 0.
         row: usize,
@@ -106,7 +106,7 @@ pub enum FactorizationError {
         column: usize,
         /// |(X·C − I)[row, column]|.
         difference: f64,
-        /// What is allowed.
+        /// The largest difference allowed.
         most: f64,
     },
     /// B·C is not the workload.
@@ -131,15 +131,15 @@ pub enum FactorizationError {
         /// The value of the matrix.
         expected: f64,
     },
-    /// The optimiser stopped short of the gap asked for.
-    #[error("the certified relative duality gap stopped at {gap:e}, asked for {asked:e}: ask for a larger gap")]
+    /// The optimiser stopped short of the requested gap.
+    #[error("the certified relative duality gap stopped at {gap:e}, requested {asked:e}: request a larger gap")]
     NotConverged {
-        /// What was reached.
+        /// The gap reached.
         gap: f64,
-        /// What was asked for.
+        /// The gap requested.
         asked: f64,
     },
-    /// A combination this room does not factorise.
+    /// A combination that is not factorised.
     #[error("{what} is not supported: {reason}")]
     Unsupported {
         /// The combination.
@@ -150,7 +150,7 @@ pub enum FactorizationError {
     /// A text that names no workload, method or participation.
     #[error("cannot read {text:?} as {what}: expected {expected}")]
     Unreadable {
-        /// What was to be read.
+        /// Kind of the text.
         what: &'static str,
         /// The text found.
         text: String,
@@ -160,7 +160,7 @@ pub enum FactorizationError {
     /// Stored bytes that fail their checks.
     #[error("the stored factorisation is damaged: {reason}; it must be computed again")]
     Damaged {
-        /// Which check failed.
+        /// The check that failed.
         reason: String,
     },
     /// An eigenvalue, singular value or Cholesky routine failed.

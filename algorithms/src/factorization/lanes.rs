@@ -1,6 +1,6 @@
 //! Eight quadrature nodes side by side, one in each lane of a vector.
 
-/// How many nodes are worked on side by side.
+/// Number of nodes side by side.
 pub(crate) const LANES: usize = 8;
 
 /// One value for each of eight quadrature nodes.

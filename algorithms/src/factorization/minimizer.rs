@@ -1,4 +1,4 @@
-//! Limited-memory BFGS with a diagonal preconditioner, for the smooth duals of this room.
+//! Limited-memory BFGS with a diagonal preconditioner, for the smooth duals.
 
 /// A point's value, gradient and the diagonal of an approximate inverse Hessian.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Evaluation {
     }
 }
 
-/// What a minimisation keeps between calls, so that it can be resumed with a tighter goal.
+/// State of a minimisation between calls, so that it can be resumed with a tighter goal.
 pub(crate) struct Minimizer {
     pub(crate) point: Vec<f64>,
     pub(crate) evaluation: Evaluation,

@@ -1,4 +1,4 @@
-//! Factorisations A = B·C of a workload: which C to add noise through, what error it leaves, and how it streams.
+//! Factorisations A = B·C of a workload: the C that noise is added through, its sensitivity and its error.
 //!
 //! Releasing A·G + sens(C)·B·Z for Gaussian Z is one Gaussian mechanism with noise C⁻¹·Z on the increments, whatever the
 //! factorisation [001 §2.1]; the factorisation decides the error ‖B‖·sens(C). Nothing here draws noise, reads a file or
@@ -7,14 +7,14 @@
 //! | file | idea |
 //! | --- | --- |
 //! | `workload` | A = Λ_τ·S·diag(η)·M·L, products and banded inverses |
-//! | `participation` | in which rounds one example may take part; sensitivities, exact or bounded |
+//! | `participation` | the rounds of one example; sensitivities, exact or bounded |
 //! | `optimal` | the optimal C with a certified gap; `shifted_inverse`, `pattern_dual`, `pattern_band`, `quadrature` serve it |
 //! | `toeplitz` | closed-form square roots |
 //! | `banded` | optimised C with few diagonals |
 //! | `blt` | optimised buffered linear Toeplitz C |
 //! | `tree` | the binary tree and the estimators of Honaker |
 //! | `strategy` | C in each form: inverse, sensitivity, error |
-//! | `source` | where a run's factorisations come from |
+//! | `source` | computed, cached or given factorisations |
 //! | `encoding` | a factorisation as bytes, keyed by its inputs, checked on reading |
 
 mod banded;
@@ -58,7 +58,7 @@ pub use tree::{TreeVariant, nodes, tree_sensitivity};
 pub(crate) use workload::lambda_tau_matrix;
 pub use workload::{Workload, WorkloadSpecification};
 
-/// How C is chosen. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `tree`, `honaker-online`, `honaker-full`,
+/// The choice of C. `FromStr` reads `optimal`, `banded=b`, `blt=m`, `toeplitz`, `tree`, `honaker-online`, `honaker-full`,
 /// `identity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -137,11 +137,11 @@ impl std::fmt::Display for Method {
 pub struct FactorizationRequest {
     /// A.
     pub workload: Workload,
-    /// In which rounds an example may take part.
+    /// The rounds in which an example may take part.
     pub participation: Participation,
-    /// How C is chosen.
+    /// The choice of C.
     pub method: Method,
-    /// What is made small. Closed forms, trees and the identity ignore it.
+    /// The minimised error. Closed forms, trees and the identity ignore it.
     pub objective: Objective,
     /// The largest certified relative gap of the squared objective that `Method::Optimal` may leave.
     pub gap: f64,

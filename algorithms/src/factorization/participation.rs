@@ -1,4 +1,4 @@
-//! Participation: in which rounds one example may take part, and what that makes of the sensitivity of C.
+//! Participation: the rounds in which one example may take part, and the sensitivity of C that follows.
 //!
 //! An example that takes part in the rounds π, with a unit-norm change each time, moves C·G by at most
 //! sup ‖Σ_{i∈π} C_{:,i} g_iᵀ‖_F, whose square is at most Σ_{i,i'∈π} |X_{ii'}| with X = Cᵀ·C. Equality holds when one sign
@@ -9,7 +9,7 @@
 
 use super::error::FactorizationError;
 
-/// In which rounds (from 0 to T − 1) one example may take part.
+/// The rounds (from 0 to T − 1) in which one example may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Participation {
     /// In one round.
@@ -29,7 +29,7 @@ pub enum Participation {
     },
 }
 
-/// Whether a sensitivity is attained.
+/// Attained or bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
     /// Some change of one example's contributions attains the value.
@@ -43,7 +43,7 @@ pub enum Exactness {
 pub struct Sensitivity {
     /// The largest ‖C·ΔG‖_F.
     pub value: f64,
-    /// Whether it is attained.
+    /// Attained or bounded.
     pub exactness: Exactness,
     /// Why, in a sentence.
     pub reason: &'static str,
@@ -384,7 +384,7 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
     )
 }
 
-/// Whether one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.
+/// True if one sign vector makes all s_i s_{i'} X_{ii'} ≥ 0: a two-colouring of the graph of non-zero entries.
 fn signs_attain(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> bool {
     let mut signs = vec![0.0_f64; pattern.len()];
     let mut pending = Vec::new();

@@ -3,7 +3,7 @@
 //! A⁻¹ couples neighbouring rounds and U the rounds j, j + b, j + 2b, … of one pattern. With the patterns laid side by
 //! side and the circle they form folded flat (0, b − 1, 1, b − 2, …), both couplings stay within (2p + 1)·k places, and
 //! the entries of the inverse that the dual's gradient needs lie in that band: O(T·(pk)²) a node. Unlike in
-//! `shifted_inverse.rs` the product is formed, which costs half the digits; this room's certificates do not use it.
+//! `shifted_inverse.rs` the product is formed, which costs half the digits; the certificates do not use it.
 
 use rayon::prelude::*;
 

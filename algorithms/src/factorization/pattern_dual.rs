@@ -34,7 +34,7 @@ struct Blocks {
     rows: Vec<f64>,
 }
 
-/// What the gradient needs of the primal point.
+/// The parts of the primal point that the gradient needs.
 struct PrimalBlocks {
     nuclear: f64,
     /// X on every pattern, row-major k × k.

@@ -18,7 +18,7 @@ pub(crate) struct InverseSquareRoot {
 impl InverseSquareRoot {
     /// The rule on [smallest, largest], 0 < smallest ≤ largest, with a relative error below 3e-14.
     pub(crate) fn on(smallest: f64, largest: f64) -> Self {
-        // A little room at both ends, so that a bound off by rounding stays inside.
+        // A margin at both ends, so that a bound off by rounding stays inside.
         let (smallest, largest) = (smallest * 0.999, largest * 1.001);
         let count = ((36.0 * ((largest / smallest).ln() + 3.0)) / (2.0 * std::f64::consts::PI.powi(2))).ceil() as usize;
         let count = count.max(4).next_multiple_of(8);

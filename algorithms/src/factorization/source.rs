@@ -1,4 +1,4 @@
-//! Where a run's factorisations come from: computed here, kept from before, or given by a person.
+//! Source of a run's factorisations: computed, cached, or given.
 
 use std::sync::Arc;
 

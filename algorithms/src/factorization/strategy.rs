@@ -40,7 +40,7 @@ pub enum Strategy {
     Tree {
         /// T.
         rounds: usize,
-        /// Which nodes and which estimator.
+        /// Nodes and estimator.
         variant: TreeVariant,
     },
 }

@@ -1,4 +1,4 @@
-//! Tests through the public interface of this room: the specification's tables and what is refused.
+//! Tests through the public interface: the tables of the specification and refusals.
 
 use rounds_numerics::Mat;
 

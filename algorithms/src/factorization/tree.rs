@@ -8,7 +8,7 @@
 use super::error::FactorizationError;
 use super::participation::{Exactness, Participation, Sensitivity, bound, exact, gram_sensitivity};
 
-/// Which nodes are released and how a prefix is estimated from them.
+/// The released nodes and the estimator of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeVariant {
     /// Prefix t sums the nodes of t's binary digits. Only nodes with odd j are ever used, T of them; only those are

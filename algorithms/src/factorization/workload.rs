@@ -13,7 +13,7 @@ use super::banded_lower::BandedLower;
 use super::error::FactorizationError;
 use rounds_numerics::dense;
 
-/// How a workload is composed: A = Λ_τ·S·diag(η)·M·L; a factor that is absent is the identity (S is always there).
+/// The composition of a workload: A = Λ_τ·S·diag(η)·M·L; a factor that is absent is the identity (S is always there).
 ///
 /// * S, the prefix sum: (S g)_t = Σ_{s ≤ t} g_s [001 §2.1];
 /// * M, momentum β: (M g)_t = Σ_{s ≤ t} β^{t−s} g_s [000 §5.1];
@@ -172,7 +172,7 @@ impl Workload {
         self.rounds
     }
 
-    /// What identifies this workload in a cache, apart from T.
+    /// Identity of this workload in a cache, apart from T.
     pub(crate) fn key(&self) -> String {
         format!("composed;{}", self.specification.canonical())
     }

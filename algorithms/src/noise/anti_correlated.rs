@@ -3,27 +3,27 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
+use super::plan::{NoisePlan, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
 use crate::oracle::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
 
 /// The registry's entry. The sensitivity is the norm of S's worst participation, at most
 /// `√(Σ_t (participations up to t)²)`, attained by the first example of each epoch; √T for one participation.
-pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let squared: f64 = (0..plan.rounds)
         .map(|t| ((t / plan.rounds_per_epoch + 1) as f64).powi(2))
         .sum();
     let (sensitivity, rounds) = (squared.sqrt(), plan.rounds as u64);
-    Ok(PlannedNoise::new(
+    PlannedNoise::new(
         move |noise_multiplier, sampling| Mechanism::Factorized {
             noise_multiplier,
             sampling,
             sensitivity,
         },
         move |key, sigma| Box::new(AntiCorrelated::new(key, sigma, rounds)),
-    ))
+    )
 }
 
 /// `σ·(z_t − z_{t−1})`, z_{−1} = 0.

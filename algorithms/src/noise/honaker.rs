@@ -7,9 +7,9 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
-use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use super::plan::{NoisePlan, PlannedNoise};
 use super::scalar::NoiseScalar;
-use super::{NoiseError, NoiseMechanism, Progress, StrategyMemory, TREE_LEVELS};
+use super::{NoiseError, NoiseMechanism, Progress, TREE_LEVELS};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -17,12 +17,12 @@ use crate::state::StateVisitor;
 const CHUNK: usize = BLOCK_COORDINATES;
 
 /// The registry's entry: one tree an epoch.
-pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let (rounds, epoch, dimension) = (plan.rounds as u64, plan.rounds_per_epoch as u64, plan.dimension);
-    Ok(PlannedNoise::new(plan.tree_release(), move |key, sigma| match key {
+    PlannedNoise::new(plan.tree_release(), move |key, sigma| match key {
         StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key, sigma, rounds, epoch, dimension)),
         StreamKey::Simulation(_) => Box::new(HonakerTree::<f32>::new(key, sigma, rounds, epoch, dimension)),
-    }))
+    })
 }
 
 /// Increments of the prefix estimates. Keeps the estimate of each open subtree, ⌊log₂T⌋ + 1 vectors.

@@ -2,23 +2,23 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
+use super::plan::{NoisePlan, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
 use crate::oracle::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
 
 /// The registry's entry: one Gaussian mechanism an epoch.
-pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let participations = plan.epochs();
-    Ok(PlannedNoise::new(
+    PlannedNoise::new(
         move |noise_multiplier, sampling| Mechanism::Gaussian {
             noise_multiplier,
             sampling,
             participations,
         },
         |key, sigma| Box::new(IndependentGaussian::new(key, sigma)),
-    ))
+    )
 }
 
 /// `N(0, σ²I)` for each round, from the stream (key, noise, round). Stateless but for the round that is next.

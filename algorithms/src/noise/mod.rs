@@ -98,11 +98,11 @@ macro_rules! registry {
 
 registry! {
     /// A fresh Gaussian a round.
-    Independent "independent" => independent::prepare;
+    Independent "independent" => |plan, _| Ok(independent::planned(plan));
     /// Binary tree.
-    Tree "tree" => tree::prepare;
+    Tree "tree" => |plan, _| Ok(tree::planned(plan));
     /// Tree with the online Honaker estimator.
-    HonakerOnline "honaker-online" => honaker::prepare;
+    HonakerOnline "honaker-online" => |plan, _| Ok(honaker::planned(plan));
     /// Tree with the full Honaker estimator.
     HonakerFull "honaker-full" => |plan, memory| factorized::prepare(plan, memory, Method::Tree(TreeVariant::HonakerFull));
     /// The optimal dense factorisation.
@@ -114,7 +114,7 @@ registry! {
     /// The square root of the Toeplitz workload.
     Toeplitz "toeplitz" => |plan, memory| factorized::prepare(plan, memory, Method::Toeplitz);
     /// Differences of fresh Gaussians, C = S.
-    AntiCorrelated "anti-correlated" => anti_correlated::prepare;
+    AntiCorrelated "anti-correlated" => |plan, _| Ok(anti_correlated::planned(plan));
     /// Laplace noise with a scale a round, accounted for by the accelerated methods.
     Laplace "laplace" => |_, _| Err(NoisePlanError::Laplace);
 }

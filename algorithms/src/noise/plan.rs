@@ -7,7 +7,7 @@ use super::{NoiseKind, NoiseMechanism, StrategyMemory};
 use crate::factorization::{FactorizationError, Participation, WorkloadSpecification};
 use crate::privacy::{Mechanism, Sampling};
 
-/// What a mechanism is made for.
+/// The run that a mechanism is made for.
 #[derive(Clone, Debug)]
 pub struct NoisePlan {
     /// Noise mechanism.

@@ -6,17 +6,17 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
-use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, StrategyMemory};
+use super::plan::{NoisePlan, PlannedNoise};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
 /// The registry's entry: one tree an epoch.
-pub(super) fn prepare(plan: &NoisePlan, _: &StrategyMemory) -> Result<PlannedNoise, NoisePlanError> {
+pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let (rounds, epoch) = (plan.rounds as u64, plan.rounds_per_epoch as u64);
-    Ok(PlannedNoise::new(plan.tree_release(), move |key, sigma| {
+    PlannedNoise::new(plan.tree_release(), move |key, sigma| {
         Box::new(Tree::new(key, sigma, rounds, epoch))
-    }))
+    })
 }
 
 /// Increments of the tree's prefix noise: at round t the new node, minus the nodes that it absorbs. Nodes are made again

@@ -1,5 +1,4 @@
-//! One way to ask for ε, δ or the noise of a mechanism, whatever the accountant. Accountants are values: asking changes
-//! nothing, and equal questions have equal answers.
+//! ε, δ and the noise of a mechanism by any accountant. Accountants are values without state.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Adjacency, Mechanism, PrivacyError, Sampling, error, gaussian, gdp, laplace, pld, rdp, search, zcdp};
 
-/// What turns a mechanism into (ε, δ). Every ε is an upper bound; none is a central-limit approximation.
+/// An accountant turns a mechanism into (ε, δ). Every ε is an upper bound; none is a central-limit approximation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accountant {

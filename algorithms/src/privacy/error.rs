@@ -1,4 +1,4 @@
-//! What can be wrong with a privacy question, each with the way out.
+//! Errors of accounting, each with the way out.
 
 use super::{Accountant, Adjacency, Sampling};
 
@@ -23,7 +23,7 @@ pub enum PrivacyError {
     RefusedSampling {
         /// The sampler.
         sampling: Sampling,
-        /// The adjacency asked for.
+        /// The requested adjacency.
         adjacency: Adjacency,
         /// Why no theorem covers the pair, and what does.
         reason: &'static str,
@@ -41,7 +41,7 @@ pub enum PrivacyError {
     /// The accountant has no theorem for the mechanism.
     #[error("the {accountant} accountant does not cover a {mechanism} mechanism: {reason}")]
     RefusedAccountant {
-        /// The accountant asked for.
+        /// The requested accountant.
         accountant: Accountant,
         /// The kind of mechanism.
         mechanism: &'static str,
@@ -73,7 +73,7 @@ pub enum PrivacyError {
         "a discretisation of {interval:e} needs {cells:e} cells, more than {limit}: choose one of at least {smallest:e}"
     )]
     TooFineDiscretization {
-        /// The grid spacing asked for.
+        /// The requested grid spacing.
         interval: f64,
         /// The cells it needs.
         cells: f64,
@@ -82,7 +82,7 @@ pub enum PrivacyError {
         /// The finest spacing that fits.
         smallest: f64,
     },
-    /// The numerical error is as large as the delta asked for.
+    /// The numerical error is as large as the requested delta.
     #[error(
         "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise --delta or \
          take the rdp accountant"
@@ -90,7 +90,7 @@ pub enum PrivacyError {
     Resolution {
         /// The accountant.
         accountant: Accountant,
-        /// The delta asked for.
+        /// The requested delta.
         delta: f64,
         /// The smallest delta it can tell from zero.
         resolution: f64,
@@ -98,7 +98,7 @@ pub enum PrivacyError {
     /// A name that is not known.
     #[error("unknown {kind} `{found}`: expected one of {expected}")]
     UnknownName {
-        /// What was being named.
+        /// Kind of the name.
         kind: &'static str,
         /// The name that was given.
         found: String,

@@ -42,7 +42,7 @@ pub(super) fn step_epsilon(step: &Mechanism) -> Option<(f64, usize)> {
     }
 }
 
-/// Whether the step is one Laplace mechanism rather than a mixture of two: its exact loss is then known.
+/// True if the step is one Laplace mechanism rather than a mixture of two: its exact loss is then known.
 pub(super) fn is_plain(step: &Mechanism) -> bool {
     matches!(step, Mechanism::Laplace { sampling, .. } if sampling.rate().is_none_or(|rate| rate == 1.0))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Adjacency, PrivacyError, Sampling, error, tree};
 
-/// What a run releases about its data, in full.
+/// Everything that a run releases about its data.
 ///
 /// `noise_multiplier` is, everywhere, the standard deviation of the independent Gaussian draws divided by the clip
 /// norm c, for noise added to a *sum* of clipped terms (equivalently, both divided by the same public batch size). It
@@ -216,92 +216,58 @@ impl Mechanism {
     /// [`PrivacyError::OutOfRange`], [`PrivacyError::RefusedSampling`], [`PrivacyError::RefusedMechanism`] or
     /// [`PrivacyError::EmptyComposition`].
     pub fn check(&self, adjacency: Adjacency) -> Result<(), PrivacyError> {
-        let refuse = |sampling, reason| {
-            Err(PrivacyError::RefusedMechanism {
+        if let Self::Composition(parts) = self {
+            if parts.is_empty() {
+                return Err(PrivacyError::EmptyComposition);
+            }
+            return parts.iter().try_for_each(|part| part.check(adjacency));
+        }
+        self.check_parameters()?;
+        let Some(sampling) = self.sampling() else {
+            return Ok(());
+        };
+        sampling.check(adjacency)?;
+        match self.refusal(sampling) {
+            None => Ok(()),
+            Some(reason) => Err(PrivacyError::RefusedMechanism {
                 mechanism: self.name(),
                 sampling,
                 reason,
-            })
-        };
+            }),
+        }
+    }
+
+    fn check_parameters(&self) -> Result<(), PrivacyError> {
+        if let Some(noise_multiplier) = self.noise_multiplier() {
+            error::noise_multiplier(noise_multiplier)?;
+        }
         match *self {
-            Self::Gaussian {
-                noise_multiplier,
-                sampling,
-                participations,
-            } => {
-                error::noise_multiplier(noise_multiplier)?;
+            Self::Gaussian { participations, .. } => {
                 error::at_least_one(
                     participations,
                     "the number of participations",
                     "give the epochs of the run",
                 )?;
-                sampling.check(adjacency)?;
-                if sampling.amplifies() {
-                    return refuse(
-                        sampling,
-                        "the number of participations is random; describe it as a subsampled Gaussian mechanism",
-                    );
-                }
             }
-            Self::SubsampledGaussian {
-                noise_multiplier,
-                sampling,
-                steps,
-            } => {
-                error::noise_multiplier(noise_multiplier)?;
+            Self::SubsampledGaussian { steps, .. } => {
                 error::at_least_one(steps, "--steps", "give the number of rounds")?;
-                sampling.check(adjacency)?;
-                if !sampling.amplifies() {
-                    return refuse(
-                        sampling,
-                        "fixed or shuffled batches do not amplify privacy; describe it as a Gaussian mechanism with its \
-                         participations, or draw Poisson batches",
-                    );
-                }
             }
-            Self::Factorized {
-                noise_multiplier,
-                sampling,
-                sensitivity,
-            } => {
-                error::noise_multiplier(noise_multiplier)?;
+            Self::Factorized { sensitivity, .. } => {
                 error::positive(
                     sensitivity,
                     "the sensitivity of C",
                     "compute it for the participation pattern of the run",
                 )?;
-                sampling.check(adjacency)?;
-                if sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch {
-                    return refuse(
-                        sampling,
-                        "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
-                         epochs (fixed or shuffled)",
-                    );
-                }
             }
-            Self::Tree {
-                noise_multiplier,
-                sampling,
-                rounds,
-                trees,
-            } => {
-                error::noise_multiplier(noise_multiplier)?;
+            Self::Tree { rounds, trees, .. } => {
                 error::at_least_one(rounds, "--steps", "give the number of rounds of a tree")?;
                 error::at_least_one(trees, "--restarts", "give the number of trees, 1 for a single one")?;
-                sampling.check(adjacency)?;
-                if sampling.amplifies() || sampling == Sampling::FullBatch {
-                    return refuse(
-                        sampling,
-                        "the tree's sensitivity holds for one leaf an example and tree; read the data in fixed, shuffled \
-                         or reshuffled order, one tree an epoch",
-                    );
-                }
             }
             Self::Laplace {
                 scale,
                 l1_sensitivity,
-                sampling,
                 steps,
+                ..
             } => {
                 error::positive(scale, "--scale", "it is the Laplace scale b, with variance 2 b^2")?;
                 error::positive(
@@ -310,18 +276,37 @@ impl Mechanism {
                     "it is the L1 norm of the largest change",
                 )?;
                 error::at_least_one(steps, "--steps", "give the number of rounds")?;
-                sampling.check(adjacency)?;
             }
-            Self::Composition(ref parts) => {
-                if parts.is_empty() {
-                    return Err(PrivacyError::EmptyComposition);
-                }
-                for part in parts {
-                    part.check(adjacency)?;
-                }
-            }
+            Self::Composition(_) => {}
         }
         Ok(())
+    }
+
+    /// The reason why the analysis of this kind of mechanism does not cover a sampler.
+    fn refusal(&self, sampling: Sampling) -> Option<&'static str> {
+        let (refused, reason) = match self {
+            Self::Gaussian { .. } => (
+                sampling.amplifies(),
+                "the number of participations is random; describe it as a subsampled Gaussian mechanism",
+            ),
+            Self::SubsampledGaussian { .. } => (
+                !sampling.amplifies(),
+                "fixed or shuffled batches do not amplify privacy; describe it as a Gaussian mechanism with its \
+                 participations, or draw Poisson batches",
+            ),
+            Self::Factorized { .. } => (
+                sampling.amplifies() || sampling == Sampling::ReshuffledEachEpoch,
+                "the sensitivity of correlated noise needs a fixed participation pattern; keep one order for all \
+                 epochs (fixed or shuffled)",
+            ),
+            Self::Tree { .. } => (
+                sampling.amplifies() || sampling == Sampling::FullBatch,
+                "the tree's sensitivity holds for one leaf an example and tree; read the data in fixed, shuffled \
+                 or reshuffled order, one tree an epoch",
+            ),
+            Self::Laplace { .. } | Self::Composition(_) => return None,
+        };
+        refused.then_some(reason)
     }
 }
 

@@ -1,10 +1,10 @@
-//! What a run guarantees: mechanisms as data, accountants that turn them into (ε, δ), calibration of the noise, and the
+//! Privacy guarantees: mechanisms as data, accountants that turn them into (ε, δ), calibration of the noise, and the
 //! privacy statement. Pure f64 computation: no I/O, no clock, no randomness, no state.
 //!
-//! * [`Adjacency`] and [`Sampling`] say what is compared and how batches are drawn; [`Sampling::check`] is the only place
-//!   that decides which go together.
-//! * [`Mechanism`] is what an optimiser states about itself; the accountants read that and nothing else.
-//! * [`Accountant`] asks one question of any of them; [`calibrate`] turns it round. Behind it: [`gaussian`] (exact),
+//! * [`Adjacency`] is the neighbouring relation and [`Sampling`] the law of the batches; [`Sampling::check`] is the only
+//!   place that decides which go together.
+//! * [`Mechanism`] is an optimiser's description of its releases; the accountants read nothing else.
+//! * [`Accountant`] computes ε or δ; [`calibrate`] finds the noise of a target. Behind it: [`gaussian`] (exact),
 //!   [`gdp`], [`zcdp`], [`rdp`], [`pld`] and [`laplace`] (pure).
 //! * [`PrivacyStatement`] is what stands in a result, and claims nothing that was not proven.
 //!

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Adjacency, PrivacyError, error};
 
-/// How a run chooses the examples of each round.
+/// The law by which a run chooses the examples of each round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Sampling {
@@ -49,7 +49,7 @@ impl Sampling {
         }
     }
 
-    /// Whether the randomness of the sampler is part of the guarantee (and must then stay secret).
+    /// True if the randomness of the sampler is part of the guarantee (and must then stay secret).
     pub fn amplifies(self) -> bool {
         matches!(self, Self::Poisson { .. } | Self::WithoutReplacement { .. })
     }

@@ -98,7 +98,7 @@ pub(super) fn bracket_root<E>(
     }
 }
 
-/// Where a root lies: between `root`, the better end, and `opposite`.
+/// The bracket of a root: `root`, the better end, and `opposite`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bracket {
     /// The end with the smaller |value|.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, gdp};
 use crate::problem::{DomainSource, PublicProblem, Relation};
 
-/// What a run may be called.
+/// The claim of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
@@ -20,7 +20,7 @@ pub enum Claim {
     None,
 }
 
-/// Where noise and sampling come from.
+/// Source of noise and sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseSource {
@@ -30,7 +30,7 @@ pub enum NoiseSource {
     Chacha20,
 }
 
-/// How the noise is represented in the machine.
+/// Representation of the noise in the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arithmetic {
@@ -44,7 +44,7 @@ pub enum Arithmetic {
 const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
                               values, and which ones depends on the sum; take --accountant rdp for δ > 0";
 
-/// What a finished (or planned) run says about itself: the input of its [`PrivacyStatement`].
+/// Description of a run, the input of its [`PrivacyStatement`].
 #[derive(Debug, Clone)]
 pub struct PrivateRun<'a> {
     /// Everything the run releases about the data.
@@ -61,13 +61,13 @@ pub struct PrivateRun<'a> {
     pub sensitivity_inflation: f64,
     /// The public part of the problem: the domain, and the number of rows for the warning about δ.
     pub problem: &'a PublicProblem,
-    /// Where noise and sampling come from.
+    /// Source of noise and sampling.
     pub noise_source: NoiseSource,
-    /// How the noise is represented.
+    /// Representation of the noise.
     pub arithmetic: Arithmetic,
 }
 
-/// What a run guarantees. The keys of `privacy{…}` in every result.
+/// The guarantee of a run: the keys of `privacy{…}` in every result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyStatement {
     /// Release, simulation or none.
@@ -78,7 +78,7 @@ pub struct PrivacyStatement {
     pub delta: Option<f64>,
     /// The neighbouring relation.
     pub adjacency: Option<Adjacency>,
-    /// What one unit of protection is.
+    /// Unit of protection.
     pub unit: String,
     /// The accountant.
     pub accountant: Option<Accountant>,
@@ -103,11 +103,11 @@ pub struct PrivacyStatement {
     pub noise_multiplier: Option<f64>,
     /// Clip norm of a per-example term.
     pub clip_norm: Option<f64>,
-    /// Where noise and sampling came from.
+    /// Source of noise and sampling.
     pub noise_source: Option<NoiseSource>,
-    /// How the noise was represented.
+    /// Representation of the noise.
     pub arithmetic: Option<Arithmetic>,
-    /// What weakens the statement without voiding it.
+    /// Facts that weaken the statement without voiding it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Why there is no claim.
@@ -120,7 +120,7 @@ pub struct PrivacyStatement {
 pub struct DomainStatement {
     /// SHA-256 of its canonical form ([`Domain::digest`](crate::problem::Domain::digest)); it says nothing of the rows.
     pub sha256: String,
-    /// Where it was declared.
+    /// Place of its declaration.
     pub source: String,
 }
 
@@ -231,8 +231,8 @@ impl PrivacyStatement {
         accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)
     }
 
-    /// What zero-out or add/remove at (ε, δ) gives for replacing one row: a row is replaced by way of the null row (or of its
-    /// absence), two steps. For a Gaussian mechanism that is 2μ; in general (2ε, (1 + e^ε)δ), group privacy for two.
+    /// The guarantee of zero-out or add/remove at (ε, δ) for replacing one row: a row is replaced by way of the null row (or
+    /// of its absence), two steps. For a Gaussian mechanism that is 2μ; in general (2ε, (1 + e^ε)δ), group privacy for two.
     fn for_replacement(run: &PrivateRun<'_>, epsilon: f64) -> ReplaceOne {
         let delta = run.delta;
         if run.adjacency == Adjacency::ReplaceOne {
@@ -350,7 +350,7 @@ impl PrivacyStatement {
     }
 }
 
-/// What a person should know about parameters that are valid.
+/// A warning about parameters that are valid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum PrivacyWarning {

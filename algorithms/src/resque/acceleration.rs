@@ -41,7 +41,7 @@ pub trait ProximalOracle {
     ) -> Result<(), ResqueError>;
 }
 
-/// What ball acceleration needs to know.
+/// Parameters of ball acceleration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccelerationParameters {
     /// R: the optimum lies within R of the start.
@@ -99,7 +99,7 @@ impl AccelerationParameters {
     }
 }
 
-/// What comes next.
+/// The next call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     /// A trial of the line search at `trial`, with the bracket known so far and the factor that expands it.
@@ -158,12 +158,12 @@ impl BallAcceleration {
         })
     }
 
-    /// Whether the gap is at most ε by the potential, or the iterations are used up.
+    /// True if the gap is at most ε by the potential, or the iterations are used up.
     pub fn finished(&self) -> bool {
         self.converged() || self.iterations >= self.parameters.most_iterations()
     }
 
-    /// Whether A ≥ 2R²/ε.
+    /// True if A ≥ 2R²/ε.
     pub fn converged(&self) -> bool {
         self.weight >= 2.0 * self.parameters.domain_radius.powi(2) / self.parameters.accuracy
     }
@@ -286,7 +286,7 @@ impl BallAcceleration {
         };
     }
 
-    /// What follows a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
+    /// The stage after a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
     fn judge(&self, trial: f64, distance: f64, low: Option<f64>, high: Option<f64>, factor: f64) -> Stage {
         let radius = self.parameters.ball_radius;
         let (smallest, largest) = (

@@ -1,11 +1,11 @@
 //! Aggregate: from points most of which are near an unknown one, a point near it with certainty [002 Lemma 11].
 
-/// What [`aggregate`] chose.
+/// The choice of [`aggregate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aggregated {
     /// Index of the chosen point.
     pub index: usize,
-    /// Whether no point had 51 % of all within 2Δ/3, so that the point with the smallest 51 % quantile of distances was
+    /// True if no point had 51 % of all within 2Δ/3, so that the point with the smallest 51 % quantile of distances was
     /// taken, without the lemma's guarantee.
     pub weak: bool,
 }

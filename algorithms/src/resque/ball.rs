@@ -10,7 +10,7 @@ pub struct Subproblem {
     pub regularization: f64,
     /// r, at most the pool's ρ.
     pub radius: f64,
-    /// Expected gap φ > 0 asked for.
+    /// Requested expected gap φ > 0.
     pub accuracy: f64,
 }
 

@@ -65,7 +65,7 @@ impl BisectionFree {
         })
     }
 
-    /// Whether A ≥ 2R²/ε, or the iterations are used up.
+    /// True if A ≥ 2R²/ε, or the iterations are used up.
     pub fn finished(&self) -> bool {
         self.weight >= 2.0 * self.parameters.domain_radius.powi(2) / self.parameters.accuracy
             || self.iterations >= self.parameters.most_iterations()

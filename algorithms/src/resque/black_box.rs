@@ -30,7 +30,7 @@ const MOST_QUERIES: usize = 1 << 27;
 
 /// A convex function known through stochastic subgradients: `E g(x; choice) ∈ ∂f(x)` and `E‖g‖² ≤ L²` [002 Problem 1].
 pub trait BlackBox: Sync {
-    /// What a query returns: as compact as the function allows (a row and a residual for a linear model), since a round
+    /// The answer of a query: as compact as the function allows (a row and a residual for a linear model), since a round
     /// keeps one a query.
     type Answer: Clone + Default + Send + Sync;
 

@@ -224,7 +224,7 @@ impl CuttingPlane {
         }
     }
 
-    /// Whether the planned rounds are done.
+    /// True if the planned rounds are done.
     pub fn finished(&self) -> bool {
         self.completed >= self.rounds
     }

@@ -97,7 +97,7 @@ pub enum ResqueError {
         /// Index of the query in its round.
         sample: usize,
     },
-    /// More samples asked for than the round fetched.
+    /// More samples than the round fetched.
     #[error("samples {start}..{end} were asked of a pool of {fetched}: a pool serves what its one round queried")]
     PoolExhausted {
         /// First sample.

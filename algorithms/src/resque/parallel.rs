@@ -26,7 +26,7 @@ use crate::state::StateVisitor;
 /// Streams of the levels of the multilevel estimate.
 const LEVELS: Purpose = Purpose(0x4c45_5645);
 
-/// Which solver the balls use.
+/// The solver of the balls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Solver {
@@ -36,7 +36,7 @@ pub enum Solver {
     AcceleratedSa,
 }
 
-/// How outer steps find λ.
+/// The search of outer steps for λ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outer {
@@ -103,7 +103,7 @@ impl Constants {
     }
 }
 
-/// What a run of the method needs.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelParameters {
     /// R.
@@ -112,11 +112,11 @@ pub struct ParallelParameters {
     pub accuracy: f64,
     /// L.
     pub lipschitz: f64,
-    /// How ρ = r follows from ε/2.
+    /// The rule by which ρ = r follows from ε/2.
     pub radius_rule: RadiusRule,
     /// The ball solver.
     pub solver: Solver,
-    /// How λ is found.
+    /// The search for λ.
     pub outer: Outer,
     /// Constants.
     pub constants: Constants,
@@ -185,7 +185,7 @@ impl ParallelResque {
         })
     }
 
-    /// Whether the run has reached its accuracy or its iterations.
+    /// True if the run has reached its accuracy or its iterations.
     pub fn finished(&self) -> bool {
         match &self.progress {
             Progress::LineSearch(run) => run.finished(),

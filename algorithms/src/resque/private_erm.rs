@@ -22,7 +22,7 @@ use super::private_ball::{PRACTICAL_GAP_CONSTANT, PrivateBall, PrivateBudget, Pr
 use super::{ResqueError, positive};
 use crate::state::StateVisitor;
 
-/// How a private run takes the theory's constants.
+/// The constants of a private run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -145,7 +145,7 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
 }
 
 impl Plan {
-    /// Whether every T is at most n/C_priv, with C_priv = 1: as many steps as examples. (The proof's constant is among the
+    /// Refuses a T above n/C_priv, with C_priv = 1: as many steps as examples. (The proof's constant is among the
     /// preconditions of [`Plan::faithful`].)
     ///
     /// # Errors
@@ -354,7 +354,7 @@ impl PrivateErm {
         })
     }
 
-    /// Whether the run has reached its accuracy or its iterations.
+    /// True if the run has reached its accuracy or its iterations.
     pub fn finished(&self) -> bool {
         self.acceleration.finished()
     }

@@ -209,7 +209,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         let rows = &pool.rows[samples.clone()];
         let full = pool.weights == Weights::Full && squared_offset > 0.0;
         if full {
-            // One address a use: the same sample may be asked for at several points.
+            // One address a use: the same sample may be used at several points.
             pool.rest.resize(samples.len(), 0.0);
             pool.draws += 1;
             fill_gaussian(&pool.key, REST, (pool.round << 32) + pool.draws, 1.0, &mut pool.rest);

@@ -103,7 +103,7 @@ impl RandomizedSmoothing {
         })
     }
 
-    /// Whether all T rounds are done.
+    /// True if all T rounds are done.
     pub fn finished(&self) -> bool {
         self.completed >= self.parameters.rounds
     }

@@ -66,7 +66,7 @@ impl Subgradient {
         Ok(())
     }
 
-    /// Whether all T rounds are done.
+    /// True if all T rounds are done.
     pub fn finished(&self) -> bool {
         self.completed >= self.rounds
     }

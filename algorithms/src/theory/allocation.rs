@@ -1,4 +1,4 @@
-//! How a privacy budget is divided among rounds [003 (3.3)–(3.5), (4.4)–(4.6), Prop. 4.2], and the same for Gaussian noise
+//! The division of a privacy budget among rounds [003 (3.3)–(3.5), (4.4)–(4.6), Prop. 4.2], and the same for Gaussian noise
 //! under zCDP (specification 6.3, 10.4).
 //!
 //! | noise | least Σ a_t·b_t² (or a_t·s_t²) subject to | allocation |

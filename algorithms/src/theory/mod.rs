@@ -44,17 +44,17 @@ pub enum TheoryError {
     StarvedRound {
         /// The round, 1-based.
         round: usize,
-        /// How many there are.
+        /// Number of rounds.
         rounds: usize,
     },
     /// A quantity outside its range.
     #[error("{quantity} is {found}: expected {expected}")]
     OutOfRange {
-        /// What.
+        /// Name of the quantity.
         quantity: &'static str,
         /// Its value.
         found: f64,
-        /// What it must be.
+        /// The range expected.
         expected: &'static str,
     },
 }

@@ -144,7 +144,7 @@ impl Schedule {
         self.stages[self.stage_of[round] as usize].step_size
     }
 
-    /// Whether round t (0-based) is the first of its stage.
+    /// True if round t (0-based) is the first of its stage.
     pub fn starts_stage(&self, round: usize) -> bool {
         round == 0 || self.stage_of[round] != self.stage_of[round - 1]
     }

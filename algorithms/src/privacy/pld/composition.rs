@@ -1,4 +1,4 @@
-//! Composition of grid losses by one FFT, exponentially tilted so that the tail asked for is where the precision is.
+//! Composition of grid losses by one FFT, exponentially tilted so that precision lies in the requested tail.
 //!
 //! With P̃(ℓ) = P(ℓ)·e^{λℓ}/M(λ), the T-fold convolution of P̃ is the tilted T-fold convolution of P, and
 //! δ(ε) = M(λ)^T Σ_{ℓ > ε} P̃_T(ℓ)·e^{−λℓ}(1 − e^{ε−ℓ}). At the λ that suits ε the bulk of P̃_T lies at ε, so that a relative
@@ -27,7 +27,7 @@ pub(super) struct Composed {
     outside: (f64, f64),
 }
 
-/// What to compose, and around where.
+/// The steps to compose and the window of losses.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) steps: &'a [(GridLoss, usize)],
@@ -39,7 +39,7 @@ pub(super) struct Plan<'a> {
     pub(super) bound: Bound,
 }
 
-/// Which side of the truth the result must lie on.
+/// Side of the truth on which the result must lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     Upper,
@@ -60,6 +60,32 @@ pub(super) fn transform_length(length: usize) -> usize {
         fives *= 5;
     }
     best
+}
+
+/// Writes the tilted law of one step into `cells`, the cell of its mean at index 0: the spectrum then turns slowly. Returns the
+/// logarithm of the step's moment and that cell.
+fn tilt(loss: &GridLoss, lambda: f64, cells: &mut [f64]) -> (f64, i64) {
+    let anchor = loss.anchor(lambda);
+    let tilted: Vec<f64> = loss
+        .weights(lambda, anchor)
+        .zip(&loss.mass)
+        .map(|(weight, mass)| weight * mass)
+        .collect();
+    let moment: f64 = tilted.iter().sum();
+    let mean = tilted
+        .iter()
+        .enumerate()
+        .map(|(cell, mass)| cell as f64 * mass)
+        .sum::<f64>()
+        / moment;
+    let centre = mean.round() as i64;
+    cells.fill(0.0);
+    let mut index = (-centre).rem_euclid(cells.len() as i64) as usize;
+    for mass in &tilted {
+        cells[index] += mass / moment;
+        index = if index + 1 == cells.len() { 0 } else { index + 1 };
+    }
+    (moment.ln() + lambda * anchor, centre)
 }
 
 impl Composed {
@@ -89,29 +115,8 @@ impl Composed {
         let mut origin = 0_i64;
         for (loss, count) in plan.steps {
             let copies = *count as f64;
-            let anchor = loss.anchor(lambda);
-            let tilted: Vec<f64> = loss
-                .weights(lambda, anchor)
-                .zip(&loss.mass)
-                .map(|(weight, mass)| weight * mass)
-                .collect();
-            let moment: f64 = tilted.iter().sum();
-            let mean = tilted
-                .iter()
-                .enumerate()
-                .map(|(cell, mass)| cell as f64 * mass)
-                .sum::<f64>()
-                / moment;
-            // The cell of the tilted mean becomes index 0: the spectrum then turns slowly.
-            let centre = mean.round() as i64;
-            cells.fill(0.0);
-            let mut index = (-centre).rem_euclid(length as i64) as usize;
-            for mass in &tilted {
-                cells[index] += mass / moment;
-                index = if index + 1 == length { 0 } else { index + 1 };
-            }
+            let (log_step, centre) = tilt(loss, lambda, &mut cells);
             origin += (loss.start + centre) * *count as i64;
-            let log_step = moment.ln() + lambda * anchor;
             log_moment += copies * log_step;
             log_finite += copies * (-loss.infinity).ln_1p();
             outside.0 += copies * (loss.log_moment(plan.edges.0) - log_step);
@@ -244,7 +249,7 @@ impl Composed {
     }
 }
 
-/// Where an ε lies with respect to a window.
+/// Position of an ε with respect to a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Located {
     /// To the left of the window.

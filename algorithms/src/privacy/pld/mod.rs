@@ -284,8 +284,8 @@ impl PrivacyLoss {
     }
 }
 
-/// Where on the curve of (ε, δ) the question lies, found from sampled cumulant functions: the tilt λ, the Rényi values of ε and
-/// δ there, and the window of losses that matters. Nothing here is a bound; what is computed from it is.
+/// A point of the curve of (ε, δ), found from sampled cumulant functions: the tilt λ, the Rényi values of ε and δ there, and
+/// the window of losses. Nothing here is a bound; results computed from it are.
 #[derive(Debug)]
 struct Target {
     lambda: f64,
