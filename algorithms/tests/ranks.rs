@@ -9,7 +9,7 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
-use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError};
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError, SparseMatrix};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
@@ -56,12 +56,12 @@ fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
                 }
                 offsets.push(indices.len());
             }
-            Features::Sparse {
+            Features::Sparse(SparseMatrix {
                 offsets,
                 indices,
                 values,
                 columns,
-            }
+            })
         }
     };
     let labels = labels(rows, classes, &mut stream);

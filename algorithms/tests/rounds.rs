@@ -9,7 +9,7 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Oracle};
-use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
+use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, SparseMatrix};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
 use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point};
@@ -112,23 +112,11 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
             unreachable!("dense rows")
         };
         let kept = |row: usize| (0..columns).filter(move |column| (row + column).is_multiple_of(3));
-        let offsets = std::iter::once(0)
-            .chain((0..2_000).scan(0, |end, row| {
-                *end += kept(row).count();
-                Some(*end)
-            }))
-            .collect();
-        let features = Features::Sparse {
-            offsets,
-            indices: (0..2_000)
-                .flat_map(|row| kept(row).map(|column| column as u32))
-                .collect(),
-            values: (0..2_000)
-                .flat_map(|row| kept(row).map(move |column| (row, column)))
-                .map(|(row, column)| values[row * columns + column])
-                .collect(),
-            columns,
-        };
+        let mut sparse = SparseMatrix::new(columns);
+        for row in 0..2_000 {
+            sparse.push_row(kept(row).map(|column| (column as u32, values[row * columns + column])));
+        }
+        let features = Features::Sparse(sparse);
         Problem::new(
             Arc::new(Dataset::new("sparse", features, labels).expect("sparse rows")),
             Loss::Softmax,

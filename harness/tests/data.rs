@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rounds::data::{DataError, NAMES, TrainTest, load, load_declared};
-use rounds_algorithms::problem::{Dataset, Features, Labels};
+use rounds_algorithms::problem::{Dataset, Features, Labels, SparseMatrix};
 
 /// A folder that is removed with its files.
 struct Folder(tempfile::TempDir);
@@ -228,12 +228,12 @@ fn libsvm_rows_keep_their_stored_values_and_empty_rows() {
     let text = "-1 3:1 11:-0.5\n+1\n# a comment\n\n+1 1:0.0 12:2e-1 # another\r\n-1 2:.5";
     for bytes in [text.into(), gzip(text), xz(text)] {
         let data = Folder::new().train("a9a", bytes);
-        let sparse = Features::Sparse {
+        let sparse = Features::Sparse(SparseMatrix {
             offsets: vec![0, 2, 2, 4, 5],
             indices: vec![2, 10, 0, 11, 1],
             values: vec![1.0, -0.5, 0.0, 0.2, 0.5],
             columns: 12,
-        };
+        });
         assert_eq!(data.features(), &sparse);
         assert_eq!(classes(&data), ([0, 1, 1, 0].as_slice(), vec!["-1", "1"]));
         assert_eq!(data.name(), "a9a");

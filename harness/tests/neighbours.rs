@@ -188,7 +188,7 @@ fn behaviour(
 /// Values that a dense format holds; those of sparse rows are private.
 fn stored(data: &Dataset) -> String {
     match data.features() {
-        Features::Sparse { .. } => "private".to_owned(),
+        Features::Sparse(_) => "private".to_owned(),
         dense => (dense.stored() / data.len()).to_string(),
     }
 }

@@ -160,7 +160,7 @@ fn rows_are_held_once_while_they_are_read() {
         let rows = match features {
             Features::F32 { values, .. } => size_of_val(&**values),
             Features::U8 { rows, .. } => rows.memory().0.len(),
-            Features::Sparse { .. } => panic!("{name} is dense"),
+            Features::Sparse(_) => panic!("{name} is dense"),
         };
         let rows = rows as f64 / f64::from(1 << 20);
         eprintln!("{name}: {rows:.0} MiB of rows, at most {peak:.0} MiB");

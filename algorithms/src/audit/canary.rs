@@ -515,7 +515,7 @@ impl Scene {
             (Features::f32(values, COLUMNS), Labels::Values(labels.collect()))
         };
         let dataset = Dataset::new("canary", features, labels)
-            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), (1.0, self.raw)))
+            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), 1.0))
             .and_then(|dataset| {
                 if bytes {
                     Ok(dataset)

@@ -168,7 +168,7 @@ impl<'a> Oracle<'a> {
         });
         match expected.collect::<Option<Vec<_>>>() {
             Some(expected) => shard.place(expected, ranks),
-            None => shard.forget(),
+            None => shard.remove_copies(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use rounds_kernels::features::NULL_CLASS;
 
 use super::domain::{Bounds, ColumnKind, Columns, Domain, Label, Other, Storage};
-use super::{Buffer, ByteRows, Features, Labels};
+use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
 
 /// The code of the null row's label: [`NULL_CLASS`], and as the bits of an f32 one of the NaNs.
 pub const NULL_LABEL: u32 = NULL_CLASS;
@@ -223,22 +223,9 @@ impl<'a> Encoder<'a> {
                 encode_all(&mut values);
                 stored_as(storage, values, columns)
             }
-            (
-                Features::Sparse {
-                    offsets,
-                    indices,
-                    mut values,
-                    columns,
-                },
-                _,
-            ) => {
-                encode_all(&mut values);
-                Features::Sparse {
-                    offsets,
-                    indices,
-                    values,
-                    columns,
-                }
+            (Features::Sparse(mut sparse), _) => {
+                encode_all(&mut sparse.values);
+                Features::Sparse(sparse)
             }
         }
     }
@@ -260,7 +247,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-/// What bytes with the bounds [0, 255] are multiplied with.
+/// The factor of bytes with the bounds [0, 255].
 const BYTE_SCALE: f32 = 1.0 / 255.0;
 
 /// Encoded values as dense or sparse rows.
@@ -268,38 +255,21 @@ fn stored_as(storage: Storage, values: Buffer<f32>, columns: usize) -> Features 
     if storage != Storage::Sparse {
         return Features::f32(values, columns);
     }
-    let (mut offsets, mut indices, mut kept) = (vec![0], Vec::new(), Vec::new());
+    let mut sparse = SparseMatrix::new(columns);
     for row in values.chunks_exact(columns) {
-        for (&value, column) in row.iter().zip(0..).filter(|(value, _)| **value != 0.0) {
-            indices.push(column);
-            kept.push(value);
-        }
-        offsets.push(kept.len());
+        let entries = (0..).zip(row.iter().copied());
+        sparse.push_row(entries.filter(|(_, value)| *value != 0.0));
     }
-    Features::Sparse {
-        offsets,
-        indices,
-        values: kept,
-        columns,
-    }
+    Features::Sparse(sparse)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::domain::{Column, DomainSource, Relation};
+    use super::super::domain::{Column, DomainSource};
     use super::*;
 
     fn domain(columns: Columns, storage: Storage, label: Label) -> Domain {
-        Domain {
-            relation: Relation::ZeroOut,
-            columns,
-            storage,
-            label,
-            label_column: None,
-            dropped: Vec::new(),
-            test_is_public: false,
-            source: DomainSource::Arguments,
-        }
+        Domain::new(columns, storage, label, DomainSource::Arguments)
     }
 
     fn classes(names: &[&str]) -> Label {
@@ -399,12 +369,12 @@ mod tests {
         assert_eq!(dense(-1.0, 1.0), Features::f32(vec![0.0, 1.0, -1.0, 1.0], 2));
         assert_eq!(dense(-10.0, 5.0), Features::f32(vec![0.0, 0.5, -1.0, 0.5], 2));
         assert_eq!(dense(4.0, 8.0), Features::f32(vec![-1.0, -0.5, -1.0, 1.0], 2));
-        let sparse = Features::Sparse {
+        let sparse = Features::Sparse(SparseMatrix {
             offsets: vec![0, 1, 3],
             indices: vec![1, 0, 1],
             values: vec![0.5, -1.0, 0.5],
             columns: 2,
-        };
+        });
         assert_eq!(encode(-10.0, 5.0, Storage::Sparse, raw()), sparse);
         let bytes = || Features::bytes(&[0, 255, 51, 102], 2, 1.0);
         let scaled = Features::bytes(&[0, 255, 51, 102], 2, 1.0 / 255.0);
@@ -431,9 +401,12 @@ mod tests {
         let (features, _) = finish(Storage::Bytes, Features::bytes(&[1, 2, 3, 4, 5, 6], 2, BYTE_SCALE));
         assert_eq!(features, Features::bytes(&[1, 2, 0, 0, 5, 6], 2, BYTE_SCALE));
         let (features, _) = finish(Storage::Sparse, stored_as(Storage::Sparse, values.into(), 2));
-        let Features::Sparse { offsets, values, .. } = features else {
+        let Features::Sparse(sparse) = features else {
             panic!("sparse")
         };
-        assert_eq!((offsets, values), (vec![0, 2, 2, 4], vec![0.5, 1.0, 0.5, 1.0]));
+        assert_eq!(
+            (sparse.offsets, sparse.values),
+            (vec![0, 2, 2, 4], vec![0.5, 1.0, 0.5, 1.0])
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What is optimised: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
+//! Optimisation problems: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
 //! ([`synthetic`], and [`planted`] with a known optimum).
 //!
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
@@ -6,6 +6,7 @@
 pub mod dataset;
 pub mod domain;
 pub mod encoding;
+pub mod features;
 pub mod objective;
 pub mod planted;
 pub mod public;
@@ -13,11 +14,12 @@ mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
 
-pub use dataset::{Buffer, ByteRows, Dataset, DatasetError, Features, Labels};
+pub use dataset::{Dataset, DatasetError};
 pub use domain::{
     Bounds, Column, ColumnKind, Columns, Domain, DomainError, DomainSource, Label, Other, Relation, Storage,
 };
 pub use encoding::Encoder;
+pub use features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
 pub use objective::{Problem, ProblemError};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
 pub use second_moment::largest_second_moment;

@@ -8,15 +8,15 @@
 
 use std::sync::Arc;
 
-use crate::problem::dataset::{Buffer, ByteRows, Dataset, Features, Labels};
-use crate::problem::domain::{Bounds, Columns, Domain, DomainSource, Label, Relation, Storage};
+use crate::problem::domain::{Bounds, Columns, Domain, DomainSource, Label, Storage};
+use crate::problem::{Buffer, ByteRows, Dataset, Features, Labels, SparseMatrix};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use rounds_kernels::features::Norm;
 use std::f64::consts::TAU;
 
-/// What a generator's stream is for; streams of different purposes are unrelated.
+/// The purpose of a generator's stream; streams of different purposes are unrelated.
 #[derive(Clone, Copy)]
 enum Purpose {
     Strokes = 1,
@@ -52,16 +52,10 @@ const NORMAL_BOUND: f64 = 8.66;
 
 /// The domain of a generated data set: `count` columns within `bounds`.
 pub(super) fn domain(name: &str, count: usize, bounds: Bounds, storage: Storage, label: Label) -> Domain {
-    Domain {
-        relation: Relation::ZeroOut,
-        columns: Columns::Matrix { count, bounds },
-        storage,
-        label,
-        label_column: None,
-        dropped: Vec::new(),
-        test_is_public: true,
-        source: DomainSource::BuiltIn(name.to_owned()),
-    }
+    let columns = Columns::Matrix { count, bounds };
+    let mut domain = Domain::new(columns, storage, label, DomainSource::BuiltIn(name.to_owned()));
+    domain.test_is_public = true;
+    domain
 }
 
 fn class_names<const K: usize>(names: [&str; K]) -> Vec<String> {
@@ -314,7 +308,7 @@ fn draw(knots: &[(f64, f64)], pen: f64) -> [u8; PIXELS] {
 /// Paper 003, section 5: n rows of d features, uniform in [0, 1), labelled y = sign(⟨u, w⟩) with w ~ N(0, I).
 ///
 /// Class 1 is y = +1. The bound ‖u‖₁ ≤ d (20 in the paper, where d = 20 and n = 100,000) follows from how rows are drawn, is
-/// public, and is the data set's [`feature_bound`](Dataset::feature_bound).
+/// public, and is the data set's [`public_bound`](Dataset::public_bound).
 ///
 /// # Panics
 /// If n or d is 0, or n·d values cannot be addressed.
@@ -457,16 +451,16 @@ impl Quadratic {
             .map(|(&value, optimum)| (f64::from(value) * optimum) as f32);
         let labels = Labels::Values(targets.collect());
         let indices = (0..dimension as u32).collect();
-        let features = Features::Sparse {
+        let features = Features::Sparse(SparseMatrix {
             offsets: (0..=dimension).collect(),
             indices,
             values,
             columns: dimension,
-        };
+        });
         let domain = Self::domain(dimension, self.eigenvalues[0]);
         let largest = Self::largest_feature(dimension, self.eigenvalues[0]);
         Dataset::new("quadratic", features, labels)
-            .and_then(|data| data.in_domain_times(Arc::new(domain), (largest, NORMAL_BOUND * largest)))
+            .and_then(|data| data.in_domain_times(Arc::new(domain), largest))
             .expect("finite eigenvalues and optima make a data set")
     }
 }
@@ -588,7 +582,7 @@ mod tests {
     fn logistic_data_is_uniform_separable_and_bounded_in_l1() {
         let data = synthetic_logistic(20_000, 20, 3);
         assert_eq!((data.len(), data.columns(), data.classes()), (20_000, 20, Some(2)));
-        assert_eq!(data.feature_bound(), Some((Norm::L1, 20.0)));
+        assert_eq!(data.public_bound(Norm::L1), Some(20.0));
         let Features::F32 { values, .. } = data.features() else {
             panic!("f32 rows")
         };
@@ -628,7 +622,7 @@ mod tests {
             10
         );
         let data = quadratic.dataset();
-        let Features::Sparse { values, .. } = data.features() else {
+        let Features::Sparse(SparseMatrix { values, .. }) = data.features() else {
             panic!("sparse rows")
         };
         let Labels::Values(targets) = data.labels() else {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rounds_algorithms::problem::{
-    Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, Storage,
-    encoding,
+    Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, SparseMatrix,
+    Storage, encoding,
 };
 
 use super::csv::{self, FirstLine};
@@ -156,7 +156,7 @@ fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
             let (lo, hi) = range(values, (f64::INFINITY, f64::NEG_INFINITY));
             (lo, hi, Storage::Dense)
         }
-        Features::Sparse { values, .. } => {
+        Features::Sparse(SparseMatrix { values, .. }) => {
             let (lo, hi) = range(values, (0.0, 0.0));
             (lo, hi, Storage::Sparse)
         }

@@ -161,11 +161,11 @@ fn finish(
     domain: Option<&Arc<Domain>>,
 ) -> Result<TrainTest, DataError> {
     if let Some(test) = &mut test
-        && let (Features::Sparse { columns: a, .. }, Features::Sparse { columns: b, .. }) =
-            (&mut train.features, &mut test.features)
+        && let (Features::Sparse(a), Features::Sparse(b)) = (&mut train.features, &mut test.features)
     {
         // Columns of sparse files are as many as the larger one of the largest indices.
-        (*a, *b) = ((*a).max(*b), (*a).max(*b));
+        a.columns = a.columns.max(b.columns);
+        b.columns = a.columns;
     }
     let reading = Reading::of(domain, train.features.columns(), &train.labels_path, &train.labels)?;
     Ok(TrainTest {

@@ -8,7 +8,7 @@ use crate::data::labels::RawLabels;
 use crate::data::lines::{BadLine, excerpt, parse_blocks};
 use crate::data::number;
 use crate::data::source::{Progress, Source};
-use rounds_algorithms::problem::{Buffer, Domain, Encoder, Features, Storage};
+use rounds_algorithms::problem::{Buffer, Domain, Encoder, Features, SparseMatrix, Storage};
 use std::path::Path;
 
 /// The index of the first feature.
@@ -87,7 +87,7 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result
             read_rows(path, Shape { storage, ..shape }, expansion, None)?.expect("sparse rows have no limit")
         }
     };
-    if let Features::Sparse { values, columns, .. } = &features
+    if let Features::Sparse(SparseMatrix { values, columns, .. }) = &features
         && shape.columns.is_none()
         && *columns > FREE_COLUMNS.max(COLUMNS_A_VALUE * values.len())
     {
@@ -129,7 +129,7 @@ fn read_rows(
         labels.extend_from_slice(&part.labels);
         text_bytes += part.text_bytes;
         match matrix.get_or_insert_with(|| Matrix::for_rows_like(&part, shape)) {
-            Matrix::Sparse(sparse) => sparse.append(&part, progress),
+            Matrix::Sparse(sparse) => self::append(sparse, &part, progress),
             Matrix::Dense(dense) => {
                 let columns = dense.columns.max(part.columns);
                 let limit = match encoder {
@@ -171,7 +171,7 @@ struct Part {
 
 /// Rows collected so far.
 enum Matrix {
-    Sparse(Sparse),
+    Sparse(SparseMatrix),
     Dense(Dense),
 }
 
@@ -188,60 +188,33 @@ impl Matrix {
         if is_dense {
             Self::Dense(Dense::new(part.columns))
         } else {
-            Self::Sparse(Sparse::new(part.columns))
+            Self::Sparse(SparseMatrix::new(part.columns))
         }
     }
 
     fn into_features(self) -> Features {
         match self {
             Matrix::Dense(dense) => Features::f32(dense.values, dense.columns),
-            Matrix::Sparse(Sparse {
-                mut offsets,
-                mut indices,
-                mut values,
-                columns,
-            }) => {
-                offsets.shrink_to_fit();
-                indices.shrink_to_fit();
-                values.shrink_to_fit();
-                Features::Sparse {
-                    offsets,
-                    indices,
-                    values,
-                    columns,
-                }
+            Matrix::Sparse(mut sparse) => {
+                sparse.offsets.shrink_to_fit();
+                sparse.indices.shrink_to_fit();
+                sparse.values.shrink_to_fit();
+                Features::Sparse(sparse)
             }
         }
     }
 }
 
-struct Sparse {
-    offsets: Vec<usize>,
-    indices: Vec<u32>,
-    values: Vec<f32>,
-    columns: usize,
-}
-
-impl Sparse {
-    fn new(columns: usize) -> Self {
-        Self {
-            offsets: vec![0],
-            indices: Vec::new(),
-            values: Vec::new(),
-            columns,
-        }
-    }
-
-    fn append(&mut self, part: &Part, progress: Progress) {
-        let stored = self.values.len();
-        reserve(&mut self.offsets, part.ends.len(), progress);
-        self.offsets.extend(part.ends.iter().map(|end| stored + end));
-        reserve(&mut self.indices, part.indices.len(), progress);
-        self.indices.extend_from_slice(&part.indices);
-        reserve(&mut self.values, part.values.len(), progress);
-        self.values.extend_from_slice(&part.values);
-        self.columns = self.columns.max(part.columns);
-    }
+/// Appends rows, with capacity for as many as the whole file is expected to hold.
+fn append(sparse: &mut SparseMatrix, part: &Part, progress: Progress) {
+    let stored = sparse.values.len();
+    reserve(&mut sparse.offsets, part.ends.len(), progress);
+    sparse.offsets.extend(part.ends.iter().map(|end| stored + end));
+    reserve(&mut sparse.indices, part.indices.len(), progress);
+    sparse.indices.extend_from_slice(&part.indices);
+    reserve(&mut sparse.values, part.values.len(), progress);
+    sparse.values.extend_from_slice(&part.values);
+    sparse.columns = sparse.columns.max(part.columns);
 }
 
 struct Dense {

@@ -226,7 +226,7 @@ pub(super) fn read_table(path: &Path) -> Result<Table, DataError> {
             values.truncate(rows * (columns - 1));
             (Features::f32(values, columns - 1), labels)
         }
-        Features::Sparse { .. } => unreachable!("arrays are dense"),
+        Features::Sparse(_) => unreachable!("arrays are dense"),
     };
     Ok(Table::of_file(path, features, RawLabels::Numbers(labels)))
 }

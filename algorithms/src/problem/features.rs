@@ -1,0 +1,519 @@
+//! Features and labels in the formats in which rows are kept, and the checks that make them a data set.
+
+use std::ops::Range;
+
+use rounds_kernels::features::{F32Rows, NULL_CLASS, Rows, SparseRows, Targets};
+pub use rounds_kernels::memory::{Buffer, ByteRows};
+
+use super::domain::Storage;
+
+/// Compressed sparse rows: row i stores `values[offsets[i]..offsets[i + 1]]` in the columns `indices[..]`, which ascend
+/// strictly. Stored zeros are allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SparseMatrix {
+    /// `n + 1` offsets, the first one 0.
+    pub offsets: Vec<usize>,
+    /// Column of each stored value.
+    pub indices: Vec<u32>,
+    /// The stored values.
+    pub values: Vec<f32>,
+    /// Features a row.
+    pub columns: usize,
+}
+
+impl SparseMatrix {
+    /// No rows.
+    pub fn new(columns: usize) -> Self {
+        Self {
+            offsets: vec![0],
+            indices: Vec::new(),
+            values: Vec::new(),
+            columns,
+        }
+    }
+
+    /// Appends the stored values and their columns as a row.
+    pub fn push_row(&mut self, entries: impl IntoIterator<Item = (u32, f32)>) {
+        for (index, value) in entries {
+            self.indices.push(index);
+            self.values.push(value);
+        }
+        self.offsets.push(self.values.len());
+    }
+
+    fn append(&mut self, other: &Self) {
+        let end = self.values.len();
+        self.offsets
+            .extend(other.offsets[1..].iter().map(|offset| end + offset));
+        self.indices.extend_from_slice(&other.indices);
+        self.values.extend_from_slice(&other.values);
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows + 1);
+        self.indices.truncate(self.offsets[rows]);
+        self.values.truncate(self.offsets[rows]);
+    }
+
+    fn keep(&mut self, rows: Range<usize>) {
+        let stored = self.offsets[rows.start]..self.offsets[rows.end];
+        keep(&mut self.indices, stored.clone());
+        keep(&mut self.values, stored.clone());
+        keep(&mut self.offsets, rows.start..rows.end + 1);
+        self.offsets.iter_mut().for_each(|offset| *offset -= stored.start);
+    }
+
+    /// Removes the stored values of the rows for which `is_null` holds, of which `first` is the first one.
+    fn clear_rows(&mut self, first: usize, is_null: impl Fn(usize) -> bool) {
+        let mut kept = self.offsets[first];
+        let mut start = kept;
+        for row in first..self.offsets.len() - 1 {
+            let end = self.offsets[row + 1];
+            if !is_null(row) {
+                self.indices.copy_within(start..end, kept);
+                self.values.copy_within(start..end, kept);
+                kept += end - start;
+            }
+            (self.offsets[row + 1], start) = (kept, end);
+        }
+        self.indices.truncate(kept);
+        self.values.truncate(kept);
+    }
+
+    /// Dense rows, `None` if they cannot be addressed.
+    fn to_dense(&self) -> Option<Features> {
+        let limit = isize::MAX as usize / size_of::<f32>();
+        let size = (self.offsets.len() - 1).checked_mul(self.columns);
+        let mut dense: Buffer<f32> = Buffer::zeroed(size.filter(|&size| size <= limit)?);
+        for (row, out) in dense.chunks_exact_mut(self.columns).enumerate() {
+            for entry in self.offsets[row]..self.offsets[row + 1] {
+                out[self.indices[entry] as usize] = self.values[entry];
+            }
+        }
+        Some(Features::f32(dense, self.columns))
+    }
+}
+
+/// A design matrix of n rows and d columns, in the format in which it is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Features {
+    /// Dense f32, row-major, `n × columns` values.
+    F32 {
+        /// The values.
+        values: Buffer<f32>,
+        /// Features a row.
+        columns: usize,
+    },
+    /// Dense bytes; feature = `scale · byte`.
+    U8 {
+        /// The rows.
+        rows: ByteRows,
+        /// The factor of a byte, e.g. 1/255.
+        scale: f32,
+    },
+    /// Compressed sparse rows.
+    Sparse(SparseMatrix),
+}
+
+impl Features {
+    /// Dense rows of `columns` f32 values, one row after the other.
+    pub fn f32(values: impl Into<Buffer<f32>>, columns: usize) -> Self {
+        Features::F32 {
+            values: values.into(),
+            columns,
+        }
+    }
+
+    /// Dense rows of `columns` bytes, one row after the other; feature = `scale · byte`.
+    pub fn bytes(values: &[u8], columns: usize, scale: f32) -> Self {
+        Features::U8 {
+            rows: ByteRows::new(values, columns),
+            scale,
+        }
+    }
+
+    /// No rows in the format and of the columns of these.
+    pub(super) fn emptied(&self) -> Self {
+        match self {
+            Features::F32 { columns, .. } => Features::f32(Buffer::new(), *columns),
+            Features::U8 { rows, scale } => Features::bytes(&[], rows.columns(), *scale),
+            Features::Sparse(sparse) => Features::Sparse(SparseMatrix::new(sparse.columns)),
+        }
+    }
+
+    /// The matrix as the kernels read it.
+    pub fn rows(&self) -> Rows<'_> {
+        match self {
+            Features::F32 { values, columns } => Rows::F32(F32Rows {
+                values,
+                columns: *columns,
+            }),
+            Features::U8 { rows, scale } => Rows::U8(rows.view(*scale)),
+            Features::Sparse(sparse) => Rows::Sparse(SparseRows {
+                offsets: &sparse.offsets,
+                indices: &sparse.indices,
+                values: &sparse.values,
+                columns: sparse.columns,
+            }),
+        }
+    }
+
+    /// Number of rows n.
+    pub fn len(&self) -> usize {
+        self.rows().len()
+    }
+
+    /// There are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Features a row, d.
+    pub fn columns(&self) -> usize {
+        self.rows().columns()
+    }
+
+    /// Values held: n·d for dense rows, the stored ones (explicit zeros included) for sparse rows.
+    pub fn stored(&self) -> usize {
+        match self {
+            Features::F32 { values, .. } => values.len(),
+            Features::U8 { rows, .. } => rows.stored(),
+            Features::Sparse(sparse) => sparse.values.len(),
+        }
+    }
+
+    /// Bytes of the matrix, without gaps between rows.
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            Features::F32 { values, .. } => 4 * values.len(),
+            Features::U8 { rows, .. } => rows.stored(),
+            Features::Sparse(sparse) => size_of_val(sparse.offsets.as_slice()) + 8 * sparse.values.len(),
+        }
+    }
+
+    /// The format in a domain's words.
+    pub fn storage(&self) -> Storage {
+        match self {
+            Features::F32 { .. } => Storage::Dense,
+            Features::U8 { .. } => Storage::Bytes,
+            Features::Sparse(_) => Storage::Sparse,
+        }
+    }
+
+    /// The format's name in tables and in the digest.
+    pub fn format(&self) -> &'static str {
+        match self {
+            Features::F32 { .. } => "f32",
+            Features::U8 { .. } => "u8",
+            Features::Sparse(_) => "sparse-f32",
+        }
+    }
+
+    /// Sets the features of the rows for which `is_null` holds to 0; sparse rows lose their stored values.
+    pub(crate) fn clear_rows(&mut self, is_null: impl Fn(usize) -> bool) {
+        let mut null = (0..self.len()).filter(|&row| is_null(row));
+        match self {
+            Features::F32 { values, columns } => {
+                null.for_each(|row| values[row * *columns..(row + 1) * *columns].fill(0.0));
+            }
+            Features::U8 { rows, .. } => {
+                let (memory, stride) = rows.memory_mut();
+                null.for_each(|row| memory[row * stride..(row + 1) * stride].fill(0));
+            }
+            Features::Sparse(sparse) => {
+                if let Some(first) = null.next() {
+                    sparse.clear_rows(first, &is_null);
+                }
+            }
+        }
+    }
+
+    /// The same features as dense f32 rows, `None` if they cannot be addressed.
+    pub(super) fn into_f32(self) -> Option<Self> {
+        match self {
+            dense @ Features::F32 { .. } => Some(dense),
+            Features::U8 { rows, scale } => {
+                let mut values = Buffer::zeroed(rows.stored());
+                for (value, &byte) in values.iter_mut().zip(rows.iter().flatten()) {
+                    *value = scale * f32::from(byte);
+                }
+                Some(Features::f32(values, rows.columns()))
+            }
+            Features::Sparse(sparse) => sparse.to_dense(),
+        }
+    }
+
+    /// Keeps the rows `rows`, and no memory for others.
+    pub(super) fn keep(&mut self, rows: Range<usize>) {
+        match self {
+            Features::F32 { values, columns } => {
+                *values = Buffer::from(&values[rows.start * *columns..rows.end * *columns]);
+            }
+            Features::U8 { rows: all, .. } => *all = all.part(rows),
+            Features::Sparse(sparse) => sparse.keep(rows),
+        }
+    }
+
+    /// Keeps the first `rows` rows, and the memory.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        match self {
+            Features::F32 { values, columns } => values.truncate(rows * *columns),
+            Features::U8 { rows: all, .. } => all.truncate(rows),
+            Features::Sparse(sparse) => sparse.truncate(rows),
+        }
+    }
+
+    /// Appends rows.
+    ///
+    /// # Panics
+    /// Rows of another format.
+    pub(super) fn append(&mut self, other: &Self) {
+        match (self, other) {
+            (Features::U8 { rows, .. }, Features::U8 { rows: new, .. }) => rows.append(new),
+            (Features::F32 { values, .. }, Features::F32 { values: new, .. }) => values.extend_from_slice(new),
+            (Features::Sparse(sparse), Features::Sparse(new)) => sparse.append(new),
+            _ => unreachable!("all rows of a data set have one format"),
+        }
+    }
+
+    /// Checks that these are finite rows.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        let columns = self.columns();
+        if columns == 0 {
+            return fault("", "its rows have no features; at least one column is needed");
+        }
+        if self.is_empty() && self.stored() == 0 {
+            return fault("", "it has no rows; at least one is needed");
+        }
+        for (what, found) in [("columns", columns), ("rows", self.len())] {
+            check_addressable(what, found)?;
+        }
+        let non_finite = |row, column, value: f32| {
+            let problem = format!("the feature is {value}; features are finite (remove the row or fill the value in)");
+            fault(format!(", row {row}, column {column}"), problem)
+        };
+        match self {
+            Features::F32 { .. } | Features::U8 { .. } if !self.stored().is_multiple_of(columns) => {
+                let values = self.stored();
+                let problem =
+                    format!("{values} values do not fill rows of {columns} features; the last row is incomplete");
+                fault("", problem)
+            }
+            Features::F32 { values, .. } => match first_non_finite(values) {
+                Some(entry) => non_finite(entry / columns, entry % columns, values[entry]),
+                None => Ok(()),
+            },
+            Features::U8 { scale, .. } => {
+                check_positive("scale", f64::from(*scale))?;
+                check_positive("scale of the largest byte", f64::from(255.0 * scale))
+            }
+            Features::Sparse(sparse) => {
+                sparse.check()?;
+                match first_non_finite(&sparse.values) {
+                    Some(entry) => {
+                        let row = sparse.offsets.partition_point(|&offset| offset <= entry) - 1;
+                        non_finite(row, sparse.indices[entry] as usize, sparse.values[entry])
+                    }
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl SparseMatrix {
+    /// Checks offsets and columns.
+    fn check(&self) -> Result<(), Fault> {
+        let (offsets, stored) = (&self.offsets, self.values.len());
+        let rows = offsets.len().saturating_sub(1);
+        if rows == 0 {
+            return fault("", "it has no rows; at least one is needed");
+        }
+        for row in 0..rows {
+            let (start, end) = (offsets[row], offsets[row + 1]);
+            let first_is_zero = row > 0 || start == 0;
+            let last_is_stored = row + 1 < rows || end == stored;
+            if !first_is_zero || !last_is_stored || start > end || end > stored || self.indices.len() != stored {
+                let stored = stored.min(self.indices.len());
+                let problem = format!(
+                    "its offsets {start}..{end} do not lie in order within {stored} stored values; offsets start at 0, never \
+                     fall and end at the number of stored values"
+                );
+                return fault(format!(", row {row}"), problem);
+            }
+            let indices = &self.indices[start..end];
+            let descending = indices.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
+            let outside = indices.last().filter(|&&column| column as usize >= self.columns);
+            if let Some(column) = descending.or(outside) {
+                let problem = format!(
+                    "column {column} is repeated, out of order or not below {}; columns of a row ascend strictly",
+                    self.columns
+                );
+                return fault(format!(", row {row}"), problem);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The prediction targets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Labels {
+    /// A class in `0..classes` for each row.
+    Classes {
+        /// One class a row, [`NULL_CLASS`] of a null row.
+        values: Vec<u32>,
+        /// Number of classes K.
+        classes: usize,
+        /// Names of the K classes, where the file has them.
+        names: Option<Vec<String>>,
+    },
+    /// A real for each row, NaN of a null row.
+    Values(Vec<f32>),
+}
+
+impl Labels {
+    /// The labels as the kernels read them.
+    pub fn targets(&self) -> Targets<'_> {
+        match self {
+            Labels::Classes { values, .. } => Targets::Classes(values),
+            Labels::Values(values) => Targets::Values(values),
+        }
+    }
+
+    /// Number of labels.
+    pub fn len(&self) -> usize {
+        self.targets().len()
+    }
+
+    /// There are no labels.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of classes K, or `None` for real targets.
+    pub fn classes(&self) -> Option<usize> {
+        match self {
+            Labels::Classes { classes, .. } => Some(*classes),
+            Labels::Values(_) => None,
+        }
+    }
+
+    /// Keeps the labels in `rows`, and no memory for others.
+    pub(super) fn keep(&mut self, rows: Range<usize>) {
+        match self {
+            Labels::Classes { values, .. } => keep(values, rows),
+            Labels::Values(values) => keep(values, rows),
+        }
+    }
+
+    /// Keeps the first `rows` labels, and the memory.
+    pub(super) fn truncate(&mut self, rows: usize) {
+        match self {
+            Labels::Classes { values, .. } => values.truncate(rows),
+            Labels::Values(values) => values.truncate(rows),
+        }
+    }
+
+    /// Appends the labels of `rows` of `all`.
+    ///
+    /// # Panics
+    /// Labels of another kind.
+    pub(super) fn extend_from(&mut self, all: &Self, rows: &[u32]) {
+        match (self, all) {
+            (Labels::Classes { values, .. }, Labels::Classes { values: all, .. }) => {
+                values.extend(rows.iter().map(|&row| all[row as usize]));
+            }
+            (Labels::Values(values), Labels::Values(all)) => values.extend(rows.iter().map(|&row| all[row as usize])),
+            _ => unreachable!("all rows of a data set have one kind of label"),
+        }
+    }
+
+    /// Checks that classes are in range and targets not infinite.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        match self {
+            Labels::Classes { values, classes, names } => {
+                check_addressable("classes", *classes)?;
+                let is_class = |label: u32| (label as usize) < *classes || label == NULL_CLASS;
+                if let Some(row) = values.iter().position(|&label| !is_class(label)) {
+                    let label = values[row];
+                    let problem = format!("class {label} is not below the number of classes, {classes}");
+                    return fault(format!(", row {row}"), problem);
+                }
+                match names.as_ref().map(Vec::len).filter(|names| names != classes) {
+                    Some(names) => {
+                        let problem =
+                            format!("{names} class names for {classes} classes; give one name a class, or none");
+                        fault("", problem)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Labels::Values(values) => match values.iter().position(|value| value.is_infinite()) {
+                Some(row) => {
+                    let problem = format!("the target is {}; targets are finite (remove the row)", values[row]);
+                    fault(format!(", row {row}"), problem)
+                }
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+/// Rows or labels that make no data set.
+pub(super) struct Fault {
+    /// The row, after a comma, if it is the fault of one. Rows and columns count from 0.
+    pub(super) place: String,
+    /// The problem and the way out.
+    pub(super) problem: String,
+}
+
+pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault {
+        place: place.into(),
+        problem: problem.into(),
+    })
+}
+
+fn check_addressable(what: &str, found: usize) -> Result<(), Fault> {
+    let limit = u32::MAX as usize;
+    if found <= limit {
+        return Ok(());
+    }
+    let problem = format!("{found} {what} are more than the {limit} that 32-bit indices address; split the data");
+    fault("", problem)
+}
+
+/// Checks that `what` is a positive finite number.
+pub(super) fn check_positive(what: &str, value: f64) -> Result<(), Fault> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    fault(
+        "",
+        format!("the {what} is {value}; it must be a positive, finite number"),
+    )
+}
+
+/// Index of the first NaN or infinity.
+fn first_non_finite(values: &[f32]) -> Option<usize> {
+    const EXPONENT: u32 = 0x7f80_0000;
+    let blocks = 4096;
+    let block = values.chunks(blocks).position(|block| {
+        block
+            .iter()
+            .fold(false, |bad, value| bad | (value.to_bits() & EXPONENT == EXPONENT))
+    })?;
+    let start = block * blocks;
+    values[start..]
+        .iter()
+        .position(|value| !value.is_finite())
+        .map(|offset| start + offset)
+}
+
+/// Keeps the values in `range`, and no memory for others.
+fn keep<T>(values: &mut Vec<T>, range: Range<usize>) {
+    values.truncate(range.end);
+    values.drain(..range.start);
+    values.shrink_to_fit();
+}
