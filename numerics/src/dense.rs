@@ -123,6 +123,35 @@ pub fn largest_eigenvalue(matrix: MatRef<'_, f64>) -> Option<f64> {
     (0..size).map(|index| values[index]).reduce(f64::max)
 }
 
+/// M⁻¹·b for a positive definite M, by Cholesky's factorisation in place. `matrix` holds the rows of M; its lower triangle is
+/// read.
+pub fn solve_positive(mut matrix: Vec<f64>, dimension: usize, right: &[f64]) -> Vec<f64> {
+    for i in 0..dimension {
+        for j in 0..=i {
+            let (above, row) = matrix.split_at(i * dimension);
+            let other = if j == i { row } else { &above[j * dimension..] };
+            let inner: f64 = row[..j].iter().zip(&other[..j]).map(|(a, b)| a * b).sum();
+            let rest = row[j] - inner;
+            let pivot = other[j];
+            matrix[i * dimension + j] = if i == j { rest.max(1e-300).sqrt() } else { rest / pivot };
+        }
+    }
+    let mut x = right.to_vec();
+    for i in 0..dimension {
+        let row = &matrix[i * dimension..i * dimension + i];
+        let inner: f64 = row.iter().zip(&x).map(|(a, b)| a * b).sum();
+        x[i] = (x[i] - inner) / matrix[i * dimension + i];
+    }
+    for i in (0..dimension).rev() {
+        x[i] /= matrix[i * dimension + i];
+        let value = x[i];
+        for j in 0..i {
+            x[j] -= matrix[i * dimension + j] * value;
+        }
+    }
+    x
+}
+
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
 pub fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;

@@ -10,6 +10,8 @@
 //! are not to be had; here the caller passes the value function. Bound with exact gradients:
 //! `gap ≤ 2LR·(volume factor)^{rounds/d}` with factor e^{−1/(2(d+1))} for the ellipsoid.
 
+use rounds_numerics::dense::solve_positive;
+
 use super::geometry::{norm, project};
 use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
@@ -288,34 +290,6 @@ impl PoolMethod for CuttingPlane {
             visitor.f64s("cutting_plane_bound", std::slice::from_mut(bound));
         }
     }
-}
-
-/// Solves `M·x = b` for a positive definite M given by its lower triangle: Cholesky, in place.
-fn solve_positive(mut matrix: Vec<f64>, dimension: usize, right: &[f64]) -> Vec<f64> {
-    for i in 0..dimension {
-        for j in 0..=i {
-            let (above, row) = matrix.split_at(i * dimension);
-            let other = if j == i { row } else { &above[j * dimension..] };
-            let inner: f64 = row[..j].iter().zip(&other[..j]).map(|(a, b)| a * b).sum();
-            let rest = row[j] - inner;
-            let pivot = other[j];
-            matrix[i * dimension + j] = if i == j { rest.max(1e-300).sqrt() } else { rest / pivot };
-        }
-    }
-    let mut x = right.to_vec();
-    for i in 0..dimension {
-        let row = &matrix[i * dimension..i * dimension + i];
-        let inner: f64 = row.iter().zip(&x).map(|(a, b)| a * b).sum();
-        x[i] = (x[i] - inner) / matrix[i * dimension + i];
-    }
-    for i in (0..dimension).rev() {
-        x[i] /= matrix[i * dimension + i];
-        let value = x[i];
-        for j in 0..i {
-            x[j] -= matrix[i * dimension + j] * value;
-        }
-    }
-    x
 }
 
 #[cfg(test)]

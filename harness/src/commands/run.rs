@@ -26,7 +26,7 @@ use crate::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTi
 use crate::settings;
 use crate::statistics;
 use crate::studies;
-use crate::studies::{depth_against_work, noise_mechanisms, scaling};
+use crate::studies::scaling;
 use rounds_algorithms::hexadecimal;
 
 /// What `rounds run` takes.
@@ -148,13 +148,7 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         if arguments.pin.is_some_and(|policy| policy != PinPolicy::None) {
             eprintln!("rounds: --pin binds the threads of cells and of the study scaling; '{study}' runs unbound");
         }
-        if study == depth_against_work::NAME {
-            run_depth_against_work(arguments, json)?;
-        } else if study == noise_mechanisms::NAME {
-            run_noise_mechanisms(arguments, json)?;
-        } else {
-            run_figure(arguments, study, None, &environment, most_threads, json)?;
-        }
+        run_figure(arguments, study, None, &environment, most_threads, json)?;
     }
     if suites.is_empty() {
         return Ok(());
@@ -282,97 +276,6 @@ fn measure_suites(arguments: &RunArguments, json: bool, cluster: &Cluster) -> an
         println!("results: {}", folder.display());
         println!("picture: {}", picture.display());
         println!("report:  rounds report {}", folder.display());
-    }
-    Ok(())
-}
-
-/// The study of query depth against work: its cells are runs to a target, not rounds of a suite.
-fn run_depth_against_work(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    let mut definition = depth_against_work::definition()?;
-    if !arguments.threads.is_empty() {
-        definition.threads = arguments.threads.iter().map(|&count| usize::from(count)).collect();
-    }
-    if !arguments.algorithms.is_empty() {
-        definition
-            .methods
-            .retain(|method| arguments.algorithms.iter().any(|id| id == method.id.id()));
-        if definition.methods.is_empty() {
-            return Err(UsageError::new(format!(
-                "--algorithms: {} measures none of them",
-                depth_against_work::NAME
-            ))
-            .into());
-        }
-    }
-    let environment = Environment::capture(&definition.threads);
-    let folder = arguments
-        .out
-        .clone()
-        .unwrap_or_else(|| {
-            Path::new("results")
-                .join(environment.day())
-                .join(&environment.machine.id)
-        })
-        .join(depth_against_work::NAME);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let sheet = folder.join("environment.json");
-    std::fs::write(&sheet, serde_json::to_string_pretty(&environment)?)
-        .with_context(|| format!("cannot write {}", sheet.display()))?;
-    let mut finished = depth_against_work::Finished::in_folder(&folder)?;
-    let study = depth_against_work::run(&definition, arguments.data_dir.as_deref(), &mut finished, |cell| {
-        if json {
-            if let Ok(line) = serde_json::to_string(cell) {
-                println!("{line}");
-            }
-        } else {
-            eprintln!("{}", depth_against_work::line(cell));
-        }
-    })?;
-    let file = folder.join(format!("{}.json", depth_against_work::NAME));
-    std::fs::write(&file, study.document()?).with_context(|| format!("cannot write {}", file.display()))?;
-    if arguments.threads.is_empty() && arguments.algorithms.is_empty() {
-        finished.remove()?;
-    }
-    let presentation = depth_against_work::presentation::present(&study);
-    presentation.write(&folder, depth_against_work::NAME, &environment)?;
-    if !json {
-        println!("{}", presentation.terminal());
-        println!("results: {}", folder.display());
-    }
-    Ok(())
-}
-
-/// The study of noise mechanisms: errors, costs and training runs.
-fn run_noise_mechanisms(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    let definition = noise_mechanisms::definition()?;
-    let threads = arguments
-        .threads
-        .iter()
-        .map(|&count| usize::from(count))
-        .max()
-        .unwrap_or_else(|| Topology::detect().cores.max(1));
-    let environment = Environment::capture(&[threads]);
-    let folder = arguments
-        .out
-        .clone()
-        .unwrap_or_else(|| results_directory(Path::new("results"), &environment, Mode::New))
-        .join(noise_mechanisms::NAME);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let study = noise_mechanisms::run(&definition, arguments.data_dir.as_deref(), threads, |line| {
-        if !json {
-            eprintln!("{line}");
-        }
-    })?;
-    let file = folder.join(format!("{}.json", noise_mechanisms::NAME));
-    std::fs::write(&file, serde_json::to_string_pretty(&study)?)
-        .with_context(|| format!("cannot write {}", file.display()))?;
-    let presentation = noise_mechanisms::presentation::present(&study);
-    presentation.write(&folder, noise_mechanisms::NAME, &environment)?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&study)?);
-    } else {
-        println!("{}", presentation.terminal());
-        println!("results: {}", folder.display());
     }
     Ok(())
 }

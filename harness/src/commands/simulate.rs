@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use rounds_algorithms::oracle::Engine;
 use serde::Serialize;
 
 use super::output::{Output, table};
@@ -15,7 +16,7 @@ use crate::prediction::queries::{self, Costs, PLACES, Place, Row};
 use crate::prediction::ranks::{LatencyRow, Measurements, ScalingRow};
 use crate::prediction::{Overtaking, presentation};
 use crate::results::{Pooled, pool, read_run};
-use crate::studies::depth_against_work::{self as study, Kind, Limits, Method, Study};
+use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
 
 /// Arguments of `rounds simulate`.
 #[derive(clap::Args)]
@@ -135,9 +136,15 @@ fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::
         most_queries: 50_000_000,
         most_seconds: 20.0,
     };
-    let measure = |method, threads| {
-        let (accuracy, seed) = (arguments.accuracy, arguments.seed);
-        study::measure(&function, Kind::MaxOfLinear, method, accuracy, threads, seed, limits)
+    let measure = |method: Method, threads| -> anyhow::Result<Cell> {
+        let (accuracy, engine) = (arguments.accuracy, Engine::with_threads(threads)?);
+        Ok(Cell {
+            family: Kind::MaxOfLinear,
+            algorithm: method.id().to_owned(),
+            accuracy,
+            threads,
+            found: study::measure((&function, 0.0), method, accuracy, &engine, arguments.seed, limits)?,
+        })
     };
     let mut cells = Vec::new();
     for &method in methods {

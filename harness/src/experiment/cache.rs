@@ -65,14 +65,19 @@ struct Calibration {
 }
 
 /// Values by key, each made once even where several threads want it.
-struct Memo<T>(Mutex<HashMap<String, Arc<Mutex<Option<T>>>>>);
+pub struct Memo<T>(Mutex<HashMap<String, Arc<Mutex<Option<T>>>>>);
 
 impl<T: Clone> Memo<T> {
-    fn new() -> Self {
+    /// No values.
+    pub fn new() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 
-    fn get(&self, key: &str, make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    /// The value of `key`, made by `make` where it is missing.
+    ///
+    /// # Errors
+    /// Those of `make`; nothing is kept then.
+    pub fn get(&self, key: &str, make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         let place = Arc::clone(lock(&self.0).entry(key.to_owned()).or_default());
         let mut value = lock(&place);
         if let Some(value) = &*value {
@@ -155,19 +160,13 @@ impl<'a> Context<'a> {
         let regularization = cell.optional("regularization")?.unwrap_or(0.0);
         let train = self.cluster.all_ok(treat(train, cell))?;
         let loss = loss(cell, &train)?;
-        let test = test.map(|test| {
-            anyhow::Ok(Problem::new(
-                Arc::new(treat(test, cell)?),
-                loss,
-                planted.is_none(),
-                0.0,
-            )?)
-        });
+        let bias = planted.is_none() && cell.parameters.get("bias") != Some(&false.into());
+        let test = test.map(|test| anyhow::Ok(Problem::new(Arc::new(treat(test, cell)?), loss, bias, 0.0)?));
         let test = self.cluster.all_ok(test.transpose())?;
-        let train = if planted.is_some() {
-            Problem::new(Arc::new(train), loss, false, regularization)?
-        } else {
+        let train = if bias {
             self.cluster.problem(train, loss, regularization)?
+        } else {
+            Problem::new(Arc::new(train), loss, bias, regularization)?
         };
         let train = train.placed_for(engine);
         // Rows of the test set are whole on every rank, those of the training set in one process only.

@@ -26,6 +26,7 @@ pub const PROBLEM_PARAMETERS: &[&str] = &[
     "data-seed",
     "class",
     "feature-bound",
+    "bias",
 ];
 
 /// The identity of a cell. Two samples with equal configuration, repeat and draw are the same measurement.
@@ -164,7 +165,7 @@ pub struct Cell {
 }
 
 /// One run of a cell. Its key says which.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Trial {
     /// Repeat, from 0.
     pub repeat: usize,

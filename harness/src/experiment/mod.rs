@@ -23,6 +23,7 @@ pub use run::{Plan, Session, plan};
 pub use store::{Results, Store};
 
 use crate::machine::PinPolicy;
+use crate::report;
 
 /// The order in which cells run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,20 @@ pub struct Presentation {
     pub warnings: Vec<String>,
 }
 
+impl Presentation {
+    /// The page, the pictures and the tables of a report.
+    ///
+    /// # Errors
+    /// A number that JSON cannot represent.
+    pub fn of(page: &report::Presentation, context: &Context<'_>) -> anyhow::Result<Self> {
+        Ok(Self {
+            text: page.terminal(),
+            files: page.files("study", &context.environment)?,
+            warnings: Vec::new(),
+        })
+    }
+}
+
 /// An entry of the registry of studies.
 pub struct Kind {
     /// The value of `study` in a definition.
@@ -97,6 +112,9 @@ impl Kind {
         }
     }
 }
+
+/// A cell with its finished runs.
+pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
 
 /// A kind of experiment.
 pub trait Study: Sized + Sync {
@@ -154,6 +172,25 @@ pub trait Study: Sized + Sync {
         None
     }
 
+    /// The cells that were measured, in the order of the definition, each with its finished runs.
+    ///
+    /// # Errors
+    /// Those of [`Study::cells`].
+    fn measured<'r>(&self, results: &'r Results<Self::Outcome>) -> anyhow::Result<Vec<Measured<'r, Self::Outcome>>> {
+        let threads = results.samples.iter().map(|sample| sample.configuration.threads);
+        let selection = Selection {
+            threads: threads.collect(),
+            files: true,
+            ..Selection::default()
+        };
+        let with_runs = |cell: Cell| {
+            let runs: Vec<_> = results.of(&cell.configuration).collect();
+            (cell, runs)
+        };
+        let cells = self.cells(&selection)?.into_iter().map(with_runs);
+        Ok(cells.filter(|(_, runs)| !runs.is_empty()).collect())
+    }
+
     /// Tables and pictures of all finished runs in `folder`.
     ///
     /// # Errors
@@ -164,4 +201,46 @@ pub trait Study: Sized + Sync {
         folder: &Path,
         context: &Context,
     ) -> anyhow::Result<Presentation>;
+}
+
+/// Experiments in tests.
+#[cfg(test)]
+pub mod testing {
+    use super::store::{Mode, read};
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::commands::Output;
+    use crate::machine::{Environment, Pinning};
+
+    /// A selection of everything on a number of threads.
+    pub fn selection(threads: usize) -> Selection {
+        Selection {
+            default_threads: vec![threads],
+            ..Selection::default()
+        }
+    }
+
+    /// The context of an experiment in this process.
+    pub fn context(threads: usize) -> Context<'static> {
+        let cluster = Box::leak(Box::new(Cluster::alone()));
+        Context::new(cluster, Pinning::none(), Environment::capture(&[]), None, threads)
+    }
+
+    /// Runs a definition and presents it, in a folder that is removed.
+    pub fn run<S: Study + 'static>(text: &str, threads: usize) -> anyhow::Result<(S, Results<S::Outcome>)> {
+        let folder = tempfile::tempdir()?;
+        let selection = selection(threads);
+        let planned = plan::<S>(&[Source::new("test", text)?], &selection)?;
+        let session = Session {
+            cluster: &Cluster::alone(),
+            selection,
+            data_dir: None,
+            mode: Mode::New,
+            output: Output::Json,
+            stopped: std::sync::Arc::default(),
+        };
+        planned.run(&session, Pinning::none(), folder.path())?;
+        let results = read::<S::Outcome>(folder.path())?.results;
+        Ok((S::new(Definition::parse("test", text)?)?, results))
+    }
 }

@@ -50,7 +50,7 @@ fn shared(seconds: f64, shares: u64, parts: u64, workers: u64) -> f64 {
 
 /// Seconds outside of rounds of queries and of reweighted mini-batches.
 fn rest(cell: &Cell) -> f64 {
-    (cell.seconds - cell.query_seconds - cell.work.reweight_seconds).max(0.0)
+    (cell.seconds - cell.query_seconds - cell.reweight_seconds).max(0.0)
 }
 
 /// ```text
@@ -61,12 +61,11 @@ fn rest(cell: &Cell) -> f64 {
 /// from a one-thread cell. A round of queries is one exchange. Reweighted mini-batches follow each other, and each is an
 /// exchange too; where that takes longer, one worker reweights alone.
 pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
-    let work = &cell.work;
     let queries = shared(cell.query_seconds, cell.gradient_queries, cell.rounds, workers);
-    let reweighting = shared(work.reweight_seconds, work.reweighted, work.reweightings, workers);
-    let reweighting = work
+    let reweighting = shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
+    let reweighting = cell
         .reweight_seconds
-        .min(reweighting + work.reweightings as f64 * latency);
+        .min(reweighting + cell.reweightings as f64 * latency);
     cell.rounds as f64 * latency + queries + reweighting + rest(cell)
 }
 
@@ -74,19 +73,17 @@ pub fn modelled_seconds(cell: &Cell, workers: u64, latency: f64) -> f64 {
 /// shares as in [`modelled_seconds`]: the time on two threads of one process, whose rounds cost ℓ beside their work. A round
 /// stays on one thread where sharing it takes longer.
 pub fn modelled_seconds_of_two_threads(cell: &Cell, exchange: f64) -> f64 {
-    let work = &cell.work;
     let part =
         |seconds: f64, shares, parts: u64| seconds.min(shared(seconds, shares, parts, 2) + parts as f64 * exchange);
     rest(cell)
         + part(cell.query_seconds, cell.gradient_queries, cell.rounds)
-        + part(work.reweight_seconds, work.reweighted, work.reweightings)
+        + part(cell.reweight_seconds, cell.reweighted, cell.reweightings)
 }
 
 /// The latency from which on one worker reweights alone.
 fn latency_of_one_worker(cell: &Cell, workers: u64) -> f64 {
-    let work = &cell.work;
-    let saved = work.reweight_seconds - shared(work.reweight_seconds, work.reweighted, work.reweightings, workers);
-    saved / work.reweightings.max(1) as f64
+    let saved = cell.reweight_seconds - shared(cell.reweight_seconds, cell.reweighted, cell.reweightings, workers);
+    saved / cell.reweightings.max(1) as f64
 }
 
 /// ℓ above which `cell` is faster than `other` on P workers, 0 if it always is; `None` if it needs at least as many rounds.
@@ -177,17 +174,23 @@ pub fn rows(costs: &Costs, places: &[Place]) -> Vec<Row> {
 mod tests {
     use super::modelled_seconds as seconds;
     use super::*;
-    use crate::studies::depth_against_work::{Kind, Work};
+    use crate::studies::depth_against_work::{Found, Kind};
 
     fn cell(algorithm: &str, rounds: u64, queries: u64, seconds: f64, parallel: f64) -> Cell {
         Cell {
-            rounds,
-            gradient_queries: queries,
-            computational_depth: rounds,
-            seconds,
-            query_seconds: parallel,
-            reached: true,
-            ..Cell::unmeasured(Kind::MaxOfLinear, algorithm, 256, 0.05, 1)
+            family: Kind::MaxOfLinear,
+            algorithm: algorithm.to_owned(),
+            accuracy: 0.05,
+            threads: 1,
+            found: Found {
+                dimension: 256,
+                reached: true,
+                rounds,
+                gradient_queries: queries,
+                seconds,
+                query_seconds: parallel,
+                ..Found::default()
+            },
         }
     }
 
@@ -203,14 +206,9 @@ mod tests {
     #[test]
     fn mini_batches_are_shared_out_while_their_exchanges_are_worth_it() {
         // 100 mini-batches of 8 samples: 3 s on one worker, 0.75 s and 100 exchanges on four.
-        let cell = Cell {
-            work: Work {
-                reweight_seconds: 3.0,
-                reweightings: 100,
-                reweighted: 800,
-            },
-            ..cell("a", 10, 40, 5.0, 1.0)
-        };
+        let mut cell = cell("a", 10, 40, 5.0, 1.0);
+        cell.found.reweight_seconds = 3.0;
+        (cell.found.reweightings, cell.found.reweighted) = (100, 800);
         assert_eq!(seconds(&cell, 4, 0.0), 1.0 + 0.25 + 0.75);
         assert_eq!(seconds(&cell, 4, 0.01), 0.1 + 1.0 + 0.25 + 0.75 + 1.0);
         assert_eq!(seconds(&cell, 4, 1.0), 10.0 + 1.0 + 0.25 + 3.0);

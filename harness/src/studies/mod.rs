@@ -1,16 +1,18 @@
 //! Studies: measurements that are more than timed cells, runs to a target or a paper's figure. Each takes its definition,
 //! keeps what it finished, and returns plain data with a drawing. No algorithm is written here.
 
-pub mod accelerated_figures;
-pub mod accelerated_misspecified;
 pub mod accelerated_real_data;
+pub mod convergence;
 pub mod correlated_noise;
 pub mod depth_against_work;
 pub mod exponents;
+pub mod formulas;
 pub mod intervals;
+mod logistic;
 pub mod noise_mechanisms;
 pub mod private_training;
 pub mod scaling;
+pub mod wrong_constants;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,14 @@ use crate::experiment::Kind;
 use crate::machine::Environment;
 
 /// The kinds of experiments. Adding one is one file and one line.
-pub const KINDS: &[Kind] = &[];
+pub const KINDS: &[Kind] = &[
+    Kind::of::<convergence::Convergence>(),
+    Kind::of::<correlated_noise::CorrelatedNoise>(),
+    Kind::of::<depth_against_work::DepthAgainstWork>(),
+    Kind::of::<formulas::Formulas>(),
+    Kind::of::<noise_mechanisms::NoiseMechanisms>(),
+    Kind::of::<wrong_constants::WrongConstants>(),
+];
 
 /// The kind of this name.
 pub fn kind(name: &str) -> Option<&'static Kind> {
@@ -34,22 +43,6 @@ pub const NAMES: &[(&str, &str)] = &[
     (
         QUICK_TRAINING,
         "accuracy against epsilon, rounds and queries to a target risk; part of the default run",
-    ),
-    (
-        "paper/accelerated-figure-1",
-        "paper 003, Figure 1: convergence rate and noise of DP heavy ball on quadratics",
-    ),
-    (
-        "paper/accelerated-figure-2",
-        "paper 003, Figure 2: the optimised allocation of the privacy budget",
-    ),
-    (
-        "paper/accelerated-figure-3",
-        "paper 003, Figure 3: six Laplace methods, log suboptimality, n = 100,000 (minutes)",
-    ),
-    (
-        "paper/accelerated-figure-4",
-        "paper 003, Figure 4: the same with the other step size (minutes)",
     ),
     (
         "paper/srg-figure-1",
@@ -68,16 +61,8 @@ pub const NAMES: &[(&str, &str)] = &[
         "papers 000 and 004: excess risk, rounds and time against the batch size in one epoch (minutes)",
     ),
     (
-        CORRELATED_NOISE.0,
-        "paper 001, Figure 2: DP-MF and DP-MF+ on a quadratic, squared gradient norms",
-    ),
-    (
         "paper/correlated-noise-figure-3",
         "paper 001, Figure 3: DP-MF, DP-MF+ and DP-SGD on MNIST, accuracy against epsilon (minutes)",
-    ),
-    (
-        "paper/accelerated-misspecified",
-        "the methods of paper 003 with a wrong L or μ, without and with noise (not private)",
     ),
     (
         accelerated_real_data::NAME,
@@ -88,40 +73,8 @@ pub const NAMES: &[(&str, &str)] = &[
         "excess risk of private ReSQue and Phased-SGD beside SGD without privacy, on a problem with known optimum",
     ),
     (
-        depth_against_work::NAME,
-        "query depth against total work of paper 002's methods, with fitted exponents (minutes)",
-    ),
-    (
         scaling::NAME,
         "speed-up, efficiency and serial fraction against threads, one to every core, strong and weak (minutes)",
-    ),
-    (
-        noise_mechanisms::NAME,
-        "error, time and memory of every noise mechanism against T; DP-FTRL beside DP-SGD on MNIST (minutes)",
-    ),
-];
-
-/// The figures of paper 003 by name.
-const FIGURES: &[(&str, &str)] = &[
-    (
-        "paper/accelerated-figure-1",
-        include_str!("../../../bench/definitions/paper/accelerated-figure-1.toml"),
-    ),
-    (
-        "paper/accelerated-figure-2",
-        include_str!("../../../bench/definitions/paper/accelerated-figure-2.toml"),
-    ),
-    (
-        "paper/accelerated-figure-3",
-        include_str!("../../../bench/definitions/paper/accelerated-figure-3.toml"),
-    ),
-    (
-        "paper/accelerated-figure-4",
-        include_str!("../../../bench/definitions/paper/accelerated-figure-4.toml"),
-    ),
-    (
-        "paper/accelerated-misspecified",
-        include_str!("../../../bench/definitions/paper/accelerated-misspecified.toml"),
     ),
 ];
 
@@ -155,12 +108,6 @@ const TRAININGS: &[(&str, &str)] = &[
 
 /// The study that belongs to the default suite.
 pub const QUICK_TRAINING: &str = "quick-training";
-
-/// Figure 2 of paper 001.
-const CORRELATED_NOISE: (&str, &str) = (
-    "paper/correlated-noise-figure-2",
-    include_str!("../../../bench/definitions/paper/correlated-noise-figure-2.toml"),
-);
 
 /// Whether `name` is that of a study, or of a file that defines one.
 pub fn is_study(name: &str) -> bool {
@@ -206,11 +153,7 @@ pub fn run_figure(
         accelerated_real_data::PRIVATE_SCO,
     ];
     let named = || {
-        let mut known = FIGURES
-            .iter()
-            .chain(TRAININGS)
-            .chain(&tables)
-            .chain([&CORRELATED_NOISE]);
+        let mut known = TRAININGS.iter().chain(&tables);
         known.find(|(figure, _)| *figure == name).map(|(_, text)| *text)
     };
     let definition = own
@@ -238,19 +181,7 @@ pub fn run_figure(
         progress(&presentation.terminal());
         return Ok(vec![folder.join("table.md"), folder.join("study.json")]);
     }
-    if name == CORRELATED_NOISE.0 {
-        correlated_noise::run(definition, &folder, options.threads, progress)?;
-        return Ok(vec![
-            folder.join("table.md"),
-            folder.join("average.svg"),
-            folder.join("last.svg"),
-        ]);
-    }
     let engine = Engine::with_threads(options.threads)?;
-    if tables.iter().any(|(table, _)| *table == name) {
-        accelerated_real_data::run(definition, &folder, options.data_dir, &engine, progress)?;
-        return Ok(vec![folder.join("table.md"), folder.join("rows.json")]);
-    }
-    accelerated_figures::run(definition, &folder, &engine, progress)?;
-    Ok(vec![folder.join("figure.svg"), folder.join("figure.json")])
+    accelerated_real_data::run(definition, &folder, options.data_dir, &engine, progress)?;
+    Ok(vec![folder.join("table.md"), folder.join("rows.json")])
 }

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{correlated_noise, intervals};
+use super::intervals;
 use crate::{data, settings};
 use rounds_algorithms::hexadecimal;
 
@@ -308,7 +308,7 @@ pub fn run(
     let mut bench = Bench {
         data_dir,
         loaded: HashMap::new(),
-        strategies: correlated_noise::memory(),
+        strategies: StrategyMemory::filled_from(crate::factorization_cache::source()),
     };
     let kept = folder.join("runs.jsonl");
     let mut finished = read_runs(&kept)?;

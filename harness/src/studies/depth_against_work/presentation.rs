@@ -34,7 +34,7 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
         Kind::L1Regression => "ℓ1 regression",
         Kind::Hinge => "Hinge loss",
     };
-    let usable = |cell: &&Cell| cell.family == family && cell.tells() && cell.threads == 1;
+    let usable = |cell: &&Cell| cell.family == family && cell.is_typical() && cell.threads == 1;
     let all: Vec<&Cell> = study.cells.iter().filter(usable).collect();
     let Some(dimension) = shown_dimension(&all) else {
         return Vec::new();

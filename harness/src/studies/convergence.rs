@@ -1,0 +1,477 @@
+//! Convergence of private methods on logistic regression: F(x_t) − F* against t, over many runs (paper 003, Figures 3 and 4).
+//!
+//! A measurement is all runs of a cell: full-batch runs share their passes over the rows, runs on batches have an oracle each.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::RoundError;
+use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
+use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
+use rounds_algorithms::problem::Problem;
+use rounds_kernels::linear::Clip;
+use rounds_kernels::random::StreamKey;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::logistic::minimum;
+use crate::experiment::cache::Memo;
+use crate::experiment::summary::student_quantile;
+use crate::experiment::{
+    Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Study,
+};
+use crate::report;
+use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Series, Style};
+
+/// The study.
+pub struct Convergence {
+    definition: Definition<Options>,
+    minima: Memo<f64>,
+}
+
+/// Keys of the study.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Title of the figure.
+    title: String,
+    /// Runs of a cell.
+    runs: usize,
+    /// About as many iterations are evaluated, evenly from 0 to the last.
+    evaluations: usize,
+}
+
+/// Parameter: `correct` Laplace noise, or `published-code` for the √2 smaller noise of the authors' code, which has no claim.
+const DRAWN_NOISE: &str = "drawn-noise";
+
+/// F(x_t) − F* over the runs of a cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gaps {
+    /// T′: rounds of each run.
+    pub rounds: usize,
+    /// Gradient queries of each run, as its oracle counted them.
+    pub gradient_queries: u64,
+    /// Runs.
+    pub runs: usize,
+    /// ε of the drawn noise.
+    pub epsilon: f64,
+    /// release, simulation or none.
+    pub claim: String,
+    /// Smoothness L that the steps were set from.
+    pub smoothness_used: f64,
+    /// Strong convexity μ that the steps were set from.
+    pub strong_convexity_used: f64,
+    /// Iterations at which F was evaluated.
+    pub iterations: Vec<usize>,
+    /// Mean gap over the runs.
+    pub gap_mean: Vec<f64>,
+    /// Its standard error.
+    pub gap_standard_error: Vec<f64>,
+    /// Smallest gap of a run.
+    pub gap_least: Vec<f64>,
+    /// Largest gap of a run.
+    pub gap_greatest: Vec<f64>,
+}
+
+/// The runs of a cell before they start.
+struct Plan<'a> {
+    problem: &'a Problem,
+    engine: &'a Engine,
+    plan: AcceleratedPlan,
+    keys: Vec<StreamKey>,
+    iterations: Vec<usize>,
+    epsilon: f64,
+}
+
+/// Parameters of one run at the iterations to evaluate, one vector after the other.
+type Visited = Vec<f32>;
+
+impl Study for Convergence {
+    const NAME: &'static str = "convergence";
+    const EXECUTION: Execution = Execution::InOrder;
+    type Options = Options;
+    type Outcome = Gaps;
+
+    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+        for method in definition
+            .problems
+            .iter()
+            .flat_map(|problem| definition.methods_of(problem))
+        {
+            method_of(&method.algorithm)?;
+        }
+        Ok(Self {
+            definition,
+            minima: Memo::new(),
+        })
+    }
+
+    fn definition(&self) -> &Definition<Options> {
+        &self.definition
+    }
+
+    fn measure(&self, run: &Run<'_, Gaps>, context: &Context<'_>) -> anyhow::Result<Outcome<Gaps>> {
+        let configuration = &run.cell.configuration;
+        let engine = context.engine(configuration.threads)?;
+        let loaded = context.problem(configuration, run.trial.draw, &engine)?;
+        let key = format!(
+            "{} {:?} {}",
+            configuration.dataset,
+            configuration.parameters.get("data-seed"),
+            run.trial.draw
+        );
+        let optimum = self.minima.get(&key, || minimum(&loaded.train))?;
+        let plan = self.plan(run, &loaded.train, &engine, context)?;
+        let (visited, gradient_queries) = if plan.plan.batch == loaded.train.rows() {
+            plan.side_by_side()?
+        } else {
+            plan.on_batches()?
+        };
+        Ok(Outcome::Measured(plan.gaps(optimum, &visited, gradient_queries)?))
+    }
+
+    fn line(&self, sample: &Sample<Gaps>) -> Option<String> {
+        let last = sample.gap_mean.last()?;
+        let label = sample.configuration.key();
+        Some(format!("{label}: {} rounds, gap {last:.3e}", sample.rounds))
+    }
+
+    fn present(&self, results: &Results<Gaps>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        let options = self.definition.options();
+        let mut figure = Figure::new(&options.title, "Method", self.panels(results));
+        figure.columns = Some(2 * self.definition.methods.len().div_ceil(2));
+        let mut page = report::Presentation::new(
+            &options.title,
+            "Papers",
+            &self.definition.about,
+            &context.environment.command,
+        );
+        page.parts.push(Part::Figure(figure));
+        Presentation::of(&page, context)
+    }
+}
+
+fn method_of(id: &str) -> anyhow::Result<Method> {
+    let known: Vec<_> = Method::ALL.into_iter().map(Method::id).collect();
+    let method = Method::ALL.into_iter().find(|method| method.id() == id);
+    method.with_context(|| format!("the method '{id}' is not one of {}", known.join(", ")))
+}
+
+impl Convergence {
+    fn plan<'a>(
+        &self,
+        run: &Run<'_, Gaps>,
+        problem: &'a Problem,
+        engine: &'a Engine,
+        context: &Context<'_>,
+    ) -> anyhow::Result<Plan<'a>> {
+        let mut configuration = run.cell.configuration.clone();
+        let drawn = configuration.parameters.remove(DRAWN_NOISE);
+        let settings = context.settings(&configuration, self.definition.seed)?;
+        let plan = AcceleratedPlan::new(method_of(&configuration.algorithm)?, problem, &settings)?;
+        let claimed = plan.statement.epsilon.context("the plan has no guarantee")?;
+        let (plan, epsilon) = match drawn.as_ref().and_then(|drawn| drawn.as_str()) {
+            None | Some("correct") => (plan, claimed),
+            Some("published-code") => {
+                let plan = plan.with_noise_scaled(std::f64::consts::FRAC_1_SQRT_2);
+                let epsilon = plan.pure_epsilon()?;
+                (plan, epsilon)
+            }
+            Some(other) => anyhow::bail!("{DRAWN_NOISE} = '{other}': it is correct or published-code"),
+        };
+        let options = self.definition.options();
+        let first = run.trial.repeat * options.runs;
+        let keys = (first..first + options.runs)
+            .map(|place| key(&configuration, self.definition.seed, place, run.trial.draw))
+            .collect::<anyhow::Result<_>>()?;
+        let rounds = plan.steps.len();
+        let parts = options.evaluations.clamp(1, rounds);
+        Ok(Plan {
+            problem,
+            engine,
+            plan,
+            keys,
+            iterations: (0..=parts).map(|part| (rounds * part + parts / 2) / parts).collect(),
+            epsilon,
+        })
+    }
+
+    /// A row of panels a step scale and half of the methods, a block of columns a kind of noise: the layout of the paper.
+    fn panels(&self, results: &Results<Gaps>) -> Vec<Panel> {
+        let gaps = results.samples.iter().flat_map(|sample| &sample.outcome.gap_mean);
+        let range: Vec<f64> = gaps.copied().filter(|gap| *gap > 0.0).collect();
+        let methods: Vec<&str> = self
+            .definition
+            .methods
+            .iter()
+            .map(|method| &*method.algorithm)
+            .collect();
+        let texts = |name: &str| {
+            let mut values: Vec<String> = Vec::new();
+            for text in results
+                .samples
+                .iter()
+                .filter_map(|sample| sample.configuration.text(name))
+            {
+                if !values.contains(&text) {
+                    values.push(text);
+                }
+            }
+            values
+        };
+        let (scales, kinds) = (texts("step-scale"), texts(DRAWN_NOISE));
+        let mut panels = Vec::new();
+        for scale in &scales {
+            for half in methods.chunks(methods.len().div_ceil(2)) {
+                for (kind, method) in kinds
+                    .iter()
+                    .flat_map(|kind| half.iter().map(move |method| (kind, method)))
+                {
+                    let shown = results.samples.iter().filter(|sample| {
+                        let configuration = &sample.configuration;
+                        configuration.algorithm == **method
+                            && configuration.text("step-scale").as_ref() == Some(scale)
+                            && configuration.text(DRAWN_NOISE).as_ref() == Some(kind)
+                    });
+                    let curve = |(colour, sample): (usize, &Sample<Gaps>)| {
+                        let rounds = sample.configuration.text("rounds").unwrap_or_default();
+                        Series::new(format!("T = {rounds}"), Style::Curve, colour, sample.curve())
+                    };
+                    let noise = if kind == "correct" {
+                        "Laplace(b_t)"
+                    } else {
+                        "noise of the authors' code"
+                    };
+                    let title = format!("{method}, c = {scale}, {noise}");
+                    let y = Axis::logarithmic("F(x_t) − F*").including(range.iter().copied());
+                    let series = shown.enumerate().map(curve).collect();
+                    let chart = Chart::new(title.clone(), "", Axis::linear("round t"), y, series);
+                    panels.push(Panel::chart(&title, "", chart));
+                }
+            }
+        }
+        panels
+    }
+}
+
+/// The key of a run: other for every method, T, c and run, the same for both kinds of noise, so that they differ by their
+/// scale alone.
+fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> anyhow::Result<StreamKey> {
+    let (rounds, scale) = (configuration.number("rounds")?, configuration.number("step-scale")?);
+    let (batch, id) = (configuration.batch_size, &configuration.algorithm);
+    let mut name = format!("{seed}/{batch}/{id}/{rounds}/{scale}/{run}");
+    if draw > 0 {
+        name.push_str(&format!("/{draw}"));
+    }
+    let hash = Sha256::digest(name.as_bytes());
+    Ok(StreamKey::Simulation(u64::from_le_bytes(std::array::from_fn(
+        |index| hash[index],
+    ))))
+}
+
+impl Gaps {
+    /// The mean gap with its 95 % interval; from 0 down the interval ends at the smallest gap.
+    fn curve(&self) -> Vec<Point> {
+        let width = student_quantile(0.975, self.runs.saturating_sub(1).max(1) as f64);
+        let point = |(index, &iteration): (usize, &usize)| {
+            let (mean, error) = (self.gap_mean[index], self.gap_standard_error[index]);
+            let floor = self.gap_least[index].max(1e-12);
+            let note = format!("t = {iteration}: {mean:.3e}");
+            Point::new(iteration as f64, mean.max(floor), note)
+                .interval((mean - width * error).max(floor), (mean + width * error).max(floor))
+        };
+        self.iterations.iter().enumerate().map(point).collect()
+    }
+}
+
+impl Plan<'_> {
+    /// All runs on the whole data: a pass over the rows answers all of them.
+    fn side_by_side(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
+        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.plan.clip)?;
+        let iterations = self
+            .keys
+            .iter()
+            .map(|key| self.plan.iteration(self.problem, key.clone()));
+        let mut runs: Vec<_> = iterations
+            .map(|iteration| (iteration.iterate().to_vec(), iteration))
+            .collect();
+        let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
+        let active: Vec<usize> = (0..runs.len()).collect();
+        for done in 1..=self.plan.steps.len() {
+            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query()).collect();
+            oracle.gradient_sums(&active, &points, &mut sums)?;
+            for ((visited, run), sum) in runs.iter_mut().zip(&mut sums) {
+                run.add_noise(sum, &Engine::Sequential)?;
+                run.update(sum);
+                if self.iterations.binary_search(&done).is_ok() {
+                    visited.extend_from_slice(run.iterate());
+                }
+            }
+        }
+        let queries = oracle.ledger(0).gradient_queries;
+        Ok((runs.into_iter().map(|(visited, _)| visited).collect(), queries))
+    }
+
+    /// Every run on its own batches, several at the same time.
+    fn on_batches(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
+        let mut runs: Vec<_> = self.keys.iter().map(|key| (key, Ok((Vec::new(), 0)))).collect();
+        self.engine
+            .for_each(&mut runs, &|(key, outcome), _| *outcome = self.alone(key));
+        let runs: Vec<(Visited, u64)> = runs
+            .into_iter()
+            .map(|(_, outcome)| outcome)
+            .collect::<anyhow::Result<_>>()?;
+        let queries = runs.first().map_or(0, |(_, queries)| *queries);
+        Ok((runs.into_iter().map(|(visited, _)| visited).collect(), queries))
+    }
+
+    fn alone(&self, key: &StreamKey) -> anyhow::Result<(Visited, u64)> {
+        let prepared = self.plan.prepared(self.problem, key)?;
+        let oracle = Oracle::new(self.problem, Engine::Sequential);
+        let mut run = Executor::on(oracle, prepared);
+        let mut visited = run.solution().to_vec();
+        let mut keep = |run: &mut Executor<'_>| -> Result<_, RoundError> {
+            if self.iterations.binary_search(&(run.round() as usize)).is_ok() {
+                visited.extend_from_slice(run.solution());
+            }
+            Ok(std::ops::ControlFlow::Continue(()))
+        };
+        run.run_observed(&mut [&mut keep])?;
+        let queries = run.ledger().gradient_queries;
+        Ok((visited, queries))
+    }
+
+    /// The gaps of all runs at the iterations to evaluate.
+    fn gaps(&self, optimum: f64, visited: &[Visited], gradient_queries: u64) -> anyhow::Result<Gaps> {
+        /// Parameter vectors of one pass: whole tiles of the kernel.
+        const TOGETHER: usize = 320;
+        let points: Vec<&[f32]> = visited
+            .iter()
+            .flat_map(|run| run.chunks_exact(self.problem.parameters()))
+            .collect();
+        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), 0, Clip::Unbounded)?;
+        let mut gaps = Vec::with_capacity(points.len());
+        for points in points.chunks(TOGETHER) {
+            gaps.extend(oracle.objectives(points)?.into_iter().map(|value| value - optimum));
+        }
+        let (count, runs) = (self.iterations.len(), visited.len() as f64);
+        let at = |index: usize| gaps.iter().copied().skip(index).step_by(count);
+        let mean: Vec<f64> = (0..count).map(|index| at(index).sum::<f64>() / runs).collect();
+        let error = |index: usize| {
+            let squares: f64 = at(index).map(|gap| (gap - mean[index]).powi(2)).sum();
+            (squares / (runs - 1.0).max(1.0) / runs).sqrt()
+        };
+        let curvature = self
+            .plan
+            .curvature
+            .context("the figure needs a regularisation above 0")?;
+        let claim = serde_json::to_value(self.plan.statement.claim)?;
+        Ok(Gaps {
+            rounds: self.plan.steps.len(),
+            gradient_queries,
+            runs: visited.len(),
+            epsilon: self.epsilon,
+            claim: claim.as_str().unwrap_or("none").to_owned(),
+            smoothness_used: curvature.smoothness(),
+            strong_convexity_used: curvature.mu(),
+            iterations: self.iterations.clone(),
+            gap_standard_error: (0..count).map(error).collect(),
+            gap_least: (0..count)
+                .map(|index| at(index).fold(f64::INFINITY, f64::min))
+                .collect(),
+            gap_greatest: (0..count)
+                .map(|index| at(index).fold(f64::NEG_INFINITY, f64::max))
+                .collect(),
+            gap_mean: mean,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::testing;
+
+    const SMALL: &str = r#"
+        name = "small"
+        study = "convergence"
+        about = "small"
+        options = { title = "small", runs = 3, evaluations = 5 }
+        [parameters]
+        batch-size = BATCH
+        epsilon = 1.0
+        delta = 0.0
+        adjacency = "replace-one"
+        rounds = [10, 20]
+        step-scale = 1.0
+        start = 2.0
+        drawn-noise = ["correct", "published-code"]
+        [[problem]]
+        dataset = "synthetic-logistic"
+        [problem.parameters]
+        rows = 400
+        dimension = 4
+        data-seed = 3
+        feature-bound = 2.0
+        loss = "logistic"
+        bias = false
+        regularization = 0.1
+        [[method]]
+        algorithm = "dp-gd"
+        [[method]]
+        algorithm = "dp-nag-opt"
+        parameters = { initial-gap = 10.0, allocation = "guide" }
+    "#;
+
+    #[test]
+    fn cells_count_queries_name_the_drawn_budget_and_do_not_depend_on_threads() {
+        for batch in [400, 40] {
+            let text = SMALL.replace("BATCH", &batch.to_string());
+            let [one, two] = [1, 2].map(|threads| testing::run::<Convergence>(&text, threads).unwrap().1);
+            assert_eq!(one.samples.len(), 8);
+            for (sample, other) in one.samples.iter().zip(&two.samples) {
+                assert_eq!(sample.outcome, other.outcome);
+                assert_eq!(sample.gradient_queries, batch * sample.rounds as u64);
+                assert!(sample.gap_least.iter().all(|&gap| gap > -1e-6), "F below its minimum");
+                if sample.configuration.text(DRAWN_NOISE).unwrap() == "correct" {
+                    assert_eq!(sample.claim, "simulation");
+                    assert!((sample.epsilon - 1.0).abs() < 1e-6);
+                } else {
+                    assert_eq!(sample.claim, "none");
+                    assert!(sample.epsilon > 1.3);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_that_share_a_pass_are_the_runs_of_the_optimiser() {
+        let text = SMALL.replace("BATCH", "400");
+        let study = Convergence::new(Definition::parse("small", &text).unwrap()).unwrap();
+        let context = testing::context(1);
+        for cell in study.cells(&testing::selection(1)).unwrap() {
+            let engine = Engine::Sequential;
+            let loaded = context.problem(&cell.configuration, 0, &engine).unwrap();
+            let (trial, earlier) = (Default::default(), &Results::default());
+            let run = Run {
+                cell: &cell,
+                trial,
+                earlier,
+            };
+            let plan = study.plan(&run, &loaded.train, &engine, &context).unwrap();
+            let ((shared, queries), (alone, others)) = (plan.side_by_side().unwrap(), plan.on_batches().unwrap());
+            assert_eq!(queries, others);
+            for (a, b) in shared.iter().flatten().zip(alone.iter().flatten()) {
+                assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_methods_are_refused() {
+        let text = SMALL.replace("BATCH", "400").replace("dp-gd", "dp-dg");
+        let error = testing::run::<Convergence>(&text, 1).err().unwrap();
+        assert!(error.to_string().contains("dp-nag-opt"), "{error}");
+    }
+}

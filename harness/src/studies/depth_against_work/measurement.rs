@@ -1,0 +1,456 @@
+//! Measurement of a parallel method on a function: rounds, queries and time until its point has a gap of at most ε.
+//!
+//! Gaps are exact and taken outside the clock, at rounds that grow by 2 %. Times are those of the parts: rounds of queries,
+//! reweighted mini-batches, and the rest.
+
+use std::ops::{Deref, Range};
+use std::time::{Duration, Instant};
+
+use rounds_algorithms::oracle::{Engine, Ledger};
+use rounds_algorithms::resque::ResqueError;
+use rounds_algorithms::resque::black_box::{BlackBox, BlackBoxOracle};
+use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};
+use rounds_algorithms::resque::estimator::{OracleMode, RadiusRule};
+use rounds_algorithms::resque::functions::MaxOfLinear;
+use rounds_algorithms::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
+use rounds_algorithms::resque::pool::{GradientPool, PoolMethod as _};
+use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
+use rounds_algorithms::resque::subgradient::Subgradient;
+use rounds_algorithms::theory::parallel::Method as Theory;
+use rounds_kernels::random::StreamKey;
+use serde::{Deserialize, Serialize};
+
+/// A kind of function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// [`MaxOfLinear`].
+    MaxOfLinear,
+    /// [`PlantedRegression`].
+    L1Regression,
+    /// The mean hinge loss of a data set.
+    Hinge,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
+}
+
+/// A runnable method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Stochastic subgradients, one query a round.
+    Sgd,
+    /// Accelerated descent on a smoothed function.
+    RandomizedSmoothing,
+    /// Cutting planes with analytic centres.
+    CuttingPlane,
+    /// Ball acceleration with EpochSGD and line search.
+    ResqueEpochSgd,
+    /// Ball acceleration with AC-SA and line search.
+    ResqueAcSa,
+    /// Ball acceleration with AC-SA, without a line search.
+    ResqueBisectionFree,
+}
+
+impl Method {
+    /// The id in tables and results.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Sgd => "sgd",
+            Self::RandomizedSmoothing => "randomized-smoothing",
+            Self::CuttingPlane => "cutting-plane",
+            Self::ResqueEpochSgd => "resque-epoch-sgd",
+            Self::ResqueAcSa => "resque-ac-sa",
+            Self::ResqueBisectionFree => "resque-bisection-free",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Sgd,
+        Self::RandomizedSmoothing,
+        Self::CuttingPlane,
+        Self::ResqueEpochSgd,
+        Self::ResqueAcSa,
+        Self::ResqueBisectionFree,
+    ];
+
+    /// The row of Table I; the bisection-free variant is held against Theorem 2.
+    pub fn theory(self) -> Theory {
+        match self {
+            Self::Sgd => Theory::Sgd,
+            Self::RandomizedSmoothing => Theory::RandomizedSmoothing,
+            Self::CuttingPlane => Theory::CuttingPlane,
+            Self::ResqueEpochSgd => Theory::ResqueEpochSgd,
+            Self::ResqueAcSa | Self::ResqueBisectionFree => Theory::ResqueAcceleratedSa,
+        }
+    }
+}
+
+/// A measured cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Kind of the function.
+    pub family: Kind,
+    /// Id of the method.
+    pub algorithm: String,
+    /// ε.
+    pub accuracy: f64,
+    /// Number of threads.
+    pub threads: usize,
+    /// The result.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+/// The result of a cell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// d.
+    pub dimension: usize,
+    /// True if the gap reached ε; otherwise the counts are those at the end.
+    pub reached: bool,
+    /// Gap of the start, 0.
+    pub start_gap: f64,
+    /// Final gap.
+    pub gap: f64,
+    /// Adaptive rounds.
+    pub rounds: u64,
+    /// Gradient queries.
+    pub gradient_queries: u64,
+    /// Dependent vector operations.
+    pub computational_depth: u64,
+    /// Seconds, without evaluations of the gap.
+    pub seconds: f64,
+    /// Seconds of them in rounds of more than one query. Files with one parallel part have that here.
+    #[serde(alias = "parallel_seconds")]
+    pub query_seconds: f64,
+    /// Seconds of them in reweighted mini-batches of more than one sample.
+    #[serde(default)]
+    pub reweight_seconds: f64,
+    /// Number of such mini-batches.
+    #[serde(default)]
+    pub reweightings: u64,
+    /// Samples in them.
+    #[serde(default)]
+    pub reweighted: u64,
+}
+
+impl Deref for Cell {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl Cell {
+    /// True if the counts describe the method: it reached its target, from a start well above it.
+    pub fn is_typical(&self) -> bool {
+        self.reached && self.start_gap > 2.0 * self.accuracy
+    }
+}
+
+/// A pool that times the parts of more than one task; more threads do not help with a single query or sample.
+struct TimedPool<'p, 'c> {
+    pool: &'p mut dyn GradientPool,
+    found: &'c mut Found,
+}
+
+impl GradientPool for TimedPool<'_, '_> {
+    fn dimension(&self) -> usize {
+        self.pool.dimension()
+    }
+
+    fn lipschitz(&self) -> f64 {
+        self.pool.lipschitz()
+    }
+
+    fn mode(&self) -> OracleMode {
+        self.pool.mode()
+    }
+
+    fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
+        let started = Instant::now();
+        let outcome = self.pool.fetch(centre, radius, count);
+        if count > 1 {
+            self.found.query_seconds += started.elapsed().as_secs_f64();
+        }
+        outcome
+    }
+
+    fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
+        if samples.len() == 1 {
+            return self.pool.reweighted_mean(samples, offset, mean);
+        }
+        self.found.reweightings += 1;
+        self.found.reweighted += samples.len() as u64;
+        let started = Instant::now();
+        let outcome = self.pool.reweighted_mean(samples, offset, mean);
+        self.found.reweight_seconds += started.elapsed().as_secs_f64();
+        outcome
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.pool.ledger()
+    }
+}
+
+/// One method, as a loop of rounds.
+enum Run {
+    Subgradient(Subgradient),
+    Smoothing(RandomizedSmoothing),
+    Cutting { run: CuttingPlane, best: Option<Vec<f64>> },
+    Resque(Box<ParallelResque>),
+}
+
+impl Run {
+    fn new(
+        method: Method,
+        dimension: usize,
+        lipschitz: f64,
+        accuracy: f64,
+        key: StreamKey,
+    ) -> Result<Self, ResqueError> {
+        let resque = |solver, outer| {
+            let parameters = ParallelParameters {
+                domain_radius: 1.0,
+                accuracy,
+                lipschitz,
+                radius_rule: RadiusRule::WorstCase,
+                solver,
+                outer,
+                constants: Constants::practical(),
+            };
+            ParallelResque::new(parameters, vec![0.0; dimension], key).map(|run| Self::Resque(Box::new(run)))
+        };
+        Ok(match method {
+            Method::Sgd => Self::Subgradient(Subgradient::for_accuracy(dimension, lipschitz, 1.0, accuracy, 1)?),
+            Method::RandomizedSmoothing => {
+                let parameters = SmoothingParameters::for_accuracy(dimension, lipschitz, 1.0, accuracy, 1.0)?;
+                Self::Smoothing(RandomizedSmoothing::new(dimension, parameters)?)
+            }
+            Method::CuttingPlane => {
+                // A stochastic gradient needs (LR/ε)² queries for its error to stay below ε/R.
+                let batch = (lipschitz / accuracy).powi(2).ceil() as usize;
+                let run = CuttingPlane::for_accuracy(Centre::Analytic, dimension, lipschitz, 1.0, accuracy, batch)?;
+                Self::Cutting { run, best: None }
+            }
+            Method::ResqueEpochSgd => resque(Solver::EpochSgd, Outer::LineSearch)?,
+            Method::ResqueAcSa => resque(Solver::AcceleratedSa, Outer::LineSearch)?,
+            Method::ResqueBisectionFree => resque(Solver::AcceleratedSa, Outer::BisectionFree)?,
+        })
+    }
+
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        match self {
+            Self::Subgradient(run) => run.advance(pool),
+            Self::Smoothing(run) => run.advance(pool),
+            Self::Cutting { run, .. } => run.advance(pool),
+            Self::Resque(run) => run.advance(pool),
+        }
+    }
+
+    fn finished(&self) -> bool {
+        match self {
+            Self::Subgradient(run) => run.finished(),
+            Self::Smoothing(run) => run.finished(),
+            Self::Cutting { run, .. } => run.finished(),
+            // Practical constants give up the proof that the potential's end is the target: go on until the gap says so.
+            Self::Resque(run) => run.rounds() >= run.most_rounds(),
+        }
+    }
+
+    /// The gap of the point that the method would return now.
+    fn gap(&mut self, gap: impl Fn(&[f64]) -> f64) -> f64 {
+        match self {
+            Self::Subgradient(run) => gap(&run.average()),
+            Self::Smoothing(run) => gap(run.iterate()),
+            Self::Cutting { run, best } => {
+                // The best visited centre so far.
+                let here = gap(run.queried());
+                let before = best.as_ref().map_or(f64::INFINITY, |point| gap(point));
+                if here < before {
+                    *best = Some(run.queried().to_vec());
+                }
+                here.min(before)
+            }
+            Self::Resque(run) => gap(run.iterate()),
+        }
+    }
+
+    fn depth(&self, rounds: u64) -> u64 {
+        match self {
+            Self::Resque(run) => run.computational_depth(),
+            _ => rounds,
+        }
+    }
+}
+
+/// When a cell is given up.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Queries.
+    pub most_queries: u64,
+    /// Seconds.
+    pub most_seconds: f64,
+}
+
+/// Runs `method` on `function`, whose least value is `minimum`, until the gap is at most `accuracy`.
+///
+/// # Errors
+/// A method that refuses its parameters.
+pub fn measure(
+    (function, minimum): (&impl BlackBox, f64),
+    method: Method,
+    accuracy: f64,
+    engine: &Engine,
+    seed: u64,
+    limits: Limits,
+) -> Result<Found, ResqueError> {
+    let (dimension, lipschitz) = (function.dimension(), function.lipschitz());
+    let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed));
+    let mut run = Run::new(method, dimension, lipschitz, accuracy, StreamKey::Simulation(seed))?;
+    let gap = |point: &[f64]| function.value(point) - minimum;
+    let mut found = Found {
+        dimension,
+        start_gap: gap(&vec![0.0; dimension]),
+        gap: f64::INFINITY,
+        ..Found::default()
+    };
+    // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
+    engine.install(|| -> Result<(), ResqueError> {
+        let mut next = 1;
+        let wall = Instant::now();
+        loop {
+            let started = Instant::now();
+            let outcome = run.advance(&mut TimedPool {
+                pool: &mut oracle,
+                found: &mut found,
+            });
+            found.seconds += started.elapsed().as_secs_f64();
+            match outcome {
+                Err(ResqueError::TooManyQueries { .. }) => return Ok(()),
+                other => other?,
+            }
+            let ledger = oracle.ledger();
+            found.rounds = ledger.rounds;
+            found.gradient_queries = ledger.gradient_queries;
+            found.computational_depth = run.depth(ledger.rounds);
+            let over = ledger.gradient_queries > limits.most_queries
+                || found.seconds > limits.most_seconds
+                || wall.elapsed().as_secs_f64() > 4.0 * limits.most_seconds;
+            let last = run.finished() || over;
+            if ledger.rounds >= next || last || matches!(run, Run::Cutting { .. }) {
+                found.gap = run.gap(gap);
+                found.reached = found.gap <= accuracy;
+                next = ledger.rounds + 1 + ledger.rounds / 50;
+            }
+            if found.reached || last {
+                return Ok(());
+            }
+        }
+    })?;
+    Ok(found)
+}
+
+/// The function of the hard family for a target: m = min(d, 1/(4ε)²), at least 1.
+///
+/// # Errors
+/// A dimension of 0.
+pub fn hard_function(dimension: usize, accuracy: f64) -> Result<MaxOfLinear, ResqueError> {
+    let coordinates = ((0.25 / accuracy).powi(2).ceil() as usize).clamp(1, dimension.max(1));
+    MaxOfLinear::new(dimension, coordinates, 1.0, 1.0)
+}
+
+/// Seconds of a round of `threads` threads beside its work: starting the others and waiting for the last.
+///
+/// The median of rounds in which every thread works for some time, after as long a pause, as between rounds. A round in which a
+/// thread did the work of a late one counts as longer than all others. Where most rounds are such, all work longer: from 20 µs
+/// up to 1.28 ms, which is the result where threads hardly ever work at the same time.
+///
+/// # Errors
+/// Threads that cannot be started.
+pub fn exchange_seconds(threads: usize) -> anyhow::Result<f64> {
+    const ROUNDS: usize = 1_001;
+    let engine = Engine::with_threads(threads)?;
+    let typical = |work: Duration| {
+        let spin = || {
+            let started = Instant::now();
+            while started.elapsed() < work {
+                std::hint::spin_loop();
+            }
+        };
+        engine.install(|| {
+            let mut workers = vec![0; threads];
+            let mut seconds = [(); ROUNDS].map(|()| {
+                spin();
+                let started = Instant::now();
+                engine.for_each(&mut workers, &|own, worker| {
+                    *own = worker;
+                    spin();
+                });
+                let seconds = started.elapsed().saturating_sub(work).as_secs_f64();
+                workers.sort_unstable();
+                let each_worked = workers.windows(2).all(|pair| pair[0] < pair[1]);
+                if each_worked { seconds } else { f64::INFINITY }
+            });
+            seconds.sort_unstable_by(f64::total_cmp);
+            seconds[ROUNDS / 2]
+        })
+    };
+    let mut work = Duration::from_micros(20);
+    let mut exchange = typical(work);
+    while exchange.is_infinite() && work < Duration::from_millis(1) {
+        work *= 2;
+        exchange = typical(work);
+    }
+    Ok(if exchange.is_infinite() {
+        work.as_secs_f64()
+    } else {
+        exchange
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(dimension: usize, accuracy: f64, method: Method, threads: usize, most_queries: u64) -> Found {
+        let limits = Limits {
+            most_queries,
+            most_seconds: 20.0,
+        };
+        let function = hard_function(dimension, accuracy).unwrap();
+        let engine = Engine::with_threads(threads).unwrap();
+        measure((&function, 0.0), method, accuracy, &engine, 3, limits).unwrap()
+    }
+
+    #[test]
+    fn every_method_reaches_a_target_and_counts_do_not_depend_on_threads() {
+        for method in Method::ALL {
+            let cells = [1, 2].map(|threads| measured(16, 0.1, method, threads, 5_000_000));
+            for cell in &cells {
+                assert!(cell.reached && cell.gap <= 0.1, "{cell:?}");
+                assert!(cell.rounds > 0 && cell.gradient_queries >= cell.rounds);
+                assert!(cell.computational_depth >= cell.rounds);
+                assert!(cell.query_seconds + cell.reweight_seconds <= cell.seconds);
+                assert!(cell.reweighted >= 2 * cell.reweightings);
+            }
+            let counts = |cell: &Found| {
+                let gap = cell.gap.to_bits();
+                (cell.rounds, cell.gradient_queries, cell.computational_depth, gap)
+            };
+            assert_eq!(counts(&cells[0]), counts(&cells[1]), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn a_cell_that_is_given_up_says_so() {
+        let cell = measured(64, 0.02, Method::Sgd, 1, 10);
+        assert!(!cell.reached && cell.gradient_queries == 11);
+    }
+}

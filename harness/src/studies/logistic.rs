@@ -1,0 +1,99 @@
+//! The minimum of regularised logistic regression.
+
+use anyhow::bail;
+use rounds_algorithms::problem::{Features, Labels, Problem};
+use rounds_kernels::loss::Loss;
+use rounds_numerics::dense::solve_positive;
+
+/// F* by Newton's method with halved steps, in f64, until the bound ‖∇F‖²/(2μ) on its error is at most 1e-12.
+///
+/// # Errors
+/// A problem of another kind, or no convergence.
+pub(super) fn minimum(problem: &Problem) -> anyhow::Result<f64> {
+    let (Features::F32 { values, columns }, Labels::Values(targets)) =
+        (problem.dataset().features(), problem.dataset().labels())
+    else {
+        bail!("the optimum is computed for dense rows with targets of ±1");
+    };
+    if problem.model().loss != Loss::Logistic || problem.model().bias {
+        bail!("the optimum is computed for logistic regression without a bias");
+    }
+    let (d, mu, n) = (*columns, problem.regularization(), targets.len() as f64);
+    let rows = || values.chunks_exact(d).zip(targets);
+    let dot = |row: &[f32], x: &[f64]| row.iter().zip(x).map(|(&a, x)| f64::from(a) * x).sum::<f64>();
+    let objective = |x: &[f64]| {
+        let losses = rows().map(|(row, &y)| {
+            let z = f64::from(y) * dot(row, x);
+            (-z).max(0.0) + (-z.abs()).exp().ln_1p()
+        });
+        losses.sum::<f64>() / n + 0.5 * mu * x.iter().map(|x| x * x).sum::<f64>()
+    };
+    let mut x = vec![0.0; d];
+    let mut value = objective(&x);
+    for _ in 0..100 {
+        let mut gradient = vec![0.0; d];
+        let mut hessian = vec![0.0; d * d];
+        for (row, &y) in rows() {
+            let z = f64::from(y) * dot(row, &x);
+            let probability = 1.0 / (1.0 + z.exp());
+            let (slope, curvature) = (-f64::from(y) * probability / n, probability * (1.0 - probability) / n);
+            for (i, &a) in row.iter().enumerate() {
+                gradient[i] += slope * f64::from(a);
+                let weighted = curvature * f64::from(a);
+                for (entry, &b) in hessian[i * d..=i * d + i].iter_mut().zip(row) {
+                    *entry += weighted * f64::from(b);
+                }
+            }
+        }
+        for i in 0..d {
+            gradient[i] += mu * x[i];
+            hessian[i * d + i] += mu;
+        }
+        if gradient.iter().map(|g| g * g).sum::<f64>() / (2.0 * mu) <= 1e-12 {
+            return Ok(value);
+        }
+        let step = solve_positive(hessian, d, &gradient);
+        let mut length = 1.0;
+        loop {
+            let next: Vec<f64> = x.iter().zip(&step).map(|(x, s)| x - length * s).collect();
+            let reached = objective(&next);
+            if reached <= value || length < 1e-10 {
+                (x, value) = (next, reached);
+                break;
+            }
+            length *= 0.5;
+        }
+    }
+    bail!("Newton's method did not reach an error of 1e-12 in 100 steps")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rounds_algorithms::catalog;
+    use rounds_algorithms::executor::Executor;
+    use rounds_algorithms::optimizers::{Budget, Settings};
+    use rounds_algorithms::oracle::{Engine, ReplicatedOracle};
+    use rounds_algorithms::problem::synthetic::synthetic_logistic;
+    use rounds_kernels::linear::Clip;
+    use rounds_kernels::random::StreamKey;
+
+    use super::*;
+
+    #[test]
+    fn a_long_run_without_noise_ends_at_the_minimum() {
+        let data = synthetic_logistic(400, 4, 3).into_binary().unwrap();
+        let data = data.clip_features(rounds_kernels::features::Norm::L2, 2.0).unwrap();
+        let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.1).unwrap();
+        let value = minimum(&problem).unwrap();
+        let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+        settings.parameters.insert("rounds".to_owned(), "2000".to_owned());
+        let prepared = catalog::find("dp-nag").unwrap().prepare(&problem, &settings).unwrap();
+        let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+        executor.run().unwrap();
+        let mut oracle = ReplicatedOracle::new(&problem, Engine::Sequential, 1, Clip::Unbounded).unwrap();
+        let found = oracle.objectives(&[executor.solution()]).unwrap()[0];
+        assert!((found - value).abs() < 1e-6, "{found} {value}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Methods of paper 003 with a wrong L or μ: the gap after T rounds against the factor by which the constant is off.
+//!
+//! The true L is `λ_max(Σ a·aᵀ/n)/4 + λ` by power iteration on the data, so nothing here is a guarantee.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::oracle::ReplicatedOracle;
+use rounds_algorithms::problem::largest_second_moment;
+use rounds_kernels::linear::Clip;
+use serde::{Deserialize, Serialize};
+
+use super::logistic::minimum;
+use crate::experiment::cache::Memo;
+use crate::experiment::{
+    Context, Definition, Execution, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample, Study, summary,
+};
+use crate::report;
+use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Style};
+
+/// Gaps below it are drawn at it: F is a sum of f32 losses, and its rounding reaches 1e-9.
+const FLOOR: f64 = 1e-8;
+
+/// Parameters: a constant's used over its true value.
+const SMOOTHNESS: &str = "smoothness-factor";
+const STRONG_CONVEXITY: &str = "strong-convexity-factor";
+
+/// The study.
+pub struct WrongConstants {
+    definition: Definition<NoOptions>,
+    /// F* and the true L of a problem.
+    truths: Memo<(f64, f64)>,
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Rounds done, T′ for the methods that choose it.
+    pub rounds: u64,
+    /// F(x_T) − F*; none for a run that diverged.
+    pub gap: Option<f64>,
+    /// F(x_0) − F*.
+    pub start_gap: f64,
+}
+
+impl Study for WrongConstants {
+    const NAME: &'static str = "wrong-constants";
+    const EXECUTION: Execution = Execution::InOrder;
+    type Options = NoOptions;
+    type Outcome = End;
+
+    fn new(definition: Definition<NoOptions>) -> anyhow::Result<Self> {
+        let axes = definition.problems.iter().map(|problem| problem.axis.as_deref());
+        for axis in axes {
+            anyhow::ensure!(
+                axis.is_some_and(|axis| [SMOOTHNESS, STRONG_CONVEXITY].contains(&axis)),
+                "{}: every [[problem]] needs axis = \"{SMOOTHNESS}\" or \"{STRONG_CONVEXITY}\"",
+                definition.name
+            );
+        }
+        Ok(Self {
+            definition,
+            truths: Memo::new(),
+        })
+    }
+
+    fn definition(&self) -> &Definition<NoOptions> {
+        &self.definition
+    }
+
+    fn measure(&self, run: &Run<'_, End>, context: &Context<'_>) -> anyhow::Result<Outcome<End>> {
+        let configuration = &run.cell.configuration;
+        let engine = context.engine(configuration.threads)?;
+        let loaded = context.problem(configuration, run.trial.draw, &engine)?;
+        let problem = &loaded.train;
+        let key = format!(
+            "{} {:?} {}",
+            configuration.dataset,
+            configuration.parameters.get("data-seed"),
+            run.trial.draw
+        );
+        let (optimum, smoothness) = self.truths.get(&key, || {
+            let smoothness = 0.25 * largest_second_moment(problem, 1e-8) + problem.regularization();
+            Ok((minimum(problem)?, smoothness))
+        })?;
+        let mut own = configuration.clone();
+        own.parameters
+            .retain(|name, _| ![SMOOTHNESS, STRONG_CONVEXITY].contains(&name.as_str()));
+        let factor = |name| anyhow::Ok(configuration.optional(name)?.unwrap_or(1.0));
+        let mut settings = context.settings(&own, self.definition.seed + run.trial.repeat as u64)?;
+        let mut used = |name: &str, value: f64| settings.parameters.insert(name.to_owned(), value.to_string());
+        used("smoothness", factor(SMOOTHNESS)? * smoothness);
+        used("strong-convexity", factor(STRONG_CONVEXITY)? * problem.regularization());
+        let prepared = match catalog::find(&configuration.algorithm)?.prepare(problem, &settings) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Outcome::Skipped(error.to_string())),
+        };
+        let mut executor = Executor::new(problem, engine.clone(), prepared);
+        let rounds = executor.rounds();
+        let mut oracle = ReplicatedOracle::new(problem, engine, 0, Clip::Unbounded)?;
+        let mut gap_at =
+            |point: &[f32]| anyhow::Ok(oracle.objectives(&[point])?.first().context("one point")? - optimum);
+        let start_gap = gap_at(&vec![configuration.number("start")? as f32; problem.parameters()])?;
+        // Margins beyond f32 are an error of their own.
+        let gap = executor.run().ok().and_then(|()| gap_at(executor.solution()).ok());
+        Ok(Outcome::Measured(End { rounds, gap, start_gap }))
+    }
+
+    fn present(&self, results: &Results<End>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        let Definition { name, about, .. } = &self.definition;
+        let measured = self.measured(results)?;
+        let panels = (0..self.definition.problems.len()).map(|problem| self.panel(problem, &measured));
+        let mut figure = Figure::new("Wrong constants", "Constant", panels.collect());
+        figure.columns = Some(2);
+        let mut page = report::Presentation::new(name, "Papers", about, &context.environment.command);
+        page.parts.push(Part::Figure(figure));
+        Presentation::of(&page, context)
+    }
+}
+
+impl WrongConstants {
+    /// The gap of every method against the factor.
+    fn panel(&self, index: usize, measured: &[Measured<'_, End>]) -> Panel {
+        let problem = &self.definition.problems[index];
+        let points = measured.iter().filter_map(|(cell, runs)| {
+            let (factor, gap) = (cell.axis.filter(|_| cell.problem == index)?, mean_gap(runs)?);
+            let note = format!("{}, factor {factor}: {gap:.3e}", cell.configuration.algorithm);
+            Some((
+                cell.configuration.algorithm.clone(),
+                Point::new(factor, gap.max(FLOOR), note),
+            ))
+        });
+        let constant = if problem.axis.as_deref() == Some(SMOOTHNESS) {
+            "L"
+        } else {
+            "μ"
+        };
+        let chart = Chart::new(
+            problem.label.clone(),
+            "",
+            Axis::logarithmic(&format!("{constant} used / {constant} true")),
+            Axis::logarithmic("F(x_T) − F*"),
+            report::grouped(Style::Line, points),
+        );
+        Panel::chart(&problem.label, "", chart)
+    }
+}
+
+/// The mean gap over the runs of a cell; none where one diverged.
+fn mean_gap(runs: &[&Sample<End>]) -> Option<f64> {
+    let gaps: Vec<f64> = runs.iter().map(|run| run.gap).collect::<Option<_>>()?;
+    let start = runs.first()?.start_gap;
+    // A gap beyond any start is a divergence before margins leave f32.
+    Some(summary::mean(&gaps)).filter(|mean| mean.is_finite() && *mean < 10.0 * start.max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::testing;
+
+    #[test]
+    fn true_constants_reach_the_minimum_and_a_small_smoothness_diverges() {
+        let text = r#"
+            name = "small"
+            study = "wrong-constants"
+            about = "small"
+            [[problem]]
+            label = "L wrong"
+            dataset = "synthetic-logistic"
+            axis = "smoothness-factor"
+            [problem.parameters]
+            rows = 400
+            dimension = 4
+            data-seed = 3
+            feature-bound = 2.0
+            loss = "logistic"
+            bias = false
+            regularization = 0.1
+            rounds = 200
+            start = 10.0
+            smoothness-factor = [1e-3, 1.0]
+            [[method]]
+            algorithm = "dp-nag"
+        "#;
+        let (study, results) = testing::run::<WrongConstants>(text, 1).unwrap();
+        let measured = study.measured(&results).unwrap();
+        let gaps: Vec<_> = measured.iter().map(|(_, runs)| mean_gap(runs)).collect();
+        assert!(gaps[0].is_none() && gaps[1].is_some_and(|gap| gap < 1e-5), "{gaps:?}");
+    }
+}
