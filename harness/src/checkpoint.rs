@@ -1,58 +1,53 @@
-//! Checkpoints of a training run: what is needed to go on as if nothing had happened, and what proves that it is the
-//! same run.
+//! Checkpoints of a training run: the state, and the binding that a resumed run must match.
 //!
-//! A checkpoint binds the data, the parameters, the build and the instruction set: resuming on anything else would add
-//! replayed noise to another gradient, and the difference of two such releases has no noise at all.
+//! A checkpoint binds the data, the parameters, the build and the instruction set. A run resumed on anything else would add
+//! the same noise to another gradient, and the difference of two such releases has no noise.
 //!
-//! **What is secret.** A release's file holds its key, from which all noise follows, and the optimiser's state. It has
-//! mode 0600, lies in a folder in which nobody else can put another file in its place, and is written through a temporary
-//! file beside it. Copies of the key in memory are zeroed after use; copies that the compiler makes of values that move,
-//! and those in buffers of MPI and of the system, are not. The state's vectors are not zeroed.
+//! **Secrets.** A release's file holds its key, from which all noise follows, and the optimiser's state. It has mode 0600 and
+//! lies in a folder in which nobody else can replace it. Copies of the key in memory are zeroed after use; copies that the
+//! compiler makes of moved values, and those in buffers of MPI and of the system, are not. The state is not zeroed.
 //!
-//! **How a file ends.** Replaced or removed, it is overwritten with zeros through its open descriptor, after the rename of
-//! the new one is on the disk. The zeros reach the old blocks only where the file system writes in place. They do not on
-//! copy-on-write file systems (Btrfs, ZFS), in snapshots and backups, on flash that spreads its writes, in a journal that
-//! holds data; there an encrypted disk is the way. A process that is killed while it writes leaves
-//! `.rounds-checkpoint-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not looked at.
+//! **Erasure.** A file that is replaced or removed is overwritten with zeros, after the new one is on the disk. The zeros do
+//! not reach the old blocks on copy-on-write file systems (Btrfs, ZFS), in snapshots and backups, on flash that spreads its
+//! writes, and in a journal that holds data; use an encrypted disk there. A process that is killed while it writes leaves
+//! `.rounds-…` beside the checkpoint, to be shredded by hand. Access lists beyond the mode are not read.
 //!
-//! **What names the data.** [`KeyedDigest`], an HMAC under the run's key. The file's checksum is a plain SHA-256: it lies
-//! in the file that holds the key and the state themselves, so it tells a reader of the file nothing; alone, it is a hash
-//! of 256 secret uniform bits among others, which cannot be guessed to compare. A simulation's key is its seed, which
-//! anybody can try: a simulation keeps nothing secret.
+//! **Digests.** [`KeyedDigest`] names the data under the run's key. The checksum of the file is a plain SHA-256, and lies in
+//! the file that holds the key and the state. A simulation's key is its seed: a simulation keeps nothing secret.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rounds_algorithms::hexadecimal;
 use rounds_algorithms::oracle::Ledger;
 use rounds_algorithms::state::StateVisitor;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::commands::UsageError;
-use rounds_algorithms::hexadecimal;
+use crate::files::{self, OpenError};
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";
 
 /// First bytes of a simulation's checkpoint. The length of the header follows.
-const SIMULATION: &[u8; 16] = b"rounds-ckpt-v2 s";
+const SIMULATION: &[u8; 16] = b"rounds-ckpt-v3 s";
 
 /// First bytes of a release's checkpoint. Its key follows, then the length of the header.
-const RELEASE: &[u8; 16] = b"rounds-ckpt-v2 r";
+const RELEASE: &[u8; 16] = b"rounds-ckpt-v3 r";
 
 /// The stream of the run's key that gives the key of [`KeyedDigest`].
 const BINDING: Purpose = Purpose(0x434b_5054);
 
-/// No checkpoint is larger: headers and vectors of a model that fits in memory.
+/// Largest size of a checkpoint: headers and vectors of a model that fits in memory.
 const MOST_BYTES: u64 = 1 << 36;
 
-/// Why a checkpoint cannot be written or used.
+/// A checkpoint that cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message describes its variant")]
@@ -87,7 +82,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    /// The error of a command: a place that the command line named wrongly is bad usage.
+    /// The error of a command. A wrong place on the command line is bad usage.
     pub fn reported(self) -> anyhow::Error {
         match self {
             Self::Place { .. } => UsageError::of(self),
@@ -96,8 +91,8 @@ impl CheckpointError {
     }
 }
 
-/// HMAC-SHA-256 of a digest of the rows under a key that the run's key gives: whoever lacks the run's key can neither
-/// compare it with the digest of rows that they guess nor with that of another run.
+/// HMAC-SHA-256 of a digest of the rows under a key that the run's key gives. Without the run's key it can be compared neither
+/// with the digest of guessed rows nor with that of another run.
 ///
 /// ```text
 /// HMAC key = first 256 bits of the uniform stream (run's key, BINDING, round 0, block 0)
@@ -109,31 +104,26 @@ impl CheckpointError {
 pub struct KeyedDigest(String);
 
 impl KeyedDigest {
-    /// Of the rows with this `digest`, in a run with this `key`.
+    /// The digest of rows with a plain `digest`, in a run with this `key`.
     pub fn new(key: &StreamKey, digest: &[u8]) -> Self {
         let mut stream = UniformStream::new(key, BINDING, 0, 0);
         let mut own = Zeroizing::new([0; 32]);
         for word in own.as_chunks_mut::<8>().0 {
             *word = stream.next_u64().to_le_bytes();
         }
-        Self(hexadecimal(&authenticate(&*own, digest)))
+        let mac = Hmac::<Sha256>::new_from_slice(&*own).expect("HMAC takes keys of any length");
+        Self(hexadecimal(&mac.chain_update(digest).finalize().into_bytes()))
     }
 }
 
-/// HMAC-SHA-256.
-fn authenticate(key: &[u8], message: &[u8]) -> [u8; 32] {
-    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.chain_update(message).finalize().into_bytes().into()
-}
-
-/// What must be the same for a run to go on.
+/// The facts that a resumed run must share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
-    /// Of the rows.
+    /// The rows.
     pub data: KeyedDigest,
     /// The program's build.
     pub build: String,
-    /// The vector extension it was built for.
+    /// The build's vector extension.
     pub isa: String,
     /// Every parameter that decides the model, as name and value.
     pub parameters: Vec<(String, String)>,
@@ -162,81 +152,92 @@ impl Binding {
     }
 }
 
-/// The part of a checkpoint that is not the optimiser's vectors.
+/// The part of a checkpoint before the state.
 #[derive(Serialize, Deserialize)]
 struct Header {
     binding: Binding,
     ledger: Ledger,
-    counters: Vec<u64>,
-    singles: Vec<usize>,
-    doubles: Vec<usize>,
+    /// Names and lengths of the state's values, in bytes.
+    fields: Vec<(String, usize)>,
 }
 
 /// A saved state.
 pub struct Checkpoint {
-    /// The release key, of a secure run.
+    /// The key of a release.
     key: Option<StreamKey>,
     header: Header,
-    singles: Vec<Vec<f32>>,
-    doubles: Vec<Vec<f64>>,
+    /// The state's values, little-endian.
+    state: Vec<u8>,
 }
 
 /// Copies the state out of an optimiser.
 #[derive(Default)]
 struct Saving {
-    counters: Vec<u64>,
-    singles: Vec<Vec<f32>>,
-    doubles: Vec<Vec<f64>>,
+    fields: Vec<(String, usize)>,
+    state: Vec<u8>,
+}
+
+impl Saving {
+    fn save<const N: usize>(&mut self, name: &str, values: impl ExactSizeIterator<Item = [u8; N]>) {
+        self.fields.push((name.to_owned(), N * values.len()));
+        self.state.extend(values.flatten());
+    }
 }
 
 impl StateVisitor for Saving {
-    fn u64(&mut self, _: &str, value: &mut u64) {
-        self.counters.push(*value);
+    fn u64(&mut self, name: &str, value: &mut u64) {
+        self.save(name, [value.to_le_bytes()].into_iter());
     }
 
-    fn f32s(&mut self, _: &str, values: &mut [f32]) {
-        self.singles.push(values.to_vec());
+    fn f32s(&mut self, name: &str, values: &mut [f32]) {
+        self.save(name, values.iter().map(|value| value.to_le_bytes()));
     }
 
-    fn f64s(&mut self, _: &str, values: &mut [f64]) {
-        self.doubles.push(values.to_vec());
+    fn f64s(&mut self, name: &str, values: &mut [f64]) {
+        self.save(name, values.iter().map(|value| value.to_le_bytes()));
     }
 }
 
 /// Copies the state back into an optimiser that visits the same names in the same order.
 struct Restoring<'a> {
-    counters: std::slice::Iter<'a, u64>,
-    singles: std::slice::Iter<'a, Vec<f32>>,
-    doubles: std::slice::Iter<'a, Vec<f64>>,
-    /// The first name for which there was nothing that fits.
+    fields: std::slice::Iter<'a, (String, usize)>,
+    state: &'a [u8],
+    /// The first name without a saved value of its length.
     misfit: Option<String>,
 }
 
-impl Restoring<'_> {
-    fn miss(&mut self, name: &str) {
-        self.misfit.get_or_insert_with(|| name.to_owned());
+impl<'a> Restoring<'a> {
+    /// The next value in chunks, if it has this name and `count` chunks.
+    fn next<const N: usize>(&mut self, name: &str, count: usize) -> &'a [[u8; N]] {
+        let expected = (name.to_owned(), N * count);
+        if self.misfit.is_none() && self.fields.next() == Some(&expected) {
+            let (value, rest) = self.state.split_at(expected.1);
+            self.state = rest;
+            return value.as_chunks().0;
+        }
+        self.misfit.get_or_insert(expected.0);
+        &[]
     }
 }
 
 impl StateVisitor for Restoring<'_> {
     fn u64(&mut self, name: &str, value: &mut u64) {
-        match self.counters.next() {
-            Some(saved) => *value = *saved,
-            None => self.miss(name),
+        for chunk in self.next(name, 1) {
+            *value = u64::from_le_bytes(*chunk);
         }
     }
 
     fn f32s(&mut self, name: &str, values: &mut [f32]) {
-        match self.singles.next() {
-            Some(saved) if saved.len() == values.len() => values.copy_from_slice(saved),
-            _ => self.miss(name),
+        let saved = self.next(name, values.len());
+        for (value, chunk) in values.iter_mut().zip(saved) {
+            *value = f32::from_le_bytes(*chunk);
         }
     }
 
     fn f64s(&mut self, name: &str, values: &mut [f64]) {
-        match self.doubles.next() {
-            Some(saved) if saved.len() == values.len() => values.copy_from_slice(saved),
-            _ => self.miss(name),
+        let saved = self.next(name, values.len());
+        for (value, chunk) in values.iter_mut().zip(saved) {
+            *value = f64::from_le_bytes(*chunk);
         }
     }
 }
@@ -244,29 +245,26 @@ impl StateVisitor for Restoring<'_> {
 impl Checkpoint {
     /// The state that `visit` shows, of a run bound by `binding`.
     pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
-        let mut state = Saving::default();
-        visit(&mut state);
-        let header = Header {
-            binding,
-            ledger,
-            counters: state.counters,
-            singles: state.singles.iter().map(Vec::len).collect(),
-            doubles: state.doubles.iter().map(Vec::len).collect(),
-        };
+        let mut saved = Saving::default();
+        visit(&mut saved);
+        let fields = saved.fields;
         Self {
             key: Some(key.clone()).filter(|key| matches!(key, StreamKey::Release(_))),
-            header,
-            singles: state.singles,
-            doubles: state.doubles,
+            header: Header {
+                binding,
+                ledger,
+                fields,
+            },
+            state: saved.state,
         }
     }
 
-    /// What the run had asked of the data.
+    /// The work of the run so far.
     pub fn ledger(&self) -> Ledger {
         self.header.ledger
     }
 
-    /// The release key, of a secure run.
+    /// The key of a release.
     pub fn key(&self) -> Option<StreamKey> {
         self.key.clone()
     }
@@ -293,63 +291,40 @@ impl Checkpoint {
         if self.header.binding.data != now.data {
             return Err(CheckpointError::OtherData { path: path.to_owned() });
         }
-        let mut state = Restoring {
-            counters: self.header.counters.iter(),
-            singles: self.singles.iter(),
-            doubles: self.doubles.iter(),
+        let mut restoring = Restoring {
+            fields: self.header.fields.iter(),
+            state: &self.state,
             misfit: None,
         };
-        visit(&mut state);
-        let left = state.counters.len() + state.singles.len() + state.doubles.len();
-        match state.misfit {
-            Some(name) => Err(damaged(
+        visit(&mut restoring);
+        match (restoring.misfit, restoring.fields.len()) {
+            (Some(name), _) => Err(damaged(
                 path,
                 format!("the state '{name}' is missing or has another length"),
             )),
-            None if left > 0 => Err(damaged(path, format!("{left} values are left over"))),
-            None => Ok(()),
+            (None, 0) => Ok(()),
+            (None, left) => Err(damaged(path, format!("{left} values are left over"))),
         }
     }
 
-    /// Writes the checkpoint: a reader sees the old one or the new one, whole. What the old file held is overwritten.
+    /// Replaces the checkpoint as a whole, and overwrites the old one.
     ///
     /// # Errors
-    /// A place that [`check_place`] refuses (of a simulation, only what is no checkpoint), a file that cannot be written.
+    /// A place that [`check_place`] refuses (of a simulation, only a file that is no checkpoint), a file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
         if self.key.is_some() {
             check_folder(path)?;
         }
         let old = existing(path)?;
-        let bytes = self.serialized(path)?;
-        // A temporary file is made with mode 0600.
-        let folder = folder(path);
-        let file = tempfile::Builder::new()
-            .prefix(".rounds-checkpoint-")
-            .tempfile_in(folder);
-        let mut file = file.map_err(failed("create a file beside it", path))?;
-        let written = file.write_all(&bytes).and_then(|()| file.as_file().sync_all());
-        let persisted = match written {
-            Ok(()) => file.persist(path).map_err(|error| (error.file, error.error)),
-            Err(error) => Err((file, error)),
-        };
-        if let Err((file, error)) = persisted {
-            // What is left of it goes with the error that is told.
-            let _ = wipe(file.as_file());
-            return Err(failed("write", path)(error));
-        }
-        // The old file is the last good one until the new name is on the disk.
-        let renamed = File::open(folder).and_then(|folder| folder.sync_all());
-        renamed.map_err(failed("write", path))?;
-        old.map_or(Ok(()), |old| wipe(&old))
+        files::replace_private(path, &self.serialized(path)?).map_err(failed("write", path))?;
+        old.map_or(Ok(()), |old| files::wipe(&old))
             .map_err(failed("overwrite the one before", path))
     }
 
-    /// The file's content. Made at its final size, so that no copy is left behind where a buffer grew.
+    /// The file's content, in a buffer of its final size: one that grows leaves copies behind.
     fn serialized(&self, path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
         let header = serde_json::to_vec(&self.header).map_err(|error| damaged(path, error.to_string()))?;
-        let values =
-            4 * self.singles.iter().map(Vec::len).sum::<usize>() + 8 * self.doubles.iter().map(Vec::len).sum::<usize>();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(16 + 32 + 8 + header.len() + values + 32));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(16 + 32 + 8 + header.len() + self.state.len() + 32));
         match &self.key {
             Some(StreamKey::Release(key)) => {
                 bytes.extend_from_slice(RELEASE);
@@ -359,25 +334,10 @@ impl Checkpoint {
         }
         bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&header);
-        self.singles
-            .iter()
-            .flatten()
-            .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
-        self.doubles
-            .iter()
-            .flatten()
-            .for_each(|value| bytes.extend_from_slice(&value.to_le_bytes()));
+        bytes.extend_from_slice(&self.state);
         let digest = Sha256::digest(&*bytes);
         bytes.extend_from_slice(&digest);
         Ok(bytes)
-    }
-
-    /// Reads a checkpoint.
-    ///
-    /// # Errors
-    /// As [`bytes`](Self::bytes) and [`parse`](Self::parse).
-    pub fn read(path: &Path) -> Result<Self, CheckpointError> {
-        Self::parse(path, &Self::bytes(path)?)
     }
 
     /// The bytes of a checkpoint, for ranks that cannot see the file.
@@ -386,10 +346,7 @@ impl Checkpoint {
     /// A file that cannot be read, or is too large for a checkpoint; a release's that others may read or that another user
     /// owns: its key may be known, or another's.
     pub fn bytes(path: &Path) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
-        let mut file = open(path, OpenOptions::new().read(true)).map_err(|error| match error {
-            Unopened::Place(reason) => refused(path, reason),
-            Unopened::File(error) => failed("open", path)(error),
-        })?;
+        let mut file = files::open_regular(path, OpenOptions::new().read(true)).map_err(unopened("open", path))?;
         let metadata = file.metadata().map_err(failed("read", path))?;
         if metadata.len() > MOST_BYTES {
             return Err(damaged(path, format!("{} bytes are too many", metadata.len())));
@@ -425,44 +382,14 @@ impl Checkpoint {
         };
         let (length, rest) = body.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| short())?;
-        let (header, mut rest) = rest.split_at_checked(length).ok_or_else(short)?;
+        let (header, state) = rest.split_at_checked(length).ok_or_else(short)?;
         let header: Header = serde_json::from_slice(header).map_err(|error| damaged(path, error.to_string()))?;
-        let mut take = |count: usize, width: usize| {
-            let bytes = count.checked_mul(width)?;
-            let (front, back) = rest.split_at_checked(bytes)?;
-            rest = back;
-            Some(front)
-        };
-        let mut singles = Vec::new();
-        for &count in &header.singles {
-            let bytes = take(count, 4).ok_or_else(short)?;
-            singles.push(
-                bytes
-                    .as_chunks::<4>()
-                    .0
-                    .iter()
-                    .map(|&chunk| f32::from_le_bytes(chunk))
-                    .collect(),
-            );
+        let lengths = header.fields.iter().map(|(_, length)| *length);
+        if lengths.fold(0, usize::saturating_add) != state.len() {
+            return Err(short());
         }
-        let mut doubles = Vec::new();
-        for &count in &header.doubles {
-            let bytes = take(count, 8).ok_or_else(short)?;
-            doubles.push(
-                bytes
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .map(|&chunk| f64::from_le_bytes(chunk))
-                    .collect(),
-            );
-        }
-        Ok(Self {
-            key,
-            header,
-            singles,
-            doubles,
-        })
+        let state = state.to_vec();
+        Ok(Self { key, header, state })
     }
 }
 
@@ -481,11 +408,11 @@ pub fn check_place(path: &Path) -> Result<(), CheckpointError> {
 /// What is no checkpoint, a file that cannot be overwritten or removed.
 pub fn remove(path: &Path) -> Result<(), CheckpointError> {
     let Some(file) = existing(path)? else { return Ok(()) };
-    wipe(&file).map_err(failed("overwrite", path))?;
+    files::wipe(&file).map_err(failed("overwrite", path))?;
     fs::remove_file(path).map_err(failed("remove", path))
 }
 
-/// Who else may know the key in a file of this owner and mode, for a process of user `own`; and the way out.
+/// The users besides `own` that may know the key in a file of this owner and mode, with the remedy.
 fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
     if owner != own {
         return Some(format!(
@@ -504,7 +431,7 @@ fn exposure(owner: u32, mode: u32, own: u32) -> Option<String> {
 
 /// Refuses a folder in which others can put a file in the place of the checkpoint.
 fn check_folder(path: &Path) -> Result<(), CheckpointError> {
-    let folder = folder(path);
+    let folder = files::folder_of(path);
     let metadata = fs::metadata(folder).map_err(failed("look at its folder", path))?;
     let mode = metadata.mode();
     if ![0, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
@@ -528,11 +455,9 @@ fn check_folder(path: &Path) -> Result<(), CheckpointError> {
 
 /// The checkpoint at `path`, opened to be overwritten, if there is a file.
 fn existing(path: &Path) -> Result<Option<File>, CheckpointError> {
-    let file = match open(path, OpenOptions::new().read(true).write(true)) {
-        Ok(file) => file,
-        Err(Unopened::Place(reason)) => return Err(refused(path, reason)),
-        Err(Unopened::File(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(Unopened::File(error)) => return Err(failed("open the one before", path)(error)),
+    let file = match files::open_regular(path, OpenOptions::new().read(true).write(true)) {
+        Err(OpenError::File(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(unopened("open the one before", path))?,
     };
     if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
         return Ok(Some(file));
@@ -548,41 +473,11 @@ fn existing(path: &Path) -> Result<Option<File>, CheckpointError> {
     }
 }
 
-/// Why [`open`] has no file.
-enum Unopened {
-    Place(String),
-    File(io::Error),
-}
-
-/// Opens a regular file, through no link.
-fn open(path: &Path, options: &mut OpenOptions) -> Result<File, Unopened> {
-    let metadata = fs::symlink_metadata(path).map_err(Unopened::File)?;
-    if !metadata.is_file() {
-        let kind = if metadata.is_symlink() {
-            "a symbolic link"
-        } else {
-            "no regular file"
-        };
-        return Err(Unopened::Place(format!("it is {kind}; name the file itself")));
+fn unopened(action: &'static str, path: &Path) -> impl FnOnce(OpenError) -> CheckpointError {
+    move |error| match error {
+        OpenError::NotRegular(kind) => refused(path, format!("it is {kind}; name the file itself")),
+        OpenError::File(error) => failed(action, path)(error),
     }
-    // Not even through one that was put there since.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    options.custom_flags(flags).open(path).map_err(Unopened::File)
-}
-
-/// Overwrites a file with zeros, on the disk.
-fn wipe(mut file: &File) -> io::Result<()> {
-    let size = file.metadata()?.len();
-    file.rewind()?;
-    io::copy(&mut io::repeat(0).take(size), &mut file)?;
-    file.sync_all()
-}
-
-/// Where a file lies.
-fn folder(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
@@ -644,11 +539,15 @@ mod tests {
         path
     }
 
+    fn read(path: &Path) -> Result<Checkpoint, CheckpointError> {
+        Checkpoint::parse(path, &Checkpoint::bytes(path)?)
+    }
+
     fn set_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Whether `bytes` hold `part` as it is or in hexadecimal digits.
+    /// True if `bytes` hold `part` as it is or in hexadecimal digits.
     fn hold(bytes: &[u8], part: &[u8]) -> bool {
         [part, hexadecimal(part).as_bytes()]
             .iter()
@@ -660,7 +559,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = saved(folder.path(), &KEY);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let checkpoint = Checkpoint::read(&path).unwrap();
+        let checkpoint = read(&path).unwrap();
         assert!(matches!(checkpoint.key(), Some(StreamKey::Release(key)) if key == [0xa5; 32]));
         let mut values = (0, [0.0; 3], [0.0; 2]);
         checkpoint
@@ -668,7 +567,7 @@ mod tests {
             .unwrap();
         assert_eq!(values, (7, [1.0, -0.0, f32::MIN_POSITIVE], [2.5, 1e300]));
         assert!(values.1[1].is_sign_negative());
-        let simulated = Checkpoint::read(&saved(folder.path(), &StreamKey::Simulation(1))).unwrap();
+        let simulated = read(&saved(folder.path(), &StreamKey::Simulation(1))).unwrap();
         assert!(simulated.key().is_none());
     }
 
@@ -678,31 +577,6 @@ mod tests {
             let bytes = taken(&key).serialized(Path::new("run.checkpoint")).unwrap();
             let spare = if matches!(key, StreamKey::Release(_)) { 0 } else { 32 };
             assert_eq!(bytes.capacity() - bytes.len(), spare);
-        }
-    }
-
-    /// RFC 4231, test cases 1, 2 and 6.
-    #[test]
-    fn authentication_is_hmac_sha_256() {
-        let cases: [(&[u8], &[u8], &str); 3] = [
-            (
-                &[0x0b; 20],
-                b"Hi There",
-                "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
-            ),
-            (
-                b"Jefe",
-                b"what do ya want for nothing?",
-                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
-            ),
-            (
-                &[0xaa; 131],
-                b"Test Using Larger Than Block-Size Key - Hash Key First",
-                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
-            ),
-        ];
-        for (key, message, expected) in cases {
-            assert_eq!(hexadecimal(&authenticate(key, message)), expected);
         }
     }
 
@@ -735,10 +609,7 @@ mod tests {
             data: KeyedDigest::new(&KEY, &[0; 32]),
             ..binding(&KEY)
         };
-        let error = Checkpoint::read(&path)
-            .unwrap()
-            .restore(&path, &other, |_| ())
-            .unwrap_err();
+        let error = read(&path).unwrap().restore(&path, &other, |_| ()).unwrap_err();
         assert!(matches!(error, CheckpointError::OtherData { .. }));
         let texts = [error.to_string(), format!("{error:?}")];
         assert!(texts[0].contains("the data differ"), "{}", texts[0]);
@@ -754,36 +625,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let key = StreamKey::Simulation(1);
         let path = saved(folder.path(), &key);
-        let checkpoint = Checkpoint::read(&path).unwrap();
+        let checkpoint = read(&path).unwrap();
+        let run = binding(&key);
+        let of_parameters = |values: &[(&str, &str)], key: &StreamKey| Binding {
+            parameters: values
+                .iter()
+                .map(|&(name, value)| (name.into(), value.into()))
+                .collect(),
+            ..binding(key)
+        };
         let others = [
             (
                 "build",
                 Binding {
                     build: "x".into(),
-                    ..binding(&key)
+                    ..run.clone()
                 },
             ),
-            (
-                "instruction set",
-                Binding {
-                    isa: "x".into(),
-                    ..binding(&key)
-                },
-            ),
-            (
-                "--epsilon",
-                Binding {
-                    parameters: vec![("--epsilon".into(), "2".into())],
-                    ..binding(&key)
-                },
-            ),
+            ("instruction set", Binding { isa: "x".into(), ..run }),
+            ("--epsilon", of_parameters(&[("--epsilon", "2")], &key)),
             // Its key, and so its HMAC of the same data, is another.
             (
                 "--seed",
-                Binding {
-                    parameters: vec![("--epsilon".into(), "1".into()), ("--seed".into(), "2".into())],
-                    ..binding(&StreamKey::Simulation(2))
-                },
+                of_parameters(&[("--epsilon", "1"), ("--seed", "2")], &StreamKey::Simulation(2)),
             ),
         ];
         for (what, other) in others {
@@ -806,7 +670,7 @@ mod tests {
         fs::hard_link(&path, &links[0]).unwrap();
         saved(folder.path(), &KEY);
         assert_eq!(fs::read(&links[0]).unwrap(), vec![0; size], "replaced");
-        assert!(Checkpoint::read(&path).unwrap().key().is_some());
+        assert!(read(&path).unwrap().key().is_some());
         fs::hard_link(&path, &links[1]).unwrap();
         remove(&path).unwrap();
         assert_eq!(fs::read(&links[1]).unwrap(), vec![0; size], "removed");
@@ -842,7 +706,7 @@ mod tests {
             }
             assert!(matches!(check_place(path), Err(CheckpointError::Place { .. })));
             assert!(matches!(remove(path), Err(CheckpointError::Place { .. })));
-            assert!(Checkpoint::read(path).is_err());
+            assert!(read(path).is_err());
         }
         assert!(link.is_symlink() && inner.is_dir());
         assert_eq!(fs::read(&target).unwrap(), held);
@@ -881,17 +745,17 @@ mod tests {
         let path = saved(folder.path(), &KEY);
         for mode in [0o640, 0o604, 0o660] {
             set_mode(&path, mode);
-            let error = Checkpoint::read(&path).err().unwrap();
+            let error = read(&path).err().unwrap();
             assert!(error.to_string().contains("chmod 600"), "{error}");
             assert!(error.reported().is::<UsageError>());
         }
         set_mode(&path, 0o600);
-        assert!(Checkpoint::read(&path).is_ok());
+        assert!(read(&path).is_ok());
         assert!(exposure(1000, 0o100_600, 1000).is_none());
         assert!(exposure(1000, 0o100_600, 0).unwrap().contains("belongs to user 1000"));
         let simulated = saved(folder.path(), &StreamKey::Simulation(1));
         set_mode(&simulated, 0o644);
-        assert!(Checkpoint::read(&simulated).is_ok());
+        assert!(read(&simulated).is_ok());
     }
 
     #[test]
@@ -913,7 +777,7 @@ mod tests {
             }
         }
         assert!(matches!(
-            Checkpoint::read(&folder.path().join("none")),
+            read(&folder.path().join("none")),
             Err(CheckpointError::File { .. })
         ));
     }

@@ -1,9 +1,11 @@
-//! Files that are written whole or not at all.
+//! Files that are written whole or not at all, and files that hold secrets.
 
-use std::fs::{File, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// The folder that holds `path`.
 pub fn folder_of(path: &Path) -> &Path {
@@ -12,21 +14,78 @@ pub fn folder_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Replaces the file at `path` with `contents`: written to a temporary file beside it, synced, renamed. The file has the
-/// mode that the umask leaves.
+/// Replaces the file at `path` with `contents`: written to a temporary file `.rounds-…` beside it, synced, renamed, with the
+/// new name on the disk at the end. A temporary file that cannot be finished is wiped.
 ///
 /// # Errors
 /// A file that cannot be written; the old one is then untouched.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, contents, 0o666)
+}
+
+/// [`replace`] by a file that only its owner may read.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_private(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace_with_mode(path, contents, 0o600)
+}
+
+fn replace_with_mode(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let folder = folder_of(path);
     let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
+        .prefix(".rounds-")
+        .permissions(Permissions::from_mode(mode))
         .tempfile_in(folder)?;
-    file.write_all(contents)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    // The new name is in the folder.
+    let written = file.write_all(contents).and_then(|()| file.as_file().sync_all());
+    let persisted = match written {
+        Ok(()) => file.persist(path).map_err(|error| (error.file, error.error)),
+        Err(error) => Err((file, error)),
+    };
+    if let Err((file, error)) = persisted {
+        let _ = wipe(file.as_file());
+        return Err(error);
+    }
     File::open(folder)?.sync_all()
+}
+
+/// Overwrites a file with zeros, on the disk.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn wipe(mut file: &File) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    file.rewind()?;
+    io::copy(&mut io::repeat(0).take(size), &mut file)?;
+    file.sync_all()
+}
+
+/// A file that cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Something else than a regular file, in words.
+    NotRegular(&'static str),
+    /// The error of the file system.
+    File(io::Error),
+}
+
+/// Opens a regular file, through no link.
+///
+/// # Errors
+/// A link, a folder, a pipe; the file system's refusal.
+pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, OpenError> {
+    let metadata = fs::symlink_metadata(path).map_err(OpenError::File)?;
+    if !metadata.is_file() {
+        let link = metadata.is_symlink();
+        return Err(OpenError::NotRegular(if link {
+            "a symbolic link"
+        } else {
+            "no regular file"
+        }));
+    }
+    // A link may have been put there since.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    options.custom_flags(flags).open(path).map_err(OpenError::File)
 }
 
 #[cfg(test)]
