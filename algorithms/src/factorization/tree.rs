@@ -247,23 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn plain_prefixes_add_as_many_nodes_as_the_round_has_ones() {
-        let rounds = 45;
-        let mut column = vec![0.0; rounds];
-        let mut totals = vec![0.0; rounds];
-        for (level, index) in nodes(TreeVariant::Plain, rounds) {
-            prefix_noise_column(TreeVariant::Plain, level, index, &mut column);
-            totals
-                .iter_mut()
-                .zip(&column)
-                .for_each(|(total, value)| *total += value);
-        }
-        for (offset, total) in totals.iter().enumerate() {
-            assert_eq!(*total, f64::from((offset as u32 + 1).count_ones()));
-        }
-    }
-
-    #[test]
     fn estimates_are_unbiased_sums_of_the_prefix() {
         // Node sums of the all-ones input are 2^level; weighted with the estimator they must give t back.
         for variant in [TreeVariant::Plain, TreeVariant::HonakerOnline] {

@@ -55,16 +55,6 @@ impl AcceleratedSa {
         })
     }
 
-    /// With the theory's constant.
-    pub fn theory() -> Self {
-        Self {
-            sample_constant: 48.0,
-            iterate: Vec::new(),
-            middle: Vec::new(),
-            gradient: Vec::new(),
-        }
-    }
-
     fn schedule(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Schedule {
         let Subproblem {
             regularization,
@@ -211,7 +201,7 @@ mod tests {
             radius: 0.2,
             accuracy: 0.5 * 0.04 / 8.0,
         };
-        let plan = AcceleratedSa::theory().plan(&subproblem, 1.0, 0.2).unwrap();
+        let plan = AcceleratedSa::new(48.0).unwrap().plan(&subproblem, 1.0, 0.2).unwrap();
         let iterations = (4.0 * (1.0f64 / 0.1 + 1.0).sqrt()).ceil() as u64;
         assert_eq!(plan.depth, 3 * iterations);
         let batches: u64 = (1..=3)
@@ -219,6 +209,6 @@ mod tests {
             .sum();
         assert_eq!(plan.samples as u64, batches * iterations);
         assert!(AcceleratedSa::new(-1.0).is_err());
-        assert!(AcceleratedSa::theory().plan(&subproblem, 1.0, 0.0).is_err());
+        assert!(AcceleratedSa::new(48.0).unwrap().plan(&subproblem, 1.0, 0.0).is_err());
     }
 }

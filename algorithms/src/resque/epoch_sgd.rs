@@ -42,16 +42,6 @@ impl EpochSgd {
         })
     }
 
-    /// With the theory's constant.
-    pub fn theory() -> Self {
-        Self {
-            sample_constant: 48.0,
-            iterate: Vec::new(),
-            gradient: Vec::new(),
-            sum: Vec::new(),
-        }
-    }
-
     /// Epochs that fit into T: T_1(2^k − 1) ≤ T, at least one.
     fn epochs(&self, subproblem: &Subproblem, lipschitz: f64) -> Result<u32, ResqueError> {
         let steps = sample_size(
@@ -164,7 +154,7 @@ mod tests {
             if slope > 0.0 { high = middle } else { low = middle }
         }
         let best = objective(&[low as f32, 0.0, 0.0]);
-        let mut solver = EpochSgd::theory();
+        let mut solver = EpochSgd::new(48.0).unwrap();
         let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5));
         let plan = solver.plan(&subproblem, function.lipschitz(), radius).unwrap();
         assert_eq!(plan.samples, 16 * 127, "T = 2400 holds seven epochs");
@@ -192,7 +182,7 @@ mod tests {
             accuracy: 1.0,
         };
         assert!(matches!(
-            EpochSgd::theory().plan(&none, 1.0, 1.0),
+            EpochSgd::new(48.0).unwrap().plan(&none, 1.0, 1.0),
             Err(ResqueError::Regularization(_))
         ));
         let endless = Subproblem {
@@ -201,7 +191,7 @@ mod tests {
             accuracy: 1e-9,
         };
         assert!(matches!(
-            EpochSgd::theory().plan(&endless, 1.0, 1.0),
+            EpochSgd::new(48.0).unwrap().plan(&endless, 1.0, 1.0),
             Err(ResqueError::TooManyQueries { .. })
         ));
     }

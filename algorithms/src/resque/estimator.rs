@@ -190,11 +190,4 @@ mod tests {
         ));
         assert!(check_validity(f64::NAN, 1.0).is_err());
     }
-
-    #[test]
-    fn the_radius_follows_its_rule() {
-        assert_eq!(RadiusRule::WorstCase.radius(0.1, 2.0, 100), 0.1 / 20.0);
-        assert_eq!(RadiusRule::LinearModel.radius(0.1, 2.0, 100), 0.05);
-        assert_eq!(RadiusRule::Fixed(0.7).radius(0.1, 2.0, 100), 0.7);
-    }
 }

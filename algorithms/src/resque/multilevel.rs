@@ -188,7 +188,7 @@ mod tests {
             radius: 0.3,
             accuracy: 0.1,
         };
-        let mut solver = EpochSgd::theory();
+        let mut solver = EpochSgd::new(48.0).unwrap();
         let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
         let levels = Levels::draw(&mut stream, 8, 3);
         let plan = plan(&solver, &levels, &subproblem, 1.0, 0.3).unwrap();

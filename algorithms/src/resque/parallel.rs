@@ -79,19 +79,8 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Proof constants of the solvers; C = 8 in φ, C = 1 in the proximal estimate; 2 ln(1/ζ) aggregated solves at
-    /// ζ = 1/100.
-    pub fn theory() -> Self {
-        Self {
-            samples: 48.0,
-            ball_accuracy: 8.0,
-            proximal: 1.0,
-            aggregated: 9,
-            repetitions: 2,
-        }
-    }
-
-    /// Sample sizes divided by 24 and single solves in the line search.
+    /// The proofs take 48, 8 and 1 for the solvers and 2 ln(1/ζ) = 9 aggregated solves at ζ = 1/100; here sample sizes are
+    /// divided by 24, and the line search takes single solves.
     pub fn practical() -> Self {
         Self {
             samples: 2.0,
@@ -443,7 +432,7 @@ mod tests {
             radius_rule: RadiusRule::Fixed(0.0),
             solver: Solver::EpochSgd,
             outer: Outer::LineSearch,
-            constants: Constants::theory(),
+            constants: Constants::practical(),
         };
         let refused = |parameters| ParallelResque::new(parameters, vec![0.0; 3], StreamKey::Simulation(1)).err();
         assert!(matches!(refused(parameters), Some(ResqueError::SmoothingRadius(_))));

@@ -36,7 +36,7 @@ const LOG_WINDOW: f64 = 28.0;
 /// λ is searched over its logarithm in this range.
 const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
 
-/// ε or δ from below and above.
+/// ε from below and above.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// At most the true value of the composed pairs.
@@ -137,7 +137,7 @@ impl PrivacyLoss {
         let mut largest = 0.0;
         for direction in &self.directions {
             let target = Target::for_epsilon(direction, epsilon);
-            largest = f64::max(largest, self.direction_delta(direction, &target, Bound::Upper)?);
+            largest = f64::max(largest, self.direction_delta(direction, &target)?);
         }
         Ok(largest)
     }
@@ -154,20 +154,6 @@ impl PrivacyLoss {
             if target.renyi_epsilon(direction) > lower {
                 lower = f64::max(lower, self.direction_epsilon(direction, &target, Bound::Lower)?);
             }
-        }
-        Ok(Bounds { lower, upper })
-    }
-
-    /// Lower and upper bounds on the δ at ε of the composed pairs.
-    ///
-    /// # Errors
-    /// As [`delta`](Self::delta).
-    pub fn delta_bounds(&self, epsilon: f64) -> Result<Bounds, PrivacyError> {
-        let upper = self.delta(epsilon)?;
-        let mut lower = 0.0;
-        for direction in &self.directions {
-            let target = Target::for_epsilon(direction, epsilon);
-            lower = f64::max(lower, self.direction_delta(direction, &target, Bound::Lower)?);
         }
         Ok(Bounds { lower, upper })
     }
@@ -193,15 +179,12 @@ impl PrivacyLoss {
         }
     }
 
-    fn direction_delta(&self, direction: &Direction, target: &Target, bound: Bound) -> Result<f64, PrivacyError> {
+    fn direction_delta(&self, direction: &Direction, target: &Target) -> Result<f64, PrivacyError> {
         let window = (target.window.0.min(target.epsilon), target.window.1.max(target.epsilon));
-        let composed = self.compose(direction, target, window, bound)?;
-        let found = composed.delta(target.epsilon, bound);
-        Ok(match bound {
-            // Past the largest loss there is only the mass at +∞.
-            Bound::Upper => found.unwrap_or_else(|| composed.resolution(bound)),
-            Bound::Lower => found.unwrap_or(0.0),
-        })
+        let composed = self.compose(direction, target, window, Bound::Upper)?;
+        let found = composed.delta(target.epsilon, Bound::Upper);
+        // Past the largest loss there is only the mass at +∞.
+        Ok(found.unwrap_or_else(|| composed.resolution(Bound::Upper)))
     }
 
     fn compose(
