@@ -201,7 +201,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             remarks.push(format!("the definition of suite {suite} changed between the runs"));
         }
     }
-    let (first, second) = (pool(&before.cells), pool(&after.cells));
+    let (first, second) = (pool(&before.results.samples), pool(&after.results.samples));
     let second_by_key: BTreeMap<String, &Pooled> =
         second.iter().map(|cell| (cell.configuration().key(), cell)).collect();
     let pairs: Vec<(&Pooled, &Pooled)> = first

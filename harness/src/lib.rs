@@ -8,7 +8,6 @@ pub mod cluster;
 pub mod commands;
 pub mod compare;
 pub mod data;
-pub mod definitions;
 pub mod experiment;
 pub mod factorization_cache;
 pub mod factorization_file;

@@ -125,8 +125,8 @@ about = "a test"
 seed = 1
 repeats = 1
 threads = [1]
-batch-sizes = [64]
-[rounds]
+parameters = { batch-size = 64 }
+[options.rounds]
 examples = 640
 at-least = 2
 at-most = 3
@@ -134,22 +134,20 @@ at-most = 3
 dataset = "synthetic-logistic"
 [[problem]]
 dataset = "mnist"
-needs-files = true
-[[algorithm]]
-id = "dp-sgd"
+[[method]]
+algorithm = "dp-sgd"
 datasets = ["synthetic-logistic"]
-batch-sizes = [64, 100000000]
-parameters = { epsilon = 1.0 }
-[[algorithm]]
-id = "dp-sgd"
+parameters = { epsilon = 1.0, batch-size = [64, 100000000] }
+[[method]]
+algorithm = "dp-sgd"
 datasets = ["synthetic-logistic"]
 parameters = { epsilon = 1.0, noise = "tree" }
-[[algorithm]]
-id = "dp-masg"
+[[method]]
+algorithm = "dp-masg"
 datasets = ["synthetic-logistic"]
 parameters = { epsilon = 1.0 }
-[[algorithm]]
-id = "sgd"
+[[method]]
+algorithm = "sgd"
 datasets = ["mnist"]
 "#;
 
@@ -163,23 +161,23 @@ fn combinations_that_cannot_be_are_skipped_with_their_reason_in_the_results() {
     let (code, said) = told(&["run", &suite, "--out", &out, "--threads", "1"]);
     assert_eq!(code, Some(0), "{said}");
     let run = read_run(Path::new(&out)).unwrap();
-    assert_eq!(run.cells.len(), 1, "{said}");
+    assert_eq!(run.results.samples.len(), 1, "{said}");
     let reason = |of: &dyn Fn(&rounds::results::Configuration) -> bool| {
-        let found = run.skipped.iter().find(|(configuration, _)| of(configuration));
-        found.unwrap_or_else(|| panic!("{:?}", run.skipped)).1.clone()
+        let found = run.results.skipped.iter().find(|(configuration, _)| of(configuration));
+        found.unwrap_or_else(|| panic!("{:?}", run.results.skipped)).1.clone()
     };
     assert!(reason(&|one| one.batch_size == 100_000_000).contains("rows"));
     assert!(reason(&|one| one.parameters.contains_key("noise")).contains("--noise tree"));
     assert!(reason(&|one| one.algorithm == "dp-masg").contains("strong convexity"));
     assert!(reason(&|one| one.dataset == "mnist").contains("--data-dir"));
-    assert_eq!(run.skipped.len(), 4);
+    assert_eq!(run.results.skipped.len(), 4);
     for word in ["strong convexity", "--data-dir", "--noise tree"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     // Resumed, nothing is measured or named twice; the report shows the reasons.
     let (code, said) = told(&["run", &suite, "--out", &out, "--threads", "1", "--resume"]);
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(read_run(Path::new(&out)).unwrap().skipped.len(), 4);
+    assert_eq!(read_run(Path::new(&out)).unwrap().results.skipped.len(), 4);
     let (code, said) = told(&["report", &out]);
     assert_eq!(code, Some(0), "{said}");
     let page = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
@@ -192,7 +190,11 @@ fn a_suite_that_cannot_be_is_bad_usage_before_anything_is_measured() {
     let path = folder.path().join("suite.toml");
     let cases = [
         ("at-most = 3", "at-mots = 3", "did you mean 'at-most'?"),
-        ("id = \"dp-masg\"", "id = \"dp-mags\"", "did you mean 'dp-masg'?"),
+        (
+            "algorithm = \"dp-masg\"",
+            "algorithm = \"dp-mags\"",
+            "did you mean 'dp-masg'?",
+        ),
         (
             "{ epsilon = 1.0, noise = \"tree\" }",
             "{ epsilon = 1.0, noise = \"treee\" }",

@@ -111,7 +111,10 @@ fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced
 fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     let first = run(1, 1, &|_, _| 1.0);
     let mut second = first.clone();
-    second.cells.retain(|cell| cell.configuration.batch_size == 64);
+    second
+        .results
+        .samples
+        .retain(|cell| cell.configuration.batch_size == 64);
     let comparison = compare(&first, &second, Rules::default()).unwrap();
     assert_eq!(
         (
@@ -122,7 +125,7 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
         (4, 8, 0)
     );
     assert!(comparison.remarks[0].contains("--repeats"));
-    second.cells.clear();
+    second.results.samples.clear();
     assert_eq!(
         compare(&first, &second, Rules::default()).unwrap_err(),
         CompareError::NothingInCommon

@@ -472,9 +472,9 @@ fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
 fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("small.toml");
-    let definition = "name = \"small\"\nabout = \"two cells\"\nseed = 1\nrepeats = 2\nbatch-sizes = [500]\n\
-                      [rounds]\nexamples = 5000\nat-least = 4\nat-most = 10\n[[problem]]\ndataset = \"synthetic-logistic\"\n\
-                      [[algorithm]]\nid = \"dp-sgd\"\nparameters = { noise-multiplier = 1.0 }\n";
+    let definition = "name = \"small\"\nabout = \"two cells\"\nseed = 1\nrepeats = 2\n\
+                      [options.rounds]\nexamples = 5000\nat-least = 4\nat-most = 10\n[[problem]]\ndataset = \"synthetic-logistic\"\n\
+                      [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { noise-multiplier = 1.0, batch-size = 500 }\n";
     std::fs::write(&suite, definition).unwrap();
     let cells = |command: &mut Command, out: &str, engine: &str| -> Vec<serde_json::Value> {
         let output = finish(

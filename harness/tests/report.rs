@@ -315,8 +315,8 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
     let mut cells = plan().cells();
     for cell in &mut cells {
         // Integer kernels: four times the peak of f32.
-        cell.gflops = cell.gflops.map(|gflops| 5.0 * gflops);
-        cell.roofline_fraction = cell.roofline_fraction.map(|share| 5.0 * share);
+        cell.rates.gflops = cell.rates.gflops.map(|gflops| 5.0 * gflops);
+        cell.rates.roofline_fraction = cell.rates.roofline_fraction.map(|share| 5.0 * share);
     }
     write_run(folder.path(), &cells);
     let mut run = read_run(folder.path()).unwrap();

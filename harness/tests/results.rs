@@ -32,7 +32,7 @@ fn open(folder: &Path) -> Store {
 fn writer() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let mut store = open(Path::new(&folder));
-    let start = store.cells().len();
+    let start = store.results().samples.len();
     for repeat in start..start + 100_000 {
         if let Err(error) = store.append(Record::Cell(Box::new(number(repeat)))) {
             println!("\nfailed {error}");
@@ -77,7 +77,7 @@ fn a_run_killed_at_any_point_loses_no_finished_cell() {
             .last();
         let said: usize = said.map_or(finished, |line| line["finished ".len()..].parse::<usize>().unwrap() + 1);
 
-        let cells = open(folder.path()).cells().to_vec();
+        let cells = open(folder.path()).results().samples.clone();
         assert!(
             cells.len() >= said,
             "kill {kill}: {said} were finished, {} are left",
@@ -119,13 +119,13 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
         .unwrap_or_else(|| panic!("{text}"));
     assert!(finished > 5);
     assert!(
-        failed.contains(&format!("the {finished} finished cells are intact")),
+        failed.contains(&format!("the {finished} finished runs are intact")),
         "{failed}"
     );
     assert!(failed.contains("--resume"), "{failed}");
     let run = read_run(folder.path()).unwrap();
     assert_eq!(run.messages, [] as [String; 0], "no half line is left");
-    assert_eq!(run.cells, (0..finished).map(number).collect::<Vec<_>>());
+    assert_eq!(run.results.samples, (0..finished).map(number).collect::<Vec<_>>());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_finished_run_is_resumed_with_nothing_left_to_do() {
     assert!(
         cells
             .iter()
-            .all(|cell| store.is_finished(&cell.configuration, cell.repeat))
+            .all(|cell| store.results().is_finished(&cell.configuration, cell.trial))
     );
-    assert_eq!(store.cells(), cells);
+    assert_eq!(store.results().samples, cells);
 }

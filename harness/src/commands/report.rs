@@ -55,7 +55,7 @@ pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
     }
     output.print(&Written {
         report,
-        cells: run.cells.len(),
+        cells: run.results.samples.len(),
         messages,
     })
 }

@@ -219,7 +219,7 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
 /// Predicts rounds on ranks, compares them with the measured ones, and writes rows, tables and, where there is a delay, the
 /// picture.
 fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) -> anyhow::Result<()> {
-    let pooled = |folder: &Path| -> anyhow::Result<Vec<Pooled>> { Ok(pool(&read_run(folder)?.cells)) };
+    let pooled = |folder: &Path| -> anyhow::Result<Vec<Pooled>> { Ok(pool(&read_run(folder)?.results.samples)) };
     let mut measurements = Measurements {
         one_process: pooled(alone)?
             .into_iter()

@@ -18,7 +18,8 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use super::cell::{Configuration, PROBLEM_PARAMETERS};
+use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
+use super::definition;
 use crate::cluster::Cluster;
 use crate::machine::{Environment, PinPolicy, Pinning};
 use crate::{data, factorization_cache, settings};
@@ -157,11 +158,13 @@ impl<'a> Context<'a> {
         };
         let digest = hexadecimal(&self.cluster.digest(&train));
         lock(&self.digests).insert(data_key(cell, draw), digest);
-        let regularization = cell.optional("regularization")?.unwrap_or(0.0);
-        let train = self.cluster.all_ok(treat(train, cell))?;
-        let loss = loss(cell, &train)?;
+        let regularization = settings::regularization(&cell.parameters)?;
         let bias = planted.is_none() && cell.parameters.get("bias") != Some(&false.into());
-        let test = test.map(|test| anyhow::Ok(Problem::new(Arc::new(treat(test, cell)?), loss, bias, 0.0)?));
+        let (train, loss) = self.cluster.all_ok(treat(train, cell))?;
+        let test = test.map(|test| {
+            let (test, loss) = treat(test, cell)?;
+            anyhow::Ok(Problem::new(Arc::new(test), loss, bias, 0.0)?)
+        });
         let test = self.cluster.all_ok(test.transpose())?;
         let train = if bias {
             self.cluster.problem(train, loss, regularization)?
@@ -280,6 +283,27 @@ impl<'a> Context<'a> {
     }
 }
 
+/// Checks the names and parameters of cells that run algorithms of the catalogue, before anything runs.
+///
+/// # Errors
+/// The first unknown name, with the nearest, or value that does not fit.
+pub fn check(cells: &[Cell]) -> anyhow::Result<()> {
+    let algorithms: Vec<_> = catalog::ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
+    let named = data::NAMES.iter().map(|name| name.name);
+    let datasets: Vec<_> = named.chain([PLANTED_LOGISTIC]).collect();
+    for cell in cells.iter().map(|cell| &cell.configuration) {
+        definition::known("algorithm", &cell.algorithm, &algorithms)?;
+        definition::known("data set", &cell.dataset, &datasets)?;
+        settings_of(cell, 0).with_context(|| cell.key())?;
+        settings::regularization(&cell.parameters).with_context(|| cell.key())?;
+        settings::loss(&cell.parameters).with_context(|| cell.key())?;
+    }
+    Ok(())
+}
+
+/// Generated rows with a known population.
+pub const PLANTED_LOGISTIC: &str = "planted-logistic";
+
 /// The settings that the parameters of a cell stand for, with the default factorisations.
 ///
 /// # Errors
@@ -321,7 +345,7 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
     let (rows, dimension) = (cell.whole("rows")?, cell.whole("dimension")?);
     let own = rows.is_some() || dimension.is_some() || seed > 0;
     Ok(match cell.dataset.as_str() {
-        "planted-logistic" => {
+        PLANTED_LOGISTIC => {
             let (rows, dimension) = rows
                 .zip(dimension)
                 .context("planted-logistic needs the parameters rows and dimension")?;
@@ -351,8 +375,8 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
     })
 }
 
-/// Rows as a cell stores them: one class against the others, clipped to a public norm, two classes as ±1.
-fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<Dataset> {
+/// Rows as a cell stores them, and their loss: one class against the others, clipped to a public norm, targets of the loss.
+fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Loss)> {
     let mut dataset = match cell.optional("class")? {
         Some(class) => dataset.one_against_rest(class as u32)?,
         None => dataset,
@@ -363,27 +387,6 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<Dataset> {
     if let Some(bound) = cell.optional("feature-bound")? {
         dataset = dataset.clip_features(Norm::L2, bound)?;
     }
-    let margin = matches!(cell.text("loss").as_deref(), Some("logistic" | "hinge"));
-    Ok(if margin && dataset.classes().is_some() {
-        dataset.into_binary()?
-    } else {
-        dataset
-    })
-}
-
-/// The loss that the cell names; the multinomial one for classes, the squared one for targets.
-fn loss(cell: &Configuration, dataset: &Dataset) -> anyhow::Result<Loss> {
-    Ok(match cell.text("loss") {
-        Some(name) => match name.as_str() {
-            "softmax" => Loss::Softmax,
-            "logistic" => Loss::Logistic,
-            "squared" => Loss::Squared,
-            "hinge" => Loss::Hinge,
-            "absolute" => Loss::Absolute,
-            _ => bail!("loss = {name}: it must be one of softmax, logistic, squared, hinge, absolute"),
-        },
-        None if cell.dataset == "planted-logistic" => Loss::Logistic,
-        None if dataset.classes().is_some() => Loss::Softmax,
-        None => Loss::Squared,
-    })
+    let default = (cell.dataset == PLANTED_LOGISTIC).then_some(Loss::Logistic);
+    Ok(dataset.for_loss(settings::loss(&cell.parameters)?.or(default))?)
 }

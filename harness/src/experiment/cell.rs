@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -209,6 +209,12 @@ impl<T> Deref for Sample<T> {
 
     fn deref(&self) -> &T {
         &self.outcome
+    }
+}
+
+impl<T> DerefMut for Sample<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.outcome
     }
 }
 

@@ -82,6 +82,7 @@ pub struct Head {
     #[serde(default = "default_study")]
     pub study: String,
     /// What it shows, in a line.
+    #[serde(default)]
     pub about: String,
 }
 
@@ -394,7 +395,15 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
 
     /// Parameters of a method on a problem: the inner ones win. Methods without privacy leave out a budget that others set.
     fn parameters_of(&self, problem: &Problem, method: &Method, batch_sizes: &[usize]) -> Parameters {
-        const OF_PRIVACY: [&str; 5] = ["epsilon", "delta", "noise-multiplier", "adjacency", "clip-norm"];
+        const OF_PRIVACY: [&str; 7] = [
+            "epsilon",
+            "delta",
+            "noise-multiplier",
+            "adjacency",
+            "clip-norm",
+            "accountant",
+            "noise",
+        ];
         let mut parameters = self.parameters.clone();
         parameters.extend(problem.parameters.clone());
         if catalog::find(&method.algorithm).is_ok_and(|algorithm| !algorithm.private) {
@@ -602,5 +611,178 @@ pub fn unknown_name(kind: &'static str, name: &str, candidates: &[&str]) -> Defi
         kind,
         name: name.into(),
         way_out: way_out(name, candidates),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+name = "small"
+about = "a test"
+repeats = 2
+parameters = { epsilon = 1.0, batch-size = [64, 500] }
+[[problem]]
+dataset = "synthetic-mnist"
+[[problem]]
+dataset = "mnist"
+features = "u8"
+axis = "momentum"
+[[method]]
+algorithm = "sgd"
+parameters = { batch-size = 32 }
+[[method]]
+algorithm = "dp-ftrl"
+datasets = ["synthetic-mnist"]
+parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.9] }
+"#;
+
+    fn parse(text: &str) -> Result<Definition<NoOptions>, DefinitionError> {
+        Definition::parse("small", text)
+    }
+
+    fn everything() -> Selection {
+        Selection {
+            files: true,
+            ..Selection::default()
+        }
+    }
+
+    #[test]
+    fn lists_are_swept_and_inner_parameters_win() {
+        let definition = parse(SMALL).unwrap();
+        // sgd: 2 problems × 1 batch size; dp-ftrl: 1 problem × 2 batch sizes × 2 × 2 combinations.
+        let cells = definition.cells(&everything()).unwrap();
+        assert_eq!(cells.len(), 2 + 8);
+        let of = |id: &str| {
+            cells
+                .iter()
+                .map(|cell| &cell.configuration)
+                .find(|cell| cell.algorithm == id)
+        };
+        let (sgd, ftrl) = (of("sgd").unwrap(), of("dp-ftrl").unwrap());
+        assert_eq!(
+            (sgd.batch_size, sgd.parameters.len()),
+            (32, 0),
+            "no budget without privacy"
+        );
+        assert_eq!((ftrl.batch_size, &ftrl.parameters["epsilon"]), (64, &1.0.into()));
+        let some = Selection {
+            algorithms: vec!["dp-ftrl".into()],
+            batch_sizes: vec![7],
+            threads: vec![2, 1, 2],
+            repeats: Some(1),
+            ..Selection::default()
+        };
+        let cells = definition.cells(&some).unwrap();
+        assert_eq!(cells.len(), 8);
+        assert!(
+            cells
+                .iter()
+                .all(|cell| cell.configuration.batch_size == 7 && cell.repeats == 1)
+        );
+    }
+
+    #[test]
+    fn an_axis_is_a_swept_parameter() {
+        let text = SMALL.replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
+        let cells = parse(&text).unwrap().cells(&everything()).unwrap();
+        let axis: Vec<_> = cells.iter().filter_map(|cell| cell.axis).collect();
+        assert_eq!(axis.len(), 8);
+        assert!(axis.contains(&0.9));
+    }
+
+    #[test]
+    fn problems_without_their_files_are_left_out_and_named() {
+        let definition = parse(SMALL).unwrap();
+        assert_eq!(definition.cells(&Selection::default()).unwrap().len(), 9);
+        let left_out = definition.without_files(&Selection::default());
+        assert!(left_out.len() == 1 && left_out[0].dataset == "mnist");
+        assert!(definition.without_files(&everything()).is_empty());
+        let none = SMALL
+            .replace("\"synthetic-mnist\"\n[[p", "\"covtype\"\n[[p")
+            .replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
+        let error = parse(&none).unwrap().cells(&Selection::default()).unwrap_err();
+        assert!(error.to_string().contains("--data-dir"), "{error}");
+    }
+
+    #[test]
+    fn all_algorithms_are_those_of_the_catalogue() {
+        let text = SMALL.replace("repeats = 2", "repeats = 2\nalgorithms = \"all\"");
+        let cells = parse(&text).unwrap().cells(&everything()).unwrap();
+        for algorithm in catalog::ALGORITHMS {
+            assert!(
+                cells.iter().any(|cell| cell.configuration.algorithm == algorithm.id),
+                "{}",
+                algorithm.id
+            );
+        }
+        let by_name = text.replace(
+            "dataset = \"synthetic-mnist\"\n[[p",
+            "dataset = \"synthetic-mnist\"\nby-name = true\n[[p",
+        );
+        let cells = parse(&by_name).unwrap().cells(&Selection::default()).unwrap();
+        assert!(cells.iter().all(|cell| cell.configuration.algorithm == "dp-ftrl"));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line_and_the_nearest_name() {
+        let cases = [
+            (
+                "repeats = 2",
+                "repeat = 2",
+                "small:4: unknown key 'repeat'; did you mean 'repeats'?",
+            ),
+            (
+                "algorithm = \"sgd\"",
+                "name = \"sgd\"",
+                "small:13: unknown key 'name'; it must be one of label, ",
+            ),
+            (
+                "features = \"u8\"",
+                "feature = \"u8\"",
+                "small:10: unknown key 'feature'; did you mean 'features'?",
+            ),
+            ("repeats = 2", "repeats = 0", "repeats and draws must be at least 1"),
+            ("repeats = 2", "repeats = \"two\"", "small:4: invalid type"),
+            ("repeats = 2", "repeats = ", "small:4: "),
+            ("name = \"small\"", "name = \"Small one\"", "lower-case letters"),
+            (
+                "features = \"u8\"",
+                "features = \"u9\"",
+                "features 'u9'; did you mean 'u8'?",
+            ),
+            ("batch-size = 32", "batch-size = 0", "batch-size = 0"),
+            (
+                "[\"synthetic-mnist\"]",
+                "[\"synthetic\"]",
+                "did you mean 'synthetic-mnist'?",
+            ),
+            ("[0.0, 0.9]", "[]", "momentum has no values"),
+            ("[0.0, 0.9]", "[0.9, 0.9]", "is defined twice"),
+            ("repeats = 2", "options = { x = 1 }", "unknown key 'x'"),
+        ];
+        for (right, wrong, expected) in cases {
+            assert!(SMALL.contains(right), "{right}");
+            let message = parse(&SMALL.replacen(right, wrong, 1)).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+        let error = find("quik").unwrap_err().to_string();
+        assert_eq!(error, "there is no suite 'quik'; did you mean 'quick'?");
+        assert!(find("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
+        let selection = Selection {
+            algorithms: vec!["sdg".into()],
+            ..Selection::default()
+        };
+        let error = parse(SMALL).unwrap().cells(&selection).unwrap_err().to_string();
+        assert!(error.contains("did you mean 'sgd'?"), "{error}");
+    }
+
+    #[test]
+    fn the_digest_is_of_the_meaning_not_of_the_layout() {
+        let digest = |text: &str| parse(text).unwrap().digest();
+        assert_eq!(digest(SMALL), digest(&format!("# a comment\n{SMALL}")));
+        assert_ne!(digest(SMALL), digest(&SMALL.replace("repeats = 2", "repeats = 3")));
     }
 }

@@ -61,7 +61,7 @@ pub struct Run<'a, T> {
 /// What a study shows.
 #[derive(Debug, Clone, Default)]
 pub struct Presentation {
-    /// Tables for people.
+    /// Text for a terminal.
     pub text: String,
     /// Files by name, written into the folder of the results: pictures, tables, JSON.
     pub files: Vec<(String, String)>,

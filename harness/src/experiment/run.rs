@@ -16,6 +16,7 @@ use super::store::{Binding, Mode, Store};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
 use crate::commands::{Output, output};
+use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::statistics::Choices;
 
@@ -240,8 +241,7 @@ fn found(context: &Context<'_>, watch: Option<Watch>) -> Vec<String> {
 fn publish(presentation: &Presentation, folder: &Path, output: Output) -> anyhow::Result<()> {
     for (name, contents) in &presentation.files {
         let path = folder.join(name);
-        crate::files::replace(&path, contents.as_bytes())
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        files::replace(&path, contents.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     if output == Output::Text {
         println!("{}", presentation.text);

@@ -46,7 +46,7 @@ pub enum StoreError {
     },
     /// The folder holds a run already.
     #[error(
-        "{} holds {finished} finished cells already; continue them with --resume, or choose another folder with --out",
+        "{} holds {finished} finished runs already; continue them with --resume, or choose another folder with --out",
         folder.display()
     )]
     Exists {
@@ -97,7 +97,7 @@ pub enum StoreError {
     },
     /// A cell could not be written; all finished ones are as they were.
     #[error(
-        "cannot write the cell {key} to {}: {source}; the {finished} finished cells are intact: make room and continue \
+        "cannot write the run {key} to {}: {source}; the {finished} finished runs are intact: free some space and continue \
          with --resume",
         path.display()
     )]
@@ -246,6 +246,31 @@ impl<T> Results<T> {
         found.map(|(_, reason)| reason.as_str())
     }
 
+    /// A table in CSV: a row a run, a column a number or text. Lists are left out.
+    ///
+    /// # Errors
+    /// Never, but for values that JSON cannot represent.
+    pub fn csv(&self) -> io::Result<Vec<u8>>
+    where
+        T: Serialize,
+    {
+        let mut rows = Vec::new();
+        let mut columns: Vec<String> = Vec::new();
+        for sample in &self.samples {
+            let mut row = BTreeMap::new();
+            flatten("", &serde_json::to_value(sample)?, &mut row);
+            let unknown = row.keys().filter(|name| !columns.contains(name));
+            columns.extend(unknown.cloned().collect::<Vec<_>>());
+            rows.push(row);
+        }
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.write_record(&columns)?;
+        for row in rows {
+            table.write_record(columns.iter().map(|column| row.get(column).map_or("", String::as_str)))?;
+        }
+        table.into_inner().map_err(csv::IntoInnerError::into_error)
+    }
+
     /// Adds a record. A run that is finished already counts once; a cell that was measured is no longer skipped.
     fn add(&mut self, record: Record<T>) {
         match record {
@@ -267,6 +292,16 @@ impl<T> Results<T> {
                 configuration, reason, ..
             } => self.rejected.push((configuration, reason)),
         }
+    }
+}
+
+impl<T> FromIterator<Sample<T>> for Results<T> {
+    fn from_iter<I: IntoIterator<Item = Sample<T>>>(samples: I) -> Self {
+        let mut results = Self::default();
+        for sample in samples {
+            results.add(Record::Cell(Box::new(sample)));
+        }
+        results
     }
 }
 
@@ -452,36 +487,13 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         Ok(())
     }
 
-    /// Writes `measurements.csv` anew: a row a run, a column a number or text. Lists are left out.
+    /// Writes `measurements.csv` anew, see [`Results::csv`].
     ///
     /// # Errors
     /// When it cannot be written; `measurements.jsonl` is not touched.
     pub fn write_table(&self) -> Result<(), StoreError> {
         let path = self.folder.join(TABLE);
-        let error = |error: csv::Error| file_error("write", &path)(error.into());
-        let mut rows = Vec::new();
-        let mut columns: Vec<String> = Vec::new();
-        for sample in &self.results.samples {
-            let value = serde_json::to_value(sample).map_err(|error| file_error("write", &path)(error.into()))?;
-            let mut row = BTreeMap::new();
-            flatten("", &value, &mut row);
-            let unknown = row
-                .keys()
-                .filter(|name| !columns.contains(name))
-                .cloned()
-                .collect::<Vec<_>>();
-            columns.extend(unknown);
-            rows.push(row);
-        }
-        let mut table = csv::Writer::from_writer(Vec::new());
-        table.write_record(&columns).map_err(error)?;
-        for row in rows {
-            let cells = columns.iter().map(|column| row.get(column).map_or("", String::as_str));
-            table.write_record(cells).map_err(error)?;
-        }
-        let table = table
-            .into_inner()
-            .map_err(|error| file_error("write", &path)(error.into_error()))?;
+        let table = self.results.csv().map_err(file_error("write", &path))?;
         files::replace(&path, &table).map_err(file_error("write", &path))
     }
 
@@ -721,4 +733,277 @@ fn parse<T: for<'de> Deserialize<'de>>(text: &[u8], path: &Path, line: Option<us
         });
     }
     serde_json::from_slice(text).map_err(|error| damaged(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::cell;
+    use crate::results::{RoundCost, Store};
+
+    type Change = fn(&mut Binding);
+
+    fn environment() -> Environment {
+        Environment::capture(&[])
+    }
+
+    fn binding() -> Binding {
+        Binding::new(&environment(), [("quick".to_string(), "a".to_string())])
+    }
+
+    fn open(folder: &Path, mode: Mode) -> Result<Store, StoreError> {
+        Store::open(folder, environment(), binding(), mode)
+    }
+
+    fn record(batch_size: usize, repeat: usize) -> Record<RoundCost> {
+        Record::Cell(Box::new(cell("dp-sgd", batch_size, 1, repeat)))
+    }
+
+    #[test]
+    fn finished_cells_are_found_when_the_run_is_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.append(record(64, 0)).unwrap();
+        store.append(record(64, 1)).unwrap();
+        let skipped = Record::Skipped {
+            configuration: cell("sgd", 1, 1, 0).configuration,
+            reason: "too small".into(),
+        };
+        store.append(skipped.clone()).unwrap();
+        store.append(skipped).unwrap();
+        store.write_table().unwrap();
+        drop(store);
+
+        let store = open(folder.path(), Mode::Resume).unwrap();
+        let configuration = cell("dp-sgd", 64, 1, 0).configuration;
+        let finished = |repeat| store.results().is_finished(&configuration, Trial { repeat, draw: 0 });
+        assert!(finished(0) && finished(1) && !finished(2));
+        assert!(
+            !store
+                .results()
+                .is_finished(&configuration, Trial { repeat: 0, draw: 1 })
+        );
+        assert_eq!(store.results().of(&configuration).count(), 2);
+        assert_eq!(store.messages(), [] as [String; 0]);
+
+        let run = read::<RoundCost>(folder.path()).unwrap();
+        assert_eq!(
+            run.results.samples,
+            [cell("dp-sgd", 64, 1, 0), cell("dp-sgd", 64, 1, 1)]
+        );
+        assert_eq!(run.results.skipped.len(), 1);
+        assert_eq!(
+            fs::read_to_string(folder.path().join(TABLE)).unwrap().lines().count(),
+            3
+        );
+    }
+
+    #[test]
+    fn rooflines_are_measured_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.measure_rooflines(&[1], &Pinning::none()).unwrap();
+        let measured = store.environment().rooflines.clone();
+        assert_eq!(measured.len(), 1);
+        drop(store);
+        let mut store = open(folder.path(), Mode::Resume).unwrap();
+        store.measure_rooflines(&[1], &Pinning::none()).unwrap();
+        assert_eq!(store.environment().rooflines, measured);
+        assert_eq!(
+            read::<RoundCost>(folder.path()).unwrap().environment.rooflines,
+            measured
+        );
+    }
+
+    #[test]
+    fn a_folder_with_cells_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        open(folder.path(), Mode::New).unwrap().append(record(64, 0)).unwrap();
+        let error = open(folder.path(), Mode::New).unwrap_err();
+        assert!(matches!(error, StoreError::Exists { finished: 1, .. }));
+        assert!(error.to_string().contains("--resume"));
+    }
+
+    #[test]
+    fn two_runs_cannot_write_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = open(folder.path(), Mode::New).unwrap();
+        let error = open(folder.path(), Mode::Resume).unwrap_err();
+        assert!(matches!(error, StoreError::Locked { .. }));
+        assert!(
+            error.to_string().contains(&format!("(process {})", std::process::id())),
+            "{error}"
+        );
+        drop(first);
+        open(folder.path(), Mode::Resume).unwrap();
+    }
+
+    #[test]
+    fn a_last_line_cut_anywhere_loses_only_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.append(record(64, 0)).unwrap();
+        let path = folder.path().join(MEASUREMENTS);
+        let first = fs::metadata(&path).unwrap().len() as usize;
+        store.append(record(64, 1)).unwrap();
+        drop(store);
+        let whole = fs::read(&path).unwrap();
+        for end in (first..whole.len()).step_by(37).chain([first + 1, whole.len() - 1]) {
+            fs::write(&path, &whole[..end]).unwrap();
+            let run = read::<RoundCost>(folder.path()).unwrap();
+            assert_eq!(run.results.samples, [cell("dp-sgd", 64, 1, 0)]);
+            assert_eq!(run.messages.len(), usize::from(end > first));
+            let mut store = open(folder.path(), Mode::Resume).unwrap();
+            assert_eq!(store.results().samples.len(), 1);
+            if end > first {
+                assert!(store.messages()[0].contains("jsonl:2:"), "{:?}", store.messages());
+            }
+            store.append(record(64, 1)).unwrap();
+            drop(store);
+            assert!(fs::read(&path).unwrap() == whole, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn another_machine_build_instruction_set_suite_or_data_is_refused_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.append(record(64, 0)).unwrap();
+        store.bind_data("mnist", "one").unwrap();
+        store.bind_data("mnist", "one").unwrap();
+        assert!(matches!(
+            store.bind_data("mnist", "two"),
+            Err(StoreError::Mismatch { .. })
+        ));
+        drop(store);
+        let changes: [(&str, Change); 5] = [
+            ("machine", |binding| binding.machine = "other".into()),
+            ("build", |binding| binding.build = "other".into()),
+            ("instruction set", |binding| binding.isa = "other".into()),
+            ("suite quick", |binding| {
+                binding.suites.insert("quick".into(), "other".into());
+            }),
+            ("data set mnist", |binding| {
+                binding.data.insert("mnist".into(), "other".into());
+            }),
+        ];
+        for (what, change) in changes {
+            let mut binding = binding();
+            change(&mut binding);
+            let error = Store::open(folder.path(), environment(), binding, Mode::Resume)
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains(&format!("its {what} was")) && error.contains("other"),
+                "{error}"
+            );
+        }
+        let mut more = binding();
+        more.suites.insert("full".into(), "b".into());
+        let store = Store::open(folder.path(), environment(), more, Mode::Resume).unwrap();
+        assert_eq!(store.sheet.binding.suites.len(), 2);
+        drop(store);
+        let mut store = open(folder.path(), Mode::Resume).unwrap();
+        assert!(
+            store
+                .bind_data("mnist", "two")
+                .unwrap_err()
+                .to_string()
+                .contains("data set mnist was one")
+        );
+    }
+
+    #[test]
+    fn damaged_and_older_files_are_named_with_their_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        store.append(record(64, 0)).unwrap();
+        drop(store);
+        let path = folder.path().join(MEASUREMENTS);
+        let good = fs::read_to_string(&path).unwrap();
+        let cases = [
+            (format!("{good}{{\"schema\":1,\"rec\n{good}"), "jsonl:2: damaged"),
+            (format!("{good}{{\"schema\":0}}\n"), "jsonl:2: results of schema 0"),
+            ("{\"algorithm\":\"sgd\"}\n".into(), "jsonl:1: results of schema none"),
+            (
+                "{\"schema\":1,\"record\":\"cell\"}\n".into(),
+                "jsonl:1: damaged: missing field",
+            ),
+            ("\u{0}\u{1}\n".into(), "jsonl:1: damaged"),
+        ];
+        for (text, expected) in cases {
+            fs::write(&path, text).unwrap();
+            for error in [
+                read::<RoundCost>(folder.path()).unwrap_err(),
+                open(folder.path(), Mode::Resume).unwrap_err(),
+            ] {
+                assert!(error.to_string().contains(expected), "{error}");
+            }
+        }
+        fs::write(&path, good).unwrap();
+        fs::write(folder.path().join(ENVIRONMENT), "{\n\"schema\": 1,\n oops").unwrap();
+        assert!(
+            read::<RoundCost>(folder.path())
+                .unwrap_err()
+                .to_string()
+                .contains("environment.json:3: damaged")
+        );
+    }
+
+    #[test]
+    fn what_was_skipped_and_measured_later_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = open(folder.path(), Mode::New).unwrap();
+        let skipped = |batch_size| Record::Skipped {
+            configuration: cell("dp-sgd", batch_size, 1, 0).configuration,
+            reason: "it needs data files".into(),
+        };
+        store.append(skipped(64)).unwrap();
+        store.append(skipped(500)).unwrap();
+        store.append(record(64, 0)).unwrap();
+        drop(store);
+        let run = read::<RoundCost>(folder.path()).unwrap();
+        assert_eq!(run.results.samples.len(), 1);
+        assert_eq!(run.results.skipped.len(), 1);
+        assert_eq!(run.results.skipped[0].0.batch_size, 500);
+    }
+
+    #[test]
+    fn a_folder_without_a_run_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            read::<RoundCost>(folder.path()),
+            Err(StoreError::NoRun { .. })
+        ));
+        // A run that was killed before it wrote anything starts anew.
+        open(folder.path(), Mode::Resume).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = open(&file.join("below"), Mode::New).unwrap_err();
+        assert!(
+            matches!(error, StoreError::File { .. }) && error.to_string().contains("below"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn runs_of_one_day_get_their_own_folders_and_the_newest_is_resumed() {
+        let root = tempfile::tempdir().unwrap();
+        let environment = environment();
+        let (day, machine) = (environment.day(), environment.machine.id.clone());
+        let first = results_directory(root.path(), &environment, Mode::New);
+        assert_eq!(first, root.path().join(&day).join(&machine));
+        assert_eq!(results_directory(root.path(), &environment, Mode::Resume), first);
+        for _ in 0..10 {
+            drop(open(&results_directory(root.path(), &environment, Mode::New), Mode::New).unwrap());
+        }
+        let tenth = root.path().join(format!("{day}-10")).join(&machine);
+        assert_eq!(results_directory(root.path(), &environment, Mode::Resume), tenth);
+        assert_eq!(newest_directory(root.path(), "other"), None);
+    }
 }

@@ -105,7 +105,7 @@ fn seconds_of_round(cell: &Cell) -> f64 {
 fn communication(cell: &Cell) -> f64 {
     let samples = &cell.round_ns.samples;
     let mean = samples.iter().sum::<u64>() as f64 / samples.len().max(1) as f64;
-    (cell.communication_ns.unwrap_or(0) as f64 / mean.max(1.0)).min(1.0)
+    (cell.exchange.communication_ns.unwrap_or(0) as f64 / mean.max(1.0)).min(1.0)
 }
 
 /// Costs of a round in seconds, and its messages.
@@ -125,19 +125,20 @@ impl Costs {
         let ranks = undelayed.configuration.ranks.unwrap_or(1);
         let (round, gradient) = (alone.round_ns.median as f64, alone.phases_ns.gradient as f64);
         let gradient = gradient.min(round);
-        let bandwidth = undelayed.link_bytes_per_s.unwrap_or(f64::INFINITY);
+        let bandwidth = undelayed.exchange.link_bytes_per_s.unwrap_or(f64::INFINITY);
         Self {
-            compute: match undelayed.computing_ns {
+            compute: match undelayed.exchange.computing_ns {
                 Some(computing) => computing as f64 * 1e-9,
                 // Results without it.
                 None => seconds_of_round(undelayed) * (1.0 - communication(undelayed)),
             },
             compute_from_one: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
-            link: undelayed.link_ns.unwrap_or(0) as f64 * 1e-9,
+            link: undelayed.exchange.link_ns.unwrap_or(0) as f64 * 1e-9,
             messages: undelayed
+                .exchange
                 .messages
                 .unwrap_or_else(|| f64::from(ranks.next_power_of_two().ilog2())),
-            rows: undelayed.row_bytes.unwrap_or(0.0) / bandwidth,
+            rows: undelayed.exchange.row_bytes.unwrap_or(0.0) / bandwidth,
         }
     }
 
@@ -160,13 +161,17 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
         // The cell does not tell how many leaves batches of sparse rows have.
         _ => return 1.0 / ranks as f64,
     };
-    let columns = cell.dimension as f64;
-    let outputs = if cell.classes > 2 { cell.classes as f64 } else { 1.0 };
+    let columns = cell.shape.dimension as f64;
+    let outputs = if cell.shape.classes > 2 {
+        cell.shape.classes as f64
+    } else {
+        1.0
+    };
     let row_cycles = partition::row_cycles(4.0 * outputs * (columns + 1.0), value_bytes * columns);
     let rows = cell.configuration.batch_size;
     let on_tiles = cell.configuration.features == "u8"
         && has_integer_tiles_for(&LinearModel {
-            features: cell.dimension,
+            features: cell.shape.dimension,
             outputs: outputs as usize,
             bias: true,
             loss: Loss::Softmax,
@@ -269,7 +274,7 @@ impl Measurements {
                 link: link.to_owned(),
                 link_s: own.link,
                 messages: own.messages,
-                row_bytes: cell.row_bytes.unwrap_or(0.0),
+                row_bytes: cell.exchange.row_bytes.unwrap_or(0.0),
                 communication: communication(cell),
             },
             times: Times {
@@ -281,7 +286,7 @@ impl Measurements {
                 seconds,
                 error: predicted / seconds - 1.0,
             },
-            test_accuracy: cell.test_accuracy,
+            test_accuracy: cell.quality.test_accuracy,
             overtakes,
         })
     }
@@ -316,7 +321,7 @@ impl Measurements {
                 threads: configuration.threads,
                 oversubscribed: workers > cores,
                 round_s: round * 1e-9,
-                communication: cell.communication_ns.map(|_| communication(cell)),
+                communication: cell.exchange.communication_ns.map(|_| communication(cell)),
                 speedup: alone(cell, configuration.batch_size)?.round_ns.median as f64 / round,
                 weak_efficiency: alone(cell, share)
                     .filter(|_| whole)

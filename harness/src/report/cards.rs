@@ -174,7 +174,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::results::{pool, store_tests::cell};
+    use crate::results::{pool, tests::cell};
 
     #[test]
     fn every_algorithm_has_one_card_and_measured_ones_have_their_cost() {

@@ -140,16 +140,16 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "10 % to 90 %" => Entry::times(cell.round_ns.p10 as f64, cell.round_ns.p90 as f64),
         "phases" => shares(&parts),
         "epoch" => Entry::number(pooled.epoch_seconds() * 1e9, time),
-        "of roofline" => Entry::meter(cell.roofline_fraction),
-        "GFLOP/s" => Entry::number(cell.gflops, three_digits),
-        "GB/s" => Entry::number(cell.gbytes_per_s, three_digits),
-        "accuracy" => Entry::number(cell.test_accuracy, percent),
+        "of roofline" => Entry::meter(cell.rates.roofline_fraction),
+        "GFLOP/s" => Entry::number(cell.rates.gflops, three_digits),
+        "GB/s" => Entry::number(cell.rates.gbytes_per_s, three_digits),
+        "accuracy" => Entry::number(cell.quality.test_accuracy, percent),
         "ε" => Entry::number(cell.privacy_number("epsilon"), three_digits),
         "δ" => Entry::number(cell.privacy_number("delta"), |delta| format!("{delta:e}")),
-        "rounds" => Entry::number(cell.rounds as f64, count),
-        "queries" => Entry::number(cell.gradient_queries as f64, count),
+        "rounds" => Entry::number(cell.work.rounds as f64, count),
+        "queries" => Entry::number(cell.work.gradient_queries as f64, count),
         "queries per round" => {
-            let queries = cell.gradient_queries as f64 / cell.rounds.max(1) as f64;
+            let queries = cell.work.gradient_queries as f64 / cell.work.rounds.max(1) as f64;
             Entry::number(queries, |queries| {
                 if queries >= 999.5 {
                     count(queries)
@@ -158,7 +158,10 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
                 }
             })
         }
-        "rounds per epoch" => Entry::number(cell.n as f64 / configuration.batch_size.max(1) as f64, three_digits),
+        "rounds per epoch" => Entry::number(
+            cell.shape.n as f64 / configuration.batch_size.max(1) as f64,
+            three_digits,
+        ),
         "repeats" => Entry::count(pooled.repeat_medians.len()),
         "remarks" => Entry::text(
             pooled

@@ -205,7 +205,8 @@ pub(super) fn dataset_name(cell: &Pooled) -> String {
 fn circumstances(cells: &[&Pooled], environment: &Environment) -> String {
     let dataset = |pooled: &&Pooled| {
         let cell = &pooled.cell;
-        let [rows, features, classes] = [cell.n, cell.dimension, cell.classes].map(|value| count(value as f64));
+        let [rows, features, classes] =
+            [cell.shape.n, cell.shape.dimension, cell.shape.classes].map(|value| count(value as f64));
         format!(
             "{}: n = {rows}, {features} features, {classes} classes",
             cell.configuration.dataset
@@ -357,12 +358,15 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
 /// the level is the peak of f32 multiply-adds. Kernels on narrower numbers may lie above that level.
 pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
     let rates = |cell: &Pooled| {
-        let gflops = cell.cell.gflops.filter(|gflops| *gflops > 0.0)?;
-        Some((gflops / cell.cell.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?, gflops))
+        let gflops = cell.cell.rates.gflops.filter(|gflops| *gflops > 0.0)?;
+        Some((
+            gflops / cell.cell.rates.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?,
+            gflops,
+        ))
     };
     let place = |cell: &Pooled| {
         let (intensity, gflops) = rates(cell)?;
-        let share = cell.cell.roofline_fraction;
+        let share = cell.cell.rates.roofline_fraction;
         let share = share.map_or_else(String::new, |share| format!(", {} of the roofline", percent(share)));
         Some((intensity, gflops, format!("{} GFLOP/s{share}", three_digits(gflops))))
     };
@@ -474,7 +478,7 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
     let cells = &of_most_threads(cells)?;
     let epsilon = |cell: &Pooled| cell.cell.privacy_number("epsilon").filter(|epsilon| *epsilon > 0.0);
     let place = |cell: &Pooled| {
-        let (epsilon, accuracy) = (epsilon(cell)?, cell.cell.test_accuracy?);
+        let (epsilon, accuracy) = (epsilon(cell)?, cell.cell.quality.test_accuracy?);
         Some((
             epsilon,
             accuracy,
@@ -489,7 +493,7 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
         .iter()
         .filter(|cell| cell.cell.privacy.get("claim").is_some_and(|claim| claim == "none"));
     let best = public
-        .filter_map(|cell| Some((cell.cell.test_accuracy?, &cell.configuration().algorithm)))
+        .filter_map(|cell| Some((cell.cell.quality.test_accuracy?, &cell.configuration().algorithm)))
         .max_by(|first, second| first.0.total_cmp(&second.0));
     let level = best.map(|(best, algorithm)| {
         let name = format!("{algorithm}, not private: {}", percent(best));

@@ -138,8 +138,8 @@ mod tests {
             features: "u8".into(),
             batch_size: 64,
             threads: 1,
-            ranks: None,
             parameters: serde_json::from_value(parameters).unwrap(),
+            ..Configuration::default()
         }
     }
 

@@ -18,11 +18,11 @@ use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
-use crate::results::{Pooled, Run, pool, write_csv};
+use crate::results::{Pooled, Run, pool};
 
 /// The page of a run with the studies below its folder.
 pub fn report_html(run: &Run, studies: &Studies) -> String {
-    let cells = pool(&run.cells);
+    let cells = pool(&run.results.samples);
     let environment = &run.environment;
     let suites: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration().suite.as_str()).collect();
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
@@ -48,8 +48,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     };
     sections.push(Section::new("cells", "All cells", all_cells));
     sections.push(Section::new("machine", "Machine", machine(environment)));
-    let mut measurements = Vec::new();
-    write_csv(&run.cells, &mut measurements).expect("writing to memory succeeds");
+    let measurements = run.results.csv().expect("writing to memory succeeds");
     let page = Page {
         title: format!("rounds: {suites} on {}, {}", environment.machine.id, environment.day()),
         sections,
@@ -79,7 +78,7 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
         p.lead {
             (topology.processor) " on " (plural(topology.cores, "core")) ", " (environment.date.strftime("%-d %B %Y")) ". "
             (plural(cells.len(), "configuration")) " of " (plural(ids.len(), "algorithm")) " on "
-            (plural(datasets.len(), "data set")) ", " (plural(run.cells.len(), "measurement")) " in all"
+            (plural(datasets.len(), "data set")) ", " (plural(run.results.samples.len(), "measurement")) " in all"
             @if !shared.is_empty() { "; " (shared) } "."
         }
         @if cells.is_empty() {
@@ -145,8 +144,8 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
     if let Some(fastest) = least(&Pooled::epoch_seconds) {
         numbers.push(("Fastest epoch", time(fastest.epoch_seconds() * 1e9), describe(fastest)));
     }
-    if let Some(best) = least(&|cell| -cell.cell.roofline_fraction.unwrap_or(f64::NEG_INFINITY))
-        && let Some(share) = best.cell.roofline_fraction
+    if let Some(best) = least(&|cell| -cell.cell.rates.roofline_fraction.unwrap_or(f64::NEG_INFINITY))
+        && let Some(share) = best.cell.rates.roofline_fraction
     {
         numbers.push(("Best share of the f32 roofline", percent(share), describe(best)));
     }
@@ -164,10 +163,10 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
 fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
     let threads = cells.iter().map(|cell| cell.configuration().threads).max().unwrap_or(1);
     let mut lines = warnings::lines(cells, &run.environment, threads);
-    if !run.rejected.is_empty() {
+    if !run.results.rejected.is_empty() {
         lines.push(format!(
             "{}: the result failed verification, so the time is not kept (see Not measured)",
-            plural(run.rejected.len(), "cell")
+            plural(run.results.rejected.len(), "cell")
         ));
     }
     lines.extend(run.messages.iter().chain(&studies.messages).cloned());
@@ -182,7 +181,7 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
 fn not_measured(run: &Run) -> Option<Markup> {
     // One row for each algorithm, data set and reason.
     let mut groups: BTreeMap<(&str, &str, &str, &str), (BTreeSet<usize>, BTreeSet<usize>)> = BTreeMap::new();
-    for (outcome, list) in [("skipped", &run.skipped), ("rejected", &run.rejected)] {
+    for (outcome, list) in [("skipped", &run.results.skipped), ("rejected", &run.results.rejected)] {
         for (configuration, reason) in list {
             let key = (outcome, &*configuration.algorithm, &*configuration.dataset, &**reason);
             let (sizes, threads) = groups.entry(key).or_default();
@@ -321,7 +320,7 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
 mod tests {
     use super::*;
     use crate::machine::Known;
-    use crate::results::{Binding, store_tests::cell};
+    use crate::results::{Binding, tests::cell};
 
     fn run(cells: Vec<crate::results::Cell>) -> Run {
         let environment = Environment::capture(&[]);
@@ -329,9 +328,7 @@ mod tests {
             folder: "results".into(),
             binding: Binding::new(&environment, []),
             environment,
-            cells,
-            skipped: Vec::new(),
-            rejected: Vec::new(),
+            results: cells.into_iter().collect(),
             messages: Vec::new(),
         }
     }
@@ -341,9 +338,11 @@ mod tests {
         let mut run = run(vec![cell("dp-sgd", 64, 1, 0), cell("sgd", 64, 2, 0)]);
         run.environment.command = "rounds run '</script><script>alert(1)</script>'".into();
         run.environment.machine.topology.processor = Known(Some("<b>Evil</b>".into()));
-        run.cells[0].configuration.dataset = "</script><img src=x>".into();
+        run.results.samples[0].configuration.dataset = "</script><img src=x>".into();
         let reason = "batch > n & \"more\"".to_owned();
-        run.skipped.push((run.cells[1].configuration.clone(), reason));
+        run.results
+            .skipped
+            .push((run.results.samples[1].configuration.clone(), reason));
         run.messages.push("cut off".into());
         let page = report_html(&run, &Studies::default());
         assert!(page.contains("default-src 'none'"));
@@ -371,8 +370,8 @@ mod tests {
     #[test]
     fn figures_without_numbers_are_left_out() {
         let mut bare = cell("sgd", 64, 1, 0);
-        (bare.gflops, bare.gbytes_per_s, bare.roofline_fraction) = (None, None, None);
-        (bare.test_accuracy, bare.privacy) = (None, serde_json::Value::Null);
+        (bare.rates.gflops, bare.rates.gbytes_per_s, bare.rates.roofline_fraction) = (None, None, None);
+        (bare.quality.test_accuracy, bare.privacy) = (None, serde_json::Value::Null);
         let page = report_html(&run(vec![bare]), &Studies::default());
         let has = |id: &str| page.contains(&format!("id=\"{id}\""));
         assert!(has("time-per-round") && has("phases"));

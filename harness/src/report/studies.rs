@@ -62,8 +62,8 @@ impl Studies {
             self.kernels = self.parsed(&folder.join(kernel_rates::FILE)).unwrap_or_default();
         }
         if depth < DEPTH {
-            // A folder with measurements of its own is another run.
-            let is_run = |path: &Path| path.join("measurements.jsonl").exists();
+            // A folder with measurements and no presentation is another run.
+            let is_run = |path: &Path| path.join("measurements.jsonl").exists() && !path.join(FILE).exists();
             for path in entries.iter().filter(|path| path.is_dir() && !is_run(path)) {
                 self.search(root, path, depth + 1);
             }

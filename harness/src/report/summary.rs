@@ -82,7 +82,10 @@ fn dataset_lines(cells: &[&Pooled], lines: usize) -> String {
                 cell.map_or_else(|| "–".to_owned(), |cell| time(cell.median()))
             );
         }
-        let best = cells.iter().filter_map(|cell| cell.cell.test_accuracy).reduce(f64::max);
+        let best = cells
+            .iter()
+            .filter_map(|cell| cell.cell.quality.test_accuracy)
+            .reduce(f64::max);
         let epsilon = cells.iter().find_map(|cell| cell.cell.privacy_number("epsilon"));
         let epsilon = epsilon.map_or_else(|| "∞".to_owned(), three_digits);
         let _ = writeln!(text, "{:>9}{epsilon:>7}", best.map_or_else(String::new, percent));
@@ -138,7 +141,7 @@ fn wrapped(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::store_tests::cell;
+    use crate::results::tests::cell;
 
     #[test]
     fn the_summary_of_many_cells_has_fewer_than_sixty_lines_of_eighty_columns() {

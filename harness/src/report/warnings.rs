@@ -72,7 +72,7 @@ pub(super) fn lines(cells: &[Pooled], environment: &Environment, threads: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{RoundTimes, pool, store_tests::cell};
+    use crate::results::{RoundTimes, pool, tests::cell};
 
     #[test]
     fn a_drifting_cell_is_shown_with_its_samples() {

@@ -1,67 +1,14 @@
-//! One cell: what was measured, how long its rounds took, what it gave and what it guarantees.
+//! The cost of a round: how long the rounds of a run took, what they did, and the model that came out.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::experiment::Sample;
 use crate::machine::PinPolicy;
 use crate::statistics::{SampleWarning, sorted_quantile};
 
-/// The version of the lines of `measurements.jsonl` and of `environment.json`.
-pub const SCHEMA: u32 = 1;
-
-/// What a cell measures: its identity. Two cells with equal configuration and repeat are the same measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Configuration {
-    /// Suite.
-    pub suite: String,
-    /// Algorithm id of the catalogue.
-    pub algorithm: String,
-    /// Data set.
-    pub dataset: String,
-    /// How rows are stored: `f32`, `u8` or `sparse`.
-    pub features: String,
-    /// Examples a round.
-    pub batch_size: usize,
-    /// Threads, on each rank.
-    pub threads: usize,
-    /// Ranks, where there were any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<usize>,
-    /// Parameters of the algorithm, as the suite gives them.
-    #[serde(default)]
-    pub parameters: BTreeMap<String, Value>,
-}
-
-impl Configuration {
-    /// The configuration in one line: the same words for the same configuration, whatever the order of parameters.
-    pub fn key(&self) -> String {
-        let mut key = format!(
-            "{}/{}/{}/{}/batch={}/threads={}",
-            self.suite, self.algorithm, self.dataset, self.features, self.batch_size, self.threads
-        );
-        if let Some(ranks) = self.ranks {
-            let _ = write!(key, "/ranks={ranks}");
-        }
-        for (name, value) in &self.parameters {
-            let _ = write!(key, "/{name}={value}");
-        }
-        key
-    }
-
-    /// The algorithm with its parameters, for legends: `dp-ftrl noise=tree`.
-    pub fn label(&self) -> String {
-        let mut label = self.algorithm.clone();
-        for (name, value) in &self.parameters {
-            let value = value.as_str().map_or_else(|| value.to_string(), String::from);
-            let _ = write!(label, " {name}={value}");
-        }
-        label
-    }
-}
+/// A finished run of a cell with the cost of its rounds.
+pub type Cell = Sample<RoundCost>;
 
 /// Times of rounds, in nanoseconds. The samples are the record; the rest is computed from them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,34 +51,32 @@ pub struct Phases {
     pub update: u64,
 }
 
-/// One finished cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// What was measured.
-    #[serde(flatten)]
-    pub configuration: Configuration,
-    /// Which repeat, from 0.
-    pub repeat: usize,
+/// Shape of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
     /// Examples in the data set.
     pub n: usize,
     /// Features, without the bias.
     pub dimension: usize,
     /// Classes, or outputs.
     pub classes: usize,
-    /// Adaptive rounds that were run.
+}
+
+/// Work of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunWork {
+    /// Adaptive rounds.
     pub rounds: u64,
     /// Gradient queries of these rounds.
     pub gradient_queries: u64,
-    /// Those of the timed ones.
+    /// Those of the timed rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed_queries: Option<u64>,
-    /// How its threads were bound.
-    #[serde(default, skip_serializing_if = "PinPolicy::is_none")]
-    pub pinning: PinPolicy,
-    /// Times of rounds.
-    pub round_ns: RoundTimes,
-    /// Median time of each phase.
-    pub phases_ns: Phases,
+}
+
+/// Communication between ranks; empty for one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
     /// Mean time of a round in calls to other ranks, waiting for them included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub communication_ns: Option<u64>,
@@ -147,21 +92,58 @@ pub struct Cell {
     /// Median time of a message with a sum between two ranks, outside of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_ns: Option<u64>,
-    /// Bytes a second that longer messages travel with.
+    /// Bandwidth of longer messages in bytes a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
+}
+
+/// Rates of the rounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
     /// Median over the rounds of their floating-point operations a second.
     pub gflops: Option<f64>,
     /// Median over the rounds of the bytes of rows they read a second.
     pub gbytes_per_s: Option<f64>,
     /// Median over the rounds of roofline time over time.
     pub roofline_fraction: Option<f64>,
+}
+
+/// Quality of the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
     /// Mean loss over the training data.
     pub train_loss: Option<f64>,
     /// Share of test examples classified rightly.
     pub test_accuracy: Option<f64>,
     /// Loss above the optimum, where it is known.
     pub excess_risk: Option<f64>,
+}
+
+/// What one run of a cell of a suite yields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RoundCost {
+    /// Shape of the data.
+    #[serde(flatten)]
+    pub shape: Shape,
+    /// Work of the run.
+    #[serde(flatten)]
+    pub work: RunWork,
+    /// Binding of threads to cores.
+    #[serde(default, skip_serializing_if = "PinPolicy::is_none")]
+    pub pinning: PinPolicy,
+    /// Times of rounds.
+    pub round_ns: RoundTimes,
+    /// Median time of each phase.
+    pub phases_ns: Phases,
+    /// Communication between ranks.
+    #[serde(flatten)]
+    pub exchange: Exchange,
+    /// Rates of the rounds.
+    #[serde(flatten)]
+    pub rates: Rates,
+    /// Quality of the model.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// SHA-256 of the model: equal for all repeats of a configuration.
     pub model_sha256: String,
     /// The privacy statement.
@@ -169,54 +151,19 @@ pub struct Cell {
     /// What makes the samples untrustworthy.
     #[serde(default)]
     pub warnings: Vec<SampleWarning>,
-    /// When the cell was finished, in UTC.
-    pub date: Timestamp,
 }
 
-impl Cell {
-    /// Configuration and repeat in one line: what resuming looks for.
-    pub fn key(&self) -> String {
-        repeat_key(&self.configuration, self.repeat)
-    }
-
+impl RoundCost {
     /// The number in the privacy statement under `name` (`epsilon`, `delta`, …).
     pub fn privacy_number(&self, name: &str) -> Option<f64> {
         self.privacy.get(name)?.as_f64()
     }
 }
 
-/// Configuration and repeat in one line.
-pub(crate) fn repeat_key(configuration: &Configuration, repeat: usize) -> String {
-    format!("{}/repeat={repeat}", configuration.key())
-}
-
-/// One line of `measurements.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "kebab-case")]
-pub enum Record {
-    /// A finished cell.
-    Cell(Box<Cell>),
-    /// A configuration that cannot be measured, with the reason: named, never silent.
-    Skipped {
-        /// What was asked for.
-        configuration: Configuration,
-        /// Why not.
-        reason: String,
-    },
-    /// A measurement whose answer failed verification: it is not kept, only that it happened.
-    Rejected {
-        /// What was measured.
-        configuration: Configuration,
-        /// Which repeat.
-        repeat: usize,
-        /// What was wrong with the answer.
-        reason: String,
-    },
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Record;
 
     #[test]
     fn quantiles_come_from_the_samples() {
@@ -228,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_line_holds_the_promised_keys_at_its_top() {
-        let cell = crate::results::store::tests::cell("dp-sgd", 64, 2, 0);
+        let cell = crate::results::tests::cell("dp-sgd", 64, 2, 0);
         let line = serde_json::to_value(Record::Cell(Box::new(cell.clone()))).unwrap();
         for key in [
             "suite",
@@ -261,19 +208,19 @@ mod tests {
         }
         assert!(line["round_ns"]["samples"][0].is_u64());
         assert_eq!(
-            serde_json::from_value::<Record>(line).unwrap(),
+            serde_json::from_value::<Record<RoundCost>>(line).unwrap(),
             Record::Cell(Box::new(cell))
         );
     }
 
     #[test]
     fn keys_tell_configurations_apart() {
-        let base = crate::results::store::tests::cell("dp-sgd", 64, 2, 0);
+        let base = crate::results::tests::cell("dp-sgd", 64, 2, 0);
         let mut other = base.clone();
         other.configuration.parameters.insert("momentum".into(), 0.9.into());
         assert_ne!(base.key(), other.key());
         let mut again = base.clone();
-        again.repeat = 1;
+        again.trial.repeat = 1;
         assert_ne!(base.key(), again.key());
         assert_eq!(base.configuration.key(), again.configuration.key());
         assert_eq!(other.configuration.label(), "dp-sgd clip_norm=1.0 momentum=0.9");

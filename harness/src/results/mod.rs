@@ -1,18 +1,100 @@
-//! What was measured, on disk: `results/<date>/<machine>/{environment.json, measurements.jsonl, measurements.csv}`.
-//!
-//! A cell is finished or absent. Each finished cell is one line of `measurements.jsonl`, written at once and synced;
-//! a line that a kill cut in half is dropped when the folder is opened again, and nothing else is lost. Nothing here
-//! measures or draws.
+//! Results of suites: the cost of a round, cell by cell, and the repeats of a configuration pooled.
 
 mod cell;
 mod pooled;
-mod store;
-mod table;
 
-pub use cell::{Cell, Configuration, Phases, Record, RoundTimes, SCHEMA};
+use std::path::Path;
+
+pub use cell::{Cell, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 pub use pooled::{Pooled, beyond_roofline, pool};
-pub use store::{Binding, Mode, ResultsError, Run, Store, newest_directory, read_run, results_directory};
-pub use table::write_csv;
+
+pub use crate::experiment::cell::SCHEMA;
+pub use crate::experiment::store::{Binding, Mode, StoreError};
+pub use crate::experiment::{Configuration, Trial};
+
+/// A line of a suite's `measurements.jsonl`.
+pub type Record = crate::experiment::Record<RoundCost>;
+/// The writer of a suite's folder.
+pub type Store = crate::experiment::Store<RoundCost>;
+/// A suite's folder as read.
+pub type Run = crate::experiment::store::Stored<RoundCost>;
+
+/// Reads the results of suites.
+///
+/// # Errors
+/// As [`crate::experiment::store::read`].
+pub fn read_run(folder: &Path) -> Result<Run, StoreError> {
+    crate::experiment::store::read(folder)
+}
 
 #[cfg(test)]
-pub(crate) use store::tests as store_tests;
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A cell as `rounds run` writes it, with plausible numbers.
+    pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: usize) -> Cell {
+        let median = (20_000 + batch_size as u64 * 60) / threads as u64;
+        let samples = (0..21_u64)
+            .map(|round| median * (1000 + (round * 7 + repeat as u64) % 21) / 1010)
+            .collect();
+        let private = algorithm != "sgd";
+        let outcome = RoundCost {
+            shape: Shape {
+                n: 60_000,
+                dimension: 784,
+                classes: 10,
+            },
+            work: RunWork {
+                rounds: 21,
+                gradient_queries: 21 * batch_size as u64,
+                timed_queries: None,
+            },
+            pinning: crate::machine::PinPolicy::None,
+            round_ns: RoundTimes::new(samples),
+            phases_ns: Phases {
+                sample: 900,
+                gradient: median * 9 / 10,
+                noise: 1500,
+                update: 700,
+            },
+            exchange: Exchange::default(),
+            rates: Rates {
+                gflops: Some(31_360.0 * batch_size as f64 / median as f64),
+                gbytes_per_s: Some(3136.0 * batch_size as f64 / median as f64),
+                roofline_fraction: Some(0.8),
+            },
+            quality: Quality {
+                train_loss: Some(0.3),
+                test_accuracy: Some(if private { 0.89 } else { 0.92 }),
+                excess_risk: None,
+            },
+            model_sha256: format!("{algorithm}-{batch_size}"),
+            privacy: if private {
+                json!({"claim": "simulation", "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"})
+            } else {
+                json!({"claim": "none"})
+            },
+            warnings: Vec::new(),
+        };
+        Cell {
+            configuration: Configuration {
+                suite: "quick".into(),
+                algorithm: algorithm.into(),
+                dataset: "synthetic-mnist".into(),
+                features: "f32".into(),
+                batch_size,
+                threads,
+                parameters: private
+                    .then(|| ("clip_norm".to_string(), json!(1.0)))
+                    .into_iter()
+                    .collect(),
+                ..Configuration::default()
+            },
+            trial: Trial { repeat, draw: 0 },
+            outcome,
+            date: "2026-01-31T12:00:00Z".parse().unwrap(),
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The repeats of a configuration, pooled: one row a configuration, for tables, figures and comparison.
 
-use super::{Cell, Configuration, RoundTimes};
+use super::{Cell, RoundTimes};
+use crate::experiment::Configuration;
 use crate::machine::{Environment, Reached, beyond_rooflines};
 use crate::statistics::{Interval, SampleWarning, bootstrap_median, examine, median};
 
@@ -36,10 +37,10 @@ impl Pooled {
     /// shrink as a run goes on.
     pub fn shrunk_batch(&self) -> Option<f64> {
         let cell = &self.cell;
-        let mean = match cell.timed_queries {
+        let mean = match cell.work.timed_queries {
             Some(queries) => queries as f64 / cell.round_ns.samples.len() as f64,
             // Results without it: those of the warm-up too.
-            None => cell.gradient_queries as f64 / cell.rounds as f64,
+            None => cell.work.gradient_queries as f64 / cell.work.rounds as f64,
         };
         (mean > 0.0 && mean < 0.9 * self.configuration().batch_size as f64).then_some(mean)
     }
@@ -52,12 +53,12 @@ impl Pooled {
             Some(size) => (size, samples.iter().sum::<u64>() as f64 / samples.len() as f64),
             None => (self.configuration().batch_size as f64, self.median()),
         };
-        round * 1e-9 * self.cell.n as f64 / size
+        round * 1e-9 * self.cell.shape.n as f64 / size
     }
 
     /// Time of a round at the roofline, in nanoseconds.
     pub fn roofline_ns(&self) -> Option<f64> {
-        Some(self.median() * self.cell.roofline_fraction.filter(|fraction| *fraction > 0.0)?)
+        Some(self.median() * self.cell.rates.roofline_fraction.filter(|fraction| *fraction > 0.0)?)
     }
 }
 
@@ -66,8 +67,8 @@ pub fn beyond_roofline(cells: &[Pooled], environment: &Environment) -> Option<St
     let rates = cells.iter().filter_map(|pooled| {
         let limit = environment.roofline(pooled.configuration().threads)?;
         Some(Reached {
-            gflops: pooled.cell.gflops?,
-            gbytes_per_s: pooled.cell.gbytes_per_s?,
+            gflops: pooled.cell.rates.gflops?,
+            gbytes_per_s: pooled.cell.rates.gbytes_per_s?,
             limit,
             on_bytes: pooled.configuration().features == "u8",
         })
@@ -104,7 +105,7 @@ pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
 
 fn pool_group(group: &[&Cell]) -> Pooled {
     let mut group = group.to_vec();
-    group.sort_by_key(|cell| cell.repeat);
+    group.sort_by_key(|cell| cell.trial.repeat);
     let as_numbers = |cell: &Cell| -> Vec<f64> { cell.round_ns.samples.iter().map(|&sample| sample as f64).collect() };
     let mut warnings: Vec<SampleWarning> = Vec::new();
     for warning in group.iter().flat_map(|cell| examine(&as_numbers(cell))) {
@@ -127,10 +128,10 @@ fn pool_group(group: &[&Cell]) -> Pooled {
     let phase = |value: &dyn Fn(&Cell) -> u64| middle(&|cell| Some(value(cell) as f64)).map_or(0, |value| value as u64);
     let mut cell = group[0].clone();
     cell.round_ns = RoundTimes::new(samples);
-    cell.timed_queries = group.iter().map(|cell| cell.timed_queries).sum();
-    cell.gflops = middle(&|cell| cell.gflops);
-    cell.gbytes_per_s = middle(&|cell| cell.gbytes_per_s);
-    cell.roofline_fraction = middle(&|cell| cell.roofline_fraction);
+    cell.work.timed_queries = group.iter().map(|cell| cell.work.timed_queries).sum();
+    cell.rates.gflops = middle(&|cell| cell.rates.gflops);
+    cell.rates.gbytes_per_s = middle(&|cell| cell.rates.gbytes_per_s);
+    cell.rates.roofline_fraction = middle(&|cell| cell.rates.roofline_fraction);
     cell.phases_ns.sample = phase(&|cell| cell.phases_ns.sample);
     cell.phases_ns.gradient = phase(&|cell| cell.phases_ns.gradient);
     cell.phases_ns.noise = phase(&|cell| cell.phases_ns.noise);
@@ -145,12 +146,14 @@ fn pool_group(group: &[&Cell]) -> Pooled {
         }
         (rounds > 0.0).then(|| total / rounds)
     };
-    cell.communication_ns = mean(&|cell| cell.communication_ns.map(|waited| waited as f64)).map(|waited| waited as u64);
-    cell.computing_ns = middle(&|cell| cell.computing_ns.map(|computing| computing as f64)).map(|ns| ns as u64);
-    cell.messages = mean(&|cell| cell.messages);
-    cell.row_bytes = mean(&|cell| cell.row_bytes);
-    cell.link_ns = middle(&|cell| cell.link_ns.map(|link| link as f64)).map(|link| link as u64);
-    cell.link_bytes_per_s = middle(&|cell| cell.link_bytes_per_s);
+    cell.exchange.communication_ns =
+        mean(&|cell| cell.exchange.communication_ns.map(|waited| waited as f64)).map(|waited| waited as u64);
+    cell.exchange.computing_ns =
+        middle(&|cell| cell.exchange.computing_ns.map(|computing| computing as f64)).map(|ns| ns as u64);
+    cell.exchange.messages = mean(&|cell| cell.exchange.messages);
+    cell.exchange.row_bytes = mean(&|cell| cell.exchange.row_bytes);
+    cell.exchange.link_ns = middle(&|cell| cell.exchange.link_ns.map(|link| link as f64)).map(|link| link as u64);
+    cell.exchange.link_bytes_per_s = middle(&|cell| cell.exchange.link_bytes_per_s);
     cell.warnings.clone_from(&warnings);
     Pooled {
         repeat_medians: group.iter().map(|cell| median(&as_numbers(cell))).collect(),
@@ -163,7 +166,7 @@ fn pool_group(group: &[&Cell]) -> Pooled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::store::tests::cell;
+    use crate::results::tests::cell;
 
     #[test]
     fn repeats_are_pooled_and_configurations_kept_apart() {
@@ -175,7 +178,7 @@ mod tests {
         let pooled = pool(&cells);
         assert_eq!(pooled.len(), 2);
         assert_eq!(pooled[0].repeat_medians.len(), 2);
-        assert_eq!(pooled[0].cell.repeat, 0);
+        assert_eq!(pooled[0].cell.trial.repeat, 0);
         let samples = &pooled[0].cell.round_ns.samples;
         assert_eq!(samples.len(), cells[0].round_ns.samples.len() * 2);
         assert_eq!(
@@ -198,13 +201,13 @@ mod tests {
         let repeat = |repeat| {
             let mut halving = cell("phased-sgd", 600, 1, repeat);
             halving.round_ns = RoundTimes::new(vec![3_000, 1_500, 750]);
-            halving.rounds = 4;
-            halving.gradient_queries = 600 + 300 + 150 + 75;
-            halving.timed_queries = Some(300 + 150 + 75);
+            halving.work.rounds = 4;
+            halving.work.gradient_queries = 600 + 300 + 150 + 75;
+            halving.work.timed_queries = Some(300 + 150 + 75);
             halving
         };
         let pooled = &pool(&[repeat(0), repeat(1)])[0];
-        let (epoch, rows) = (pooled.epoch_seconds(), pooled.cell.n as f64);
+        let (epoch, rows) = (pooled.epoch_seconds(), pooled.cell.shape.n as f64);
         assert!((epoch - rows * 1e-8).abs() < 1e-9 * epoch, "10 ns a row: {epoch}");
         assert!(pool(&[cell("dp-sgd", 600, 1, 0)])[0].shrunk_batch().is_none());
     }

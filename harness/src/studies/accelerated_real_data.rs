@@ -24,7 +24,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::data;
-use crate::definitions::AlgorithmDefinition;
 use crate::settings;
 
 /// The study's definition.
@@ -60,6 +59,46 @@ pub struct Definition {
     /// Methods.
     #[serde(rename = "algorithm")]
     pub algorithms: Vec<AlgorithmDefinition>,
+}
+
+/// An algorithm of a suite.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AlgorithmDefinition {
+    /// Id of the catalogue.
+    pub id: String,
+    /// Parameters, by the names of `rounds train`'s flags.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Value>,
+    /// Parameters with several values: every combination is measured.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<Value>>,
+    /// Its own batch sizes.
+    #[serde(default)]
+    pub batch_sizes: Vec<usize>,
+    /// Its own data sets; none means all problems of the suite.
+    #[serde(default)]
+    pub datasets: Vec<String>,
+}
+
+impl AlgorithmDefinition {
+    /// Every combination of the swept values, with the fixed parameters.
+    pub(crate) fn combinations(&self) -> Vec<BTreeMap<String, Value>> {
+        let mut combinations = vec![self.parameters.clone()];
+        for (name, values) in &self.sweep {
+            combinations = combinations
+                .into_iter()
+                .flat_map(|combination| {
+                    values.iter().map(move |value| {
+                        let mut combination = combination.clone();
+                        combination.insert(name.clone(), value.clone());
+                        combination
+                    })
+                })
+                .collect();
+        }
+        combinations
+    }
 }
 
 /// A data set and what is minimised on it; all constants are public.

@@ -11,6 +11,7 @@ pub mod intervals;
 mod logistic;
 pub mod noise_mechanisms;
 pub mod private_training;
+pub mod round_time;
 pub mod scaling;
 pub mod wrong_constants;
 
@@ -30,6 +31,7 @@ pub const KINDS: &[Kind] = &[
     Kind::of::<depth_against_work::DepthAgainstWork>(),
     Kind::of::<formulas::Formulas>(),
     Kind::of::<noise_mechanisms::NoiseMechanisms>(),
+    Kind::of::<round_time::RoundTime>(),
     Kind::of::<wrong_constants::WrongConstants>(),
 ];
 
@@ -184,4 +186,27 @@ pub fn run_figure(
     let engine = Engine::with_threads(options.threads)?;
     accelerated_real_data::run(definition, &folder, options.data_dir, &engine, progress)?;
     Ok(vec![folder.join("table.md"), folder.join("rows.json")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Selection, definition};
+
+    #[test]
+    fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {
+        for source in definition::all().unwrap() {
+            let Some(kind) = kind(&source.head.study).filter(|_| !source.head.about.is_empty()) else {
+                continue;
+            };
+            assert_eq!(source.head.name, source.name);
+            let selection = Selection {
+                files: true,
+                default_threads: (kind.threads)(2),
+                ..Selection::default()
+            };
+            let plan = (kind.plan)(&[source], &selection).unwrap();
+            assert!(!plan.cells().is_empty());
+        }
+    }
 }

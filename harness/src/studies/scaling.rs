@@ -29,8 +29,8 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::round_time::RoundBudget;
 use crate::cluster::Traffic;
-use crate::definitions::RoundBudget;
 use crate::machine::{Disturbance, Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::statistics::{Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval};
 use crate::{data, measure, settings};

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rounds::machine::{Environment, Roofline};
-use rounds::results::{Binding, Cell, Configuration, Mode, Phases, Record, RoundTimes, Store};
+use rounds::results::{
+    Binding, Cell, Configuration, Exchange, Mode, Phases, Quality, Rates, Record, RoundCost, RoundTimes, RunWork,
+    Shape, Store, Trial,
+};
 use rounds::statistics::Choices;
 use serde_json::json;
 
@@ -59,48 +62,36 @@ pub(crate) fn cell(
     let median = round_ns.median as f64;
     let noise_ns = if private { 5_500.0 } else { 0.0 };
     let epsilon = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0][(batch_size / 400) % 6];
-    Cell {
-        configuration: Configuration {
-            suite: "quick".into(),
-            algorithm: algorithm.into(),
-            dataset: dataset.into(),
-            features: "u8".into(),
-            batch_size,
-            threads,
-            ranks: None,
-            parameters: if algorithm == "dp-ftrl" {
-                [("noise".to_string(), json!("tree"))].into()
-            } else {
-                BTreeMap::new()
-            },
+    let outcome = RoundCost {
+        shape: Shape {
+            n: 60_000,
+            dimension: 784,
+            classes: 10,
         },
-        repeat,
-        n: 60_000,
-        dimension: 784,
-        classes: 10,
-        rounds: 60,
+        work: RunWork {
+            rounds: 60,
+            gradient_queries: 60 * batch_size as u64,
+            timed_queries: None,
+        },
         pinning: rounds::machine::PinPolicy::None,
-        gradient_queries: 60 * batch_size as u64,
-        timed_queries: None,
         phases_ns: Phases {
             sample: (0.02 * median) as u64,
             gradient: (0.96 * median - noise_ns).max(0.3 * median) as u64,
             noise: noise_ns as u64,
             update: (0.02 * median) as u64,
         },
-        communication_ns: None,
-        computing_ns: None,
-        messages: None,
-        row_bytes: None,
-        link_ns: None,
-        link_bytes_per_s: None,
-        gflops: Some(flops / median),
-        gbytes_per_s: Some(bytes / median),
-        roofline_fraction: Some(roofline / median),
+        exchange: Exchange::default(),
+        rates: Rates {
+            gflops: Some(flops / median),
+            gbytes_per_s: Some(bytes / median),
+            roofline_fraction: Some(roofline / median),
+        },
         round_ns,
-        train_loss: Some(0.35),
-        test_accuracy: Some(if private { 0.9 - 0.03 / epsilon } else { 0.921 }),
-        excess_risk: None,
+        quality: Quality {
+            train_loss: Some(0.35),
+            test_accuracy: Some(if private { 0.9 - 0.03 / epsilon } else { 0.921 }),
+            excess_risk: None,
+        },
         model_sha256: format!("{algorithm}-{dataset}-{batch_size}"),
         privacy: if private {
             json!({"claim": "simulation", "epsilon": epsilon, "delta": 1e-5, "adjacency": "add-remove",
@@ -110,6 +101,24 @@ pub(crate) fn cell(
             json!({"claim": "none"})
         },
         warnings: Vec::new(),
+    };
+    Cell {
+        configuration: Configuration {
+            suite: "quick".into(),
+            algorithm: algorithm.into(),
+            dataset: dataset.into(),
+            features: "u8".into(),
+            batch_size,
+            threads,
+            parameters: if algorithm == "dp-ftrl" {
+                [("noise".to_string(), json!("tree"))].into()
+            } else {
+                BTreeMap::new()
+            },
+            ..Configuration::default()
+        },
+        trial: Trial { repeat, draw: 0 },
+        outcome,
         date: "2026-01-31T12:00:00Z".parse().unwrap(),
     }
 }

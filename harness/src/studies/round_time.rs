@@ -1,0 +1,330 @@
+//! Suites: the time of a round, by phases, with the work it did and the model that came out.
+//!
+//! Every repeat of a cell runs the same number of rounds on the same seed, so that all of them end with the same model. A
+//! run whose result fails verification is not kept.
+
+use std::path::Path;
+
+use rounds_algorithms::catalog;
+use rounds_algorithms::oracle;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::with_causes;
+use crate::experiment::cache::{Loaded, check};
+use crate::experiment::{Cell, Context, Definition, Execution, Outcome, Presentation, Results, Run, Selection, Study};
+use crate::measure::{self, Measurement};
+use crate::report::{summary, time_per_round_svg};
+use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+use crate::{kernel_rates, statistics};
+
+/// Number of rounds of a run: the same in every repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RoundBudget {
+    /// Examples to read in all.
+    pub examples: u64,
+    /// Least number of rounds.
+    pub at_least: u64,
+    /// Greatest number of rounds.
+    pub at_most: u64,
+    /// Rounds before the first timed one.
+    #[serde(default)]
+    pub warm_up: u64,
+}
+
+impl RoundBudget {
+    /// examples / batch size, between the bounds.
+    pub fn timed_rounds(&self, batch_size: usize) -> u64 {
+        (self.examples / (batch_size as u64).max(1)).clamp(self.at_least, self.at_most)
+    }
+
+    /// Checks the bounds.
+    ///
+    /// # Errors
+    /// Bounds in the wrong order.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.at_least > 0 && self.at_least <= self.at_most,
+            "rounds: at-least must be at least 1 and no more than at-most"
+        );
+        Ok(())
+    }
+}
+
+/// Checks that a result must pass to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a check of its own")]
+pub struct Verification {
+    /// The counted rounds are the planned ones.
+    pub rounds: bool,
+    /// The counted gradient queries are the planned ones (expected ones need not be).
+    pub queries: bool,
+    /// Model and loss are finite.
+    pub finite: bool,
+    /// All repeats and thread counts end with the same model.
+    pub model: bool,
+}
+
+impl Default for Verification {
+    fn default() -> Self {
+        Self {
+            rounds: true,
+            queries: true,
+            finite: true,
+            model: true,
+        }
+    }
+}
+
+/// The options of a suite.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Number of rounds of a run.
+    pub rounds: RoundBudget,
+    /// Checks of a result.
+    #[serde(default)]
+    pub verify: Verification,
+}
+
+/// A suite.
+pub struct RoundTime {
+    definition: Definition<Options>,
+}
+
+impl Study for RoundTime {
+    const NAME: &'static str = "round-time";
+    const EXECUTION: Execution = Execution::Interleaved;
+    const ON_RANKS: bool = true;
+    const AT_ROOT: bool = true;
+
+    type Options = Options;
+    type Outcome = RoundCost;
+
+    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+        definition.options().rounds.check()?;
+        Ok(Self { definition })
+    }
+
+    fn definition(&self) -> &Definition<Options> {
+        &self.definition
+    }
+
+    fn threads(cores: usize) -> Vec<usize> {
+        vec![1, cores]
+    }
+
+    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+        let cells = self.definition.cells(selection)?;
+        check(&cells)?;
+        for cell in &cells {
+            let algorithm = &cell.configuration.algorithm;
+            anyhow::ensure!(
+                cell.configuration.batch_size > 0,
+                "{algorithm}: batch-size must be given"
+            );
+        }
+        Ok(cells)
+    }
+
+    fn measure(&self, run: &Run<'_, RoundCost>, context: &Context<'_>) -> anyhow::Result<Outcome<RoundCost>> {
+        let cell = &run.cell.configuration;
+        let Options { rounds, verify } = self.definition.options();
+        let engine = context.engine(cell.threads)?;
+        let loaded = match context.problem(cell, run.trial.draw, &engine) {
+            Ok(loaded) => loaded,
+            // One data set that cannot be had is no reason to lose the others. Ranks have agreed to end.
+            Err(error) if context.cluster.count().is_none() => return Ok(Outcome::Skipped(with_causes(&error))),
+            Err(error) => return Err(error),
+        };
+        let problem = &loaded.train;
+        if cell.batch_size > problem.rows() {
+            return Ok(Outcome::Skipped(format!("the data set has {} rows", problem.rows())));
+        }
+        let mut settings = context.settings(cell, self.definition.seed)?;
+        settings.rounds = Some(rounds.warm_up + rounds.timed_rounds(cell.batch_size));
+        let prepared = match context.prepare(cell, problem, &mut settings)? {
+            Ok(prepared) => prepared,
+            Err(reason) => return Ok(Outcome::Skipped(reason)),
+        };
+        let link = context.cluster.link(problem.parameters());
+        let privacy = serde_json::to_value(&prepared.privacy)?;
+        let planned = (prepared.rounds, prepared.queries);
+        let algorithm = catalog::find(&cell.algorithm)?;
+        let again = || Ok(algorithm.prepare(problem, &settings)?);
+        let traffic = || context.cluster.traffic();
+        let measurement = measure::measure(problem, &engine, prepared, &again, rounds.warm_up, &traffic)?;
+        context.cluster.check_same("model", &measurement.model_sha256)?;
+        let timed = measurement.samples.round.len().max(1);
+        let computing = context.cluster.largest(&measurement.computing);
+        let said = context.cluster.count().map(|_| measurement.traffic);
+        let exchange = Exchange {
+            communication_ns: said.map(|said| said.nanoseconds / timed as u64),
+            computing_ns: said.map(|_| median(&computing)),
+            messages: said.map(|said| said.messages as f64 / timed as f64),
+            row_bytes: said.map(|said| said.row_bytes as f64 / timed as f64),
+            link_ns: link.map(|link| link.message_ns),
+            link_bytes_per_s: link.map(|link| link.bytes_per_s),
+        };
+        let quality = quality(&loaded, &engine, &measurement.parameters)?;
+        let earlier = run.earlier.of(cell).find(|sample| sample.trial.draw == run.trial.draw);
+        let earlier = earlier.map(|sample| sample.model_sha256.as_str());
+        if let Some(reason) = verify.rejects(&measurement, planned, quality.train_loss, earlier) {
+            return Ok(Outcome::Rejected(reason));
+        }
+        Ok(Outcome::Measured(RoundCost {
+            shape: Shape {
+                n: problem.rows(),
+                dimension: problem.model().features,
+                classes: problem.dataset().classes().unwrap_or(1),
+            },
+            work: RunWork {
+                rounds: measurement.ledger.rounds,
+                gradient_queries: measurement.ledger.gradient_queries,
+                timed_queries: Some(measurement.work.iter().map(|work| work.queries).sum()),
+            },
+            pinning: context.pinning.policy(),
+            phases_ns: phases(&measurement),
+            exchange,
+            rates: rates(&measurement, context, cell.threads),
+            quality,
+            warnings: statistics::examine(&as_numbers(&measurement.samples.round)),
+            round_ns: RoundTimes::new(measurement.samples.round),
+            model_sha256: measurement.model_sha256,
+            privacy,
+        }))
+    }
+
+    fn present(
+        &self,
+        results: &Results<RoundCost>,
+        folder: &Path,
+        context: &Context<'_>,
+    ) -> anyhow::Result<Presentation> {
+        let picture = time_per_round_svg(&results.samples, &context.environment);
+        let mut files = vec![("time-per-round.svg".to_owned(), picture)];
+        // Peaks are those of a machine at rest: ranks that wait for each other are none.
+        if context.cluster.count().is_none() && !folder.join(kernel_rates::FILE).exists() {
+            let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
+            files.push((kernel_rates::FILE.to_owned(), rates));
+        }
+        let text =
+            summary(&results.samples, &context.environment) + &format!("Report: rounds report {}", folder.display());
+        Ok(Presentation {
+            text,
+            files,
+            ..Presentation::default()
+        })
+    }
+}
+
+fn as_numbers(samples: &[u64]) -> Vec<f64> {
+    samples.iter().map(|&sample| sample as f64).collect()
+}
+
+fn median(samples: &[u64]) -> u64 {
+    RoundTimes::new(samples.to_vec()).median
+}
+
+fn phases(measurement: &Measurement) -> Phases {
+    let [sample, gradient, noise, update] = &measurement.samples.phases;
+    Phases {
+        sample: median(sample),
+        gradient: median(gradient),
+        noise: median(noise),
+        update: median(update),
+    }
+}
+
+fn rates(measurement: &Measurement, context: &Context<'_>, threads: usize) -> Rates {
+    let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
+    let roofline = context.environment.roofline(threads);
+    Rates {
+        gflops: Some(typical(&|flops, _, seconds| flops / seconds * 1e-9)),
+        gbytes_per_s: Some(typical(&|_, bytes, seconds| bytes / seconds * 1e-9)),
+        roofline_fraction: roofline
+            .map(|roofline| typical(&|flops, bytes, seconds| roofline.fraction(flops, bytes, seconds))),
+    }
+}
+
+fn quality(loaded: &Loaded, engine: &oracle::Engine, parameters: &[f32]) -> anyhow::Result<Quality> {
+    let training = oracle::evaluate(&loaded.train, engine, parameters)?;
+    let test = loaded.test.as_ref();
+    let test = test
+        .map(|test| oracle::evaluate(test, engine.local(), parameters))
+        .transpose()?;
+    let train_loss = training.loss / training.rows.max(1) as f64;
+    // On the rows that the optimum was measured on; test losses of a model and of the optimum share their labels' noise.
+    let loss = test
+        .as_ref()
+        .map_or(train_loss, |test| test.loss / test.rows.max(1) as f64);
+    Ok(Quality {
+        train_loss: Some(train_loss),
+        test_accuracy: test.map(|test| test.correct as f64 / test.rows.max(1) as f64),
+        excess_risk: loaded.optimal_loss.map(|optimal| loss - optimal),
+    })
+}
+
+impl Verification {
+    /// The reason for which a result may not be kept. `planned` holds rounds and queries, `earlier` the model of an equal run.
+    fn rejects(
+        &self,
+        measurement: &Measurement,
+        planned: (u64, Option<u64>),
+        train_loss: Option<f64>,
+        earlier: Option<&str>,
+    ) -> Option<String> {
+        let ledger = &measurement.ledger;
+        if self.rounds && ledger.rounds != planned.0 {
+            return Some(format!(
+                "{} rounds were counted, {} were planned",
+                ledger.rounds, planned.0
+            ));
+        }
+        if self.queries
+            && let Some(planned) = planned.1
+            && ledger.gradient_queries != planned
+        {
+            let counted = ledger.gradient_queries;
+            return Some(format!(
+                "{counted} gradient queries were counted, {planned} were planned"
+            ));
+        }
+        let finite = train_loss.is_none_or(f64::is_finite) && measurement.parameters.iter().all(|x| x.is_finite());
+        if self.finite && !finite {
+            return Some("the model or its loss is not finite".to_owned());
+        }
+        match earlier {
+            Some(earlier) if self.model && earlier != measurement.model_sha256 => {
+                let model = &measurement.model_sha256;
+                Some(format!("the model is {model}, an equal cell gave {earlier}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::definition::find;
+
+    #[test]
+    fn methods_of_one_pass_fit_the_rows() {
+        for name in ["quick", "full"] {
+            let source = find(name).unwrap();
+            let study = RoundTime::new(Definition::parse(name, &source.text).unwrap()).unwrap();
+            let rounds = study.definition().options().rounds;
+            for cell in study.cells(&Selection::default()).unwrap() {
+                let cell = &cell.configuration;
+                let rows = (rounds.warm_up + rounds.timed_rounds(cell.batch_size)) as usize * cell.batch_size;
+                assert!(
+                    rows <= 60_000 || !cell.algorithm.contains("accelerated"),
+                    "{}",
+                    cell.key()
+                );
+            }
+        }
+    }
+}
