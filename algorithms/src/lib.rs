@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod catalog;
+pub mod choices;
 pub mod executor;
 pub mod factorization;
 mod hexadecimal;

@@ -29,9 +29,9 @@ fn problem(rows: usize, regularization: f64) -> Problem {
 
 fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
     let mut settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(4));
-    settings.adjacency = Some(Adjacency::ReplaceOne);
+    settings.set("adjacency", Adjacency::ReplaceOne);
     for (key, value) in parameters {
-        settings.parameters.insert((*key).to_owned(), (*value).to_owned());
+        settings.set(key, value);
     }
     settings
 }
@@ -60,8 +60,8 @@ fn every_method_spends_its_budget_and_no_more() {
         for batch in [1_000, 50] {
             for noise in [NoiseKind::Laplace, NoiseKind::Independent] {
                 let mut settings = settings(0.7, &[("rounds", "40")]);
-                settings.batch_size = Some(batch);
-                settings.noise = Some(noise);
+                settings.set("batch-size", batch);
+                settings.set("noise", noise);
                 let plan = AcceleratedPlan::new(method, &problem, &settings);
                 let optimized = matches!(
                     method,
@@ -151,10 +151,7 @@ fn a_large_budget_gives_the_method_without_noise_and_its_rate() {
 fn heavy_ball_without_momentum_is_gradient_descent_and_one_stage_is_nesterov() {
     let problem = problem(500, 0.1);
     let plain = settings(2.0, &[("rounds", "30")]);
-    let still = Settings {
-        momentum: Some(0.0),
-        ..plain.clone()
-    };
+    let still = plain.clone().with("momentum", 0.0);
     assert_eq!(
         solve(&problem, Method::HeavyBall, &still),
         solve(&problem, Method::GradientDescent, &plain)
@@ -231,8 +228,8 @@ fn an_optimised_budget_grows_towards_the_end_of_a_stage() {
         (1_000, NoiseKind::Independent),
     ] {
         let mut settings = settings(1.0, &[("rounds", "20"), ("initial-gap", "fixed")]);
-        settings.batch_size = Some(batch);
-        settings.noise = Some(noise);
+        settings.set("batch-size", batch);
+        settings.set("noise", noise);
         let plan = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &problem, &settings).unwrap();
         let variances = plan.noise.unwrap().variances();
         assert!(
@@ -255,21 +252,11 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     assert!(refusal(&convex, nesterov, &settings(1.0, &[])).contains("mu > 0"));
     assert!(AcceleratedPlan::new(Method::GradientDescent, &convex, &settings(1.0, &[])).is_ok());
     assert!(refusal(&strong, nesterov, &settings(1.0, &[("strong-convexity", "9")])).contains("exceeds smoothness"));
-    let fast = Settings {
-        learning_rate: Some(3.0),
-        ..settings(1.0, &[])
-    };
+    let fast = settings(1.0, &[]).with("learning-rate", 3.0);
     assert!(refusal(&strong, nesterov, &fast).contains("step size 3"));
-    let poisson = Settings {
-        sampling: Some(SamplingKind::Poisson),
-        batch_size: Some(20),
-        ..settings(1.0, &[])
-    };
+    let poisson = settings(1.0, &[]).with("sampling", SamplingKind::Poisson).with("batch-size", 20);
     assert!(refusal(&strong, nesterov, &poisson).contains("without replacement"));
-    let momentum = Settings {
-        momentum: Some(0.5),
-        ..settings(1.0, &[])
-    };
+    let momentum = settings(1.0, &[]).with("momentum", 0.5);
     assert!(refusal(&strong, nesterov, &momentum).contains("dp-hb"));
     let starved = settings(
         1.0,
@@ -289,10 +276,7 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     let free = Problem::new(Arc::new(free), Loss::Logistic, true, 0.1).unwrap();
     assert!(refusal(&free, nesterov, &settings(1.0, &[])).contains("feature-bound"));
     assert!(refusal(&free, nesterov, &settings(1.0, &[("feature-bound", "2")])).contains("--clip-norm"));
-    let declared = Settings {
-        clip_norm: Some(1.0),
-        ..settings(1.0, &[("feature-bound", "2")])
-    };
+    let declared = settings(1.0, &[("feature-bound", "2")]).with("clip-norm", 1.0);
     assert!(AcceleratedPlan::new(nesterov, &free, &declared).is_ok());
 }
 
@@ -323,10 +307,7 @@ fn the_catalogue_prepares_all_six_and_batches_are_drawn_as_described() {
     for method in Method::ALL {
         let algorithm = catalog::find(method.id()).ok().unwrap();
         assert!(algorithm.private);
-        let settings = Settings {
-            batch_size: Some(40),
-            ..settings(1.0, &[("rounds", "5")])
-        };
+        let settings = settings(1.0, &[("rounds", "5")]).with("batch-size", 40);
         let prepared = algorithm.prepare(&problem, &settings).unwrap();
         let sampling = prepared.mechanism.unwrap().sampling();
         assert_eq!(

@@ -343,11 +343,7 @@ fn public_behaviour(reader: Reader, rows: &[Row]) -> Result<String, String> {
         delta: 1e-5,
     };
     let algorithm = catalog::find("dp-memf").ok().unwrap();
-    let settings = Settings {
-        batch_size: Some(2),
-        clip_norm: Some(1.0),
-        ..Settings::new(budget, StreamKey::Release([7; 32]))
-    };
+    let settings = Settings::new(budget, StreamKey::Release([7; 32])).with("batch-size", 2).with("clip-norm", 1.0);
     let prepared = algorithm.prepare(&problem, &settings);
     let prepared = prepared.map_err(|error| error.to_string())?;
     let (rounds, statement) = (prepared.rounds, serde_json::to_string(&prepared.privacy).unwrap());

@@ -45,10 +45,7 @@ fn settings(algorithm: &Algorithm) -> Settings {
     } else {
         Budget::NonPrivate
     };
-    Settings {
-        batch_size: Some(60),
-        ..Settings::new(budget, StreamKey::Simulation(21))
-    }
+    Settings::new(budget, StreamKey::Simulation(21)).with("batch-size", 60)
 }
 
 fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
@@ -57,10 +54,7 @@ fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
         .or_else(|_| {
             algorithm.prepare(
                 problem,
-                &Settings {
-                    batch_size: None,
-                    ..settings(algorithm)
-                },
+                &settings(algorithm).without("batch-size"),
             )
         })
         .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
@@ -215,7 +209,7 @@ fn unknown_parameters_are_named() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
         let mut settings = settings(algorithm);
-        settings.parameters.insert("no-such-key".to_owned(), "1".to_owned());
+        settings.set("no-such-key", 1);
         let error = algorithm
             .prepare(&problem, &settings)
             .err()
@@ -228,26 +222,11 @@ fn unknown_parameters_are_named() {
 /// Settings with one flag set to what nothing that reads it can take.
 fn absurd(flag: &str, settings: Settings) -> Settings {
     match flag {
-        "--epochs" => Settings {
-            epochs: Some(-1.0),
-            ..settings
-        },
-        "--batch-size" => Settings {
-            batch_size: Some(usize::MAX),
-            ..settings
-        },
-        "--learning-rate" => Settings {
-            learning_rate: Some(-1.0),
-            ..settings
-        },
-        "--momentum" => Settings {
-            momentum: Some(7.0),
-            ..settings
-        },
-        "--clip-norm" => Settings {
-            clip_norm: Some(f64::NAN),
-            ..settings
-        },
+        "--epochs" => settings.with("epochs", -1.0),
+        "--batch-size" => settings.with("batch-size", usize::MAX),
+        "--learning-rate" => settings.with("learning-rate", -1.0),
+        "--momentum" => settings.with("momentum", 7.0),
+        "--clip-norm" => settings.with("clip-norm", f64::NAN),
         other => panic!("{other}"),
     }
 }
@@ -276,10 +255,7 @@ fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
         let statements: Vec<Option<String>> = [NoiseKind::Tree, NoiseKind::Laplace, NoiseKind::AntiCorrelated]
             .into_iter()
             .map(|noise| {
-                let settings = Settings {
-                    noise: Some(noise),
-                    ..settings(algorithm)
-                };
+                let settings = settings(algorithm).with("noise", noise);
                 let prepared = algorithm
                     .unread(&settings)
                     .ok()
@@ -292,29 +268,19 @@ fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
         for (place, statement) in accepted.iter().enumerate() {
             assert!(!accepted[..place].contains(statement), "{}: {statement}", algorithm.id);
         }
-        let refused = algorithm.unread(&Settings {
-            noise: Some(NoiseKind::Tree),
-            ..settings(algorithm)
-        });
+        let refused = algorithm.unread(&settings(algorithm).with("noise", NoiseKind::Tree));
         if algorithm.id == "dp-sgd" {
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("--noise tree") && error.contains("dp-ftrl"), "{error}");
         }
-        let independent = Settings {
-            noise: Some(NoiseKind::Independent),
-            ..settings(algorithm)
-        };
+        let independent = settings(algorithm).with("noise", NoiseKind::Independent);
         assert!(algorithm.unread(&independent).is_ok(), "{}", algorithm.id);
     }
 }
 
 #[test]
 fn what_only_utility_rests_on_is_named_and_no_error() {
-    let settings = Settings {
-        learning_rate: Some(0.1),
-        clip_norm: Some(1.0),
-        ..Settings::new(Budget::NonPrivate, StreamKey::Simulation(1))
-    };
+    let settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1)).with("learning-rate", 0.1).with("clip-norm", 1.0);
     let unread = |id| {
         catalog::find(id)
             .unwrap_or_else(|_| panic!("{id} is there"))

@@ -119,18 +119,13 @@ fn on_ranks<R: Send>(
 }
 
 fn settings(sampling: Option<SamplingKind>, batch_size: usize) -> Settings {
-    Settings {
-        batch_size: Some(batch_size),
-        epochs: Some(3.0),
-        sampling,
-        ..Settings::new(
+    Settings::new(
             Budget::NoiseMultiplier {
                 noise_multiplier: 0.7,
                 delta: 1e-5,
             },
             StreamKey::Simulation(11),
-        )
-    }
+        ).with("batch-size", batch_size).with("epochs", 3.0)/*OPT sampling*/.with("sampling", sampling)
 }
 
 type Trained = (Vec<u32>, Ledger, u64);
@@ -182,11 +177,7 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
                 SamplingKind::WithoutReplacement => "replace-one",
                 _ => "zero-out",
             };
-            let settings = Settings {
-                adjacency: Some(adjacency.parse().expect("an adjacency")),
-                epochs: Some(if batch_size == 20 { 0.5 } else { 3.0 }),
-                ..settings(Some(sampling), batch_size)
-            };
+            let settings = settings(Some(sampling), batch_size).with("adjacency", adjacency.parse().expect("an adjacency")).with("epochs", if batch_size == 20 { 0.5 } else { 3.0 });
             let run = |problem: &Problem, engine: &Engine| train(problem, engine, "dp-sgd", &settings, u64::MAX);
             let one = run(&whole(dataset), &Engine::Sequential);
             for (ranks, threads) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (7, 1)] {
@@ -342,10 +333,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
         })
     };
     for (sampling, adjacency) in samplings {
-        let settings = Settings {
-            adjacency: Some(adjacency.parse().expect("an adjacency")),
-            ..settings(Some(sampling), 2_000)
-        };
+        let settings = settings(Some(sampling), 2_000).with("adjacency", adjacency.parse().expect("an adjacency"));
         for ranks in [2, 3, 4] {
             let found = two_runs("dp-sgd", &settings, ranks, true);
             assert_eq!(found, [0, 0], "{sampling:?} on {ranks} ranks");
@@ -354,10 +342,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
         assert!(found > 0, "{sampling:?} without placing");
     }
     // Batches of an order that changes: its first epoch could be foreseen; later ones travel, in every run again.
-    let epochs = |epochs| Settings {
-        epochs: Some(epochs),
-        ..settings(None, 2_000)
-    };
+    let epochs = |epochs| settings(None, 2_000).with("epochs", epochs);
     assert_eq!(two_runs("sgd", &epochs(1.0), 2, true), [0, 0]);
     let [first, second] = two_runs("sgd", &epochs(3.0), 2, true);
     assert!(first > 0 && first == second, "{first} exchanges, then {second}");
@@ -369,25 +354,18 @@ fn every_algorithm_has_the_same_bits_on_ranks() {
         .clip_features(Norm::L2, 1.0)
         .expect("a bound");
     for algorithm in catalog::ALGORITHMS {
-        let settings = Settings {
-            budget: if algorithm.private {
+        let settings = Settings { budget: if algorithm.private {
                 Budget::Target {
                     epsilon: 5.0,
                     delta: 1e-5,
                 }
             } else {
                 Budget::NonPrivate
-            },
-            epochs: None,
-            ..settings(None, 300)
-        };
+            }, ..settings(None, 300) }.without("epochs");
         let problem = whole(&dataset);
         let settings = match algorithm.prepare(&problem, &settings) {
             Ok(_) => settings,
-            Err(_) => Settings {
-                batch_size: None,
-                ..settings
-            },
+            Err(_) => settings.without("batch-size"),
         };
         if let Err(error) = algorithm.prepare(&problem, &settings) {
             println!("skipped: {}: {error}", algorithm.id);

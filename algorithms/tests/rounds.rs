@@ -101,11 +101,7 @@ fn train_on(
 
 #[test]
 fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
-    let settings = Settings {
-        batch_size: Some(700),
-        epochs: Some(2.0),
-        ..settings(1.0)
-    };
+    let settings = settings(1.0).with("batch-size", 700).with("epochs", 2.0);
     let sparse = || {
         let dense = dataset(2_000, 50, 10, 3);
         let (Features::F32 { values, columns }, labels) = dense.into_parts() else {
@@ -142,11 +138,7 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
 fn the_model_has_the_same_bits_for_any_number_of_threads() {
     let problem = problem(3_000, 50, 10);
     for batch_size in [64, 700, 3_000] {
-        let settings = Settings {
-            batch_size: Some(batch_size),
-            epochs: Some(2.0),
-            ..settings(1.0)
-        };
+        let settings = settings(1.0).with("batch-size", batch_size).with("epochs", 2.0);
         let (one, _) = train(&problem, "dp-sgd", &settings, 1);
         for threads in [2, 3, 5] {
             assert!(
@@ -162,12 +154,7 @@ fn no_round_after_the_first_allocates() {
     let problem = problem(4_000, 30, 10);
     for id in ["sgd", "dp-sgd"] {
         for sampling in [SamplingKind::Shuffled, SamplingKind::Poisson] {
-            let settings = Settings {
-                batch_size: Some(1_000),
-                epochs: Some(5.0),
-                sampling: Some(sampling),
-                ..settings(1.0)
-            };
+            let settings = settings(1.0).with("batch-size", 1_000).with("epochs", 5.0).with("sampling", sampling);
             let prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
             let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
             executor.advance().unwrap();
@@ -181,12 +168,7 @@ fn no_round_after_the_first_allocates() {
 #[test]
 fn rounds_and_queries_are_counted_exactly() {
     let problem = problem(1_000, 5, 3);
-    let settings = Settings {
-        batch_size: Some(300),
-        epochs: Some(2.0),
-        sampling: Some(SamplingKind::Fixed),
-        ..settings(1.0)
-    };
+    let settings = settings(1.0).with("batch-size", 300).with("epochs", 2.0).with("sampling", SamplingKind::Fixed);
     let (_, ledger) = train(&problem, "dp-sgd", &settings, 1);
     // ⌈2·1000/300⌉ = 7 rounds: 300, 300, 300, 100 and again 300, 300, 300.
     assert_eq!((ledger.rounds, ledger.gradient_queries), (7, 1_900));
@@ -229,11 +211,7 @@ fn an_empty_batch_is_a_round_like_any_other() {
     assert!(sum.iter().all(|&value| value == 0.0));
     assert_eq!(oracle.ledger().rounds, 1);
     // 1 expected row out of 50 a round: many batches are empty, and every release still carries noise.
-    let settings = Settings {
-        batch_size: Some(1),
-        epochs: Some(1.0),
-        ..settings(5.0)
-    };
+    let settings = settings(5.0).with("batch-size", 1).with("epochs", 1.0);
     let prepared = catalog::find("dp-sgd")
         .ok()
         .unwrap()
@@ -309,15 +287,7 @@ fn assert_moved_by_at_most(sums: &[Vec<f64>; 2], clip_norm: f32) {
 #[test]
 fn without_noise_and_clipping_dp_sgd_is_sgd() {
     let problem = problem(1_000, 10, 4);
-    let shared = Settings {
-        batch_size: Some(100),
-        epochs: Some(3.0),
-        learning_rate: Some(0.5),
-        momentum: Some(0.9),
-        sampling: Some(SamplingKind::Shuffled),
-        clip_norm: Some(1e6),
-        ..settings(1e-30)
-    };
+    let shared = settings(1e-30).with("batch-size", 100).with("epochs", 3.0).with("learning-rate", 0.5).with("momentum", 0.9).with("sampling", SamplingKind::Shuffled).with("clip-norm", 1e6);
     assert_eq!(
         train(&problem, "dp-sgd", &shared, 1).0,
         train(&problem, "sgd", &shared, 1).0

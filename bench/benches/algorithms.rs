@@ -180,8 +180,8 @@ fn batch_sizes(criterion: &mut Criterion) {
                     delta: 1e-5,
                 };
                 let mut settings = Settings::new(budget, StreamKey::Simulation(1));
-                settings.batch_size = Some(batch_size);
-                settings.rounds = Some(1_000);
+                settings.set("batch-size", batch_size);
+                settings.set("rounds", 1_000);
                 let id = BenchmarkId::new(format!("{name}, {threads} threads"), batch_size);
                 group.bench_function(id, |bencher| {
                     let prepared = algorithm.prepare(problem, &settings).expect("dp-sgd");

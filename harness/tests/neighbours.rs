@@ -204,13 +204,13 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
         _ => StreamKey::Release([choices.next() as u8; 32]),
     };
     let mut settings = Settings::new(budget, key);
-    settings.adjacency = Some(relation);
-    settings.batch_size = Some(8);
-    settings.clip_norm = Some(1.0);
+    settings.set("adjacency", relation);
+    settings.set("batch-size", 8);
+    settings.set("clip-norm", 1.0);
     match algorithm.id {
         "dp-sgd" => {
-            settings.accountant = Some(Accountant::Rdp);
-            settings.sampling = Some(match relation {
+            settings.set("accountant", Accountant::Rdp);
+            settings.set("sampling", match relation {
                 Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
                 Adjacency::AddRemove => SamplingKind::Poisson,
                 Adjacency::ZeroOut => choices.of(&[
@@ -223,8 +223,8 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
         id if id.starts_with("resque") => settings.accountant = Some(Accountant::Rdp),
         id if ["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"].contains(&id) => {
             settings.noise = Some(NoiseKind::Independent);
-            settings.batch_size = None;
-            settings.parameters.insert("rounds".into(), "4".into());
+            settings = settings.without("batch-size");
+            settings.set("rounds", 4);
         }
         _ => {}
     }

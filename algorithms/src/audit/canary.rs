@@ -1,7 +1,7 @@
 //! The smallest problem on which an algorithm's guarantee is put to the test, and copies of the algorithm that are broken
 //! on purpose.
 //!
-//! **The canary** is one row with feature e_1 and a squared loss whose residual is [`RAW_GRADIENT`] throughout, so that its
+//! **The canary** is one row with feature e_1 and a squared loss whose residual is [`RAW_GRADIENT`](crate::optimizers::scene::RAW_GRADIENT) throughout, so that its
 //! gradient points along the first coordinate in every participation and is clipped to the clip norm; a skipped clip
 //! shows tenfold. All other rows are 0, and so are their gradients: the other coordinates see the run's noise and
 //! nothing else. The canary is the first row, which takes part first and as often as any.
@@ -27,14 +27,14 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 
-use crate::optimizers::{Algorithm, Budget, SamplingKind, Settings, SettingsError};
+use crate::choices::choices;
+use crate::optimizers::scene::Row;
+use crate::optimizers::{Algorithm, Budget, Scene, Settings};
 use crate::privacy::{Accountant, Adjacency, gaussian};
 use crate::problem::{
     Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, Relation, Storage,
 };
 
-/// Norm of the canary's gradient before clipping, in units of the clip norm.
-pub const RAW_GRADIENT: f64 = 10.0;
 /// A clip norm that clips nothing, in units of the longest gradient: not more, since accountants of subsampled noise take
 /// long for multipliers that are very small.
 const NO_CLIP: f64 = 1.2;
@@ -48,25 +48,19 @@ const BYTES_LEARNING_RATE: f64 = 1e-4;
 /// Bytes of a row: a tile is as wide.
 const BYTES: usize = 64;
 
-/// In what format the canary stands in the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CanaryRows {
-    /// Rows of f32, a squared loss.
-    #[default]
-    F32,
-    /// Rows of bytes and two classes, summed as releases are: on processors with integer tiles, by these.
-    Bytes,
+choices! {
+    /// The format of the canary's row.
+    #[derive(Default)]
+    pub enum CanaryRows {
+        /// Rows of f32, a squared loss.
+        #[default]
+        F32 = "f32",
+        /// Rows of bytes and two classes, summed as releases are: on processors with integer tiles, by these.
+        Bytes = "bytes",
+    }
 }
 
 impl CanaryRows {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bytes => "bytes",
-        }
-    }
-
     /// One iterate's coordinate for each of [`COLUMNS`]: the canary's first.
     pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
         (0..COLUMNS).map(move |column| match self {
@@ -76,84 +70,25 @@ impl CanaryRows {
     }
 }
 
-impl std::str::FromStr for CanaryRows {
-    type Err = SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        match name {
-            "f32" => Ok(Self::F32),
-            "bytes" => Ok(Self::Bytes),
-            _ => Err(SettingsError::UnknownName {
-                flag: "--rows",
-                value: name.to_owned(),
-                known: "f32 or bytes",
-            }),
-        }
+choices! {
+    /// A copy of the algorithm that is broken on purpose.
+    pub enum Sabotage {
+        /// The noise is half of what is claimed.
+        HalvedNoise = "halved-noise",
+        /// Gradients are not clipped.
+        SkippedClip = "skipped-clip",
+        /// The sensitivity counts one participation less than there is.
+        IgnoredParticipation = "ignored-participation",
+        /// Under add/remove, batch, rate and divisor come from the real number of rows.
+        DivisorFromRows = "divisor-from-rows",
     }
-}
-
-/// What is broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
-    /// The noise is half of what is claimed.
-    HalvedNoise,
-    /// Gradients are not clipped.
-    SkippedClip,
-    /// The sensitivity counts one participation less than there is.
-    IgnoredParticipation,
-    /// Under add/remove, batch, rate and divisor come from the real number of rows.
-    DivisorFromRows,
 }
 
 impl Sabotage {
-    /// All of them.
-    pub const ALL: [Self; 4] = [
-        Self::HalvedNoise,
-        Self::SkippedClip,
-        Self::IgnoredParticipation,
-        Self::DivisorFromRows,
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HalvedNoise => "halved-noise",
-            Self::SkippedClip => "skipped-clip",
-            Self::IgnoredParticipation => "ignored-participation",
-            Self::DivisorFromRows => "divisor-from-rows",
-        }
-    }
-
     /// The only relation whose claim it breaks, if there is one.
     pub fn breaks(self) -> Option<Adjacency> {
         (self == Self::DivisorFromRows).then_some(Adjacency::AddRemove)
     }
-}
-
-impl std::str::FromStr for Sabotage {
-    type Err = SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        Self::ALL
-            .into_iter()
-            .find(|sabotage| sabotage.name() == name)
-            .ok_or_else(|| SettingsError::UnknownName {
-                flag: "--sabotage",
-                value: name.to_owned(),
-                known: "halved-noise, skipped-clip, ignored-participation or divisor-from-rows",
-            })
-    }
-}
-
-/// One row of the data.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Row {
-    /// Without a gradient, and no null row.
-    Zero,
-    Canary,
-    /// The canary's gradient times −1.
-    Opposite,
-    Null,
 }
 
 /// The noise that a claim came to.
@@ -165,163 +100,7 @@ pub(super) enum Noise {
     PureEpsilon(f64),
 }
 
-/// Data sizes and settings of one audit of an algorithm.
-#[derive(Clone, Debug)]
-pub struct Scene {
-    /// The sampling and noise, in words.
-    pub name: &'static str,
-    rows: usize,
-    batch_size: Option<usize>,
-    rounds: Option<u64>,
-    epochs: Option<f64>,
-    sampling: Option<SamplingKind>,
-    parameters: Vec<(&'static str, &'static str)>,
-    /// Own parameters in units of the clip norm.
-    scaled: Vec<(&'static str, f64)>,
-    /// ε of the claim; without one, the ε of [`CLAIMED_MU`].
-    epsilon: Option<f64>,
-    /// The accountant of a release: without δ nothing is claimed for Laplace noise in floating point.
-    release_accountant: Option<Accountant>,
-    /// The rows beside the canary under replace-one.
-    beside: Row,
-    /// Norm of the canary's gradient before clipping: the longest one.
-    raw: f64,
-    /// The place where the example stands again when a participation is ignored.
-    second: usize,
-    /// Rows there are then.
-    rows_with_second: usize,
-    /// True if the scene sets constants (a smoothness, radii) that hold for the squared loss on f32 rows only.
-    told_constants_of_f32: bool,
-}
-
 impl Scene {
-    /// The scenes of `algorithm`. Anything that is not named here reads fixed batches: k = 2 epochs of 4 rounds.
-    pub fn all(algorithm: &Algorithm) -> Vec<Self> {
-        let fixed = Self {
-            name: "fixed order",
-            rows: 8,
-            batch_size: Some(2),
-            rounds: Some(8),
-            epochs: None,
-            // A shuffled order is covered by the same claim, and hides the canary's place.
-            sampling: Some(SamplingKind::Fixed),
-            parameters: Vec::new(),
-            scaled: Vec::new(),
-            epsilon: None,
-            release_accountant: None,
-            beside: Row::Zero,
-            raw: RAW_GRADIENT,
-            // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
-            second: 8,
-            rows_with_second: 16,
-            told_constants_of_f32: false,
-        };
-        match algorithm.id {
-            "dp-sgd" => {
-                let poisson = Self {
-                    name: "Poisson",
-                    rows: 16,
-                    batch_size: Some(8),
-                    rounds: Some(4),
-                    sampling: Some(SamplingKind::Poisson),
-                    epsilon: Some(4.0),
-                    second: 1,
-                    rows_with_second: 16,
-                    ..fixed
-                };
-                let without_replacement = Self {
-                    name: "without replacement",
-                    sampling: Some(SamplingKind::WithoutReplacement),
-                    // The accountant's theorem is loose at rates near ½, and the bound would be 0.
-                    batch_size: Some(12),
-                    beside: Row::Opposite,
-                    ..poisson.clone()
-                };
-                vec![poisson, without_replacement]
-            }
-            "accelerated-dp-srg" | "unaccelerated-dp-srg" | "accelerated-independent" => vec![Self {
-                rows: 16,
-                second: 2,
-                ..fixed
-            }],
-            "phased-sgd" => vec![Self {
-                name: "one pass",
-                rows: 64,
-                batch_size: Some(8),
-                rounds: None,
-                sampling: None,
-                second: 1,
-                rows_with_second: 64,
-                told_constants_of_f32: true,
-                ..fixed
-            }],
-            // One release a round, a ball as large as the domain: every other round is a step, whose release is the
-            // iterate's move.
-            "resque-private-erm" | "resque-private-sco" => {
-                let chunk = if algorithm.id == "resque-private-erm" { 64 } else { 32 };
-                let all = Self {
-                    name: "all rows",
-                    rows: 64,
-                    batch_size: Some(chunk),
-                    rounds: None,
-                    epochs: Some(2.0),
-                    sampling: None,
-                    parameters: vec![("radius", "10"), ("inner", "1")],
-                    scaled: vec![("accuracy", 20.0)],
-                    // Margins are shifted by up to a few radii: the residual must not change its sign.
-                    raw: 10.0 * RAW_GRADIENT,
-                    second: 1,
-                    rows_with_second: 64,
-                    told_constants_of_f32: true,
-                    ..fixed
-                };
-                let poisson = Self {
-                    name: "Poisson, one release a round",
-                    batch_size: Some(3 * chunk / 4),
-                    epochs: Some(1.0),
-                    epsilon: Some(4.0),
-                    ..all.clone()
-                };
-                vec![all, poisson]
-            }
-            "dp-gd" | "dp-hb" | "dp-nag" | "dp-nag-opt" | "dp-masg" | "dp-masg-opt" => {
-                let all = Self {
-                    name: "all rows, Laplace",
-                    rows: 4,
-                    batch_size: None,
-                    rounds: None,
-                    sampling: None,
-                    parameters: [
-                        ("rounds", "2"),
-                        ("smoothness", "1"),
-                        ("strong-convexity", "0.25"),
-                        ("first-stage", "1"),
-                        ("initial-gap", "fixed"),
-                    ]
-                    .into_iter()
-                    .filter(|(key, _)| algorithm.parameters.iter().any(|(known, _)| known == key))
-                    .collect(),
-                    epsilon: Some(2.0),
-                    release_accountant: Some(Accountant::Rdp),
-                    second: 1,
-                    rows_with_second: 4,
-                    told_constants_of_f32: true,
-                    ..fixed
-                };
-                let batches = (algorithm.id == "dp-gd").then(|| Self {
-                    name: "without replacement, Laplace",
-                    rows: 8,
-                    rows_with_second: 8,
-                    batch_size: Some(4),
-                    beside: Row::Opposite,
-                    ..all.clone()
-                });
-                std::iter::once(all).chain(batches).collect()
-            }
-            _ => vec![fixed],
-        }
-    }
-
     /// The scene in which `sabotage` bites: a divisor shows where it is small, and all of the batch.
     pub(super) fn sabotaged(&self, sabotage: Option<Sabotage>) -> Self {
         match sabotage {
@@ -348,35 +127,39 @@ impl Scene {
 
     /// Whether the audit can be made on such rows.
     pub fn takes(&self, rows: CanaryRows) -> bool {
-        rows == CanaryRows::F32 || !self.told_constants_of_f32
+        rows == CanaryRows::F32 || !self.needs_f32
     }
 
-    /// The settings with this budget, key and clip norm.
-    fn settings(&self, budget: Budget, clip: f64, key: StreamKey, rows: CanaryRows) -> Settings {
-        let mut settings = Settings {
-            learning_rate: (rows == CanaryRows::Bytes).then_some(BYTES_LEARNING_RATE),
-            epochs: self.epochs,
-            rounds: self.rounds,
-            batch_size: self.batch_size,
-            clip_norm: Some(clip),
-            sampling: self.sampling,
-            ..Settings::new(budget, key)
-        };
-        for &(key, value) in &self.parameters {
-            settings.parameters.insert(key.to_owned(), value.to_owned());
+    /// The settings with this budget, key and clip norm; steps on rows of bytes are small where the algorithm takes any.
+    fn settings(&self, budget: Budget, clip: f64, key: StreamKey, (algorithm, rows): (&Algorithm, CanaryRows)) -> Settings {
+        let mut settings = Settings::new(budget, key).with("clip-norm", clip);
+        if rows == CanaryRows::Bytes && algorithm.reads("learning-rate") {
+            settings.set("learning-rate", BYTES_LEARNING_RATE);
         }
-        for &(key, value) in &self.scaled {
-            settings.parameters.insert(key.to_owned(), (value * clip).to_string());
+        if let Some(batch_size) = self.batch_size {
+            settings.set("batch-size", batch_size);
+        }
+        for (name, value) in self.parameters {
+            settings.set(name, value);
+        }
+        for (name, value) in self.scaled {
+            settings.set(name, value * clip);
         }
         settings
     }
 
     /// The settings that are claimed, with a key of the kind that is run.
-    pub(super) fn claimed(&self, (epsilon, delta): (f64, f64), key: StreamKey, rows: CanaryRows) -> Settings {
+    pub(super) fn claimed(
+        &self,
+        (epsilon, delta): (f64, f64),
+        key: StreamKey,
+        run: (&Algorithm, CanaryRows),
+    ) -> Settings {
         let accountant = self.release_accountant.filter(|_| matches!(key, StreamKey::Release(_)));
-        Settings {
-            accountant,
-            ..self.settings(Budget::Target { epsilon, delta }, 1.0, key, rows)
+        let settings = self.settings(Budget::Target { epsilon, delta }, 1.0, key, run);
+        match accountant {
+            Some(accountant) => settings.with("accountant", accountant),
+            None => settings,
         }
     }
 
@@ -388,7 +171,7 @@ impl Scene {
         noise: Noise,
         delta: f64,
         key: StreamKey,
-        rows: CanaryRows,
+        rows: (&Algorithm, CanaryRows),
     ) -> Settings {
         let (share, clip) = match sabotage {
             Some(Sabotage::HalvedNoise) => (0.5, 1.0),
@@ -410,10 +193,8 @@ impl Scene {
                     epsilon: epsilon / share,
                     delta,
                 };
-                Settings {
-                    accountant: Some(Accountant::Pure),
-                    ..self.settings(budget, clip, key, rows)
-                }
+                self.settings(budget, clip, key, rows)
+                    .with("accountant", Accountant::Pure)
             }
         }
     }
@@ -430,7 +211,7 @@ impl Scene {
             _ => &[0],
         };
         let other = match adjacency {
-            Adjacency::ReplaceOne => self.beside,
+            Adjacency::ReplaceOne => self.others,
             Adjacency::ZeroOut | Adjacency::AddRemove => Row::Zero,
         };
         let with_examples = |example: Row| -> Vec<Row> {
@@ -542,8 +323,8 @@ mod tests {
     #[test]
     fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
         let private = ALGORITHMS.iter().filter(|algorithm| algorithm.private);
-        let scenes = private.flat_map(|algorithm| Scene::all(algorithm).into_iter().map(|scene| (algorithm.id, scene)));
-        for (id, scene) in scenes {
+        for (algorithm, scene) in private.flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene))) {
+            let id = algorithm.id;
             for rows in [CanaryRows::F32, CanaryRows::Bytes] {
                 if !scene.takes(rows) {
                     continue;
@@ -551,10 +332,10 @@ mod tests {
                 let [_, present] = scene.problems(Adjacency::ZeroOut, None, rows);
                 for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
                     let key = StreamKey::Simulation(0);
-                    let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, rows);
+                    let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, (algorithm, rows));
                     let clip = Clip::Bounded {
                         norm: Norm::L2,
-                        clip_norm: settings.clip_norm.unwrap() as f32,
+                        clip_norm: settings.common().unwrap().clip_norm.unwrap() as f32,
                     };
                     let (sum, clipped) = gradient_sum(&present, clip);
                     assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {}", rows.name());
@@ -582,7 +363,7 @@ mod tests {
 
     #[test]
     fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
-        let scene = Scene::all(&crate::optimizers::sgd::DP_SGD).remove(1);
+        let scene = &crate::optimizers::sgd::DP_SGD.scenes[1];
         let clip = Clip::Bounded {
             norm: Norm::L2,
             clip_norm: 1.0,

@@ -22,7 +22,7 @@ mod released;
 
 pub use bound::{ClaimedFamily, LowerBound, TestErrors, upper_limit};
 use canary::{COLUMNS, Noise};
-pub use canary::{CanaryRows, RAW_GRADIENT, Sabotage, Scene};
+pub use canary::{CanaryRows, Sabotage};
 pub use likelihood::{Density, LikelihoodRatio, Moments, NoiseLaw};
 pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
@@ -31,7 +31,8 @@ use sha2::{Digest, Sha256};
 use crate::executor::Executor;
 use crate::noise::StrategyMemory;
 use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
-use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings, SettingsError};
+use crate::choices::choices;
+use crate::optimizers::{Algorithm, PrepareError, RoundError, Scene, Settings};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
 use crate::problem::Problem;
@@ -43,39 +44,16 @@ pub const FEWEST_RUNS: u64 = 400;
 /// Runs of one task.
 const RUNS_A_TASK: u64 = 32;
 
-/// The kind of key of the runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AuditKey {
-    /// The fast generator from a seed.
-    #[default]
-    Simulation,
-    /// ChaCha20 under a 256-bit key of its own a run, each row's contribution rounded on its own: as a release is run. The
-    /// keys derive from the audit's seed.
-    Secure,
-}
-
-impl AuditKey {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Simulation => "simulation",
-            Self::Secure => "secure",
-        }
-    }
-}
-
-impl std::str::FromStr for AuditKey {
-    type Err = SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, SettingsError> {
-        [Self::Simulation, Self::Secure]
-            .into_iter()
-            .find(|key| key.name() == name)
-            .ok_or_else(|| SettingsError::UnknownName {
-                flag: "--key",
-                value: name.to_owned(),
-                known: "simulation or secure",
-            })
+choices! {
+    /// The kind of key of the runs.
+    #[derive(Default)]
+    pub enum AuditKey {
+        /// The fast generator from a seed.
+        #[default]
+        Simulation = "simulation",
+        /// ChaCha20 under a 256-bit key of its own a run, each row's contribution rounded on its own: as a release is run.
+        /// The keys derive from the audit's seed.
+        Secure = "secure",
     }
 }
 
@@ -262,7 +240,7 @@ pub fn audit(
     let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
     let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
     let key = run_key(settings, Part::Claim, 0);
-    let claimed = scene.claimed((epsilon, settings.delta), key.clone(), settings.rows);
+    let claimed = scene.claimed((epsilon, settings.delta), key.clone(), (algorithm, settings.rows));
     // With the canary there are as many rows as the domain declares: the claim is the honest one in every copy.
     let prepared = algorithm.prepare(&problems[1], &claimed).map_err(refused)?;
     let statement = prepared.privacy;
@@ -282,13 +260,20 @@ pub fn audit(
         let inflated = mechanism.with_inflated_sensitivity(statement.sensitivity_factor.unwrap_or(1.0));
         Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, adjacency, 0.0)?)
     };
-    let run = scene.run(settings.sabotage, noise, settings.delta, key, settings.rows);
-    let quick = (accountant == Accountant::Pld).then_some(Accountant::Rdp);
-    let run = Settings {
+    let run = scene.run(
+        settings.sabotage,
+        noise,
+        settings.delta,
+        key,
+        (algorithm, settings.rows),
+    );
+    let mut run = Settings {
         strategies: StrategyMemory::default(),
-        accountant: run.accountant.or(quick),
         ..run
     };
+    if accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
+        run.set("accountant", Accountant::Rdp);
+    }
     let run = if settings.sabotage.is_none() {
         // What is run must be what is claimed, Gaussian noise to the bit; else the claim's own settings are run.
         let same = algorithm.prepare(&problems[1], &run).is_ok_and(|prepared| {

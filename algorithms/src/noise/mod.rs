@@ -60,6 +60,12 @@ macro_rules! registry {
             /// Every mechanism, those with a parameter at an example of it.
             pub const ALL: &'static [Self] = &[$(Self::$kind $(($example))?,)*];
 
+            /// The names of all mechanisms, with their parameters, separated by commas.
+            pub const NAMES: &'static str = {
+                let names = concat!($($name $(, "=", stringify!($parameter))?, ", "),*);
+                names.split_at(names.len() - 2).0
+            };
+
             /// One line on the mechanism.
             pub fn about(self) -> &'static str {
                 match self {

@@ -11,9 +11,11 @@ use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
-use super::plan::release_inflation;
-use super::settings::{fraction, positive};
+use super::parameters::{Common, Parameter, ParameterValue, Range, parameters};
+use super::plan::{self, release_inflation};
+use super::scene::Scene;
 use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
+use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
@@ -74,64 +76,122 @@ impl Method {
     }
 }
 
-/// A parameter and what it does.
-type Parameter = (&'static str, &'static str);
-
-/// The parameters of every method.
-pub(super) const PARAMETERS: [Parameter; 6] = [
-    ("rounds", "number of rounds T (default: --epochs times n/m, else 100)"),
-    (
-        "step-scale",
-        "c of the step size c/L, in (0, 1] (default 1); --learning-rate gives the step size itself",
-    ),
-    (
-        "smoothness",
-        "L, a public constant, or 'estimate' (claims nothing); default: from the loss and the feature bound",
-    ),
-    (
-        "feature-bound",
-        "public bound A of the features' L2 norm, without a bias (default: the one enforced on the data)",
-    ),
-    ("strong-convexity", "μ (default: the regularisation)"),
-    ("start", "value of every coordinate of x_0 (default 0)"),
-];
-
-/// Those of the stages.
-pub(super) const STAGES: [Parameter; 2] = [
-    ("first-stage", "rounds n_1 of the first stage (default ⌈√κ·ln κ⌉)"),
-    (
-        "stage-exponent",
-        "p ≥ 1 of the stage lengths 2^k·⌈√κ·ln 2^{p+2}⌉ (default 1)",
-    ),
-];
-
-/// Those of an optimised budget.
-pub(super) const OPTIMIZED: [Parameter; 2] = [
-    (
-        "allocation",
-        "exact (default), or guide: that of a full batch, also on smaller ones",
-    ),
-    (
-        "initial-gap",
-        "public guess of F(x_0) − F*, for the number of rounds T′ ≤ T (default 10); 'fixed' keeps T",
-    ),
-];
-
-/// The first list followed by the second.
-pub(super) const fn joined<const N: usize>(first: &[Parameter], second: &[Parameter]) -> [Parameter; N] {
-    assert!(first.len() + second.len() == N);
-    let mut all = [("", ""); N];
-    let mut index = 0;
-    while index < N {
-        all[index] = if index < first.len() {
-            first[index]
-        } else {
-            second[index - first.len()]
-        };
-        index += 1;
-    }
-    all
+/// A number, or a word of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum NumberOr<W> {
+    Number(f64),
+    Word(W),
 }
+
+impl<W: Choice> ParameterValue for NumberOr<W> {
+    const EXPECTED: &'static str = W::NAMES;
+
+    fn parsed(text: &str) -> Option<Self> {
+        let word = || text.parse().ok().map(Self::Word);
+        text.parse().ok().map(Self::Number).or_else(word)
+    }
+
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Word(_) => None,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(match self {
+            Self::Number(number) => number.to_string(),
+            Self::Word(word) => word.to_string(),
+        })
+    }
+}
+
+choices! {
+    /// A smoothness that is no number.
+    pub enum Measured {
+        /// Estimated from the data.
+        Estimate = "estimate",
+    }
+}
+
+choices! {
+    /// A number of rounds that is not optimised.
+    pub enum Kept {
+        /// All of T.
+        Fixed = "fixed",
+    }
+}
+
+choices! {
+    /// The shares of the budget on batches.
+    pub enum Shares {
+        /// The exact ones.
+        Exact = "exact",
+        /// Those of a full batch.
+        Guide = "guide",
+    }
+}
+
+parameters! {
+    /// Parameters of every method.
+    pub(super) struct MethodParameters {
+        /// c of the step size c/L; learning-rate gives the step size itself
+        step_scale: f64 [Range::SHARE] = 1.0,
+        /// L, a public constant; estimated from the data it claims nothing (default: from the loss and the feature bound)
+        smoothness: Option<NumberOr<Measured>> [Range::new("a number above 0, or estimate,", Range::POSITIVE.holds)],
+        /// Public bound A of the features' L2 norm, without a bias (default: the one enforced on the data)
+        feature_bound: Option<f64> [Range::POSITIVE],
+        /// Strong convexity μ (default: the regularisation)
+        strong_convexity: Option<f64> [Range::NOT_NEGATIVE],
+        /// Value of every coordinate of x_0
+        start: f64 [Range::FINITE] = 0.0,
+    }
+}
+
+parameters! {
+    /// Parameters of the stages.
+    pub(super) struct Stages {
+        /// Rounds n_1 of the first stage (default: ⌈√κ·ln κ⌉)
+        first_stage: Option<usize> [Range::COUNT],
+        /// p of the stage lengths 2^k·⌈√κ·ln 2^{p+2}⌉
+        stage_exponent: usize [Range::new("a whole number from 1 to 30", |p| (1.0..=30.0).contains(&p))] = 1,
+    }
+}
+
+parameters! {
+    /// Parameters of an optimised budget.
+    pub(super) struct Division {
+        /// Shares of the budget on batches smaller than the data: exact, or those of a full batch
+        allocation: Shares = Shares::Exact,
+        /// Public guess of F(x_0) − F*, for the number of rounds T′ ≤ T; fixed keeps T
+        initial_gap: NumberOr<Kept> [Range::new("a number above 0, or fixed,", Range::POSITIVE.holds)]
+            = NumberOr::Number(10.0),
+    }
+}
+
+/// The parameters that every method reads.
+pub(super) const EVERY: &[Parameter] = &[
+    Common::epochs(),
+    Common::rounds(),
+    Common::batch_size(),
+    Common::sampling(),
+    Common::learning_rate(),
+    Common::noise(),
+];
+
+/// The audit on all rows.
+pub(super) const ALL_ROWS: Scene = Scene {
+    name: "all rows, Laplace",
+    rows: 4,
+    batch_size: None,
+    parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25")],
+    epsilon: Some(2.0),
+    release_accountant: Some(Accountant::Rdp),
+    second: 1,
+    rows_with_second: 4,
+    needs_f32: true,
+    ..Scene::FIXED
+};
 
 /// Everything a run of one of the methods needs.
 #[derive(Clone, Debug)]
@@ -158,26 +218,6 @@ pub struct AcceleratedPlan {
     pub start: f32,
 }
 
-/// A parameter that is a number or a word of its own.
-#[derive(Clone, Copy, PartialEq)]
-enum NumberOrWord {
-    Absent,
-    Word,
-    Number(f64),
-}
-
-impl NumberOrWord {
-    fn of(settings: &Settings, key: &'static str, word: &str, expected: &'static str) -> Result<Self, SettingsError> {
-        match settings.parameters.get(key) {
-            None => Ok(Self::Absent),
-            Some(text) if text == word => Ok(Self::Word),
-            Some(_) => settings
-                .number(key, 0.0, expected, |value| value > 0.0 && value.is_finite())
-                .map(Self::Number),
-        }
-    }
-}
-
 impl AcceleratedPlan {
     /// The plan of `method` on `problem`.
     ///
@@ -186,49 +226,38 @@ impl AcceleratedPlan {
     pub fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
         let id = method.id();
         let unsupported = |flag, value: String, reason| SettingsError::Unsupported {
-            flag,
+            parameter: flag,
             value,
             algorithm: id,
             reason,
         };
-        let rows = problem.rows();
-        let batch = settings.batch_size.unwrap_or(rows);
-        let sampling = match settings.sampling {
-            _ if batch == 0 || batch > rows => {
-                return Err(SettingsError::OutOfRange {
-                    flag: "--batch-size",
-                    value: batch.to_string(),
-                    expected: "a batch has at least 1 row and at most as many as the data set",
-                }
-                .into());
-            }
+        let (rows, common) = (problem.rows(), settings.common()?);
+        let own = MethodParameters::read(settings)?;
+        let batch = plan::batch_size(&common, rows, rows)?;
+        let sampling = match common.sampling {
             _ if batch == rows => Sampling::FullBatch,
             None | Some(SamplingKind::WithoutReplacement) => Sampling::WithoutReplacement {
                 batch,
                 population: rows,
             },
             Some(_) => {
-                let reason = "draws its batches without replacement [003 (3.3)]; leave --sampling out";
-                return Err(unsupported("--sampling", "of another kind".to_owned(), reason).into());
+                let reason = "draws its batches without replacement [003 (3.3)]; leave sampling out";
+                return Err(unsupported("sampling", "of another kind".to_owned(), reason).into());
             }
         };
-        let adjacency = problem.adjacency(settings.adjacency)?;
-        let constants = Constants::new(method, problem, settings)?;
-        let asked = match settings.epochs {
-            Some(epochs) => (positive("--epochs", epochs)? * rows as f64 / batch as f64).ceil(),
-            None => 100.0,
-        };
-        let whole = |value: f64| value >= 1.0 && value.fract() == 0.0 && value <= 1e9;
-        let rounds = settings.number("rounds", asked, "a whole number of at least 1 is needed", whole)? as usize;
-        let gaussian = match settings.noise {
+        let adjacency = plan::adjacency(problem, &common)?;
+        let constants = Constants::new(method, problem, &common, &own)?;
+        let by_epochs = |epochs: f64| (epochs * rows as f64 / batch as f64).ceil() as usize;
+        let rounds = common.rounds.or(common.epochs.map(by_epochs)).unwrap_or(100);
+        let gaussian = match common.noise {
             None | Some(NoiseKind::Laplace) => false,
             Some(NoiseKind::Independent) => true,
             Some(_) => {
                 let reason = "adds independent noise; it takes laplace or independent";
-                return Err(unsupported("--noise", "of another kind".to_owned(), reason).into());
+                return Err(unsupported("noise", "of another kind".to_owned(), reason).into());
             }
         };
-        let clip_norm = clip_norm(problem, settings, gaussian)?;
+        let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, gaussian)?;
         let release = settings.is_release();
         let largest_batch = if sampling == Sampling::FullBatch {
             problem.most_rows()
@@ -237,7 +266,9 @@ impl AcceleratedPlan {
         };
         let inflation = release_inflation(settings, problem, (adjacency, Some(sampling)), largest_batch);
         let budget = BudgetOf {
-            settings,
+            budget: settings.budget,
+            accountant: common.accountant,
+            division: Division::read(settings)?,
             sampling,
             adjacency,
             batch,
@@ -297,7 +328,6 @@ impl AcceleratedPlan {
         } else {
             Clip::Unbounded
         };
-        let start = settings.number("start", 0.0, "a finite number is needed", f64::is_finite)? as f32;
         let acceleration = match method {
             Method::GradientDescent | Method::HeavyBall => Acceleration::HeavyBall,
             Method::Nesterov { .. } | Method::Multistage { .. } => Acceleration::Nesterov,
@@ -313,7 +343,7 @@ impl AcceleratedPlan {
             noise,
             mechanism,
             statement,
-            start,
+            start: own.start as f32,
         })
     }
 
@@ -381,14 +411,17 @@ struct Constants {
 }
 
 impl Constants {
-    fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
-        let expected = "a number above 0, or 'estimate'";
-        let asked = NumberOrWord::of(settings, "smoothness", "estimate", expected)?;
-        let smoothness = match asked {
-            NumberOrWord::Number(smoothness) => smoothness,
-            NumberOrWord::Word => {
+    fn new(
+        method: Method,
+        problem: &PublicProblem,
+        common: &Common,
+        own: &MethodParameters,
+    ) -> Result<Self, PrepareError> {
+        let smoothness = match own.smoothness {
+            Some(NumberOr::Number(smoothness)) => smoothness,
+            Some(NumberOr::Word(Measured::Estimate)) => {
                 let moment = problem.measured().second_moment.ok_or(SettingsError::OutOfRange {
-                    flag: "--set smoothness",
+                    parameter: "smoothness",
                     value: "estimate".to_owned(),
                     expected: "a number, where the rows were not measured before (no rank can measure shared rows alone)",
                 })?;
@@ -400,28 +433,10 @@ impl Constants {
                     * moment
                     + problem.regularization()
             }
-            NumberOrWord::Absent => public_smoothness(method, problem, settings)?,
+            None => public_smoothness(method, problem, own.feature_bound)?,
         };
-        let at_least_zero = |value: f64| value >= 0.0 && value.is_finite();
-        let mu = settings.number(
-            "strong-convexity",
-            problem.regularization(),
-            "a number of at least 0",
-            at_least_zero,
-        )?;
-        let momentum = settings
-            .momentum
-            .map(|momentum| fraction("--momentum", momentum))
-            .transpose()?;
-        if momentum.is_some() && method != Method::HeavyBall {
-            return Err(SettingsError::Unsupported {
-                flag: "--momentum",
-                value: "any".to_owned(),
-                algorithm: method.id(),
-                reason: "takes its momentum from the step size and μ [003 Theorem 4.1]; dp-hb takes any",
-            }
-            .into());
-        }
+        let mu = own.strong_convexity.unwrap_or_else(|| problem.regularization());
+        let momentum = common.momentum;
         let needs_convexity = match method {
             Method::GradientDescent => false,
             Method::HeavyBall => momentum.is_none(),
@@ -432,11 +447,7 @@ impl Constants {
         } else {
             None
         };
-        let in_unit = |scale: f64| scale > 0.0 && scale <= 1.0;
-        let scale = settings.number("step-scale", 1.0, "a number in (0, 1] is needed", in_unit)?;
-        let step_size = settings
-            .learning_rate
-            .map_or(Ok(scale / smoothness), |rate| positive("--learning-rate", rate))?;
+        let step_size = common.learning_rate.unwrap_or(own.step_scale / smoothness);
         // μ plays no part in the limit 1/L.
         Curvature::new(smoothness, smoothness)?.step_size(step_size)?;
         Ok(Self {
@@ -456,17 +467,12 @@ impl Constants {
             Method::GradientDescent | Method::HeavyBall => None,
             Method::Nesterov { .. } => Some(Schedule::constant(curvature, self.step_size, rounds)?),
             Method::Multistage { .. } => {
-                let whole = |value: f64| value >= 1.0 && value.fract() == 0.0 && value <= 1e9;
-                let first = settings.number("first-stage", 0.0, "a whole number of at least 1 is needed", whole)?;
-                let p = settings.number("stage-exponent", 1.0, "a whole number from 1 to 30 is needed", |p| {
-                    whole(p) && p <= 30.0
-                })?;
-                let first = (first > 0.0).then_some(first as usize);
+                let stages = Stages::read(settings)?;
                 Some(Schedule::multistage(
                     curvature,
                     self.step_size * self.smoothness,
-                    p as u32,
-                    first,
+                    stages.stage_exponent as u32,
+                    stages.first_stage,
                     rounds,
                 )?)
             }
@@ -507,7 +513,7 @@ impl Constants {
 
 fn not_smooth(method: Method, problem: &PublicProblem) -> SettingsError {
     SettingsError::Unsupported {
-        flag: "--loss",
+        parameter: "loss",
         value: problem.model().loss.to_string(),
         algorithm: method.id(),
         reason: "needs a smooth loss, such as logistic, softmax or huber",
@@ -524,55 +530,54 @@ fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
 }
 
 /// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
-fn public_smoothness(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<f64, PrepareError> {
+fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f64>) -> Result<f64, PrepareError> {
     let factor = problem
         .model()
         .loss
         .curvature()
         .ok_or_else(|| not_smooth(method, problem))?;
-    let enforced = problem.row_bound(Norm::L2);
-    let bound = settings.number(
-        "feature-bound",
-        enforced.unwrap_or(0.0),
-        "a number above 0 is needed",
-        |bound| bound > 0.0 && bound.is_finite(),
-    )?;
-    if bound == 0.0 {
+    let Some(bound) = declared.or_else(|| problem.row_bound(Norm::L2)).filter(|&bound| bound > 0.0) else {
         return Err(SettingsError::OutOfRange {
-            flag: "--set feature-bound",
+            parameter: "feature-bound",
             value: "none".to_owned(),
-            expected: "the step size needs a public constant: clip the features to a norm, or declare their L2 bound \
-                       (feature-bound=A) or the smoothness (smoothness=L)",
+            expected: "a public constant for the step size (features clipped to a norm, their L2 bound feature-bound=A or \
+                       the smoothness smoothness=L)",
         }
         .into());
-    }
+    };
     let norm = public_norm(problem, bound, Norm::L2);
     Ok(factor * norm * norm + problem.regularization())
 }
 
-/// The clip norm asked for, else the bound that features and loss imply (then nothing is ever clipped).
-fn clip_norm(problem: &PublicProblem, settings: &Settings, gaussian: bool) -> Result<f32, SettingsError> {
+/// The clip norm that is set, else the bound that features and loss imply (then nothing is ever clipped).
+fn clip_norm(
+    problem: &PublicProblem,
+    budget: Budget,
+    given: Option<f64>,
+    gaussian: bool,
+) -> Result<f32, SettingsError> {
     let norm = if gaussian { Norm::L2 } else { Norm::L1 };
     let implied = problem
         .row_bound(norm)
         .zip(problem.model().loss.lipschitz(norm))
         .map(|(bound, residual)| public_norm(problem, bound, norm) * residual);
-    match (settings.clip_norm, implied) {
-        (Some(asked), _) => positive("--clip-norm", f64::from(positive("--clip-norm", asked)? as f32)),
-        (None, Some(implied)) => positive("--clip-norm", f64::from((implied as f32).next_up())),
-        (None, None) if settings.budget == Budget::NonPrivate => Ok(1.0),
+    match (given, implied) {
+        (Some(given), _) => plan::single_clip_norm(given as f32),
+        (None, Some(implied)) => plan::single_clip_norm((implied as f32).next_up()),
+        (None, None) if budget == Budget::NonPrivate => Ok(1.0),
         (None, None) => Err(SettingsError::OutOfRange {
-            flag: "--clip-norm",
+            parameter: "clip-norm",
             value: "none".to_owned(),
-            expected: "no bound of the gradients is known without looking at the data: give the norm to clip them to",
+            expected: "a norm to clip gradients to (the data imply no public bound of them)",
         }),
     }
-    .map(|norm| norm as f32)
 }
 
 /// The budget and what it is spent on.
-struct BudgetOf<'a> {
-    settings: &'a Settings,
+struct BudgetOf {
+    budget: Budget,
+    accountant: Option<Accountant>,
+    division: Division,
     sampling: Sampling,
     adjacency: Adjacency,
     batch: usize,
@@ -586,68 +591,53 @@ struct BudgetOf<'a> {
 /// Accountant, δ, noise and mechanism.
 type Spent = (Accountant, f64, NoiseLevels, Mechanism);
 
-impl BudgetOf<'_> {
+impl BudgetOf {
     /// T′ ≤ T of the smallest bound [003 Remark 4.1]; all of T with `initial-gap=fixed`.
     fn best_rounds(&self, schedule: &Schedule, gaussian: bool) -> Result<usize, PrepareError> {
-        let gap = NumberOrWord::of(self.settings, "initial-gap", "fixed", "a number above 0, or 'fixed'")?;
-        let gap = match gap {
-            NumberOrWord::Word => return Ok(schedule.rounds()),
-            NumberOrWord::Number(gap) => gap,
-            NumberOrWord::Absent => 10.0,
+        let gap = match self.division.initial_gap {
+            NumberOr::Word(Kept::Fixed) => return Ok(schedule.rounds()),
+            NumberOr::Number(gap) => gap,
         };
         // Per example: the sum over m rows changes by the sensitivity, the mean over n by sensitivity/n
         // [003 Remark 4.2 for m < n].
         let per_mean = self.sensitivity / self.rows as f64;
         let noise = if gaussian {
-            let rho = match self.settings.budget {
-                Budget::Target { epsilon, delta } if self.settings.accountant == Some(Accountant::Zcdp) => {
+            let rho = match self.budget {
+                Budget::Target { epsilon, delta } if self.accountant == Some(Accountant::Zcdp) => {
                     zcdp::rho(epsilon, delta)?
                 }
                 Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
                 Budget::NoiseMultiplier { noise_multiplier, .. } => {
                     let per_round =
-                        self.sensitivity / (self.clip_norm * positive("--noise-multiplier", noise_multiplier)?);
+                        self.sensitivity / (self.clip_norm * Range::POSITIVE.check("noise-multiplier", noise_multiplier)?);
                     schedule.rounds() as f64 * per_round * per_round / 2.0
                 }
                 Budget::NonPrivate => return Ok(schedule.rounds()),
             };
             self.dimension as f64 * per_mean * per_mean / (4.0 * rho)
         } else {
-            let Budget::Target { epsilon, .. } = self.settings.budget else {
+            let Budget::Target { epsilon, .. } = self.budget else {
                 return Ok(schedule.rounds());
             };
-            self.dimension as f64 * (per_mean / positive("--epsilon", epsilon)?).powi(2)
+            self.dimension as f64 * (per_mean / Range::POSITIVE.check("epsilon", epsilon)?).powi(2)
         };
         Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
     }
 
-    /// Whether the shares on batches are the exact ones; else those of a full batch guide them.
-    fn exact(&self) -> Result<bool, SettingsError> {
-        match self.settings.parameters.get("allocation").map(String::as_str) {
-            None | Some("exact") => Ok(true),
-            Some("guide") => Ok(false),
-            Some(other) => Err(SettingsError::UnknownName {
-                flag: "--set allocation",
-                value: other.to_owned(),
-                known: "exact or guide",
-            }),
-        }
-    }
-
     fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
-        let Budget::Target { epsilon, delta } = self.settings.budget else {
+        let Budget::Target { epsilon, delta } = self.budget else {
             return Err(SettingsError::Unsupported {
-                flag: "--noise-multiplier",
+                parameter: "noise-multiplier",
                 value: "any".to_owned(),
                 algorithm: id,
-                reason: "sets Laplace scales from a budget; give --epsilon, or take --noise independent",
+                reason: "sets Laplace scales from a budget; give an ε, or take noise=independent",
             }
             .into());
         };
         let shares = |total: f64| -> Result<Vec<f64>, PrepareError> {
             Ok(match log_weights {
                 None => allocation::uniform(total, rounds)?,
-                Some(weights) if self.exact()? => {
+                Some(weights) if self.division.allocation == Shares::Exact => {
                     allocation::laplace_subsampled(weights, total, self.batch, self.rows)?
                 }
                 Some(weights) => allocation::laplace(weights, total)?,
@@ -673,10 +663,10 @@ impl BudgetOf<'_> {
                 Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling)
             }
         };
-        let accountant = self.settings.accountant.unwrap_or(Accountant::Pure);
+        let accountant = self.accountant.unwrap_or(Accountant::Pure);
         if accountant == Accountant::Pure {
             // A hair less than ε, so that the accountant's own rounding cannot lift the sum above it.
-            let scales = scales(positive("--epsilon", epsilon)? * (1.0 - 1e-12))?;
+            let scales = scales(Range::POSITIVE.check("epsilon", epsilon)? * (1.0 - 1e-12))?;
             let mechanism = mechanism(&scales);
             return Ok((accountant, 0.0, NoiseLevels::Laplace { scales }, mechanism));
         }
@@ -696,11 +686,11 @@ impl BudgetOf<'_> {
             None => vec![1.0; rounds],
             Some(_) if self.sampling != Sampling::FullBatch => {
                 return Err(SettingsError::Unsupported {
-                    flag: "--batch-size",
+                    parameter: "batch-size",
                     value: self.batch.to_string(),
                     algorithm: id,
-                    reason: "divides a Gaussian budget for full batches only; leave --batch-size out, take --noise \
-                             laplace, or the variant without -opt",
+                    reason: "divides a Gaussian budget for full batches only; leave batch-size out, take \
+                             noise=laplace, or the variant without -opt",
                 }
                 .into());
             }
@@ -737,11 +727,10 @@ impl BudgetOf<'_> {
             }
         };
         let accountant = self
-            .settings
             .accountant
             .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
         let inflation = self.sensitivity / (self.clip_norm * self.sampling.row_change_factor(self.adjacency));
-        let (noise_multiplier, delta) = match self.settings.budget {
+        let (noise_multiplier, delta) = match self.budget {
             Budget::Target { epsilon, delta } => {
                 let exact = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
                 ((exact * inflation).next_up(), delta)
@@ -749,7 +738,7 @@ impl BudgetOf<'_> {
             Budget::NoiseMultiplier {
                 noise_multiplier,
                 delta,
-            } => (positive("--noise-multiplier", noise_multiplier)?, delta),
+            } => (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta),
             Budget::NonPrivate => (0.0, 0.0),
         };
         let standard_deviations = shape

@@ -22,11 +22,14 @@ use rounds_kernels::linear::{Clip, Point};
 use rounds_kernels::loss::TargetKind;
 
 use super::matrix_factorization::{calibrated, whole_epochs};
+use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan::{self, BatchPlan};
+use super::scene::Scene;
 use super::sgd::project_onto_ball;
 use super::{
     Algorithm, AssumptionWarning, NoiseKind, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError,
 };
+use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
@@ -42,7 +45,9 @@ pub static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     source: "[000 Algorithm 1], [004 Algorithm 1]",
     promise: "(ε, δ)-DP in one pass of few, large rounds: n^{1/4} unconstrained, √n constrained",
     private: true,
-    parameters: PARAMETERS,
+    release: true,
+    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL, Growing::ALL],
+    scenes: &[Scene::SINGLE_PASS],
     constructor: recursive,
 };
 
@@ -53,44 +58,66 @@ pub static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
     source: "[000 Theorem 4.11], [004 Theorem 5.13]",
     promise: "(ε, δ)-DP in one pass, accelerated, with a fresh mini-batch gradient a round",
     private: true,
-    parameters: PARAMETERS,
+    release: true,
+    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL],
+    scenes: &[Scene::SINGLE_PASS],
     constructor: independent,
 };
 
-const PARAMETERS: &[(&str, &str)] = &[
-    (
-        "beta",
-        "β of the step 1/β (default: M plus what the noise of the run asks for, see the module; M·max(n^{3/2}/B², n/B) if constrained)",
-    ),
-    (
-        "smoothness",
-        "smoothness M that steps are set for (default: a quarter of the loss's curvature at 0 times a public bound on ‖a‖², else 20)",
-    ),
-    (
-        "radius",
-        "radius R of the ball that iterates are projected on (default: none)",
-    ),
-    (
-        "regime",
-        "unconstrained (default; β ≈ M, T ≈ n^{1/4}) or constrained (β ≈ M·T, T ≈ √n)",
-    ),
-    (
-        "zeta",
-        "ζ of the z-step, in (0, 1] (default: 1 as printed; the proof needs at most 1/2)",
-    ),
-    (
-        "growth",
-        "λ > 0 of η_t = e^{λt} instead of η_t = t + 1 (recursive variant only)",
-    ),
-    (
-        "constants",
-        "practical (default) or theory: the papers' constants, refused outside their assumptions",
-    ),
-    (
-        "lipschitz",
-        "public Lipschitz constant L of the per-example losses, for constants = theory",
-    ),
-];
+parameters! {
+    /// Parameters of steps whose size follows from the smoothness and the noise.
+    pub(super) struct Steps {
+        /// β of the step 1/β (default: from the smoothness and the noise of the run, see the module)
+        beta: Option<f64> [Range::POSITIVE],
+        /// Smoothness M that steps are set for (default: a quarter of the loss's curvature at 0 times a public bound on
+        /// ‖a‖², else 20)
+        smoothness: Option<f64> [Range::POSITIVE],
+        /// Radius R of the ball that iterates are projected on (default: none)
+        radius: Option<f64> [Range::POSITIVE],
+    }
+}
+
+choices! {
+    /// The two regimes of the theorems.
+    enum Regime {
+        /// β ≈ M, T ≈ n^{1/4}.
+        Unconstrained = "unconstrained",
+        /// β ≈ M·T, T ≈ √n.
+        Constrained = "constrained",
+    }
+}
+
+choices! {
+    /// The origin of the constants.
+    enum Origin {
+        /// What works.
+        Practical = "practical",
+        /// The papers' constants, refused outside their assumptions.
+        Theory = "theory",
+    }
+}
+
+parameters! {
+    /// Parameters of both accelerated variants.
+    struct Accelerated {
+        /// Regime: β ≈ M and T ≈ n^{1/4}, or β ≈ M·T and T ≈ √n
+        regime: Regime = Regime::Unconstrained,
+        /// ζ of the z-step (default: 1 as printed; 1/2 with constants=theory, which needs at most that)
+        zeta: Option<f64> [Range::SHARE],
+        /// Constants in use, or the papers' ones, which are refused outside their assumptions
+        constants: Origin = Origin::Practical,
+        /// Public Lipschitz constant L of the per-example losses, for constants=theory
+        lipschitz: Option<f64> [Range::POSITIVE],
+    }
+}
+
+parameters! {
+    /// Parameters of the recursive variant.
+    struct Growing {
+        /// λ of η_t = e^{λt}; 0 gives η_t = t + 1
+        growth: f64 [Range::new("a number of at least 0", |growth| growth >= 0.0)] = 0.0,
+    }
+}
 
 fn recursive(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     prepare(problem, settings, true)
@@ -108,26 +135,20 @@ struct Proven {
     lipschitz: f64,
 }
 
-/// The smoothness M that steps are set for: declared, or in practice `φ''(0)·A²/4` with the curvature of the loss at 0 (1/K
-/// for K classes, 1/4 for logistic) and a public bound A on the rows, else 20.
+/// The smoothness M that practical steps are set for: `φ''(0)·A²/4` with the curvature of the loss at 0 (1/K for K classes,
+/// 1/4 for logistic) and a public bound A on the rows, else 20.
 ///
 /// A proof needs the worst row at the worst point, φ''_max·A². The mean loss is far below that: rows of bytes are on
 /// average a quarter to an eighth of their bound, and models start at 0.
-pub(super) fn smoothness(problem: &PublicProblem, settings: &Settings) -> Result<f64, SettingsError> {
+pub(super) fn default_smoothness(problem: &PublicProblem) -> f64 {
     let model = problem.model();
     let bound = problem
         .row_bound(Norm::L2)
         .map(|a| a * a + f64::from(u8::from(model.bias)));
     let at_zero = model.loss.curvature_at_zero(model.outputs);
-    let default = bound
+    bound
         .zip(at_zero)
-        .map(|(squared, curvature)| 0.25 * curvature * squared);
-    settings.number(
-        "smoothness",
-        default.unwrap_or(20.0),
-        "a number above 0 is needed",
-        |m| m > 0.0 && m.is_finite(),
-    )
+        .map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
 }
 
 /// S where none is given: for losses of classes or signs their Lipschitz constant, of a public bound on the rows, at most 4 (the best of 0.5, 1,
@@ -168,7 +189,8 @@ struct PracticalBeta<'a> {
     problem: &'a PublicProblem,
     plan: &'a BatchPlan,
     smoothness: f64,
-    radius: f64,
+    /// ‖x* − x_0‖.
+    distance: f64,
     zeta: f64,
     clip_norm: f32,
     noise_deviation: f64,
@@ -177,11 +199,7 @@ struct PracticalBeta<'a> {
 impl PracticalBeta<'_> {
     fn value(&self, recursive: bool, constrained: bool) -> f64 {
         let (batch, rounds) = (self.plan.batch_size as f64, self.plan.rounds as f64);
-        let distance = if self.radius.is_finite() {
-            self.radius
-        } else {
-            PRACTICAL_DISTANCE
-        };
+        let distance = self.distance;
         let dimension = self.problem.parameters();
         if !recursive {
             let node = self.noise_deviation / batch;
@@ -198,47 +216,22 @@ impl PracticalBeta<'_> {
     }
 }
 
-fn is_constrained(settings: &Settings) -> Result<bool, SettingsError> {
-    match settings.parameters.get("regime").map(String::as_str) {
-        None | Some("unconstrained") => Ok(false),
-        Some("constrained") => Ok(true),
-        Some(other) => Err(SettingsError::UnknownName {
-            flag: "--set regime",
-            value: other.to_owned(),
-            known: "unconstrained or constrained",
-        }),
-    }
-}
-
 /// The constants of `constants = theory`, nothing for `practical`.
-fn proven(settings: &Settings) -> Result<Option<Proven>, SettingsError> {
-    match settings.parameters.get("constants").map(String::as_str) {
-        None | Some("practical") => return Ok(None),
-        Some("theory") => {}
-        Some(other) => {
-            return Err(SettingsError::UnknownName {
-                flag: "--set constants",
-                value: other.to_owned(),
-                known: "practical or theory",
-            });
-        }
+fn proven(steps: &Steps, own: &Accelerated) -> Result<Option<Proven>, SettingsError> {
+    if own.constants == Origin::Practical {
+        return Ok(None);
     }
-    let needed = "constants = theory needs --set radius, smoothness and lipschitz, each a public number above 0";
-    let declared = |key: &'static str| -> Result<f64, SettingsError> {
-        let value = settings.number(key, f64::NAN, needed, |value| value > 0.0 && value.is_finite())?;
-        if value.is_nan() {
-            return Err(SettingsError::OutOfRange {
-                flag: key,
-                value: "none".to_owned(),
-                expected: needed,
-            });
-        }
-        Ok(value)
+    let declared = |parameter, value: Option<f64>| {
+        value.ok_or(SettingsError::OutOfRange {
+            parameter,
+            value: "none".to_owned(),
+            expected: "constants=theory: radius, smoothness and lipschitz, each a public number above 0,",
+        })
     };
     Ok(Some(Proven {
-        radius: declared("radius")?,
-        smoothness: declared("smoothness")?,
-        lipschitz: declared("lipschitz")?,
+        radius: declared("radius", steps.radius)?,
+        smoothness: declared("smoothness", steps.smoothness)?,
+        lipschitz: declared("lipschitz", own.lipschitz)?,
     }))
 }
 
@@ -262,7 +255,7 @@ impl Proven {
     ) -> Result<f64, SettingsError> {
         let (rows, batch) = (rows as f64, plan.batch_size as f64);
         let refuse = |reason: &'static str| SettingsError::Unsupported {
-            flag: "--set constants",
+            parameter: "constants",
             value: "theory".to_owned(),
             algorithm: id,
             reason,
@@ -271,7 +264,7 @@ impl Proven {
             // [004 (5.2)]: T = c_DP·n^{1/4} with c_DP > 10⁴ for any δ in use, so B = n^{3/4}/c_DP < 1 for n < 6·10⁵.
             return Err(refuse(
                 "has constants for the unconstrained regime that leave less than one row a batch below n ≈ 600,000; \
-                 take --set regime=constrained, or constants=practical",
+                 take regime=constrained, or constants=practical",
             ));
         }
         if batch > rows.sqrt() {
@@ -323,48 +316,37 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         ACCELERATED_INDEPENDENT.id
     };
     let rows = problem.rows();
-    let constrained = is_constrained(settings)?;
-    let defaulted = Settings {
-        batch_size: settings.batch_size.or_else(|| {
-            let rounds = if constrained {
-                (rows as f64).sqrt()
-            } else {
-                4.0 * (rows as f64).powf(0.25)
-            };
-            Some(rows.div_ceil(rounds.ceil() as usize).max(1))
-        }),
-        ..settings.clone()
-    };
+    let (common, steps, own) = (settings.common()?, Steps::read(settings)?, Accelerated::read(settings)?);
+    let constrained = own.regime == Regime::Constrained;
+    let mut defaulted = settings.clone();
+    if common.batch_size.is_none() {
+        let rounds = if constrained {
+            (rows as f64).sqrt()
+        } else {
+            4.0 * (rows as f64).powf(0.25)
+        };
+        defaulted.set("batch-size", rows.div_ceil(rounds.ceil() as usize).max(1));
+    }
     let plan = single_pass(&defaulted, problem, id)?;
-    let smoothness = smoothness(problem, settings)?;
-    let proven = proven(settings)?;
-    let zeta = settings.number(
-        "zeta",
-        if proven.is_some() { 0.5 } else { 1.0 },
-        "a number in (0, 1] is needed, of at most 1/2 with constants = theory",
-        |zeta| zeta > 0.0 && zeta <= if proven.is_some() { 0.5 } else { 1.0 },
-    )?;
+    let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(problem));
+    let proven = proven(&steps, &own)?;
+    let most_zeta = if proven.is_some() { 0.5 } else { 1.0 };
+    let zeta = own.zeta.unwrap_or(most_zeta);
+    if zeta > most_zeta {
+        return Err(SettingsError::OutOfRange {
+            parameter: "zeta",
+            value: zeta.to_string(),
+            expected: "with constants=theory, at most 1/2",
+        }
+        .into());
+    }
     let clip_norm = plan::clip_norm(
         settings,
         proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),
     )?;
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
-        radius > 0.0
-    })?;
-    let growth = settings.number("growth", 0.0, "a number of at least 0 is needed", |growth| {
-        growth >= 0.0
-    })?;
-    if growth > 0.0 && !recursive {
-        return Err(SettingsError::Unsupported {
-            flag: "--set growth",
-            value: growth.to_string(),
-            algorithm: id,
-            reason: "has no recursion whose weights could grow",
-        }
-        .into());
-    }
+    let growth = Growing::read(settings)?.growth;
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(if recursive {
+        kind: common.noise.unwrap_or(if recursive {
             NoiseKind::Tree
         } else {
             NoiseKind::Independent
@@ -400,17 +382,12 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
                 problem,
                 plan: &plan,
                 smoothness,
-                radius,
+                distance: steps.radius.unwrap_or(PRACTICAL_DISTANCE),
                 zeta,
                 clip_norm,
                 noise_deviation: privacy.noise_deviation,
             };
-            settings.number(
-                "beta",
-                practical.value(recursive, constrained),
-                "a number above 0 is needed",
-                |beta| beta > 0.0 && beta.is_finite(),
-            )?
+            steps.beta.unwrap_or_else(|| practical.value(recursive, constrained))
         }
     };
     let warnings = if proven.is_some() {
@@ -425,7 +402,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         beta,
         zeta,
         growth,
-        radius: radius.is_finite().then_some(radius),
+        radius: steps.radius,
         clip: Clip::Bounded {
             norm: Norm::L2,
             clip_norm,
@@ -456,10 +433,10 @@ pub(super) fn single_pass(
     let plan = whole_epochs(settings, problem, 1.0, algorithm)?;
     if plan.rounds > plan.rounds_per_epoch {
         return Err(SettingsError::Unsupported {
-            flag: "--epochs",
+            parameter: "epochs",
             value: plan.rounds.div_ceil(plan.rounds_per_epoch).to_string(),
             algorithm,
-            reason: "reads every example once; take --epochs 1, or dp-srg-memf for several epochs",
+            reason: "reads every example once; take epochs 1, or dp-srg-memf for several epochs",
         }
         .into());
     }

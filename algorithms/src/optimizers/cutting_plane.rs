@@ -3,10 +3,23 @@
 //! The result is the centre after the last cut: choosing the best visited centre would need function values, which this
 //! oracle does not answer.
 
+use super::parameters::{Common, Range, parameters};
 use super::{Algorithm, PrepareError, Prepared, Settings, SettingsError, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
 use crate::resque::projected::{self, Weights};
+
+parameters! {
+    /// Parameters of the cuts.
+    struct Cuts {
+        /// Queried centre: analytic takes d·ln κ rounds of d³ work each, ellipsoid 2d²·ln κ rounds
+        centre: Centre = Centre::Analytic,
+        /// Radius R of the domain around 0
+        radius: f64 [Range::POSITIVE] = 10.0,
+        /// Target gap ε, which sets the rounds (default: LR/1000)
+        accuracy: Option<f64> [Range::POSITIVE],
+    }
+}
 
 /// The catalogue's entry.
 pub static CUTTING_PLANE: Algorithm = Algorithm {
@@ -15,14 +28,9 @@ pub static CUTTING_PLANE: Algorithm = Algorithm {
     source: "[002 Table I], after Kozlov, Tarasov and Èrlich 1988",
     promise: "no privacy; query depth d·ln(LR/ε), for up to 1,024 parameters",
     private: false,
-    parameters: &[
-        (
-            "centre",
-            "analytic (default; d·ln κ rounds, d³ work each) or ellipsoid (2d²·ln κ rounds)",
-        ),
-        ("radius", "radius R of the domain around 0 (default 10)"),
-        ("accuracy", "target gap ε, which sets the rounds (default LR/1000)"),
-    ],
+    release: false,
+    groups: &[&[Common::batch_size()], Cuts::ALL],
+    scenes: &[],
     constructor: prepare,
 };
 
@@ -30,20 +38,17 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let dimension = problem.parameters();
     if dimension > MOST_DIMENSIONS {
         return Err(SettingsError::OutOfRange {
-            flag: "--algorithm",
+            parameter: "algorithm",
             value: format!("cutting-plane with {dimension} parameters"),
-            expected: "at most 1024 parameters: its rounds cost d³ operations and their number grows with d",
+            expected: "a model of at most 1024 parameters (rounds cost d³ operations and their number grows with d)",
         }
         .into());
     }
     let lipschitz = projected::lipschitz(problem)?;
-    let above_zero = |value: f64| value > 0.0 && value.is_finite();
-    let radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
-    let default = lipschitz * radius / 1_000.0;
-    let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
-    let kind = settings.named("centre", Centre::Analytic)?;
-    let batch = settings.batch_size.unwrap_or(problem.rows());
-    let run = CuttingPlane::for_accuracy(kind, dimension, lipschitz, radius, accuracy, batch)?;
+    let own = Cuts::read(settings)?;
+    let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 1_000.0);
+    let batch = settings.common()?.batch_size.unwrap_or(problem.rows());
+    let run = CuttingPlane::for_accuracy(own.centre, dimension, lipschitz, own.radius, accuracy, batch)?;
     let rounds = run.rounds();
     pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds)
 }

@@ -19,9 +19,12 @@
 //! (2C for replace-one). The sensitivity of C_s is taken for exactly that pattern, hence the run is one Gaussian
 //! mechanism with μ = sens(C_s)·C/σ, also when the points x_t depend on what was released ([001 §2.1]).
 
+use super::parameters::{BATCHES, NOISE, PRIVACY, Parameter, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
-use super::sgd::{self, GradientPrivacy, Sgd};
+use super::scene::Scene;
+use super::sgd::{self, GradientPrivacy, Iterates, Sgd};
 use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
+use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoisePlan, PlannedNoise};
 use crate::privacy::Sampling;
@@ -41,7 +44,7 @@ struct Variant {
 }
 
 macro_rules! entry {
-    ($name:ident, $constructor:ident, $variant:expr, $title:expr, $source:expr, $promise:expr) => {
+    ($name:ident, $constructor:ident, $variant:expr, $groups:expr, $title:expr, $source:expr, $promise:expr) => {
         #[doc = concat!("The catalogue's entry of ", $title, ".")]
         pub static $name: Algorithm = Algorithm {
             id: $variant.id,
@@ -49,7 +52,9 @@ macro_rules! entry {
             source: $source,
             promise: $promise,
             private: true,
-            parameters: PARAMETERS,
+            release: true,
+            groups: $groups,
+            scenes: &[Scene::FIXED],
             constructor: $constructor,
         };
 
@@ -59,22 +64,34 @@ macro_rules! entry {
     };
 }
 
-/// Own parameters of all six.
-const PARAMETERS: &[(&str, &str)] = &[
-    (
-        "averaging",
-        "which iterate is returned: last (default), uniform or suffix",
-    ),
-    (
-        "radius",
-        "radius of the ball around 0 that iterates are projected on (default: none)",
-    ),
-    ("tau", "period τ of dp-mf-plus (default: all rounds)"),
-    (
-        "workload",
-        "what the factorisation is made for: ones (prefix sums) or true (with the run's momentum)",
-    ),
-];
+choices! {
+    /// The workload that a factorisation is made for.
+    pub enum WorkloadKind {
+        /// Prefix sums.
+        Ones = "ones",
+        /// The sums that the run takes, with its momentum.
+        True = "true",
+    }
+}
+
+parameters! {
+    /// Parameters of the factorisation.
+    struct Factorized {
+        /// Workload of the factorisation: prefix sums, or with the momentum of the run (default: by algorithm)
+        workload: Option<WorkloadKind>,
+    }
+}
+
+parameters! {
+    /// Parameters of DP-MF⁺.
+    struct Weighted {
+        /// Period τ (default: all rounds)
+        tau: Option<usize> [Range::COUNT],
+    }
+}
+
+const GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL];
+const PLUS_GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL, Weighted::ALL];
 
 const FTRL: Variant = Variant {
     id: "dp-ftrl",
@@ -121,6 +138,7 @@ entry!(
     DP_FTRL,
     dp_ftrl,
     FTRL,
+    GROUPS,
     "DP-FTRL",
     "[000 §2.4], [001 Example 3.3]",
     "(ε, δ)-DP without sampling assumptions, by tree-aggregated noise"
@@ -129,6 +147,7 @@ entry!(
     DP_MEMF,
     dp_memf,
     MEMF,
+    GROUPS,
     "DP-MEMF",
     "[000 Algorithm 2]",
     "(ε, δ)-DP without sampling assumptions, by a factorisation for momentum and several epochs"
@@ -137,6 +156,7 @@ entry!(
     DP_MF,
     dp_mf,
     MF,
+    GROUPS,
     "DP-MF",
     "[001 §3]",
     "(ε, δ)-DP without sampling assumptions, by a factorisation of prefix sums"
@@ -145,6 +165,7 @@ entry!(
     DP_MF_PLUS,
     dp_mf_plus,
     MF_PLUS,
+    PLUS_GROUPS,
     "DP-MF⁺",
     "[001 §5]",
     "(ε, δ)-DP without sampling assumptions, by a factorisation for the Λ_τ-weighted error"
@@ -153,6 +174,7 @@ entry!(
     PGD,
     pgd,
     PGD_VARIANT,
+    GROUPS,
     "PGD",
     "[001 §3]",
     "(ε, δ)-DP without sampling assumptions, by a fresh Gaussian a round"
@@ -161,6 +183,7 @@ entry!(
     ANTI_PGD,
     anti_pgd,
     ANTI,
+    GROUPS,
     "Anti-PGD",
     "[001 Example 3.2]",
     "(ε, δ)-DP without sampling assumptions, by anti-correlated noise"
@@ -184,15 +207,16 @@ pub(super) fn whole_epochs(
         Sampling::FixedOrder | Sampling::ShuffledOnce | Sampling::FullBatch
     ) {
         return Err(SettingsError::Unsupported {
-            flag: "--sampling",
+            parameter: "sampling",
             value: plan.sampling.to_string(),
             algorithm,
             reason: "correlates its noise across rounds, which needs the same batches every epoch: take fixed or shuffled",
         }
         .into());
     }
-    if settings.rounds.is_none() {
-        let wanted = settings.epochs.unwrap_or(epochs);
+    let common = settings.common()?;
+    if common.rounds.is_none() {
+        let wanted = common.epochs.unwrap_or(epochs);
         plan.rounds = (wanted * plan.rounds_per_epoch as f64).round().max(1.0) as usize;
     }
     Ok(plan)
@@ -202,30 +226,18 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
     let parameters = sgd::parameters(settings, &plan, variant.learning_rate, variant.momentum)?;
     let mut workload = WorkloadSpecification::prefix();
-    let weighs_momentum = match settings.parameters.get("workload").map(String::as_str) {
-        None => variant.weighs_momentum,
-        Some("ones") => false,
-        Some("true") => true,
-        Some(other) => {
-            return Err(SettingsError::UnknownName {
-                flag: "--set workload",
-                value: other.to_owned(),
-                known: "ones or true",
-            }
-            .into());
-        }
-    };
+    let weighs_momentum = Factorized::read(settings)?
+        .workload
+        .map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
     if weighs_momentum && parameters.momentum > 0.0 {
         workload = workload.with_momentum(parameters.momentum);
     }
     if variant.id == MF_PLUS.id {
-        let tau = settings.number("tau", plan.rounds as f64, "a whole number of at least 1", |tau| {
-            tau >= 1.0 && tau.fract() == 0.0
-        })?;
-        workload = workload.with_lambda_tau(Some((tau as usize).min(plan.rounds)));
+        let tau = Weighted::read(settings)?.tau.unwrap_or(plan.rounds);
+        workload = workload.with_lambda_tau(Some(tau.min(plan.rounds)));
     }
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(variant.noise),
+        kind: settings.common()?.noise.unwrap_or(variant.noise),
         rounds: plan.rounds,
         rounds_per_epoch: plan.rounds_per_epoch,
         workload,

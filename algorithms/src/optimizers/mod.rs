@@ -12,24 +12,28 @@ pub mod matrix_factorization;
 pub mod momentum;
 pub mod multistage;
 pub mod nesterov;
+pub mod parameters;
 pub mod phased_sgd;
 pub mod plan;
 mod pooled;
 pub mod randomized_smoothing;
 pub mod resque_parallel;
 pub mod resque_private;
+pub mod scene;
 pub mod settings;
 pub mod sgd;
 pub mod srg_matrix_factorization;
 pub mod unaccelerated_srg;
 
+pub use parameters::Parameter;
+pub use scene::Scene;
 pub use settings::{Averaging, Budget, SamplingKind, Settings, SettingsError};
 
 pub use crate::noise::NoiseKind;
 
 use crate::noise::{NoiseError, NoisePlanError};
 use crate::oracle::{Oracle, QueryError};
-use crate::privacy::{Mechanism, PrivacyError, PrivacyStatement};
+use crate::privacy::{Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::sampling::{Sampler, SamplingError};
@@ -79,7 +83,7 @@ pub enum AssumptionWarning {
     /// β < 2MT.
     #[error(
         "beta = {beta} is below 2·M·T = {needed}: differences are not bounded by [000 Claim 4.2], and more of them are \
-         clipped; --set constants=theory refuses this"
+         clipped; constants=theory refuses this"
     )]
     SmallBeta {
         /// β.
@@ -88,7 +92,7 @@ pub enum AssumptionWarning {
         needed: f64,
     },
     /// ζ > 1/2.
-    #[error("zeta = {zeta} is above 1/2: the step as printed, outside the proof; --set zeta=0.5 is inside")]
+    #[error("zeta = {zeta} is above 1/2: the step as printed, outside the proof; zeta=0.5 is inside")]
     LargeZeta {
         /// ζ.
         zeta: f64,
@@ -196,10 +200,53 @@ pub struct Algorithm {
     pub source: &'static str,
     /// The guarantee, in a line.
     pub promise: &'static str,
-    /// Whether it adds noise and states a guarantee.
+    /// True if it adds noise and states a guarantee.
     pub private: bool,
-    /// Its own `--set` parameters with their descriptions, default included.
-    pub parameters: &'static [(&'static str, &'static str)],
+    /// True if its noise covers the rounding of its sums when these leave f32 every
+    /// [`RELEASE_BLOCK_ROWS`](plan::RELEASE_BLOCK_ROWS) rows: only then it may claim a release.
+    pub release: bool,
+    /// The parameters that it reads, by groups; see [`Algorithm::parameters`].
+    pub groups: &'static [&'static [Parameter]],
+    /// The conditions of its audits.
+    pub scenes: &'static [Scene],
     /// Its constructor; call [`Algorithm::prepare`].
     pub constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
+}
+
+impl Algorithm {
+    /// The parameters that it reads.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static Parameter> {
+        self.groups.iter().copied().flatten()
+    }
+
+    /// True if it reads the parameter of this name.
+    pub fn reads(&self, parameter: &str) -> bool {
+        self.parameters().any(|own| own.name == parameter)
+    }
+
+    /// The optimiser for `problem`, calibrated to the budget of `settings`.
+    ///
+    /// # Errors
+    /// Parameters out of range or not read by the algorithm, guarantees that no theorem covers.
+    pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
+        if let Some(parameter) = settings.parameters.keys().find(|parameter| !self.reads(parameter)) {
+            let known: Vec<_> = self.parameters().map(|parameter| parameter.name).collect();
+            return Err(SettingsError::UnknownParameter {
+                parameter: parameter.clone(),
+                algorithm: self.id,
+                known: known.join(", "),
+            }
+            .into());
+        }
+        let mut prepared = (self.constructor)(problem, settings)?;
+        prepared.release = settings.is_release();
+        if prepared.release && !self.release && prepared.privacy.claim == Claim::Release {
+            let reason = format!(
+                "the rounding of {}'s sums is not covered by its noise: no release is claimed",
+                self.id
+            );
+            prepared.privacy = prepared.privacy.revoked(reason);
+        }
+        Ok(prepared)
+    }
 }

@@ -2,7 +2,9 @@
 //! [003 (4.7), Theorem 4.3], with noise of one scale or with the scales that minimise (4.8). The iteration is
 //! [`super::momentum`]; stages and weights are in [`crate::theory::multistage`].
 
-use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, STAGES, joined};
+use super::accelerated_plan::{self, ALL_ROWS, Division, EVERY, Method, MethodParameters, Stages};
+use super::parameters::PRIVACY;
+use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
@@ -13,7 +15,12 @@ pub static DP_MASG: Algorithm = Algorithm {
     source: "[003 §4.2, (4.7)]",
     promise: "ε-DP, every iterate public; bound (4.8) with 2·E_0",
     private: true,
-    parameters: &joined::<8>(&PARAMETERS, &STAGES),
+    release: true,
+    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL],
+    scenes: &[Scene {
+        parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("first-stage", "1")],
+        ..ALL_ROWS
+    }],
     constructor: dp_masg,
 };
 
@@ -24,7 +31,18 @@ pub static DP_MASG_OPT: Algorithm = Algorithm {
     source: "[003 §4.2, (4.5)–(4.8)]",
     promise: "as dp-masg, with the rounds and the division of the budget that minimise its bound",
     private: true,
-    parameters: &joined::<10>(&joined::<8>(&PARAMETERS, &STAGES), &OPTIMIZED),
+    release: true,
+    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL, Division::ALL],
+    scenes: &[Scene {
+        parameters: &[
+            ("rounds", "2"),
+            ("smoothness", "1"),
+            ("strong-convexity", "0.25"),
+            ("first-stage", "1"),
+            ("initial-gap", "fixed"),
+        ],
+        ..ALL_ROWS
+    }],
     constructor: dp_masg_opt,
 };
 

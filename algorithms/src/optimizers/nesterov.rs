@@ -2,7 +2,9 @@
 //! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`], the
 //! weights of the bound are in [`crate::theory::multistage`], the division of the budget in [`crate::theory::allocation`].
 
-use super::accelerated_plan::{self, Method, OPTIMIZED, PARAMETERS, joined};
+use super::accelerated_plan::{self, ALL_ROWS, Division, EVERY, Method, MethodParameters};
+use super::parameters::PRIVACY;
+use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings};
 use crate::problem::PublicProblem;
 
@@ -13,7 +15,9 @@ pub static DP_NAG: Algorithm = Algorithm {
     source: "[003 (4.1), Theorem 4.1]",
     promise: "ε-DP, every iterate public; E_T ≤ 2(1 − √(μα))^T·E_0 + noise",
     private: true,
-    parameters: &PARAMETERS,
+    release: true,
+    groups: &[EVERY, PRIVACY, MethodParameters::ALL],
+    scenes: &[ALL_ROWS],
     constructor: dp_nag,
 };
 
@@ -24,7 +28,12 @@ pub static DP_NAG_OPT: Algorithm = Algorithm {
     source: "[003 §4.1, (4.5), (4.6)]",
     promise: "as dp-nag, with the rounds and the division of the budget that minimise its bound",
     private: true,
-    parameters: &joined::<8>(&PARAMETERS, &OPTIMIZED),
+    release: true,
+    groups: &[EVERY, PRIVACY, MethodParameters::ALL, Division::ALL],
+    scenes: &[Scene {
+        parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("initial-gap", "fixed")],
+        ..ALL_ROWS
+    }],
     constructor: dp_nag_opt,
 };
 

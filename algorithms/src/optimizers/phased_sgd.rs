@@ -22,7 +22,8 @@ use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
 
 use super::plan;
-use super::settings::positive;
+use super::parameters::{Common, PRIVACY, Range, parameters};
+use super::scene::Scene;
 use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
@@ -31,6 +32,14 @@ use crate::problem::PublicProblem;
 use crate::resque::localization;
 use crate::state::StateVisitor;
 
+parameters! {
+    /// Parameters of the phases.
+    struct PhasedParameters {
+        /// Radius R of the ball around 0 that iterates are projected on
+        radius: f64 [Range::POSITIVE] = 10.0,
+    }
+}
+
 /// The catalogue's entry.
 pub static PHASED_SGD: Algorithm = Algorithm {
     id: "phased-sgd",
@@ -38,18 +47,31 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     source: "Feldman, Koren and Talwar 2020, Algorithm 2; [002 Table II]",
     promise: "(ε, δ)-DP in one pass by contraction, excess risk LR(1/√n + √d/(nε)), for smooth losses",
     private: true,
-    parameters: &[(
-        "radius",
-        "radius R of the ball around 0 that iterates are projected on (default 10)",
-    )],
+    release: false,
+    groups: &[
+        &[Common::batch_size(), Common::learning_rate()],
+        PRIVACY,
+        PhasedParameters::ALL,
+    ],
+    scenes: &[Scene {
+        name: "one pass",
+        rows: 64,
+        batch_size: Some(8),
+        parameters: &[],
+        second: 1,
+        rows_with_second: 64,
+        needs_f32: true,
+        ..Scene::FIXED
+    }],
     constructor: prepare,
 };
 
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let loss = problem.model().loss;
-    let refused = |flag, value: String, reason| {
+    let common = settings.common()?;
+    let refused = |parameter, value: String, reason| {
         PrepareError::from(SettingsError::Unsupported {
-            flag,
+            parameter,
             value,
             algorithm: "phased-sgd",
             reason,
@@ -58,20 +80,20 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let Some(curvature) = loss.curvature() else {
         let reason =
             "needs a smooth loss: its privacy rests on gradient steps that do not expand; use huber or logistic";
-        return Err(refused("--loss", loss.to_string(), reason));
+        return Err(refused("loss", loss.to_string(), reason));
     };
-    let adjacency = problem.adjacency(settings.adjacency)?;
+    let adjacency = plan::adjacency(problem, &common)?;
     Sampling::FixedOrder.check(adjacency)?;
     let Some(bound) = problem.row_bound(Norm::L2) else {
         let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
-        return Err(refused("--clip-features", "none".to_owned(), reason));
+        return Err(refused("clip-features", "none".to_owned(), reason));
     };
     let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
     let smoothness = curvature * squared + problem.regularization();
     let has_classes = loss.targets() == TargetKind::Classes;
-    if has_classes && let Some(asked) = settings.clip_norm {
+    if has_classes && let Some(asked) = common.clip_norm {
         let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
-        return Err(refused("--clip-norm", asked.to_string(), reason));
+        return Err(refused("clip-norm", asked.to_string(), reason));
     }
     let (clip_norm, clip) = if has_classes {
         ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
@@ -97,17 +119,17 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
             participations: 1,
         },
     )?;
-    let batch = settings
+    let batch = common
         .batch_size
         .unwrap_or(100.min(problem.rows().div_ceil(32)))
         .max(1);
-    let radius = settings.number("radius", 10.0, "a radius above 0 is needed", |radius| radius > 0.0)?;
+    let radius = PhasedParameters::read(settings)?.radius;
     // Iterates inside a phase are not released: they must not be able to diverge.
     if radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
-            flag: "--set radius",
+            parameter: "radius",
             value: radius.to_string(),
-            expected: "a smaller radius: margins could overflow",
+            expected: "a smaller radius (margins could overflow)",
         }
         .into());
     }
@@ -117,7 +139,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let mu = factor / noise.noise_multiplier;
     let privacy = 16.0 * dimension / ((batch as f64 * mu).powi(2) * steps);
     let balanced = 2.0 * radius / (f64::from(clip_norm) * (steps * (1.0 / 6.0 + privacy)).sqrt());
-    let asked = positive("--learning-rate", settings.learning_rate.unwrap_or(balanced))?;
+    let asked = common.learning_rate.unwrap_or(balanced);
     // η_1 = η/4 ≤ 2/M.
     let rate = asked.min(8.0 / smoothness);
     let phases: Vec<_> = localization::phases(problem.rows(), 0.0)
@@ -325,13 +347,8 @@ mod tests {
                     let data = crate::problem::Dataset::new("changed", features, labels).unwrap();
                     let data = data.clip_features(Norm::L2, 2.0).unwrap();
                     let problem = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
-                    let mut settings = settings(1.0);
-                    settings.batch_size = Some(10);
-                    settings.adjacency = Some(Adjacency::ReplaceOne);
-                    settings.learning_rate = Some(1e9);
                     let mut oracle = Oracle::new(&problem, Engine::default());
-                    let optimizer = prepare_direct(&problem, &settings);
-                    let mut optimizer = optimizer;
+                    let mut optimizer = prepare_direct(&problem);
                     for round in 0..31 {
                         optimizer.step(round, &mut oracle).unwrap();
                     }
@@ -353,14 +370,14 @@ mod tests {
     }
 
     /// The optimiser itself instead of the boxed trait object.
-    fn prepare_direct(problem: &Problem, settings: &Settings) -> PhasedSgd {
+    fn prepare_direct(problem: &Problem) -> PhasedSgd {
         let step = 8.0 / (0.25 * 5.0);
         PhasedSgd {
             clip: Clip::Bounded {
                 norm: Norm::L2,
                 clip_norm: 1.0,
             },
-            batch: settings.batch_size.unwrap(),
+            batch: 10,
             rate: step,
             radius: 10.0,
             deviation: 1.0,
@@ -370,7 +387,7 @@ mod tests {
                 .collect(),
             phase: 0,
             position: 0,
-            noise: IndependentGaussian::new(settings.key.clone(), 1.0),
+            noise: IndependentGaussian::new(StreamKey::Simulation(5), 1.0),
             iterate: vec![0.0; 6],
             released: vec![0.0; 6],
             iterates: vec![0.0; 6],
@@ -392,8 +409,7 @@ mod tests {
         release.key = StreamKey::Release([3; 32]);
         let prepared = PHASED_SGD.prepare(&problem(Loss::Logistic), &release).unwrap();
         assert_eq!(prepared.privacy.claim, crate::privacy::Claim::None);
-        let mut added = settings(1.0);
-        added.adjacency = Some(Adjacency::AddRemove);
+        let added = settings(1.0).with("adjacency", Adjacency::AddRemove);
         assert!(PHASED_SGD.prepare(&problem(Loss::Logistic), &added).is_err());
     }
 }

@@ -2,7 +2,8 @@
 
 use rounds_kernels::linear::{Additions, computed_sensitivity};
 
-use super::settings::{SamplingKind, positive};
+use super::parameters::{Common, Range};
+use super::settings::SamplingKind;
 use super::{Budget, PrepareError, Settings, SettingsError};
 use crate::oracle::partition;
 use crate::privacy::{
@@ -43,22 +44,14 @@ impl BatchPlan {
     /// # Errors
     /// Zero epochs, batches that the data cannot give, add/remove without a public number of rows.
     pub fn new(settings: &Settings, problem: &PublicProblem, defaults: BatchDefaults) -> Result<Self, PrepareError> {
-        let rows = problem.rows();
-        let batch_size = settings.batch_size.unwrap_or(defaults.batch_size.min(rows));
-        if batch_size == 0 || batch_size > rows {
-            return Err(SettingsError::OutOfRange {
-                flag: "--batch-size",
-                value: batch_size.to_string(),
-                expected: "a batch has at least 1 row and at most as many as the data set",
-            }
-            .into());
-        }
-        let epochs = positive("--epochs", settings.epochs.unwrap_or(defaults.epochs))?;
-        let rounds = match settings.rounds {
-            Some(rounds) => rounds.max(1) as usize,
+        let (rows, common) = (problem.rows(), settings.common()?);
+        let batch_size = batch_size(&common, rows, defaults.batch_size)?;
+        let epochs = common.epochs.unwrap_or(defaults.epochs);
+        let rounds = match common.rounds {
+            Some(rounds) => rounds,
             None => (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize,
         };
-        let sampling = match settings.sampling.unwrap_or(defaults.sampling) {
+        let sampling = match common.sampling.unwrap_or(defaults.sampling) {
             SamplingKind::Poisson => Sampling::Poisson {
                 rate: batch_size as f64 / rows as f64,
             },
@@ -71,7 +64,7 @@ impl BatchPlan {
             SamplingKind::Shuffled => Sampling::ShuffledOnce,
             SamplingKind::Reshuffled => Sampling::ReshuffledEachEpoch,
         };
-        let adjacency = problem.adjacency(settings.adjacency)?;
+        let adjacency = adjacency(problem, &common)?;
         Ok(Self {
             batch_size,
             rounds,
@@ -106,6 +99,39 @@ impl BatchPlan {
     }
 }
 
+/// The batch size that is set, or `default` cut to the number of rows.
+///
+/// # Errors
+/// More rows than there are.
+pub(super) fn batch_size(common: &Common, rows: usize, default: usize) -> Result<usize, SettingsError> {
+    let batch_size = common.batch_size.unwrap_or(default.min(rows));
+    if batch_size == 0 || batch_size > rows {
+        return Err(SettingsError::OutOfRange {
+            parameter: "batch-size",
+            value: batch_size.to_string(),
+            expected: "a number from 1 to the number of rows",
+        });
+    }
+    Ok(batch_size)
+}
+
+/// The relation of a claim: the one that is set, else that of the domain.
+///
+/// # Errors
+/// Add/remove where the domain declares no public number of rows.
+pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adjacency, SettingsError> {
+    let declared = problem.relation().adjacency();
+    let adjacency = common.adjacency.unwrap_or(declared);
+    if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
+        return Err(SettingsError::OutOfRange {
+            parameter: "adjacency",
+            value: adjacency.to_string(),
+            expected: "add-remove keeps the number of rows private: a domain with a public one (public-rows)",
+        });
+    }
+    Ok(adjacency)
+}
+
 /// Noise that fits a budget, and the statement about it.
 pub struct CalibratedNoise {
     /// Noise standard deviation over clip norm.
@@ -123,8 +149,18 @@ pub struct CalibratedNoise {
 /// # Errors
 /// A clip norm that is not finite and above 0.
 pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError> {
-    let asked = positive("--clip-norm", settings.clip_norm.unwrap_or(default))?;
-    positive("--clip-norm", f64::from(asked as f32)).map(|clip_norm| clip_norm as f32)
+    let given = settings.common()?.clip_norm.unwrap_or(default);
+    single_clip_norm(given as f32)
+}
+
+/// A clip norm that is finite and above 0 as an f32.
+///
+/// # Errors
+/// Any other.
+pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
+    Range::POSITIVE
+        .check("clip-norm", f64::from(clip_norm))
+        .map(|_| clip_norm)
 }
 
 /// Rows whose clipped gradients a release adds up in f32 before they enter an f64 sum. With one row, a contribution is
@@ -168,6 +204,7 @@ pub fn calibrate(
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
     let accountant = settings
+        .common()?
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
     let release = settings.is_release();
@@ -176,9 +213,9 @@ pub fn calibrate(
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
-                flag: "--epsilon",
+                parameter: "epsilon",
                 value: "none".to_owned(),
-                expected: "a private algorithm needs a budget: an ε above 0, or a noise multiplier",
+                expected: "a budget, an ε above 0 or a noise multiplier,",
             }
             .into());
         }
@@ -200,7 +237,7 @@ pub fn calibrate(
         Budget::NoiseMultiplier {
             noise_multiplier,
             delta,
-        } => (positive("--noise-multiplier", noise_multiplier)?, delta),
+        } => (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta),
     };
     let mechanism = mechanism(noise_multiplier);
     let clip_norm = f64::from(clip_norm);

@@ -3,11 +3,21 @@
 //! A query of a linear model at x + ξ needs only the K shifts of its margins, so a round of m queries costs what a
 //! mini-batch round of m does. Rows are drawn uniformly with replacement.
 
-use super::settings::positive;
+use super::parameters::{Common, Range, parameters};
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::projected::{self, Weights};
 use crate::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
+
+parameters! {
+    /// Parameters of the method.
+    struct SmoothingSettings {
+        /// Radius R of the domain around 0
+        radius: f64 [Range::POSITIVE] = 10.0,
+        /// Smoothing radius ρ (default: 2R/T)
+        smoothing: Option<f64> [Range::POSITIVE],
+    }
+}
 
 /// The catalogue's entry.
 pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
@@ -16,30 +26,25 @@ pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     source: "Duchi, Bartlett and Wainwright 2012; [002 Table I]",
     promise: "no privacy; query depth d^{1/4}LR/ε on non-smooth losses",
     private: false,
-    parameters: &[
-        ("radius", "radius R of the domain around 0 (default 10)"),
-        ("smoothing", "smoothing radius ρ (default 2R/T)"),
+    release: false,
+    groups: &[
+        &[Common::epochs(), Common::batch_size()],
+        SmoothingSettings::ALL,
     ],
+    scenes: &[],
     constructor: prepare,
 };
 
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let lipschitz = projected::lipschitz(problem)?;
-    let batch = settings.batch_size.unwrap_or(500.min(problem.rows())).max(1);
-    let epochs = positive("--epochs", settings.epochs.unwrap_or(5.0))?;
+    let (common, own) = (settings.common()?, SmoothingSettings::read(settings)?);
+    let batch = common.batch_size.unwrap_or(500.min(problem.rows())).max(1);
+    let epochs = common.epochs.unwrap_or(5.0);
     let rounds = (epochs * problem.rows() as f64 / batch as f64).ceil().max(1.0);
-    let above_zero = |value: f64| value > 0.0 && value.is_finite();
-    let radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
-    let smoothing = settings.number(
-        "smoothing",
-        2.0 * radius / rounds,
-        "a radius above 0 is needed",
-        above_zero,
-    )?;
     let parameters = SmoothingParameters {
-        domain_radius: radius,
+        domain_radius: own.radius,
         lipschitz,
-        smoothing,
+        smoothing: own.smoothing.unwrap_or(2.0 * own.radius / rounds),
         rounds: rounds as u64,
         batch,
     };

@@ -4,30 +4,32 @@
 //! round, however many solves read the pool. The rounds are planned in advance; a run that reaches its accuracy earlier
 //! goes on improving.
 
+use super::parameters::{Common, Parameter, Range, parameters};
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::estimator::RadiusRule;
 use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
 use crate::resque::projected::{self, Weights};
 
-const PARAMETERS: &[(&str, &str)] = &[
-    ("accuracy", "target gap ε (default LR/100)"),
-    ("radius", "radius R of the domain around 0 (default 10)"),
-    ("rounds", "adaptive rounds (default 100)"),
-    ("outer", "bisection-free (default) or line-search"),
-    (
-        "samples",
-        "constant of the sample sizes (default 2; the theory's is 48)",
-    ),
-    (
-        "smoothing",
-        "smoothing radius ρ and ball radius r (default: ε/(2L), for losses of a linear model)",
-    ),
-    (
-        "weights",
-        "conditional (default) or full: whether a weight is drawn given the margins' shifts alone",
-    ),
-];
+parameters! {
+    /// Parameters of both variants.
+    struct ParallelSettings {
+        /// Target gap ε (default: LR/100)
+        accuracy: Option<f64> [Range::POSITIVE],
+        /// Radius R of the domain around 0
+        radius: f64 [Range::POSITIVE] = 10.0,
+        /// Search for λ in outer steps
+        outer: Outer = Outer::BisectionFree,
+        /// Constant of the sample sizes; the theory's is 48
+        samples: f64 [Range::POSITIVE] = 2.0,
+        /// Smoothing radius ρ and ball radius r (default: ε/(2L), for losses of a linear model)
+        smoothing: Option<f64> [Range::new("a radius of at least 1e-30 (offsets are f32)", |radius| radius >= 1e-30 && radius.is_finite())],
+        /// Draw of weights: given the margins' shifts alone, or not
+        weights: Weights = Weights::Conditional,
+    }
+}
+
+const GROUPS: &[&[Parameter]] = &[&[Common::rounds()], ParallelSettings::ALL];
 
 /// Theorem 1.
 pub static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
@@ -36,7 +38,9 @@ pub static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     source: "[002 Theorem 1, Algorithm 1]",
     promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries (projected oracle)",
     private: false,
-    parameters: PARAMETERS,
+    release: false,
+    groups: GROUPS,
+    scenes: &[],
     constructor: |problem, settings| prepare(problem, settings, Solver::EpochSgd),
 };
 
@@ -47,55 +51,31 @@ pub static RESQUE_AC_SA: Algorithm = Algorithm {
     source: "[002 Theorem 2, Algorithm 2]",
     promise: "no privacy; query depth d^{1/3}κ^{2/3}, κ² queries, computational depth d^{1/4}κ (projected oracle)",
     private: false,
-    parameters: PARAMETERS,
+    release: false,
+    groups: GROUPS,
+    scenes: &[],
     constructor: |problem, settings| prepare(problem, settings, Solver::AcceleratedSa),
 };
 
-impl std::str::FromStr for Weights {
-    type Err = super::SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "conditional" => Ok(Self::Conditional),
-            "full" => Ok(Self::Full),
-            _ => Err(super::SettingsError::UnknownName {
-                flag: "--set weights",
-                value: name.to_owned(),
-                known: "conditional or full",
-            }),
-        }
-    }
-}
-
 fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Result<Prepared, PrepareError> {
     let lipschitz = projected::lipschitz(problem)?;
-    let above_zero = |value: f64| value > 0.0 && value.is_finite();
-    let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
-    let default = lipschitz * domain_radius / 100.0;
-    let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
-    let rounds = settings.number("rounds", 100.0, "a number of at least 1 is needed", |rounds| {
-        rounds >= 1.0
-    })?;
-    let samples = settings.number("samples", 2.0, "a constant above 0 is needed", above_zero)?;
-    let smoothing = settings.number(
-        "smoothing",
-        0.5 * accuracy / lipschitz,
-        "a radius above 0 is needed, at least 1e-30: offsets are f32",
-        |radius| radius >= 1e-30 && radius.is_finite(),
-    )?;
+    let own = ParallelSettings::read(settings)?;
+    let accuracy = own.accuracy.unwrap_or(lipschitz * own.radius / 100.0);
+    let rounds = settings.common()?.rounds.unwrap_or(100);
+    let smoothing = own.smoothing.unwrap_or(0.5 * accuracy / lipschitz);
     let parameters = ParallelParameters {
-        domain_radius,
+        domain_radius: own.radius,
         accuracy,
         lipschitz,
         radius_rule: RadiusRule::Fixed(smoothing),
         solver,
-        outer: settings.named("outer", Outer::BisectionFree)?,
+        outer: own.outer,
         constants: Constants {
-            samples,
+            samples: own.samples,
             ..Constants::practical()
         },
     };
-    let weights = settings.named("weights", Weights::Conditional)?;
+    let weights = own.weights;
     let run = ParallelResque::new(parameters, vec![0.0; problem.parameters()], settings.key.clone())?;
     pooled::prepared(problem, settings, run, weights, lipschitz, rounds as u64)
 }

@@ -24,7 +24,8 @@ use rounds_kernels::linear::recorded::{ByOutput, Cap, RecordedBlock, Reweighting
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::plan;
-use super::settings::positive;
+use super::parameters::{Common, PRIVACY, Parameter, Range, parameters};
+use super::scene::{RAW_GRADIENT, Scene};
 use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase, QueryError};
@@ -41,21 +42,57 @@ use crate::state::StateVisitor;
 /// Streams of the shifts of margins.
 const SHIFTS: Purpose = Purpose(0x5250_5348);
 
-const PARAMETERS: &[(&str, &str)] = &[
-    (
-        "mode",
-        "dp-practical (default), scaled (no privacy claim) or faithful (refused below millions of millions of rows)",
-    ),
-    ("radius", "radius R of the domain around 0 (default 10)"),
-    ("accuracy", "target gap ε, which sets ball radius and λ (default CR/20)"),
-    ("inner", "releases S of a round in dp-practical mode (default 8)"),
-    ("weight-cap", "largest weight w_max in dp-practical mode (default 2.72)"),
-    ("accuracy-constant", "scaled mode: C of ε_opt (default 0.05)"),
-    ("radius-ratio", "scaled mode: ρ/r (default 1)"),
-    ("noise-constant", "scaled mode: β/ε (default 1)"),
-    ("steps-constant", "scaled mode: √C of the sample sizes (default 0.1)"),
-    ("rounds", "scaled mode: adaptive rounds (default 100)"),
+parameters! {
+    /// Parameters of every mode.
+    struct PrivateSettings {
+        /// Guarantee: accounted steps, the user's constants without a claim, or the proof's constants
+        mode: Mode = Mode::DpPractical,
+        /// Radius R of the domain around 0
+        radius: f64 [Range::POSITIVE] = 10.0,
+        /// Target gap ε, which sets ball radius and λ (default: CR/20)
+        accuracy: Option<f64> [Range::POSITIVE],
+        /// Releases S of a round in dp-practical mode
+        inner: usize [Range::COUNT] = 8,
+        /// Largest weight w_max in dp-practical mode
+        weight_cap: f64 [Range::POSITIVE] = std::f64::consts::E,
+        /// C of ε_opt in scaled mode
+        accuracy_constant: f64 [Range::POSITIVE] = 0.05,
+        /// ρ/r in scaled mode
+        radius_ratio: f64 [Range::new("a ratio of at least 1", |ratio| ratio >= 1.0)] = 1.0,
+        /// β/ε in scaled mode
+        noise_constant: f64 [Range::POSITIVE] = 1.0,
+        /// √C of the sample sizes in scaled mode
+        steps_constant: f64 [Range::POSITIVE] = 0.1,
+    }
+}
+
+/// `rounds` is the number of adaptive rounds of the scaled mode (100 by default); `epochs` sets those of dp-practical.
+const GROUPS: &[&[Parameter]] = &[
+    &[Common::epochs(), Common::rounds(), Common::batch_size()],
+    PRIVACY,
+    PrivateSettings::ALL,
 ];
+
+/// One release a round and a ball as large as the domain: every other round is a step, whose release is the iterate's move.
+const ALL_ROWS: Scene = Scene {
+    name: "all rows",
+    rows: 64,
+    parameters: &[("epochs", "2"), ("radius", "10"), ("inner", "1")],
+    scaled: &[("accuracy", 20.0)],
+    // Margins are shifted by up to a few radii: the residual must not change its sign.
+    raw: 10.0 * RAW_GRADIENT,
+    second: 1,
+    rows_with_second: 64,
+    needs_f32: true,
+    ..Scene::FIXED
+};
+
+const POISSON: Scene = Scene {
+    name: "Poisson, one release a round",
+    parameters: &[("epochs", "1"), ("radius", "10"), ("inner", "1")],
+    epsilon: Some(4.0),
+    ..ALL_ROWS
+};
 
 /// Theorem 3.
 pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
@@ -64,7 +101,18 @@ pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     source: "[002 Theorem 3, Algorithms 3–7]",
     promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
     private: true,
-    parameters: PARAMETERS,
+    release: false,
+    groups: GROUPS,
+    scenes: &[
+        Scene {
+            batch_size: Some(64),
+            ..ALL_ROWS
+        },
+        Scene {
+            batch_size: Some(48),
+            ..POISSON
+        },
+    ],
     constructor: |problem, settings| prepare(problem, settings, "resque-private-erm", false),
 };
 
@@ -75,7 +123,18 @@ pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     source: "[002 Theorem 4, Proposition 11]",
     promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks",
     private: true,
-    parameters: PARAMETERS,
+    release: false,
+    groups: GROUPS,
+    scenes: &[
+        Scene {
+            batch_size: Some(32),
+            ..ALL_ROWS
+        },
+        Scene {
+            batch_size: Some(24),
+            ..POISSON
+        },
+    ],
     constructor: |problem, settings| prepare(problem, settings, "resque-private-sco", true),
 };
 
@@ -88,9 +147,10 @@ fn prepare(
     id: &'static str,
     localized: bool,
 ) -> Result<Prepared, PrepareError> {
-    match settings.named("mode", Mode::DpPractical)? {
-        Mode::DpPractical => practical(problem, settings, localized),
-        mode => by_theorem(problem, settings, id, mode, localized),
+    let own = PrivateSettings::read(settings)?;
+    match own.mode {
+        Mode::DpPractical => practical(problem, settings, &own, localized),
+        _ => by_theorem(problem, settings, &own, id, localized),
     }
 }
 
@@ -98,22 +158,21 @@ fn prepare(
 fn by_theorem(
     problem: &PublicProblem,
     settings: &Settings,
+    own: &PrivateSettings,
     id: &'static str,
-    mode: Mode,
     localized: bool,
 ) -> Result<Prepared, PrepareError> {
     let Budget::Target { epsilon, delta } = settings.budget else {
         return Err(SettingsError::Unsupported {
-            flag: "--epsilon",
+            parameter: "epsilon",
             value: "none".to_owned(),
             algorithm: id,
-            reason: "needs a target ε with --delta in this mode: its noise follows from the theorem, not from a multiplier",
+            reason: "needs a target ε in this mode: its noise follows from the theorem, not from a multiplier",
         }
         .into());
     };
-    let above_zero = |value: f64| value > 0.0 && value.is_finite();
     let lipschitz = projected::lipschitz(problem)?;
-    let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
+    let domain_radius = own.radius;
     let setting = Setting {
         examples: problem.rows() as f64,
         dimension: problem.parameters() as f64,
@@ -122,16 +181,12 @@ fn by_theorem(
         epsilon,
         delta,
     };
-    let rounds = settings.number("rounds", 100.0, "a number of at least 1 is needed", |rounds| {
-        rounds >= 1.0
-    })? as u64;
+    let rounds = settings.common()?.rounds.unwrap_or(100) as u64;
     let constants = ScaledConstants {
-        accuracy: settings.number("accuracy-constant", 0.05, "a constant above 0 is needed", above_zero)?,
-        radius_ratio: settings.number("radius-ratio", 1.0, "a ratio of at least 1 is needed", |ratio| {
-            ratio >= 1.0
-        })?,
-        noise: settings.number("noise-constant", 1.0, "a constant above 0 is needed", above_zero)?,
-        steps: settings.number("steps-constant", 0.1, "a constant above 0 is needed", above_zero)?,
+        accuracy: own.accuracy_constant,
+        radius_ratio: own.radius_ratio,
+        noise: own.noise_constant,
+        steps: own.steps_constant,
     };
     let chunks = chunks(problem, localized, lipschitz, domain_radius, epsilon, delta, usize::MAX);
     let mut plans = Vec::new();
@@ -140,7 +195,7 @@ fn by_theorem(
             examples: chunk.rows.len() as f64,
             ..setting
         };
-        plans.push(match mode {
+        plans.push(match own.mode {
             Mode::Faithful => Plan::faithful(&setting).map_err(|reason| SettingsError::Infeasible {
                 algorithm: id,
                 reason: reason.to_string(),
@@ -155,7 +210,7 @@ fn by_theorem(
     for (plan, chunk) in plans.iter().zip(&chunks) {
         plan.check_steps(chunk.rows.len())?;
     }
-    let statement = match mode {
+    let statement = match own.mode {
         // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.
         Mode::Faithful => PrivacyStatement::none("the Lipschitz constant was read off the data: declare a public one"),
         _ => PrivacyStatement::none("scaled constants: the preconditions of the privacy proof do not hold"),
@@ -269,29 +324,27 @@ impl Optimizer for TheoremResque {
     }
 }
 
-fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> Result<Prepared, PrepareError> {
-    let above_zero = |value: f64| value > 0.0 && value.is_finite();
+fn practical(
+    problem: &PublicProblem,
+    settings: &Settings,
+    own: &PrivateSettings,
+    localized: bool,
+) -> Result<Prepared, PrepareError> {
+    let common = settings.common()?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let lipschitz = f64::from(clip_norm);
-    let domain_radius = settings.number("radius", 10.0, "a radius above 0 is needed", above_zero)?;
-    let default = lipschitz * domain_radius / 20.0;
-    let accuracy = settings.number("accuracy", default, "an accuracy above 0 is needed", above_zero)?;
-    let inner = settings.number("inner", 8.0, "a number of at least 1 is needed", |inner| inner >= 1.0)? as usize;
+    let domain_radius = own.radius;
+    let accuracy = own.accuracy.unwrap_or(lipschitz * domain_radius / 20.0);
+    let inner = own.inner;
     // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
     if domain_radius > 0.5 * f64::from(problem.most_weight()) {
         return Err(SettingsError::OutOfRange {
-            flag: "--set radius",
+            parameter: "radius",
             value: domain_radius.to_string(),
-            expected: "a smaller radius: shifts of margins could overflow",
+            expected: "a smaller radius (shifts of margins could overflow)",
         }
         .into());
     }
-    let weight_cap = settings.number(
-        "weight-cap",
-        std::f64::consts::E,
-        "a weight above 0 is needed",
-        above_zero,
-    )?;
     let (epsilon, delta) = match settings.budget {
         Budget::Target { epsilon, delta } => (epsilon, delta),
         Budget::NoiseMultiplier { delta, .. } => (1.0, delta),
@@ -307,26 +360,26 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
         MOST_CHUNKS,
     );
     let adjacency =
-        match problem.adjacency(settings.adjacency)? {
+        match plan::adjacency(problem, &common)? {
             Adjacency::ZeroOut => Adjacency::ZeroOut,
             other => {
                 return Err(SettingsError::Unsupported {
-                flag: "--adjacency",
+                parameter: "adjacency",
                 value: other.to_string(),
                 algorithm: if localized { RESQUE_PRIVATE_SCO.id } else { RESQUE_PRIVATE_ERM.id },
                 reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
-                         zero-out keeps them; omit the flag",
+                         zero-out keeps them",
             }
             .into());
             }
         };
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     let rows = chunks[0].rows.len();
-    let batch = settings.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
+    let batch = common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
     let rate = (batch as f64 / rows as f64).min(1.0);
     let sampling = Sampling::Poisson { rate };
     sampling.check(adjacency)?;
-    let epochs = positive("--epochs", settings.epochs.unwrap_or(10.0))?;
+    let epochs = common.epochs.unwrap_or(10.0);
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
     let noise = plan::calibrate(
         settings,
@@ -379,7 +432,7 @@ fn practical(problem: &PublicProblem, settings: &Settings, localized: bool) -> R
             chunk: 0,
             inner,
             clip_norm,
-            weight_cap,
+            weight_cap: own.weight_cap,
             localized,
             smoothing: acceleration.ball_radius,
             noise: IndependentGaussian::new(settings.key.clone(), noise.standard_deviation),
@@ -770,8 +823,7 @@ mod tests {
 
     #[test]
     fn localisation_refuses_adjacencies_that_move_its_chunks() {
-        let mut settings = settings(1.0, &[]);
-        settings.adjacency = Some(Adjacency::AddRemove);
+        let settings = settings(1.0, &[]).with("adjacency", Adjacency::AddRemove);
         assert!(RESQUE_PRIVATE_SCO.prepare(&problem(1_000), &settings).is_err());
         let none = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
         assert!(RESQUE_PRIVATE_ERM.prepare(&problem(1_000), &none).is_err());

@@ -18,7 +18,8 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
 
 use super::plan::{self, BatchDefaults, BatchPlan};
-use super::settings::{fraction, positive};
+use super::parameters::{BATCHES, PRIVACY, Range, STEPS, parameters};
+use super::scene::{Row, Scene};
 use super::{
     Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, SettingsError, StepError,
 };
@@ -29,17 +30,15 @@ use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
-/// The own parameters of both variants.
-pub(super) const PARAMETERS: &[(&str, &str)] = &[
-    (
-        "averaging",
-        "which iterate is returned: last (default), uniform or suffix",
-    ),
-    (
-        "radius",
-        "radius of the ball around 0 that iterates are projected on (default: none)",
-    ),
-];
+parameters! {
+    /// Parameters of the returned iterate.
+    pub(super) struct Iterates {
+        /// Iterate that is returned
+        averaging: Averaging = Averaging::Last,
+        /// Radius of the ball around 0 that iterates are projected on (default: none)
+        radius: Option<f64> [Range::POSITIVE],
+    }
+}
 
 /// The catalogue's entry of the non-private twin.
 pub static SGD: Algorithm = Algorithm {
@@ -48,7 +47,9 @@ pub static SGD: Algorithm = Algorithm {
     source: "[000 §2.3] without clipping and noise",
     promise: "no privacy; excess risk LR/√T with averaging",
     private: false,
-    parameters: PARAMETERS,
+    release: false,
+    groups: &[BATCHES, STEPS, Iterates::ALL],
+    scenes: &[],
     constructor: sgd,
 };
 
@@ -59,8 +60,30 @@ pub static DP_SGD: Algorithm = Algorithm {
     source: "[000 §2.3], [004 §2.1], [001 (3)]",
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
-    parameters: PARAMETERS,
+    release: true,
+    groups: &[BATCHES, STEPS, PRIVACY, Iterates::ALL],
+    scenes: &[
+        POISSON,
+        Scene {
+            name: "without replacement",
+            // The accountant's theorem is loose at rates near ½, and the bound would be 0.
+            batch_size: Some(12),
+            parameters: &[("rounds", "4"), ("sampling", "without-replacement")],
+            others: Row::Opposite,
+            ..POISSON
+        },
+    ],
     constructor: dp_sgd,
+};
+
+const POISSON: Scene = Scene {
+    name: "Poisson",
+    rows: 16,
+    batch_size: Some(8),
+    parameters: &[("rounds", "4"), ("sampling", "poisson")],
+    epsilon: Some(4.0),
+    second: 1,
+    ..Scene::FIXED
 };
 
 fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
@@ -136,14 +159,12 @@ pub(super) fn parameters(
     learning_rate: f64,
     momentum: f64,
 ) -> Result<SgdParameters, SettingsError> {
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
-        radius > 0.0
-    })?;
+    let (common, own) = (settings.common()?, Iterates::read(settings)?);
     Ok(SgdParameters {
-        learning_rate: positive("--learning-rate", settings.learning_rate.unwrap_or(learning_rate))?,
-        momentum: fraction("--momentum", settings.momentum.unwrap_or(momentum))?,
-        radius: radius.is_finite().then_some(radius),
-        averaging: settings.named("averaging", Averaging::Last)?,
+        learning_rate: common.learning_rate.unwrap_or(learning_rate),
+        momentum: common.momentum.unwrap_or(momentum),
+        radius: own.radius,
+        averaging: own.averaging,
         rounds: plan.rounds as u64,
     })
 }

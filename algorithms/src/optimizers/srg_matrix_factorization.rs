@@ -17,16 +17,27 @@
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{Clip, Point};
 
-use super::matrix_factorization::{calibrated, whole_epochs};
+use super::matrix_factorization::{WorkloadKind, calibrated, whole_epochs};
+use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan;
-use super::settings::{fraction, positive};
-use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
+use super::scene::Scene;
+use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
 use crate::noise::{NoiseMechanism, NoisePlan};
 use crate::oracle::{Oracle, Phase};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
+
+parameters! {
+    /// Parameters of the recursion.
+    struct Recursion {
+        /// c of g_t = c·g_{t−1} + D_t
+        decay: f64 [Range::FRACTION] = (-2.5_f64).exp(),
+        /// Workload of the factorisation: M·S·L with momentum and decay, or prefix sums S
+        workload: WorkloadKind = WorkloadKind::True,
+    }
+}
 
 /// The catalogue's entry.
 pub static DP_SRG_MEMF: Algorithm = Algorithm {
@@ -35,45 +46,29 @@ pub static DP_SRG_MEMF: Algorithm = Algorithm {
     source: "[000 Algorithm 3]",
     promise: "(ε, δ)-DP without sampling assumptions, by correlated noise on clipped gradient differences",
     private: true,
-    parameters: &[
-        ("decay", "c of g_t = c·g_{t−1} + D_t, in [0, 1) (default: e^{−5/2})"),
-        (
-            "workload",
-            "what the factorisation is made for: true (default; M·S·L, with momentum and decay) or ones (prefix sums S)",
-        ),
-    ],
+    release: true,
+    groups: &[BATCHES, STEPS, PRIVACY, NOISE, Recursion::ALL],
+    scenes: &[Scene::FIXED],
     constructor,
 };
 
 fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(settings, problem, 5.0, DP_SRG_MEMF.id)?;
-    let decay = settings.number("decay", (-2.5_f64).exp(), "a number in [0, 1) is needed", |c| {
-        (0.0..1.0).contains(&c)
-    })?;
-    let momentum = fraction("--momentum", settings.momentum.unwrap_or(0.9))?;
-    let learning_rate = positive("--learning-rate", settings.learning_rate.unwrap_or(0.5))?;
+    let (common, own) = (settings.common()?, Recursion::read(settings)?);
+    let decay = own.decay;
+    let momentum = common.momentum.unwrap_or(0.9);
+    let learning_rate = common.learning_rate.unwrap_or(0.5);
     let mut workload = WorkloadSpecification::prefix();
-    match settings.parameters.get("workload").map(String::as_str) {
-        Some("ones") => {}
-        None | Some("true") => {
-            if momentum > 0.0 {
-                workload = workload.with_momentum(momentum);
-            }
-            if decay > 0.0 {
-                workload = workload.with_decay(decay);
-            }
+    if own.workload == WorkloadKind::True {
+        if momentum > 0.0 {
+            workload = workload.with_momentum(momentum);
         }
-        Some(other) => {
-            return Err(SettingsError::UnknownName {
-                flag: "--set workload",
-                value: other.to_owned(),
-                known: "ones or true",
-            }
-            .into());
+        if decay > 0.0 {
+            workload = workload.with_decay(decay);
         }
     }
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(NoiseKind::Blt(3)),
+        kind: common.noise.unwrap_or(NoiseKind::Blt(3)),
         rounds: plan.rounds,
         rounds_per_epoch: plan.rounds_per_epoch,
         workload,

@@ -11,9 +11,13 @@
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{Clip, Point};
 
-use super::accelerated_srg::{PRACTICAL_DISTANCE, default_clip_norm, recursion_variance, single_pass, smoothness};
+use super::accelerated_srg::{
+    PRACTICAL_DISTANCE, Steps, default_clip_norm, default_smoothness, recursion_variance, single_pass,
+};
 use super::matrix_factorization::calibrated;
+use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan;
+use super::scene::Scene;
 use super::sgd::project_onto_ball;
 use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
@@ -23,6 +27,14 @@ use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
+parameters! {
+    /// Parameters of the recursion.
+    struct Weights {
+        /// k of the weights w_t = (t + 1)^k; 0 gives the SARAH/SPIDER recursion
+        power: f64 [Range::NOT_NEGATIVE] = 1.0,
+    }
+}
+
 /// The catalogue's entry.
 pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     id: "unaccelerated-dp-srg",
@@ -30,39 +42,20 @@ pub static UNACCELERATED_DP_SRG: Algorithm = Algorithm {
     source: "[000 §4.3], [004 §4.3]",
     promise: "(ε, δ)-DP in one pass, by correlated noise on clipped gradient differences",
     private: true,
-    parameters: &[
-        (
-            "beta",
-            "β of the step 1/β (default: M/10 + √V/R with the variance V of the run's recursion and R = radius or 5)",
-        ),
-        (
-            "smoothness",
-            "smoothness M that steps are set for (default: as for accelerated-dp-srg)",
-        ),
-        (
-            "radius",
-            "radius R of the ball that iterates are projected on (default: none)",
-        ),
-        (
-            "power",
-            "k of the weights w_t = (t + 1)^k (default: 1; 0 gives the SARAH/SPIDER recursion)",
-        ),
-    ],
+    release: true,
+    groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Weights::ALL],
+    scenes: &[Scene::SINGLE_PASS],
     constructor,
 };
 
 fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let plan = single_pass(settings, problem, UNACCELERATED_DP_SRG.id)?;
-    let smoothness = smoothness(problem, settings)?;
-    let power = settings.number("power", 1.0, "a number of at least 0 is needed", |k| {
-        k >= 0.0 && k.is_finite()
-    })?;
-    let radius = settings.number("radius", f64::INFINITY, "a radius above 0 is needed", |radius| {
-        radius > 0.0
-    })?;
+    let own = Steps::read(settings)?;
+    let smoothness = own.smoothness.unwrap_or_else(|| default_smoothness(problem));
+    let power = Weights::read(settings)?.power;
     let clip_norm = plan::clip_norm(settings, default_clip_norm(problem))?;
     let noise = NoisePlan {
-        kind: settings.noise.unwrap_or(NoiseKind::Tree),
+        kind: settings.common()?.noise.unwrap_or(NoiseKind::Tree),
         rounds: plan.rounds,
         rounds_per_epoch: plan.rounds_per_epoch,
         workload: WorkloadSpecification::prefix(),
@@ -77,20 +70,15 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     )?;
     // The step at which M/10 keeps plain descent stable and √V/R balances its noise: on MNIST and on planted logistic data, for
     // ε = 0.1 and 1 and B from 10 to 2,000, the best β of a grid lies within a factor of 2 of it.
-    let distance = if radius.is_finite() { radius } else { PRACTICAL_DISTANCE };
+    let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
     let variance = recursion_variance(&plan, clip_norm, privacy.noise_deviation, problem.parameters());
-    let beta = settings.number(
-        "beta",
-        0.1 * smoothness + variance.sqrt() / distance,
-        "a number above 0 is needed",
-        |beta| beta > 0.0 && beta.is_finite(),
-    )?;
+    let beta = own.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {
         beta,
         power,
-        radius: radius.is_finite().then_some(radius),
+        radius: own.radius,
         clip: Clip::Bounded {
             norm: Norm::L2,
             clip_norm,

@@ -7,9 +7,7 @@ use rounds_kernels::linear::{self, LinearModel};
 use rounds_kernels::loss::{Loss, TargetKind};
 
 use super::{Dataset, Domain, ProblemError, Relation, Storage};
-use crate::optimizers::SettingsError;
 use crate::oracle::partition;
-use crate::privacy::Adjacency;
 
 /// Stored values that a sparse row is taken to have where batches are partitioned: the true number is private.
 const SPARSE_ROW_VALUES: usize = 64;
@@ -127,23 +125,6 @@ impl PublicProblem {
     pub(super) fn set_relation(&mut self, relation: Relation, rows: usize) {
         self.relation = relation;
         self.rows = relation.public_rows(rows);
-    }
-
-    /// The relation of a claim: the one asked for, else the declared one.
-    ///
-    /// # Errors
-    /// Add/remove where the domain declares no public number of rows.
-    pub fn adjacency(&self, asked: Option<Adjacency>) -> Result<Adjacency, SettingsError> {
-        let declared = self.relation.adjacency();
-        let adjacency = asked.unwrap_or(declared);
-        if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
-            return Err(SettingsError::OutOfRange {
-                flag: "--adjacency",
-                value: adjacency.to_string(),
-                expected: "add-remove keeps the number of rows private: declare a public one (public-rows)",
-            });
-        }
-        Ok(adjacency)
     }
 
     /// The number of rows that plans are computed from: n, or the declared N under add/remove.

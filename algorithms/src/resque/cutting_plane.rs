@@ -15,19 +15,22 @@ use rounds_numerics::dense::solve_positive;
 use super::geometry::{norm, project};
 use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
+use crate::choices::choices;
 use crate::state::StateVisitor;
 
 /// Largest dimension of the matrix methods.
 pub const MOST_DIMENSIONS: usize = 1_024;
 
-/// The centre that is queried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Centre {
-    /// The ellipsoid's: 2d(d+1)·ln κ rounds, O(d²) work a round.
-    Ellipsoid,
-    /// The analytic centre of all cuts: O(d·ln²) rounds, Newton steps of O(d³) a round.
-    Analytic,
+choices! {
+    /// The centre that is queried.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Centre {
+        /// The ellipsoid's: 2d(d+1)·ln κ rounds, O(d²) work a round.
+        Ellipsoid = "ellipsoid",
+        /// The analytic centre of all cuts: O(d·ln²) rounds, Newton steps of O(d³) a round.
+        Analytic = "analytic",
+    }
 }
 
 /// The method's state.
@@ -46,22 +49,6 @@ pub struct CuttingPlane {
     /// The centre of the last query.
     queried: Vec<f64>,
     gradient: Vec<f32>,
-}
-
-impl std::str::FromStr for Centre {
-    type Err = crate::optimizers::SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "ellipsoid" => Ok(Self::Ellipsoid),
-            "analytic" => Ok(Self::Analytic),
-            _ => Err(crate::optimizers::SettingsError::UnknownName {
-                flag: "--set centre",
-                value: name.to_owned(),
-                known: "ellipsoid or analytic",
-            }),
-        }
-    }
 }
 
 impl CuttingPlane {

@@ -21,6 +21,7 @@ use super::geometry::norm;
 use super::multilevel::{self, Levels};
 use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
+use crate::choices::choices;
 use crate::state::StateVisitor;
 
 /// Streams of the levels of the multilevel estimate.
@@ -36,29 +37,15 @@ pub enum Solver {
     AcceleratedSa,
 }
 
-/// The search of outer steps for λ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outer {
-    /// The line search that the theorems assume.
-    LineSearch,
-    /// [`BisectionFree`], not covered by the theorems.
-    BisectionFree,
-}
-
-impl std::str::FromStr for Outer {
-    type Err = crate::optimizers::SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "line-search" => Ok(Self::LineSearch),
-            "bisection-free" => Ok(Self::BisectionFree),
-            _ => Err(crate::optimizers::SettingsError::UnknownName {
-                flag: "--set outer",
-                value: name.to_owned(),
-                known: "line-search or bisection-free",
-            }),
-        }
+choices! {
+    /// The search for λ in outer steps.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Outer {
+        /// The line search that the theorems assume.
+        LineSearch = "line-search",
+        /// [`BisectionFree`], not covered by the theorems.
+        BisectionFree = "bisection-free",
     }
 }
 

@@ -20,34 +20,20 @@ use super::geometry::squared_norm;
 use super::pool::GradientPool;
 use super::private_ball::{PRACTICAL_GAP_CONSTANT, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
 use super::{ResqueError, positive};
+use crate::choices::choices;
 use crate::state::StateVisitor;
 
-/// The constants of a private run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Every precondition checked; refused otherwise.
-    Faithful,
-    /// Own constants and no privacy claim.
-    Scaled,
-    /// Clipped, noised and accounted inner steps: a claim that rests on the accountant alone.
-    DpPractical,
-}
-
-impl std::str::FromStr for Mode {
-    type Err = crate::optimizers::SettingsError;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "faithful" => Ok(Self::Faithful),
-            "scaled" => Ok(Self::Scaled),
-            "dp-practical" => Ok(Self::DpPractical),
-            _ => Err(crate::optimizers::SettingsError::UnknownName {
-                flag: "--set mode",
-                value: name.to_owned(),
-                known: "faithful, scaled or dp-practical",
-            }),
-        }
+choices! {
+    /// The treatment of the theory's constants.
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Mode {
+        /// Every precondition checked; refused otherwise.
+        Faithful = "faithful",
+        /// Own constants and no privacy claim.
+        Scaled = "scaled",
+        /// Clipped, noised and accounted inner steps: a claim that rests on the accountant alone.
+        DpPractical = "dp-practical",
     }
 }
 

@@ -19,6 +19,7 @@ use super::ResqueError;
 use super::estimator::{OracleMode, check_validity};
 use super::geometry::squared_norm;
 use super::pool::GradientPool;
+use crate::choices::choices;
 use crate::oracle::{Ledger, Oracle};
 use crate::problem::PublicProblem;
 
@@ -33,13 +34,14 @@ const ROWS_A_STREAM: usize = 4_096;
 /// Most queries of one round.
 const MOST_QUERIES: usize = 1 << 27;
 
-/// The law of the weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weights {
-    /// Given the shifts alone (Rao–Blackwell): equal in mean to the materialised estimator, smaller variance.
-    Conditional,
-    /// From the shifts and one more normal: equal in law to the materialised estimator.
-    Full,
+choices! {
+    /// The draw of weights.
+    pub enum Weights {
+        /// Given the shifts alone (Rao–Blackwell): equal in mean to the materialised estimator, smaller variance.
+        Conditional = "conditional",
+        /// From the shifts and one more normal: equal in law to the materialised estimator.
+        Full = "full",
+    }
 }
 
 /// The state of a pool between rounds; see [`ProjectedPool::on`].

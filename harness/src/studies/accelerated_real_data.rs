@@ -284,9 +284,9 @@ impl Definition {
         let mut settings = settings::from_parameters(&all, StreamKey::Simulation(self.seed))?;
         if !catalog::find(id)?.private {
             settings.budget = Budget::NonPrivate;
-            settings.adjacency = None;
+            settings = settings.without("adjacency");
         }
-        settings.batch_size = Some(batch_size);
+        settings.set("batch-size", batch_size);
         Ok(settings)
     }
 }
@@ -326,7 +326,7 @@ fn minimum(problem: &Problem, engine: &Engine) -> anyhow::Result<f64> {
     let bound = problem.dataset().public_bound(Norm::L2).context("rows are clipped")?;
     let condition = (0.5 * (bound * bound + 1.0) + problem.regularization()) / problem.regularization();
     let rounds = (40.0 * condition.sqrt()).ceil();
-    settings.parameters.insert("rounds".to_owned(), rounds.to_string());
+    settings.set("rounds", rounds);
     let (solution, _, _) = train(problem, "dp-nag", &settings, engine)?;
     objective(problem, &solution, engine)
 }

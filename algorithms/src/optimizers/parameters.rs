@@ -1,0 +1,362 @@
+//! Typed parameters of algorithms: the macro [`parameters!`] declares a struct whose fields carry their name, range, default
+//! and description. Lists, help, checks and reading come from that one declaration.
+
+use std::fmt::Display;
+
+use super::settings::{Settings, SettingsError};
+use crate::choices::Choice;
+use crate::noise::NoiseKind;
+use crate::privacy::{Accountant, Adjacency};
+
+/// The description of one parameter.
+#[derive(Clone, Copy)]
+pub struct Parameter {
+    /// The name, in the command line and in definitions.
+    pub name: &'static str,
+    /// The description, with the default where it is computed.
+    pub about: &'static str,
+    /// The allowed values.
+    pub expected: &'static str,
+    /// The default, where it is a constant.
+    pub default: fn() -> Option<String>,
+}
+
+impl Parameter {
+    /// Description, allowed values and default in one sentence.
+    pub fn help(&self) -> String {
+        let default = (self.default)().map_or_else(String::new, |default| format!(" [default: {default}]"));
+        format!("{}; {}{default}", self.about.trim(), self.expected)
+    }
+}
+
+/// Allowed numbers.
+pub struct Range {
+    /// The range in words.
+    pub expected: &'static str,
+    /// The test.
+    pub holds: fn(f64) -> bool,
+}
+
+impl Range {
+    /// Any finite number.
+    pub const FINITE: Self = Self::new("a finite number", f64::is_finite);
+    /// (0, ∞).
+    pub const POSITIVE: Self = Self::new("a finite number above 0", |value| value > 0.0 && value.is_finite());
+    /// [0, ∞).
+    pub const NOT_NEGATIVE: Self = Self::new("a finite number of at least 0", |value| value >= 0.0 && value.is_finite());
+    /// [0, 1).
+    pub const FRACTION: Self = Self::new("a number in [0, 1)", |value| (0.0..1.0).contains(&value));
+    /// (0, 1].
+    pub const SHARE: Self = Self::new("a number in (0, 1]", |value| value > 0.0 && value <= 1.0);
+    /// Whole numbers of at least 1.
+    pub const COUNT: Self = Self::new("a whole number of at least 1", |value| value >= 1.0);
+
+    /// The numbers for which `holds` is true.
+    pub const fn new(expected: &'static str, holds: fn(f64) -> bool) -> Self {
+        Self { expected, holds }
+    }
+
+    /// `value` if it lies in the range.
+    ///
+    /// # Errors
+    /// Names the parameter otherwise.
+    pub fn check(&self, parameter: &'static str, value: f64) -> Result<f64, SettingsError> {
+        if (self.holds)(value) {
+            return Ok(value);
+        }
+        Err(SettingsError::OutOfRange {
+            parameter,
+            value: value.to_string(),
+            expected: self.expected,
+        })
+    }
+}
+
+/// A type of parameters.
+pub trait ParameterValue: Sized {
+    /// The allowed values where no range is declared.
+    const EXPECTED: &'static str;
+
+    /// The value of a text.
+    fn parsed(text: &str) -> Option<Self>;
+
+    /// The number that a range bounds.
+    fn number(&self) -> Option<f64> {
+        None
+    }
+
+    /// The text of the value, if there is one.
+    fn text(&self) -> Option<String>;
+}
+
+/// Values that parse and print as the standard library does.
+macro_rules! plain_values {
+    ($($type:ty: $expected:expr),+ $(,)?) => {
+        $(impl ParameterValue for $type {
+            const EXPECTED: &'static str = $expected;
+
+            fn parsed(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+
+            fn text(&self) -> Option<String> {
+                Some(self.to_string())
+            }
+        })+
+    };
+}
+
+plain_values! {
+    Adjacency: Adjacency::NAMES,
+    Accountant: Accountant::NAMES,
+    NoiseKind: NoiseKind::NAMES,
+}
+
+impl<T: Choice> ParameterValue for T {
+    const EXPECTED: &'static str = T::NAMES;
+
+    fn parsed(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl ParameterValue for f64 {
+    const EXPECTED: &'static str = "a number";
+
+    fn parsed(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn number(&self) -> Option<f64> {
+        Some(*self)
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl ParameterValue for usize {
+    const EXPECTED: &'static str = "a whole number";
+
+    /// `20.0` is a whole number too.
+    fn parsed(text: &str) -> Option<Self> {
+        let whole = |value: &f64| value.fract() == 0.0 && (0.0..9e15).contains(value);
+        text.parse()
+            .ok()
+            .or_else(|| text.parse().ok().filter(whole).map(|value| value as Self))
+    }
+
+    fn number(&self) -> Option<f64> {
+        Some(*self as f64)
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// A parameter with a computed default, or none.
+impl<T: ParameterValue> ParameterValue for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+
+    fn parsed(text: &str) -> Option<Self> {
+        T::parsed(text).map(Some)
+    }
+
+    fn number(&self) -> Option<f64> {
+        self.as_ref().and_then(T::number)
+    }
+
+    fn text(&self) -> Option<String> {
+        self.as_ref().and_then(T::text)
+    }
+}
+
+impl Settings {
+    /// The value of one parameter, or its default.
+    ///
+    /// # Errors
+    /// A text that is no such value, or a number out of range.
+    pub(super) fn read<T: ParameterValue>(
+        &self,
+        parameter: &Parameter,
+        holds: fn(f64) -> bool,
+        default: impl FnOnce() -> T,
+    ) -> Result<T, SettingsError> {
+        let Some(text) = self.parameters.get(parameter.name) else {
+            return Ok(default());
+        };
+        T::parsed(text)
+            .filter(|value| value.number().is_none_or(holds))
+            .ok_or_else(|| SettingsError::OutOfRange {
+                parameter: parameter.name,
+                value: text.clone(),
+                expected: parameter.expected,
+            })
+    }
+
+    /// The same settings with one parameter set.
+    #[must_use]
+    pub fn with(mut self, parameter: &str, value: impl Display) -> Self {
+        self.set(parameter, value);
+        self
+    }
+
+    /// Sets a parameter.
+    pub fn set(&mut self, parameter: &str, value: impl Display) {
+        self.parameters.insert(parameter.to_owned(), value.to_string());
+    }
+
+    /// The same settings with a parameter as its default.
+    #[must_use]
+    pub fn without(mut self, parameter: &str) -> Self {
+        self.parameters.remove(parameter);
+        self
+    }
+}
+
+/// The name of a field as it is written by people: underscores are hyphens.
+pub(super) const fn hyphenated<const LENGTH: usize>(field: &str) -> [u8; LENGTH] {
+    let (mut name, mut index) = ([0; LENGTH], 0);
+    while index < LENGTH {
+        let byte = field.as_bytes()[index];
+        name[index] = if byte == b'_' { b'-' } else { byte };
+        index += 1;
+    }
+    name
+}
+
+/// Declares a struct of parameters: `/// description`, then `field: Type [range] = default`. Range and default may be left
+/// out; an `Option` without a default is `None`.
+macro_rules! parameters {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[doc = $about:literal])+ $field:ident: $type:ty $([$range:expr])? $(= $default:expr)?),+ $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        $visibility struct $name {
+            $($(#[doc = $about])+ $visibility $field: $type),+
+        }
+
+        #[allow(dead_code)]
+        impl $name {
+            /// The descriptions of all fields.
+            $visibility const ALL: &'static [$crate::optimizers::parameters::Parameter] = &[$(Self::$field()),+];
+
+            $(
+                /// The description of the field of this name.
+                $visibility const fn $field() -> $crate::optimizers::parameters::Parameter {
+                    const LENGTH: usize = stringify!($field).len();
+                    const NAME: [u8; LENGTH] = $crate::optimizers::parameters::hyphenated(stringify!($field));
+                    const TEXT: &str = match std::str::from_utf8(&NAME) {
+                        Ok(name) => name,
+                        Err(_) => panic!("names are ASCII"),
+                    };
+                    $crate::optimizers::parameters::Parameter {
+                        name: TEXT,
+                        about: concat!($($about),+),
+                        expected: $crate::optimizers::parameters::expected!($type $(, $range)?),
+                        default: || {
+                            let default: $type = $crate::optimizers::parameters::default!($($default)?);
+                            $crate::optimizers::parameters::ParameterValue::text(&default)
+                        },
+                    }
+                }
+            )+
+
+            /// Reads the fields.
+            ///
+            /// # Errors
+            /// The first value out of its range.
+            $visibility fn read(settings: &$crate::optimizers::Settings) -> Result<Self, $crate::optimizers::SettingsError> {
+                Ok(Self {
+                    $($field: settings.read(
+                        &Self::$field(),
+                        $crate::optimizers::parameters::holds!($($range)?),
+                        || $crate::optimizers::parameters::default!($($default)?),
+                    )?),+
+                })
+            }
+        }
+    };
+}
+
+/// A default, or that of the type.
+macro_rules! default {
+    () => {
+        Default::default()
+    };
+    ($default:expr) => {
+        $default
+    };
+}
+
+/// The allowed values in words: those of the range, or of the type.
+macro_rules! expected {
+    ($type:ty) => {
+        <$type as $crate::optimizers::parameters::ParameterValue>::EXPECTED
+    };
+    ($type:ty, $range:expr) => {
+        $range.expected
+    };
+}
+
+/// The test of a range; none always holds.
+macro_rules! holds {
+    () => {
+        |_| true
+    };
+    ($range:expr) => {
+        $range.holds
+    };
+}
+
+pub(super) use {default, expected, holds, parameters};
+
+parameters! {
+    /// Parameters that many algorithms share. The catalogue's entry of an algorithm lists those that it reads.
+    pub struct Common {
+        /// Passes over the data (expected ones for Poisson sampling)
+        epochs: Option<f64> [Range::POSITIVE],
+        /// Number of rounds, instead of passes over the data
+        rounds: Option<usize> [Range::COUNT],
+        /// Batch size B (expected size for Poisson sampling)
+        batch_size: Option<usize> [Range::COUNT],
+        /// Sampling scheme of the batches
+        sampling: Option<super::settings::SamplingKind>,
+        /// Step size
+        learning_rate: Option<f64> [Range::POSITIVE],
+        /// Momentum β
+        momentum: Option<f64> [Range::FRACTION],
+        /// Clip norm C of per-example gradients
+        clip_norm: Option<f64> [Range::POSITIVE],
+        /// Neighbouring relation of the guarantee (default: that of the domain)
+        adjacency: Option<Adjacency>,
+        /// Accountant (default: the best for the mechanism)
+        accountant: Option<Accountant>,
+        /// Noise mechanism
+        noise: Option<NoiseKind>,
+    }
+}
+
+/// Parameters of mini-batches.
+pub(super) const BATCHES: &[Parameter] = &[
+    Common::epochs(),
+    Common::rounds(),
+    Common::batch_size(),
+    Common::sampling(),
+];
+/// Parameters of steps with momentum.
+pub(super) const STEPS: &[Parameter] = &[Common::learning_rate(), Common::momentum()];
+/// Parameters of a guarantee.
+pub(super) const PRIVACY: &[Parameter] = &[Common::clip_norm(), Common::adjacency(), Common::accountant()];
+/// The choice of noise.
+pub(super) const NOISE: &[Parameter] = &[Common::noise()];

@@ -1,0 +1,76 @@
+//! The conditions under which an algorithm is audited: data sizes and settings of the smallest run that shows its
+//! guarantee. The audit itself is in [`crate::audit`].
+
+use crate::privacy::Accountant;
+
+/// Norm of the canary's gradient before clipping, in units of the clip norm.
+pub const RAW_GRADIENT: f64 = 10.0;
+
+/// A row of the audit's data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Row {
+    /// Without a gradient, and no null row.
+    Zero,
+    /// The audited example.
+    Canary,
+    /// The canary's gradient times −1.
+    Opposite,
+    /// The null row of the domain.
+    Null,
+}
+
+/// Data sizes and settings of one audit of an algorithm.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The sampling and noise, in words.
+    pub name: &'static str,
+    /// Rows of the data.
+    pub rows: usize,
+    /// Batch size; `None` reads all rows.
+    pub batch_size: Option<usize>,
+    /// Other parameters.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// Parameters in units of the clip norm.
+    pub scaled: &'static [(&'static str, f64)],
+    /// ε of the claim; without one, that of μ = 2.
+    pub epsilon: Option<f64>,
+    /// The accountant of a release: without δ nothing is claimed for Laplace noise in floating point.
+    pub release_accountant: Option<Accountant>,
+    /// The other rows under replace-one.
+    pub others: Row,
+    /// Norm of the canary's gradient before clipping: the longest one.
+    pub raw: f64,
+    /// The place of the second copy of the example when a participation is ignored.
+    pub second: usize,
+    /// Number of rows with that second copy.
+    pub rows_with_second: usize,
+    /// True if the scene sets constants (a smoothness, radii) that hold for the squared loss on f32 rows only.
+    pub needs_f32: bool,
+}
+
+impl Scene {
+    /// Fixed batches of 2 rows, two epochs of 4 rounds. A shuffled order is covered by the same claim, and hides the
+    /// canary's place.
+    pub const FIXED: Self = Self {
+        name: "fixed order",
+        rows: 8,
+        batch_size: Some(2),
+        parameters: &[("rounds", "8"), ("sampling", "fixed")],
+        scaled: &[],
+        epsilon: None,
+        release_accountant: None,
+        others: Row::Zero,
+        raw: RAW_GRADIENT,
+        // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.
+        second: 8,
+        rows_with_second: 16,
+        needs_f32: false,
+    };
+
+    /// One pass of fixed batches.
+    pub const SINGLE_PASS: Self = Self {
+        rows: 16,
+        second: 2,
+        ..Self::FIXED
+    };
+}
