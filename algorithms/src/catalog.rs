@@ -1,9 +1,9 @@
 //! The list of all algorithms. Adding one is one file under `optimizers` and one line here.
 
 use crate::optimizers::{
-    Algorithm, accelerated_srg, cutting_plane,
-    gradient_descent, heavy_ball, matrix_factorization, multistage, nesterov, phased_sgd, randomized_smoothing,
-    resque_parallel, resque_private, sgd, srg_matrix_factorization, unaccelerated_srg,
+    Algorithm, accelerated_srg, cutting_plane, gradient_descent, heavy_ball, matrix_factorization, multistage,
+    nesterov, phased_sgd, randomized_smoothing, resque_parallel, resque_private, sgd, srg_matrix_factorization,
+    unaccelerated_srg,
 };
 
 /// All algorithms, in the order in which they are listed.

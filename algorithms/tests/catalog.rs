@@ -45,18 +45,15 @@ fn settings(algorithm: &Algorithm) -> Settings {
     } else {
         Budget::NonPrivate
     };
-    Settings::new(budget, StreamKey::Simulation(21)).with("batch-size", 60)
+    let mut settings = Settings::new(budget, StreamKey::Simulation(21));
+    settings.offer(algorithm, "batch-size", 60);
+    settings
 }
 
 fn prepared(algorithm: &'static Algorithm, problem: &Problem) -> Prepared {
     algorithm
         .prepare(problem, &settings(algorithm))
-        .or_else(|_| {
-            algorithm.prepare(
-                problem,
-                &settings(algorithm).without("batch-size"),
-            )
-        })
+        .or_else(|_| algorithm.prepare(problem, &settings(algorithm).without("batch-size")))
         .unwrap_or_else(|error| panic!("{}: {error}", algorithm.id))
 }
 
@@ -219,31 +216,39 @@ fn unknown_parameters_are_named() {
     }
 }
 
-/// Settings with one flag set to what nothing that reads it can take.
-fn absurd(flag: &str, settings: Settings) -> Settings {
-    match flag {
-        "--epochs" => settings.with("epochs", -1.0),
-        "--batch-size" => settings.with("batch-size", usize::MAX),
-        "--learning-rate" => settings.with("learning-rate", -1.0),
-        "--momentum" => settings.with("momentum", 7.0),
-        "--clip-norm" => settings.with("clip-norm", f64::NAN),
-        other => panic!("{other}"),
+#[test]
+fn a_parameter_is_read_or_refused() {
+    let problem = problem();
+    let absurd = [
+        ("epochs", -1.0),
+        ("learning-rate", -1.0),
+        ("momentum", 7.0),
+        ("clip-norm", f64::NAN),
+    ];
+    for algorithm in catalog::ALGORITHMS {
+        for (parameter, value) in absurd {
+            let error = algorithm
+                .prepare(&problem, &settings(algorithm).with(parameter, value))
+                .err();
+            let message = error.expect("refused").to_string();
+            assert!(message.starts_with(parameter), "{}: {message}", algorithm.id);
+            let unknown = message.contains("has no such parameter");
+            assert_eq!(unknown, !algorithm.reads(parameter), "{}: {message}", algorithm.id);
+        }
     }
 }
 
 #[test]
-fn a_flag_is_read_or_known_to_be_unread() {
+fn constant_defaults_are_in_range_and_described() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {
-        for flag in ["--epochs", "--learning-rate", "--momentum", "--clip-norm"] {
-            let settings = absurd(flag, settings(algorithm));
-            let (reads, prepared) = (algorithm.reads(flag), algorithm.prepare(&problem, &settings));
-            assert_eq!(reads, prepared.is_err(), "{} {flag}", algorithm.id);
-            let named = match algorithm.unread(&settings) {
-                Ok(unread) => unread.contains(&flag),
-                Err(error) => error.to_string().contains(flag),
-            };
-            assert_eq!(named, !reads, "{} {flag}", algorithm.id);
+        for parameter in algorithm.parameters() {
+            assert!(parameter.about.starts_with(' '), "{} {}", algorithm.id, parameter.name);
+            let Some(default) = (parameter.default)() else { continue };
+            let with_default = settings(algorithm).with(parameter.name, default);
+            let outcome = algorithm.prepare(&problem, &with_default).map(|_| ());
+            let message = outcome.err().map_or_else(String::new, |error| error.to_string());
+            assert!(!message.starts_with(parameter.name), "{}: {message}", algorithm.id);
         }
     }
 }
@@ -252,42 +257,20 @@ fn a_flag_is_read_or_known_to_be_unread() {
 fn noise_that_an_algorithm_cannot_add_is_refused_and_never_ignored() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
-        let statements: Vec<Option<String>> = [NoiseKind::Tree, NoiseKind::Laplace, NoiseKind::AntiCorrelated]
+        let statements: Vec<String> = [NoiseKind::Tree, NoiseKind::Laplace, NoiseKind::AntiCorrelated]
             .into_iter()
-            .map(|noise| {
+            .filter_map(|noise| {
                 let settings = settings(algorithm).with("noise", noise);
-                let prepared = algorithm
-                    .unread(&settings)
-                    .ok()
-                    .and_then(|_| algorithm.prepare(&problem, &settings).ok());
-                prepared.and_then(|prepared| prepared.privacy.mechanism)
+                algorithm.prepare(&problem, &settings).ok()?.privacy.mechanism
             })
             .collect();
-        let accepted: Vec<&String> = statements.iter().flatten().collect();
         // What is accepted is in the statement: no two kinds of noise have the same one.
-        for (place, statement) in accepted.iter().enumerate() {
-            assert!(!accepted[..place].contains(statement), "{}: {statement}", algorithm.id);
+        for (place, statement) in statements.iter().enumerate() {
+            assert!(
+                !statements[..place].contains(statement),
+                "{}: {statement}",
+                algorithm.id
+            );
         }
-        let refused = algorithm.unread(&settings(algorithm).with("noise", NoiseKind::Tree));
-        if algorithm.id == "dp-sgd" {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.contains("--noise tree") && error.contains("dp-ftrl"), "{error}");
-        }
-        let independent = settings(algorithm).with("noise", NoiseKind::Independent);
-        assert!(algorithm.unread(&independent).is_ok(), "{}", algorithm.id);
     }
-}
-
-#[test]
-fn what_only_utility_rests_on_is_named_and_no_error() {
-    let settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1)).with("learning-rate", 0.1).with("clip-norm", 1.0);
-    let unread = |id| {
-        catalog::find(id)
-            .unwrap_or_else(|_| panic!("{id} is there"))
-            .unread(&settings)
-            .expect("no error")
-    };
-    assert_eq!(unread("sgd"), ["--clip-norm"]);
-    assert_eq!(unread("cutting-plane"), ["--learning-rate", "--clip-norm"]);
-    assert_eq!(unread("accelerated-dp-srg"), ["--learning-rate"]);
 }

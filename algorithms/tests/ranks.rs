@@ -120,12 +120,15 @@ fn on_ranks<R: Send>(
 
 fn settings(sampling: Option<SamplingKind>, batch_size: usize) -> Settings {
     Settings::new(
-            Budget::NoiseMultiplier {
-                noise_multiplier: 0.7,
-                delta: 1e-5,
-            },
-            StreamKey::Simulation(11),
-        ).with("batch-size", batch_size).with("epochs", 3.0)/*OPT sampling*/.with("sampling", sampling)
+        Budget::NoiseMultiplier {
+            noise_multiplier: 0.7,
+            delta: 1e-5,
+        },
+        StreamKey::Simulation(11),
+    )
+    .with("batch-size", batch_size)
+    .with("epochs", 3.0) /*OPT sampling*/
+    .with("sampling", sampling)
 }
 
 type Trained = (Vec<u32>, Ledger, u64);
@@ -177,7 +180,9 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
                 SamplingKind::WithoutReplacement => "replace-one",
                 _ => "zero-out",
             };
-            let settings = settings(Some(sampling), batch_size).with("adjacency", adjacency.parse().expect("an adjacency")).with("epochs", if batch_size == 20 { 0.5 } else { 3.0 });
+            let settings = settings(Some(sampling), batch_size)
+                .with("adjacency", adjacency.parse().expect("an adjacency"))
+                .with("epochs", if batch_size == 20 { 0.5 } else { 3.0 });
             let run = |problem: &Problem, engine: &Engine| train(problem, engine, "dp-sgd", &settings, u64::MAX);
             let one = run(&whole(dataset), &Engine::Sequential);
             for (ranks, threads) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (7, 1)] {
@@ -354,14 +359,18 @@ fn every_algorithm_has_the_same_bits_on_ranks() {
         .clip_features(Norm::L2, 1.0)
         .expect("a bound");
     for algorithm in catalog::ALGORITHMS {
-        let settings = Settings { budget: if algorithm.private {
+        let settings = Settings {
+            budget: if algorithm.private {
                 Budget::Target {
                     epsilon: 5.0,
                     delta: 1e-5,
                 }
             } else {
                 Budget::NonPrivate
-            }, ..settings(None, 300) }.without("epochs");
+            },
+            ..settings(None, 300)
+        }
+        .without("epochs");
         let problem = whole(&dataset);
         let settings = match algorithm.prepare(&problem, &settings) {
             Ok(_) => settings,

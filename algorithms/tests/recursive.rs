@@ -71,7 +71,15 @@ fn assert_close(left: &[f32], right: &[f32], tolerance: f32) {
 #[test]
 fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
     let (_, problem) = planted(2_000, 6, 3.0);
-    let common = |parameters: &[(&str, &str)]| settings(2.0, 3, parameters).with("batch-size", 50).with("noise", NoiseKind::Tree).with("epochs", 1.0).with("momentum", 0.0).with("learning-rate", 0.5).with("clip-norm", 0.4);
+    let common = |parameters: &[(&str, &str)]| {
+        settings(2.0, 3, parameters)
+            .with("batch-size", 50)
+            .with("noise", NoiseKind::Tree)
+            .with("epochs", 1.0)
+            .with("momentum", 0.0)
+            .with("learning-rate", 0.5)
+            .with("clip-norm", 0.4)
+    };
     let ftrl = last(&problem, "dp-ftrl", &common(&[]));
     let limit = last(
         &problem,
@@ -98,7 +106,14 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
 fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sgd() {
     let (_, problem) = planted(1_200, 5, 3.0);
     for epochs in [1.0, 3.0] {
-        let common = |parameters: &[(&str, &str)]| settings(1.5, 5, parameters).with("batch-size", 100).with("epochs", epochs).with("momentum", 0.9).with("learning-rate", 0.1).with("sampling", SamplingKind::Shuffled);
+        let common = |parameters: &[(&str, &str)]| {
+            settings(1.5, 5, parameters)
+                .with("batch-size", 100)
+                .with("epochs", epochs)
+                .with("momentum", 0.9)
+                .with("learning-rate", 0.1)
+                .with("sampling", SamplingKind::Shuffled)
+        };
         let recursive = last(&problem, "dp-srg-memf", &common(&[("decay", "0")]));
         assert_eq!(recursive, last(&problem, "dp-memf", &common(&[])));
         let independent = common(&[]).with("noise", NoiseKind::Independent);
@@ -116,7 +131,14 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
 #[test]
 fn with_period_one_dp_mf_plus_is_dp_sgd() {
     let (_, problem) = planted(800, 5, 3.0);
-    let common = |parameters: &[(&str, &str)]| settings(1.5, 5, parameters).with("batch-size", 50).with("epochs", 1.0).with("momentum", 0.0).with("learning-rate", 0.1).with("sampling", SamplingKind::Fixed);
+    let common = |parameters: &[(&str, &str)]| {
+        settings(1.5, 5, parameters)
+            .with("batch-size", 50)
+            .with("epochs", 1.0)
+            .with("momentum", 0.0)
+            .with("learning-rate", 0.1)
+            .with("sampling", SamplingKind::Fixed)
+    };
     // Λ_1·S = I, whose best strategy is I; the optimiser certifies it to 1e-4.
     let plus = last(&problem, "dp-mf-plus", &common(&[("tau", "1")]));
     assert_close(&plus, &last(&problem, "dp-sgd", &common(&[])), 1e-2);
@@ -157,7 +179,10 @@ fn loss(problem: &Problem, x: &[f32]) -> f64 {
 fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_its_rate() {
     let (rounds, smoothness) = (60, 0.25);
     let (single, problem) = repeated(150, rounds);
-    let settings = settings(QUIET, 1, &[("beta", "0.25"), ("zeta", "0.5")]).with("batch-size", 150).with("sampling", SamplingKind::Fixed).with("clip-norm", 1e6);
+    let settings = settings(QUIET, 1, &[("beta", "0.25"), ("zeta", "0.5")])
+        .with("batch-size", 150)
+        .with("sampling", SamplingKind::Fixed)
+        .with("clip-norm", 1e6);
     let (found, ledger) = iterates(&problem, "accelerated-dp-srg", &settings);
     assert_eq!((ledger.rounds, ledger.gradient_queries), (60, (2 * 60 - 1) * 150));
     // The method with exact gradients in f64.
@@ -232,10 +257,12 @@ fn the_population_risk_of_accelerated_runs_stays_below_bound_a() {
         let mut mean = 0.0;
         for seed in 0..runs {
             let settings = settings(
-                    multiplier,
-                    seed,
-                    &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")],
-                ).with("batch-size", batch).with("clip-norm", if recursive { clip } else { 1.0 });
+                multiplier,
+                seed,
+                &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")],
+            )
+            .with("batch-size", batch)
+            .with("clip-norm", if recursive { clip } else { 1.0 });
             let (found, ledger) = iterates(&problem, id, &settings);
             // Q = 2S needs differences below S, and L = 1 bounds gradients: nothing may be clipped.
             assert_eq!(ledger.clipped, 0, "{id}");
@@ -264,7 +291,11 @@ fn differences_stay_below_the_bound_of_claim_4_2_and_are_clipped_below_their_siz
     let (smoothness, radius) = (0.25, 2.0);
     // 2·(2·M·D + L) without noise, D the diameter (erratum E26); β = 2MT.
     let bound = 2.0 * (2.0 * smoothness * 2.0 * radius + 1.0);
-    let with_clip = |clip: f64| settings(QUIET, 1, &[("beta", "25"), ("zeta", "0.5"), ("radius", "2")]).with("batch-size", 50).with("clip-norm", clip);
+    let with_clip = |clip: f64| {
+        settings(QUIET, 1, &[("beta", "25"), ("zeta", "0.5"), ("radius", "2")])
+            .with("batch-size", 50)
+            .with("clip-norm", clip)
+    };
     assert_eq!(iterates(&problem, "accelerated-dp-srg", &with_clip(bound)).1.clipped, 0);
     assert!(iterates(&problem, "accelerated-dp-srg", &with_clip(0.3)).1.clipped > 100);
 }
@@ -279,7 +310,10 @@ fn the_unaccelerated_recursion_has_the_variance_of_its_bound_and_large_batches_d
         let (mut measured, mut bound) = (0.0, 0.0);
         let seeds = 12;
         for seed in 0..seeds {
-            let settings = settings(QUIET, seed, &[("beta", &beta.to_string()), ("power", "2")]).with("batch-size", batch).with("clip-norm", 1e3).with("sampling", SamplingKind::Shuffled);
+            let settings = settings(QUIET, seed, &[("beta", &beta.to_string()), ("power", "2")])
+                .with("batch-size", batch)
+                .with("clip-norm", 1e3)
+                .with("sampling", SamplingKind::Shuffled);
             let (found, _) = iterates(&problem, "unaccelerated-dp-srg", &settings);
             let end = found.len() - 2;
             let exact = gradient(&problem, &found[end]);
@@ -329,14 +363,12 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
         let means: Vec<f64> = (0..seeds)
             .map(|seed| {
                 let clip = 1e4;
-                let settings = Settings {
-                    batch_size: Some(12),
-                    rounds: Some(rounds as u64),
-                    learning_rate: Some(step_size),
-                    clip_norm: Some(clip),
-                    // The noise of the mean of 12 rows has the standard deviation asked for.
-                    ..settings(deviation * 12.0 / clip, seed, &[])
-                };
+                // The noise of the mean of 12 rows has this standard deviation.
+                let settings = settings(deviation * 12.0 / clip, seed, &[])
+                    .with("batch-size", 12)
+                    .with("rounds", rounds)
+                    .with("learning-rate", step_size)
+                    .with("clip-norm", clip);
                 let (found, ledger) = iterates(&problem, id, &settings);
                 assert_eq!(ledger.clipped, 0);
                 found.iter().map(|x| quadratic.value(x)).sum::<f64>() / found.len() as f64
@@ -463,7 +495,10 @@ fn settings_that_share_a_memory_factorise_once_and_run_the_same() {
         request.factorize()
     }));
     for seed in [1, 2, 3] {
-        let alone = settings(1.0, seed, &[]).with("batch-size", 50).with("epochs", 2.0).with("noise", NoiseKind::Optimal);
+        let alone = settings(1.0, seed, &[])
+            .with("batch-size", 50)
+            .with("epochs", 2.0)
+            .with("noise", NoiseKind::Optimal);
         let shared = Settings {
             strategies: memory.clone(),
             ..alone.clone()

@@ -154,7 +154,10 @@ fn no_round_after_the_first_allocates() {
     let problem = problem(4_000, 30, 10);
     for id in ["sgd", "dp-sgd"] {
         for sampling in [SamplingKind::Shuffled, SamplingKind::Poisson] {
-            let settings = settings(1.0).with("batch-size", 1_000).with("epochs", 5.0).with("sampling", sampling);
+            let settings = settings(1.0)
+                .with("batch-size", 1_000)
+                .with("epochs", 5.0)
+                .with("sampling", sampling);
             let prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
             let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
             executor.advance().unwrap();
@@ -168,7 +171,10 @@ fn no_round_after_the_first_allocates() {
 #[test]
 fn rounds_and_queries_are_counted_exactly() {
     let problem = problem(1_000, 5, 3);
-    let settings = settings(1.0).with("batch-size", 300).with("epochs", 2.0).with("sampling", SamplingKind::Fixed);
+    let settings = settings(1.0)
+        .with("batch-size", 300)
+        .with("epochs", 2.0)
+        .with("sampling", SamplingKind::Fixed);
     let (_, ledger) = train(&problem, "dp-sgd", &settings, 1);
     // ⌈2·1000/300⌉ = 7 rounds: 300, 300, 300, 100 and again 300, 300, 300.
     assert_eq!((ledger.rounds, ledger.gradient_queries), (7, 1_900));
@@ -287,7 +293,13 @@ fn assert_moved_by_at_most(sums: &[Vec<f64>; 2], clip_norm: f32) {
 #[test]
 fn without_noise_and_clipping_dp_sgd_is_sgd() {
     let problem = problem(1_000, 10, 4);
-    let shared = settings(1e-30).with("batch-size", 100).with("epochs", 3.0).with("learning-rate", 0.5).with("momentum", 0.9).with("sampling", SamplingKind::Shuffled).with("clip-norm", 1e6);
+    let shared = settings(1e-30)
+        .with("batch-size", 100)
+        .with("epochs", 3.0)
+        .with("learning-rate", 0.5)
+        .with("momentum", 0.9)
+        .with("sampling", SamplingKind::Shuffled)
+        .with("clip-norm", 1e6);
     assert_eq!(
         train(&problem, "dp-sgd", &shared, 1).0,
         train(&problem, "sgd", &shared, 1).0

@@ -1,5 +1,5 @@
-//! Settings of an algorithm from the parameters of a suite: keys are flags of `rounds train`, what is not one is passed
-//! on as `--set key=value`.
+//! Settings of an algorithm from the parameters of a definition: the budget, and values by the names of the algorithm's
+//! parameters.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;
 
-/// A parameter that does not fit its flag.
+/// A parameter of the wrong type.
 #[derive(Debug, thiserror::Error)]
 #[error("parameter {key} = {value}: {reason}")]
 pub struct ParameterError {
@@ -22,7 +22,7 @@ pub struct ParameterError {
 /// The settings that `parameters` stand for, with this key and nothing else changed from the defaults.
 ///
 /// # Errors
-/// The first parameter whose value does not fit its flag, and a budget that is given twice.
+/// The first budget, regulariser or loss of the wrong type, and a budget that is given twice.
 pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> Result<Settings, ParameterError> {
     let mut settings = Settings::new(Budget::NonPrivate, key);
     settings.strategies = StrategyMemory::filled_from(crate::factorization_cache::source());
@@ -54,17 +54,7 @@ pub fn from_parameters(parameters: &BTreeMap<String, Value>, key: StreamKey) -> 
             "loss" => {
                 loss(parameters)?;
             }
-            "epochs" => settings.epochs = Some(number(name, value)?),
-            "learning-rate" => settings.learning_rate = Some(number(name, value)?),
-            "momentum" => settings.momentum = Some(number(name, value)?),
-            "clip-norm" => settings.clip_norm = Some(number(name, value)?),
-            "adjacency" => settings.adjacency = Some(named(name, value)?),
-            "sampling" => settings.sampling = Some(named(name, value)?),
-            "accountant" => settings.accountant = Some(named(name, value)?),
-            "noise" => settings.noise = Some(named(name, value)?),
-            _ => {
-                settings.parameters.insert(name.clone(), text(value));
-            }
+            _ => settings.set(name, text(value)),
         }
     }
     Ok(settings)
@@ -135,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_flags_and_the_rest_is_the_algorithms_own() {
+    fn the_budget_is_taken_out_and_the_rest_is_the_algorithms() {
         let settings =
             parsed(json!({"epsilon": 2.0, "delta": 1e-6, "clip-norm": 1, "radius": 3.5, "sampling": "poisson"}))
                 .expect("valid");
@@ -146,8 +136,7 @@ mod tests {
                 delta: 1e-6
             }
         );
-        assert_eq!(settings.clip_norm, Some(1.0));
-        assert!(settings.sampling.is_some());
+        assert_eq!(settings.common().expect("valid").clip_norm, Some(1.0));
         assert_eq!(settings.parameters.get("radius").map(String::as_str), Some("3.5"));
     }
 
@@ -168,8 +157,7 @@ mod tests {
     #[test]
     fn values_that_do_not_fit_are_named() {
         for (value, named) in [
-            (json!({"epochs": "many"}), "epochs"),
-            (json!({"sampling": "poison"}), "sampling"),
+            (json!({"epsilon": "much"}), "epsilon"),
             (json!({"epsilon": 1.0, "noise-multiplier": 1.0}), "noise-multiplier"),
             (json!({"regularization": "much"}), "regularization"),
             (json!({"loss": "cubic"}), "loss"),

@@ -210,19 +210,22 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
     match algorithm.id {
         "dp-sgd" => {
             settings.set("accountant", Accountant::Rdp);
-            settings.set("sampling", match relation {
-                Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
-                Adjacency::AddRemove => SamplingKind::Poisson,
-                Adjacency::ZeroOut => choices.of(&[
-                    SamplingKind::Poisson,
-                    SamplingKind::Shuffled,
-                    SamplingKind::WithoutReplacement,
-                ]),
-            });
+            settings.set(
+                "sampling",
+                match relation {
+                    Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
+                    Adjacency::AddRemove => SamplingKind::Poisson,
+                    Adjacency::ZeroOut => choices.of(&[
+                        SamplingKind::Poisson,
+                        SamplingKind::Shuffled,
+                        SamplingKind::WithoutReplacement,
+                    ]),
+                },
+            );
         }
-        id if id.starts_with("resque") => settings.accountant = Some(Accountant::Rdp),
+        id if id.starts_with("resque") => settings.set("accountant", Accountant::Rdp),
         id if ["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"].contains(&id) => {
-            settings.noise = Some(NoiseKind::Independent);
+            settings.set("noise", NoiseKind::Independent);
             settings = settings.without("batch-size");
             settings.set("rounds", 4);
         }

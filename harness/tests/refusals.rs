@@ -28,7 +28,7 @@ fn resque_refuses_radii_that_are_none_or_larger_than_the_domain() {
         assert!(message.contains(reason), "{smoothing}: {message}");
     }
     let (code, message) = train(&["--algorithm", "resque-epoch-sgd", "--set", "radius=0"]);
-    assert!(code == Some(2) && message.contains("radius above 0"), "{message}");
+    assert!(code == Some(2) && message.contains("above 0"), "{message}");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn private_resque_refuses_more_steps_than_its_data_amplify() {
     let (code, message) = with(&["--set", "mode=faithful"]);
     assert!(code == Some(2) && message.contains("n = "), "{message}");
     let (code, message) = with(&["--set", "radius=-3"]);
-    assert!(code == Some(2) && message.contains("radius above 0"), "{message}");
+    assert!(code == Some(2) && message.contains("above 0"), "{message}");
 }
 
 /// The same folder made private serves, and a run that is finished leaves nothing in it.

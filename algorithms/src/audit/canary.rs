@@ -131,7 +131,13 @@ impl Scene {
     }
 
     /// The settings with this budget, key and clip norm; steps on rows of bytes are small where the algorithm takes any.
-    fn settings(&self, budget: Budget, clip: f64, key: StreamKey, (algorithm, rows): (&Algorithm, CanaryRows)) -> Settings {
+    fn settings(
+        &self,
+        budget: Budget,
+        clip: f64,
+        key: StreamKey,
+        (algorithm, rows): (&Algorithm, CanaryRows),
+    ) -> Settings {
         let mut settings = Settings::new(budget, key).with("clip-norm", clip);
         if rows == CanaryRows::Bytes && algorithm.reads("learning-rate") {
             settings.set("learning-rate", BYTES_LEARNING_RATE);
@@ -323,7 +329,9 @@ mod tests {
     #[test]
     fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
         let private = ALGORITHMS.iter().filter(|algorithm| algorithm.private);
-        for (algorithm, scene) in private.flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene))) {
+        for (algorithm, scene) in
+            private.flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)))
+        {
             let id = algorithm.id;
             for rows in [CanaryRows::F32, CanaryRows::Bytes] {
                 if !scene.takes(rows) {

@@ -28,11 +28,12 @@ pub use released::{ReleasedBound, Statistic, released_bound};
 use rounds_kernels::random::StreamKey;
 use sha2::{Digest, Sha256};
 
+use crate::choices::choices;
 use crate::executor::Executor;
 use crate::noise::StrategyMemory;
+pub use crate::optimizers::Scene;
 use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
-use crate::choices::choices;
-use crate::optimizers::{Algorithm, PrepareError, RoundError, Scene, Settings};
+use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
 use crate::problem::Problem;
@@ -98,13 +99,13 @@ impl Default for AuditSettings {
 #[non_exhaustive]
 pub enum AuditError {
     /// Too few runs for any bound.
-    #[error("--runs {0}: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
+    #[error("{0} runs: at least {FEWEST_RUNS} are needed, and a bound close to the claim takes 20000 or more")]
     TooFewRuns(u64),
     /// An audit that there is on rows of f32 only.
-    #[error("{0}: its audit is set up for rows of f32 and a squared loss only; use --rows f32")]
+    #[error("{0}: its audit is set up for rows of f32 and a squared loss only")]
     Rows(&'static str),
     /// A sabotage of another relation.
-    #[error("--sabotage {sabotage}: it breaks claims under {needed} alone; use --adjacency {needed}")]
+    #[error("sabotage {sabotage}: it breaks claims under {needed} alone; audit the relation {needed}")]
     Relation {
         /// The sabotage.
         sabotage: &'static str,

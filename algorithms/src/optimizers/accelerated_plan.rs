@@ -536,7 +536,10 @@ fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f
         .loss
         .curvature()
         .ok_or_else(|| not_smooth(method, problem))?;
-    let Some(bound) = declared.or_else(|| problem.row_bound(Norm::L2)).filter(|&bound| bound > 0.0) else {
+    let Some(bound) = declared
+        .or_else(|| problem.row_bound(Norm::L2))
+        .filter(|&bound| bound > 0.0)
+    else {
         return Err(SettingsError::OutOfRange {
             parameter: "feature-bound",
             value: "none".to_owned(),
@@ -608,8 +611,8 @@ impl BudgetOf {
                 }
                 Budget::Target { epsilon, delta } => gaussian::mu(epsilon, delta)?.powi(2) / 2.0,
                 Budget::NoiseMultiplier { noise_multiplier, .. } => {
-                    let per_round =
-                        self.sensitivity / (self.clip_norm * Range::POSITIVE.check("noise-multiplier", noise_multiplier)?);
+                    let per_round = self.sensitivity
+                        / (self.clip_norm * Range::POSITIVE.check("noise-multiplier", noise_multiplier)?);
                     schedule.rounds() as f64 * per_round * per_round / 2.0
                 }
                 Budget::NonPrivate => return Ok(schedule.rounds()),

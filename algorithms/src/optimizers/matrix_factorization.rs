@@ -91,7 +91,15 @@ parameters! {
 }
 
 const GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL];
-const PLUS_GROUPS: &[&[Parameter]] = &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL, Factorized::ALL, Weighted::ALL];
+const PLUS_GROUPS: &[&[Parameter]] = &[
+    BATCHES,
+    STEPS,
+    PRIVACY,
+    NOISE,
+    Iterates::ALL,
+    Factorized::ALL,
+    Weighted::ALL,
+];
 
 const FTRL: Variant = Variant {
     id: "dp-ftrl",

@@ -18,7 +18,12 @@ pub static DP_MASG: Algorithm = Algorithm {
     release: true,
     groups: &[EVERY, PRIVACY, MethodParameters::ALL, Stages::ALL],
     scenes: &[Scene {
-        parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25"), ("first-stage", "1")],
+        parameters: &[
+            ("rounds", "2"),
+            ("smoothness", "1"),
+            ("strong-convexity", "0.25"),
+            ("first-stage", "1"),
+        ],
         ..ALL_ROWS
     }],
     constructor: dp_masg,

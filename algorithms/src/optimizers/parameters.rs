@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use super::Algorithm;
 use super::settings::{Settings, SettingsError};
 use crate::choices::Choice;
 use crate::noise::NoiseKind;
@@ -43,7 +44,9 @@ impl Range {
     /// (0, ∞).
     pub const POSITIVE: Self = Self::new("a finite number above 0", |value| value > 0.0 && value.is_finite());
     /// [0, ∞).
-    pub const NOT_NEGATIVE: Self = Self::new("a finite number of at least 0", |value| value >= 0.0 && value.is_finite());
+    pub const NOT_NEGATIVE: Self = Self::new("a finite number of at least 0", |value| {
+        value >= 0.0 && value.is_finite()
+    });
     /// [0, 1).
     pub const FRACTION: Self = Self::new("a number in [0, 1)", |value| (0.0..1.0).contains(&value));
     /// (0, 1].
@@ -210,6 +213,13 @@ impl Settings {
     /// Sets a parameter.
     pub fn set(&mut self, parameter: &str, value: impl Display) {
         self.parameters.insert(parameter.to_owned(), value.to_string());
+    }
+
+    /// Sets a parameter that `algorithm` reads and that has no value yet.
+    pub fn offer(&mut self, algorithm: &Algorithm, parameter: &str, value: impl Display) {
+        if algorithm.reads(parameter) && !self.parameters.contains_key(parameter) {
+            self.set(parameter, value);
+        }
     }
 
     /// The same settings with a parameter as its default.

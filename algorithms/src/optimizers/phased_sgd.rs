@@ -21,8 +21,8 @@ use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
 
+use super::parameters::{Common, NOISE, PRIVACY, Range, parameters};
 use super::plan;
-use super::parameters::{Common, PRIVACY, Range, parameters};
 use super::scene::Scene;
 use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
@@ -51,6 +51,7 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     groups: &[
         &[Common::batch_size(), Common::learning_rate()],
         PRIVACY,
+        NOISE,
         PhasedParameters::ALL,
     ],
     scenes: &[Scene {
@@ -69,6 +70,7 @@ pub static PHASED_SGD: Algorithm = Algorithm {
 fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
     let loss = problem.model().loss;
     let common = settings.common()?;
+    plan::independent_noise_only(&common, PHASED_SGD.id)?;
     let refused = |parameter, value: String, reason| {
         PrepareError::from(SettingsError::Unsupported {
             parameter,
@@ -119,10 +121,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
             participations: 1,
         },
     )?;
-    let batch = common
-        .batch_size
-        .unwrap_or(100.min(problem.rows().div_ceil(32)))
-        .max(1);
+    let batch = common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
     let radius = PhasedParameters::read(settings)?.radius;
     // Iterates inside a phase are not released: they must not be able to diverge.
     if radius > 0.5 * f64::from(problem.most_weight()) {

@@ -4,7 +4,7 @@ use rounds_kernels::linear::{Additions, computed_sensitivity};
 
 use super::parameters::{Common, Range};
 use super::settings::SamplingKind;
-use super::{Budget, PrepareError, Settings, SettingsError};
+use super::{Budget, NoiseKind, PrepareError, Settings, SettingsError};
 use crate::oracle::partition;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
@@ -130,6 +130,23 @@ pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adja
         });
     }
     Ok(adjacency)
+}
+
+/// Refuses noise other than a fresh Gaussian a round, for an algorithm that adds that alone.
+///
+/// # Errors
+/// Any other noise.
+pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -> Result<(), SettingsError> {
+    match common.noise.filter(|noise| *noise != NoiseKind::Independent) {
+        None => Ok(()),
+        Some(noise) => Err(SettingsError::Unsupported {
+            parameter: "noise",
+            value: noise.to_string(),
+            algorithm,
+            reason: "adds a fresh Gaussian a round and takes no other noise; for correlated noise take dp-ftrl, dp-mf or \
+                     dp-memf, for Laplace noise dp-gd",
+        }),
+    }
 }
 
 /// Noise that fits a budget, and the statement about it.

@@ -27,10 +27,7 @@ pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     promise: "no privacy; query depth d^{1/4}LR/ε on non-smooth losses",
     private: false,
     release: false,
-    groups: &[
-        &[Common::epochs(), Common::batch_size()],
-        SmoothingSettings::ALL,
-    ],
+    groups: &[&[Common::epochs(), Common::batch_size()], SmoothingSettings::ALL],
     scenes: &[],
     constructor: prepare,
 };

@@ -23,7 +23,7 @@ parameters! {
         /// Constant of the sample sizes; the theory's is 48
         samples: f64 [Range::POSITIVE] = 2.0,
         /// Smoothing radius ρ and ball radius r (default: ε/(2L), for losses of a linear model)
-        smoothing: Option<f64> [Range::new("a radius of at least 1e-30 (offsets are f32)", |radius| radius >= 1e-30 && radius.is_finite())],
+        smoothing: Option<f64> [Range::new("a radius above 0, at least 1e-30 (offsets are f32),", |radius| radius >= 1e-30 && radius.is_finite())],
         /// Draw of weights: given the margins' shifts alone, or not
         weights: Weights = Weights::Conditional,
     }

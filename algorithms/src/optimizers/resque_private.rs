@@ -23,8 +23,8 @@ use rounds_kernels::linear::BLOCK_ROWS;
 use rounds_kernels::linear::recorded::{ByOutput, Cap, RecordedBlock, Reweighting, Shifts};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
+use super::parameters::{Common, NOISE, PRIVACY, Parameter, Range, parameters};
 use super::plan;
-use super::parameters::{Common, PRIVACY, Parameter, Range, parameters};
 use super::scene::{RAW_GRADIENT, Scene};
 use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
@@ -70,6 +70,7 @@ parameters! {
 const GROUPS: &[&[Parameter]] = &[
     &[Common::epochs(), Common::rounds(), Common::batch_size()],
     PRIVACY,
+    NOISE,
     PrivateSettings::ALL,
 ];
 
@@ -148,6 +149,7 @@ fn prepare(
     localized: bool,
 ) -> Result<Prepared, PrepareError> {
     let own = PrivateSettings::read(settings)?;
+    plan::independent_noise_only(&settings.common()?, id)?;
     match own.mode {
         Mode::DpPractical => practical(problem, settings, &own, localized),
         _ => by_theorem(problem, settings, &own, id, localized),

@@ -17,8 +17,8 @@
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
 
+use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
-use super::parameters::{BATCHES, PRIVACY, Range, STEPS, parameters};
 use super::scene::{Row, Scene};
 use super::{
     Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, SettingsError, StepError,
@@ -61,7 +61,7 @@ pub static DP_SGD: Algorithm = Algorithm {
     promise: "(ε, δ)-DP by clipped gradients and Gaussian noise, amplified by sampling",
     private: true,
     release: true,
-    groups: &[BATCHES, STEPS, PRIVACY, Iterates::ALL],
+    groups: &[BATCHES, STEPS, PRIVACY, NOISE, Iterates::ALL],
     scenes: &[
         POISSON,
         Scene {
@@ -111,6 +111,7 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
         epochs: 10.0,
         sampling: SamplingKind::Poisson,
     };
+    plan::independent_noise_only(&settings.common()?, DP_SGD.id)?;
     let plan = BatchPlan::new(settings, problem, defaults)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;

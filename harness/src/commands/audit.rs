@@ -3,9 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Instant;
 
-use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage, Scene};
+use rounds_algorithms::audit::{self, AuditError, AuditKey, AuditReport, AuditSettings, CanaryRows, Sabotage};
 use rounds_algorithms::catalog;
-use rounds_algorithms::optimizers::Algorithm;
+use rounds_algorithms::optimizers::{Algorithm, Scene};
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
 use serde::{Serialize, Serializer};
@@ -130,7 +130,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
 }
 
 /// The algorithms and scenes to audit.
-fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, Scene)>> {
+fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, &'static Scene)>> {
     let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
         let private = catalog::ALGORITHMS.iter().copied();
         private.filter(|algorithm| algorithm.private).collect()
@@ -139,7 +139,7 @@ fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm
     };
     let scenes: Vec<_> = algorithms
         .iter()
-        .flat_map(|algorithm| Scene::all(algorithm).into_iter().map(move |scene| (*algorithm, scene)))
+        .flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)))
         .filter(|(_, scene)| scene.takes(arguments.rows))
         .collect();
     match (scenes.is_empty(), algorithms.as_slice()) {
@@ -347,8 +347,8 @@ mod tests {
                 ..AuditSettings::default()
             };
             let algorithm = catalog::find("dp-memf").ok().unwrap();
-            let scene = Scene::all(algorithm).remove(0);
-            let report = audit::audit(algorithm, &scene, &settings, &Engine::Sequential, &|_| ()).unwrap();
+            let report =
+                audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ()).unwrap();
             let document = serde_json::to_value(TimedReport { report, seconds: 1.0 }).unwrap();
             assert_eq!(document["rows"], name);
             assert_eq!(document["integer_tiles"], tiles);

@@ -46,11 +46,11 @@ struct AlgorithmFacts {
     parameters: Vec<Parameter>,
 }
 
-/// A parameter of an algorithm, for `--set`.
+/// A parameter of an algorithm.
 #[derive(Serialize)]
 struct Parameter {
     name: &'static str,
-    about: &'static str,
+    about: String,
 }
 
 impl Entry {
@@ -63,14 +63,17 @@ impl Entry {
     }
 
     fn of_algorithm(algorithm: &Algorithm) -> Self {
-        let parameters = algorithm.parameters.iter();
+        let parameters = algorithm.parameters().map(|parameter| Parameter {
+            name: parameter.name,
+            about: parameter.help(),
+        });
         Self {
             id: algorithm.id.to_owned(),
             algorithm: Some(AlgorithmFacts {
                 name: algorithm.name,
                 source: algorithm.source,
                 promise: algorithm.promise,
-                parameters: parameters.map(|&(name, about)| Parameter { name, about }).collect(),
+                parameters: parameters.collect(),
             }),
             about: None,
         }
@@ -92,11 +95,7 @@ impl Entry {
                 text += "\n\nParameters";
             }
             for parameter in &algorithm.parameters {
-                text += &format!(
-                    "\n    --set {}=…\n{}",
-                    parameter.name,
-                    output::wrapped(parameter.about, 8)
-                );
+                text += &format!("\n    {}\n{}", parameter.name, output::wrapped(&parameter.about, 8));
             }
         } else if !algorithm.parameters.is_empty() {
             let names: Vec<_> = algorithm.parameters.iter().map(|parameter| parameter.name).collect();

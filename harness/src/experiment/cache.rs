@@ -219,16 +219,6 @@ impl<'a> Context<'a> {
         settings: &mut Settings,
     ) -> anyhow::Result<Result<Prepared, String>> {
         let algorithm = catalog::find(&cell.algorithm)?;
-        match algorithm.unread(settings) {
-            Ok(unread) if unread.is_empty() => {}
-            Ok(unread) => {
-                let flags = unread.join(", ");
-                return Ok(Err(format!(
-                    "the algorithm does not read {flags}: leave it out of the suite"
-                )));
-            }
-            Err(error) => return Ok(Err(error.to_string())),
-        }
         let Budget::Target { delta, .. } = settings.budget else {
             return Ok(algorithm.prepare(problem, settings).map_err(|error| error.to_string()));
         };
@@ -239,7 +229,12 @@ impl<'a> Context<'a> {
         };
         let mut first = None;
         let mut refusal = None;
-        let key = format!("{} {:?} {}", one.key(), settings.rounds, problem.rows());
+        let key = format!(
+            "{} {:?} {}",
+            one.key(),
+            settings.parameters.get("rounds"),
+            problem.rows()
+        );
         let found = self
             .calibrations
             .get(&key, || match algorithm.prepare(problem, settings) {
@@ -309,16 +304,10 @@ pub const PLANTED_LOGISTIC: &str = "planted-logistic";
 /// # Errors
 /// A parameter that does not fit.
 pub fn settings_of(cell: &Configuration, seed: u64) -> anyhow::Result<Settings> {
-    let mut own = cell.of_algorithm();
-    let algorithm = catalog::find(&cell.algorithm)?;
-    let mut rounds = None;
-    if algorithm.parameters.iter().all(|(name, _)| *name != "rounds") {
-        rounds = cell.whole("rounds")?;
-        own.remove("rounds");
+    let mut settings = settings::from_parameters(&cell.of_algorithm(), StreamKey::Simulation(seed))?;
+    if cell.batch_size > 0 {
+        settings.offer(catalog::find(&cell.algorithm)?, "batch-size", cell.batch_size);
     }
-    let mut settings = settings::from_parameters(&own, StreamKey::Simulation(seed))?;
-    settings.batch_size = Some(cell.batch_size).filter(|size| *size > 0);
-    settings.rounds = rounds.map(|rounds| rounds as u64);
     Ok(settings)
 }
 

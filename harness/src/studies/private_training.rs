@@ -506,24 +506,7 @@ impl Bench<'_> {
         (runs, target): (usize, Option<f64>),
     ) -> anyhow::Result<Result<Ready, String>> {
         let algorithm = catalog::find(&method.algorithm)?;
-        let mut flags = parameters.clone();
-        let mut whole = |key: &str| -> anyhow::Result<Option<u64>> {
-            let Some(value) = flags.remove(key) else {
-                return Ok(None);
-            };
-            let number = value.as_f64().filter(|number| *number >= 1.0 && number.fract() == 0.0);
-            match number {
-                Some(number) => Ok(Some(number as u64)),
-                None => bail!(
-                    "{}: {key} = {value}: a whole number of at least 1 is needed",
-                    method.label
-                ),
-            }
-        };
-        let (batch_size, rounds) = (whole("batch-size")?, whole("rounds")?);
-        let mut settings = settings::from_parameters(&flags, StreamKey::Simulation(0))?;
-        settings.batch_size = batch_size.map(|size| size as usize);
-        settings.rounds = rounds;
+        let mut settings = settings::from_parameters(&parameters, StreamKey::Simulation(0))?;
         settings.strategies = self.strategies.clone();
         let prepared = match algorithm.prepare(&data.train, &settings) {
             Ok(prepared) => prepared,

@@ -421,8 +421,8 @@ impl Bench<'_> {
         let rounds = self.definition.rounds;
         let noise_key = StreamKey::Simulation(self.definition.seed);
         let mut settings = settings::from_parameters(&plan.method.parameters, noise_key)?;
-        settings.batch_size = Some(batch_size);
-        settings.rounds = Some(rounds.warm_up + rounds.timed_rounds(batch_size));
+        settings.set("batch-size", batch_size);
+        settings.set("rounds", rounds.warm_up + rounds.timed_rounds(batch_size));
         settings.strategies = self.strategies.clone();
         if let (Budget::Target { delta, .. }, Some(&noise_multiplier)) = (settings.budget, self.multipliers.get(&key)) {
             settings.budget = Budget::NoiseMultiplier {

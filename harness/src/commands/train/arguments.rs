@@ -1,11 +1,11 @@
 //! Arguments of `rounds train`, and the settings and declarations that they give.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
+use rounds_algorithms::optimizers::parameters::Common;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
 use rounds_algorithms::privacy::{Accountant, Adjacency};
 use rounds_algorithms::problem::{Dataset, Domain};
@@ -13,6 +13,7 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::EngineKind;
@@ -103,7 +104,7 @@ pub(super) struct PrivacyArguments {
     #[arg(long, conflicts_with = "epsilon", value_name = "S")]
     pub(super) noise_multiplier: Option<f64>,
     #[arg(long, value_name = "MECH", help = format!("Noise mechanism: {}", NoiseKind::names()))]
-    #[serde(serialize_with = "debug")]
+    #[serde(serialize_with = "display")]
     noise: Option<NoiseKind>,
     /// File with the factorisation of correlated noise (NPY with C, or NPZ with C, B, sensitivity), checked against the run's
     /// rounds, workload and participation
@@ -141,7 +142,7 @@ pub(super) struct OptimizerArguments {
     batch_size: Option<usize>,
     /// Sampling: poisson, fixed, shuffled, reshuffled or without-replacement
     #[arg(long)]
-    #[serde(serialize_with = "debug")]
+    #[serde(serialize_with = "display")]
     sampling: Option<SamplingKind>,
     /// Step size
     #[arg(long, value_name = "LR")]
@@ -189,6 +190,15 @@ pub(super) struct CheckpointArguments {
     /// Resume from a checkpoint; all other arguments must match
     #[arg(long, value_name = "FILE")]
     pub(super) resume: Option<PathBuf>,
+}
+
+/// A value as it stands on the command line.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn display<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(T::to_string).serialize(serializer)
 }
 
 fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -250,10 +260,9 @@ impl TrainArguments {
             serde_json::to_value(&self.optimizer)?,
         ];
         let given = groups.iter().flat_map(|group| group.as_object().into_iter().flatten());
-        let given = given.filter(|(_, value)| !value.is_null()).map(|(name, value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (format!("--{name}"), text)
-        });
+        let given = given
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (format!("--{name}"), text(value)));
         let seed = (!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string()));
         let schema = domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest())));
         let own = self.parameters.iter();
@@ -284,26 +293,21 @@ impl TrainArguments {
                 )));
             }
         };
-        let mut parameters = BTreeMap::new();
-        for (name, value) in &self.parameters {
-            if parameters.insert(name.clone(), value.clone()).is_some() {
-                return Err(UsageError::of(format!("--set {name} is given twice")));
+        let mut settings = Settings::new(budget, StreamKey::Simulation(self.execution.seed));
+        settings.strategies = StrategyMemory::filled_from(factorization_cache::source());
+        let groups = [serde_json::to_value(privacy)?, serde_json::to_value(optimizer)?];
+        for parameter in Common::ALL {
+            let given = groups.iter().find_map(|group| group.get(parameter.name));
+            if let Some(value) = given.filter(|value| !value.is_null()) {
+                settings.set(parameter.name, text(value));
             }
         }
-        Ok(Settings {
-            epochs: optimizer.epochs,
-            batch_size: optimizer.batch_size,
-            learning_rate: optimizer.learning_rate,
-            momentum: optimizer.momentum,
-            clip_norm: optimizer.clip_norm,
-            sampling: optimizer.sampling,
-            adjacency: privacy.adjacency,
-            accountant: privacy.accountant,
-            noise: privacy.noise,
-            strategies: StrategyMemory::filled_from(factorization_cache::source()),
-            parameters,
-            ..Settings::new(budget, StreamKey::Simulation(self.execution.seed))
-        })
+        for (name, value) in &self.parameters {
+            if settings.parameters.insert(name.clone(), value.clone()).is_some() {
+                return Err(UsageError::of(format!("parameter '{name}' is given twice")));
+            }
+        }
+        Ok(settings)
     }
 
     /// The data set with treated features and the targets of its loss, and the loss.

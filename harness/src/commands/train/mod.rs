@@ -187,7 +187,9 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         .map(given_factorization)
         .transpose()?;
     let factorization_used = given.map(|(source, used)| {
-        settings.noise = Some(NoiseKind::Optimal);
+        if algorithm.reads("noise") {
+            settings.set("noise", NoiseKind::Optimal);
+        }
         settings.strategies = StrategyMemory::filled_from(source);
         used
     });
@@ -210,7 +212,6 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         algorithm, settings, ..
     } = setup;
     let started = Instant::now();
-    let unread = algorithm.unread(settings).map_err(UsageError::of)?;
     let prepared = algorithm.prepare(problem, settings).map_err(UsageError::of)?;
     check_release(arguments, problem, &prepared.privacy)?;
     if problem.rows() > problem.most_rows() {
@@ -228,17 +229,14 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     }
     let privacy = &arguments.privacy;
     let budget = !algorithm.private && (privacy.epsilon.is_some() || privacy.noise_multiplier.is_some());
-    let unread = unread
-        .into_iter()
-        .chain(budget.then_some("--epsilon and --noise-multiplier"));
-    let unread = unread.map(|flag| {
+    let unread = budget.then(|| {
         format!(
-            "{flag}: algorithm '{}' does not read it, it changes nothing",
+            "--epsilon and --noise-multiplier: algorithm '{}' does not read them, they change nothing",
             algorithm.id
         )
     });
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
-    let warnings: Vec<String> = unread.chain(assumptions).collect();
+    let warnings: Vec<String> = unread.into_iter().chain(assumptions).collect();
     let mut privacy = prepared.privacy.clone();
     if let Some((norm, bound)) = arguments.data.clip_features {
         privacy = privacy.with_note(format!(
