@@ -42,7 +42,9 @@ impl<'a> Run<'a> {
         for problem in problems {
             for batch_size in [Some(BATCH), None] {
                 let mut settings = Settings::new(budget, StreamKey::Simulation(1));
-                settings.batch_size = batch_size;
+                if let Some(batch_size) = batch_size {
+                    settings.offer(algorithm, "batch-size", batch_size);
+                }
                 settings.strategies = strategies.clone();
                 let Ok(prepared) = algorithm.prepare(problem, &settings) else {
                     continue;

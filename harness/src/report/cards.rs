@@ -90,11 +90,11 @@ fn card(algorithm: &Algorithm, cells: &[&Pooled]) -> Markup {
                 p.quiet { "Not measured in this run: " code { "rounds run --algorithms " (id) } }
             } @else {
                 (of_algorithm(id, cells).html(&format!("cost-{id}"), false))
-                @if !algorithm.parameters.is_empty() {
-                    details {
-                        summary { "Its own parameters" }
-                        dl {
-                            @for (key, about) in algorithm.parameters { div { dt { "--set " (key) "=" } dd { (about) } } }
+                details {
+                    summary { "Parameters" }
+                    dl {
+                        @for parameter in algorithm.parameters() {
+                            div { dt { (parameter.name) } dd { (parameter.help()) } }
                         }
                     }
                 }
