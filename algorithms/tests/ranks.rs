@@ -119,16 +119,17 @@ fn on_ranks<R: Send>(
 }
 
 fn settings(sampling: Option<SamplingKind>, batch_size: usize) -> Settings {
-    Settings::new(
-        Budget::NoiseMultiplier {
-            noise_multiplier: 0.7,
-            delta: 1e-5,
-        },
-        StreamKey::Simulation(11),
-    )
-    .with("batch-size", batch_size)
-    .with("epochs", 3.0) /*OPT sampling*/
-    .with("sampling", sampling)
+    let budget = Budget::NoiseMultiplier {
+        noise_multiplier: 0.7,
+        delta: 1e-5,
+    };
+    let settings = Settings::new(budget, StreamKey::Simulation(11))
+        .with("batch-size", batch_size)
+        .with("epochs", 3.0);
+    match sampling {
+        Some(sampling) => settings.with("sampling", sampling),
+        None => settings,
+    }
 }
 
 type Trained = (Vec<u32>, Ledger, u64);
@@ -181,7 +182,7 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
                 _ => "zero-out",
             };
             let settings = settings(Some(sampling), batch_size)
-                .with("adjacency", adjacency.parse().expect("an adjacency"))
+                .with("adjacency", adjacency)
                 .with("epochs", if batch_size == 20 { 0.5 } else { 3.0 });
             let run = |problem: &Problem, engine: &Engine| train(problem, engine, "dp-sgd", &settings, u64::MAX);
             let one = run(&whole(dataset), &Engine::Sequential);
@@ -338,7 +339,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
         })
     };
     for (sampling, adjacency) in samplings {
-        let settings = settings(Some(sampling), 2_000).with("adjacency", adjacency.parse().expect("an adjacency"));
+        let settings = settings(Some(sampling), 2_000).with("adjacency", adjacency);
         for ranks in [2, 3, 4] {
             let found = two_runs("dp-sgd", &settings, ranks, true);
             assert_eq!(found, [0, 0], "{sampling:?} on {ranks} ranks");
