@@ -126,7 +126,7 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         // A method that chooses its queries itself does not read the suite's batch size.
         "B" if ALGORITHMS
             .iter()
-            .any(|own| own.id == configuration.algorithm && !own.reads("--batch-size")) =>
+            .any(|own| own.id == configuration.algorithm && !own.reads("batch-size")) =>
         {
             Entry::text("its own")
         }

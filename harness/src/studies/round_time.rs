@@ -143,7 +143,8 @@ impl Study for RoundTime {
             return Ok(Outcome::Skipped(format!("the data set has {} rows", problem.rows())));
         }
         let mut settings = context.settings(cell, self.definition.seed)?;
-        settings.rounds = Some(rounds.warm_up + rounds.timed_rounds(cell.batch_size));
+        let algorithm = catalog::find(&cell.algorithm)?;
+        settings.offer(algorithm, "rounds", rounds.warm_up + rounds.timed_rounds(cell.batch_size));
         let prepared = match context.prepare(cell, problem, &mut settings)? {
             Ok(prepared) => prepared,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
@@ -151,7 +152,6 @@ impl Study for RoundTime {
         let link = context.cluster.link(problem.parameters());
         let privacy = serde_json::to_value(&prepared.privacy)?;
         let planned = (prepared.rounds, prepared.queries);
-        let algorithm = catalog::find(&cell.algorithm)?;
         let again = || Ok(algorithm.prepare(problem, &settings)?);
         let traffic = || context.cluster.traffic();
         let measurement = measure::measure(problem, &engine, prepared, &again, rounds.warm_up, &traffic)?;
