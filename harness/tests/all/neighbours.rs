@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds::data::{self, Declaration};
+use rounds::statistics::Choices;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Algorithm, Budget, NoiseKind, SamplingKind, Settings};
@@ -22,22 +23,9 @@ const COLUMNS: usize = 5;
 /// Pairs of neighbours; the variable ROUNDS_PAIRS sets another number.
 const PAIRS: u64 = 2_000;
 
-/// A small generator: the test's choices are addressed by (pair, counter).
-struct Choices(u64);
-
-impl Choices {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        for multiplier in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
-            value = (value ^ (value >> 30)).wrapping_mul(multiplier);
-        }
-        value ^ (value >> 31)
-    }
-
-    fn of<T: Copy>(&mut self, options: &[T]) -> T {
-        options[(self.next() % options.len() as u64) as usize]
-    }
+/// One of `options`.
+fn of<T: Copy>(choices: &mut Choices, options: &[T]) -> T {
+    options[choices.below(options.len())]
 }
 
 /// Fields as people and programs write them, in and out of range.
@@ -59,27 +47,27 @@ impl Form {
         let label = if null {
             ""
         } else {
-            choices.of(&["no", "yes", "perhaps", ""])
+            of(choices, &["no", "yes", "perhaps", ""])
         };
         match self {
             Self::Csv => {
                 let mut text = String::new();
                 for _ in 0..COLUMNS {
-                    let field = if choices.next().is_multiple_of(8) {
-                        choices.of(&ODD_FIELDS)
+                    let field = if choices.below(8) == 0 {
+                        of(choices, &ODD_FIELDS)
                     } else {
-                        choices.of(&FIELDS)
+                        of(choices, &FIELDS)
                     };
                     write!(text, "{field},").unwrap();
                 }
-                text + choices.of(&["red", "blue", "grey", ""]) + "," + label + "\n"
+                text + of(choices, &["red", "blue", "grey", ""]) + "," + label + "\n"
             }
             Self::Libsvm { .. } => {
                 // A label that is no class makes the null row.
-                let mut text = String::from(if null { "9" } else { choices.of(&["-1", "1", "1", "3"]) });
+                let mut text = String::from(if null { "9" } else { of(choices, &["-1", "1", "1", "3"]) });
                 for index in 1..=COLUMNS + 2 {
-                    if choices.next().is_multiple_of(2) {
-                        write!(text, " {index}:{}", choices.of(&FIELDS)).unwrap();
+                    if choices.below(2) == 0 {
+                        write!(text, " {index}:{}", of(choices, &FIELDS)).unwrap();
                     }
                 }
                 text + "\n"
@@ -199,9 +187,9 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
         noise_multiplier: 1.5,
         delta: 1e-4,
     };
-    let key = match choices.next() % 2 {
-        0 => StreamKey::Simulation(choices.next()),
-        _ => StreamKey::Release([choices.next() as u8; 32]),
+    let key = match choices.below(2) {
+        0 => StreamKey::Simulation(choices.below(1_000_000) as u64),
+        _ => StreamKey::Release([choices.below(256) as u8; 32]),
     };
     let mut settings = Settings::new(budget, key);
     settings.set("adjacency", relation);
@@ -213,13 +201,16 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
             settings.set(
                 "sampling",
                 match relation {
-                    Adjacency::ReplaceOne => choices.of(&[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
+                    Adjacency::ReplaceOne => of(choices, &[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
                     Adjacency::AddRemove => SamplingKind::Poisson,
-                    Adjacency::ZeroOut => choices.of(&[
-                        SamplingKind::Poisson,
-                        SamplingKind::Shuffled,
-                        SamplingKind::WithoutReplacement,
-                    ]),
+                    Adjacency::ZeroOut => of(
+                        choices,
+                        &[
+                            SamplingKind::Poisson,
+                            SamplingKind::Shuffled,
+                            SamplingKind::WithoutReplacement,
+                        ],
+                    ),
                 },
             );
         }
@@ -248,14 +239,20 @@ fn neighbours_have_the_same_shape_plan_statement_and_messages() {
     let folder = tempfile::tempdir().unwrap();
     let mut ran = BTreeSet::new();
     for pair in 0..pairs {
-        let mut choices = Choices(pair << 20);
-        let algorithm = choices.of(&private);
-        let relation = choices.of(&[Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove]);
-        let form = choices.of(&[Form::Csv, Form::Libsvm { sparse: false }, Form::Libsvm { sparse: true }]);
+        let mut choices = Choices::new(pair);
+        let algorithm = of(&mut choices, &private);
+        let relation = of(
+            &mut choices,
+            &[Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove],
+        );
+        let form = of(
+            &mut choices,
+            &[Form::Csv, Form::Libsvm { sparse: false }, Form::Libsvm { sparse: true }],
+        );
         fs::write(folder.path().join("schema.toml"), form.schema(relation)).unwrap();
         let settings = settings(algorithm, relation, &mut choices);
         let rows: Vec<String> = (0..ROWS).map(|_| form.row(&mut choices, false)).collect();
-        let changed = (choices.next() % ROWS as u64) as usize;
+        let changed = choices.below(ROWS);
         let mut other = rows.clone();
         match relation {
             Adjacency::ZeroOut => other[changed] = form.row(&mut choices, true),
@@ -297,7 +294,7 @@ fn a_class_that_is_missing_and_a_column_that_is_constant_change_nothing() {
     let form = Form::Csv;
     fs::write(folder.path().join("schema.toml"), form.schema(Adjacency::ZeroOut)).unwrap();
     let algorithm = catalog::find("dp-sgd").unwrap_or_else(|_| panic!("dp-sgd"));
-    let mut choices = Choices(7);
+    let mut choices = Choices::new(7);
     let settings = settings(algorithm, Adjacency::ZeroOut, &mut choices);
     let rows = |label: &str, field: &str| -> Vec<String> {
         (0..ROWS)

@@ -1,0 +1,213 @@
+//! Releases through the command line: their needs, their output, and their refusals before any private computation.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{assert_refused, command, document, exit, rounds, stderr};
+
+const SCHEMA: &str = r#"
+[rows]
+relation = "zero-out"
+[columns.height]
+kind = "number"
+bounds = [0, 10]
+missing = 5
+[columns.colour]
+kind = "category"
+values = ["red", "green"]
+other = "null-row"
+[label]
+column = "kind"
+classes = ["no", "yes"]
+[test]
+public = false
+"#;
+
+/// 200 rows and a schema beside them, in a folder of their own.
+fn folder(schema: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::from("height,colour,kind\n");
+    for row in 0..200 {
+        let colour = ["red", "green", "blue"][row % 3];
+        writeln!(text, "{},{colour},{}", row % 11, ["no", "yes"][(row / 2) % 2]).unwrap();
+    }
+    fs::write(folder.path().join("table.csv"), text).unwrap();
+    if !schema.is_empty() {
+        fs::write(folder.path().join("schema.toml"), schema).unwrap();
+    }
+    folder
+}
+
+/// The line of a release without a budget.
+fn unbudgeted(folder: &Path) -> String {
+    let table = folder.join("table.csv");
+    format!("train --data {} --threads 1 --batch-size 20 --secure", table.display())
+}
+
+/// The line of a short release.
+fn release(folder: &Path) -> String {
+    unbudgeted(folder) + " --epsilon 1 --delta 1e-4 --epochs 1"
+}
+
+#[test]
+fn a_release_prints_its_domain_and_mechanisms_and_no_statistic_of_the_rows() {
+    let folder = folder(SCHEMA);
+    let line = release(folder.path());
+    let outcome = document(&line);
+    let privacy = &outcome["privacy"];
+    assert_eq!(privacy["claim"], "release", "{privacy:#}");
+    assert_eq!(privacy["adjacency"], "zero-out");
+    assert_eq!(privacy["domain"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(privacy["mechanisms"][0]["subsampled-gaussian"]["sampling"]["rate"], 0.1);
+    assert!(privacy["replace_one"]["epsilon"].as_f64().unwrap() > 1.0);
+    assert_eq!(outcome["n"], 200);
+    assert_eq!(outcome["gradient_queries"], 200);
+    for private in "seconds load_seconds calibration_seconds diagnostics test_accuracy seed".split(' ') {
+        assert!(outcome.get(private).is_none(), "{private} in {outcome:#}");
+    }
+    let diagnosed = document(&(line + " --diagnostics"));
+    let diagnostics = &diagnosed["diagnostics"];
+    assert!(diagnostics["train_loss"].is_f64() && diagnostics["times"]["seconds"].is_f64());
+    assert!(diagnosed.get("seconds").is_none());
+}
+
+#[test]
+fn a_statement_is_recomputed_from_its_file_and_a_forged_one_is_detected() {
+    let folder = folder(SCHEMA);
+    let path = folder.path().join("statement.json");
+    for more in ["", " --algorithm dp-ftrl", " --algorithm dp-gd --noise independent"] {
+        let mut outcome = document(&(release(folder.path()) + more));
+        let check = |outcome: &Value| {
+            fs::write(&path, outcome.to_string()).unwrap();
+            rounds(&format!("account --statement {} --json", path.display()))
+        };
+        let output = check(&outcome);
+        let recomputed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(recomputed["holds"], true, "{recomputed:#}");
+        assert!(output.status.success());
+        outcome["privacy"]["epsilon"] = 0.5.into();
+        assert_eq!(check(&outcome).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn releases_without_a_confirmed_domain_are_refused_with_the_remedy() {
+    let draft = format!("drafted = true\n{SCHEMA}");
+    for (schema, remedy) in [("", "rounds schema"), (draft.as_str(), "drafted = false")] {
+        assert_refused(&release(folder(schema).path()), remedy);
+    }
+    // Without --secure such a run claims nothing, with the reason.
+    let folder = folder(&draft);
+    let outcome = document(&release(folder.path()).replace("--secure", ""));
+    assert_eq!(outcome["privacy"]["claim"], "none");
+    assert!(outcome["privacy"]["reason"].as_str().unwrap().contains("draft"));
+}
+
+#[test]
+fn bad_declarations_are_refused_by_name() {
+    for (from, to, named) in [
+        ("[0, 10]", "[10, 0]", "height"),
+        ("\"null-row\"", "\"purple\"", "colour"),
+        ("columns.height", "columns.width", "width"),
+        ("zero-out", "add-remove", "public-rows"),
+        ("zero-out", "add-one", "add-one"),
+    ] {
+        assert_refused(&release(folder(&SCHEMA.replace(from, to)).path()), named);
+    }
+    let folder = folder(SCHEMA);
+    let line = release(folder.path());
+    for (more, named) in [
+        ("--adjacency add-remove", "public-rows"),
+        ("--adjacency add-remove --public-rows 10", "--batch-size"),
+        (
+            "--adjacency add-remove --public-rows 200 --algorithm dp-ftrl",
+            "add-remove",
+        ),
+    ] {
+        assert_refused(&format!("{line} {more}"), named);
+    }
+    // A budget that protects next to nothing is refused, and allowed where it is meant.
+    let unbudgeted = unbudgeted(folder.path()) + " --epochs 1";
+    assert_refused(
+        &(unbudgeted.clone() + " --epsilon 1 --delta 0.01"),
+        "--allow-weak-privacy",
+    );
+    for budget in ["--epsilon 11", "--noise-multiplier 0.1"] {
+        let line = format!("{unbudgeted} --delta 1e-4 {budget}");
+        assert_refused(&line, "--allow-weak-privacy");
+        let allowed = document(&(line + " --allow-weak-privacy"));
+        assert!(allowed["privacy"]["epsilon"].as_f64().unwrap() > 10.0);
+    }
+}
+
+#[test]
+fn a_release_is_resumed_on_its_own_domain_only() {
+    let folder = folder(SCHEMA);
+    let saved = folder.path().join("run.checkpoint");
+    let line = unbudgeted(folder.path()) + " --noise-multiplier 20 --delta 1e-4 --epochs 2000";
+    let saving = format!("{line} --checkpoint {} --checkpoint-every 1", saved.display());
+    let mut running = command(&saving).spawn().expect("the program starts");
+    while !saved.exists() && running.try_wait().unwrap().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let schema = SCHEMA.replace("[0, 10]", "[0, 10.5]");
+    fs::write(folder.path().join("schema.toml"), schema).unwrap();
+    let (code, message) = exit(&format!("{line} --resume {}", saved.display()));
+    assert!(code == Some(1) && message.contains("its schema is"), "{message}");
+}
+
+#[test]
+fn no_public_number_lets_a_row_overflow() {
+    let folder = folder(SCHEMA);
+    let line = release(folder.path());
+    // Scaled beyond f32, and a coefficient beyond it: refused by bounds, naming no row.
+    let (code, message) = exit(&(line.clone() + " --scale-features 3e38"));
+    assert!(
+        code != Some(0) && message.contains("scale the features less"),
+        "{message}"
+    );
+    let (code, message) = exit(&(line + " --algorithm unaccelerated-dp-srg --set power=200 --set beta=1"));
+    assert!(code != Some(0) && !message.contains("row "), "{message}");
+}
+
+#[test]
+fn pure_privacy_is_not_claimed_for_laplace_noise_in_floating_point() {
+    let folder = folder(SCHEMA);
+    assert_refused(
+        &(release(folder.path()) + " --algorithm dp-gd --noise laplace"),
+        "finitely many",
+    );
+}
+
+#[test]
+fn under_add_remove_the_number_of_rows_is_not_printed() {
+    let folder = folder(SCHEMA);
+    let mut outcome = document(&(release(folder.path()) + " --adjacency add-remove --public-rows 180"));
+    assert!(outcome.get("n").is_none());
+    assert_eq!(outcome["gradient_queries"], 180);
+    let mechanism = &outcome["privacy"]["mechanisms"][0]["subsampled-gaussian"];
+    assert_eq!(mechanism["sampling"]["rate"], 20.0 / 180.0);
+    outcome["model_sha256"] = Value::Null;
+    outcome["privacy"]["domain"] = Value::Null;
+    assert!(!outcome.to_string().contains("200"), "{outcome:#}");
+}
+
+#[test]
+fn a_syntax_error_of_a_release_names_no_line() {
+    let folder = folder(SCHEMA);
+    let path = folder.path().join("table.csv");
+    let text = fs::read_to_string(&path).unwrap() + "1,red,no,no\n";
+    fs::write(&path, text).unwrap();
+    let output = rounds(&release(folder.path()));
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("rounds schema") && !message.contains("202"),
+        "{message}"
+    );
+}
