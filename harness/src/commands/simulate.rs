@@ -1,6 +1,5 @@
 //! `rounds simulate`: predicted time of a method on P workers with latency ℓ, from measured costs.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,13 +7,13 @@ use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
 use serde::Serialize;
 
-use super::output::{Output, table};
-use super::{UsageError, output};
-use crate::format::{percent, time};
+use super::{Output, UsageError, output};
+use crate::format::time;
 use crate::machine::Topology;
+use crate::prediction::presentation;
 use crate::prediction::queries::{self, Costs, PLACES, Place, Row};
-use crate::prediction::ranks::{LatencyRow, Measurements, ScalingRow};
-use crate::prediction::{Overtaking, presentation};
+use crate::prediction::ranks::Measurements;
+use crate::report::{Entry, Table};
 use crate::results::{Pooled, pool, read_run};
 use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
 
@@ -22,7 +21,7 @@ use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Meth
 #[derive(clap::Args)]
 pub struct SimulateArguments {
     /// Methods [default: all that run].
-    #[arg(long, value_delimiter = ',', value_enum, value_name = "IDS")]
+    #[arg(long, value_delimiter = ',', value_name = "IDS")]
     algorithms: Vec<Method>,
     /// Number of workers [default: a machine, a rack, a continent and phones, with their latencies].
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u64).range(1..), requires = "latency")]
@@ -115,16 +114,17 @@ pub fn run(arguments: &SimulateArguments, output: Output) -> anyhow::Result<()> 
         }],
         _ => PLACES.to_vec(),
     };
-    print(&queries::rows(&costs, &places), output, queries_text)
+    let rows = queries::rows(&costs, &places);
+    print(&rows, output, || queries_text(&rows))
 }
 
 /// One row a JSON line, or all rows as text.
-fn print<Row: Serialize>(rows: &[Row], output: Output, text: fn(&[Row]) -> String) -> anyhow::Result<()> {
+fn print<Row: Serialize>(rows: &[Row], output: Output, text: impl Fn() -> String) -> anyhow::Result<()> {
     for row in rows {
         output.json_line(row)?;
     }
     if output == Output::Text {
-        print!("{}", text(rows));
+        println!("{}", text());
     }
     Ok(())
 }
@@ -242,25 +242,23 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
         .latency_rows(&arguments.link)
         .map_err(|error| UsageError::new(error.to_string()))?;
     let scaling = measurements.scaling_rows(Topology::detect().cores);
+    let (latency, ranks) = (presentation::latency(&rows), presentation::ranks(&scaling));
     if let Some(out) = &arguments.out {
         let write = |name: &str, text: String| {
             let path = out.join(name);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         write("latency.json", rows_of_json(&rows)?)?;
-        let latency = presentation::latency(&rows);
         write("latency.md", latency.markdown())?;
         for (file, picture) in latency.pictures() {
             write(&file, picture)?;
         }
         write("scaling.json", rows_of_json(&scaling)?)?;
-        write("scaling.md", presentation::ranks(&scaling).markdown())?;
+        write("scaling.md", ranks.markdown())?;
     }
-    print(&rows, output, latency_text)?;
-    if output == Output::Text {
-        print!("{}", scaling_text(&scaling));
-    }
-    Ok(())
+    print(&rows, output, || {
+        format!("{}\n\n{}", latency.terminal(), ranks.terminal())
+    })
 }
 
 /// One row a line, numbers with six digits.
@@ -287,116 +285,48 @@ fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
-fn seconds(seconds: f64) -> String {
-    time(seconds * 1e9)
-}
-
-fn signed_percent(value: f64) -> String {
-    format!("{:+.1} %", 100.0 * value)
-}
-
-/// The methods that a row overtakes, one a line.
-fn faster_above(overtakes: &[Overtaking]) -> String {
-    let lines = overtakes
-        .iter()
-        .map(|other| format!("{} than {}", seconds(other.latency_s), other.against));
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// A table with a named column for each function of a row.
-fn columns<Row>(rows: &[Row], columns: &[(&str, fn(&Row) -> String)]) -> String {
-    let mut table = table(columns.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    for row in rows {
-        table.add_row(columns.iter().map(|(_, text)| text(row)));
-    }
-    format!("{table}\n")
-}
-
 /// Places in their order, the fastest method first.
 fn queries_text(rows: &[Row]) -> String {
+    let seconds = |seconds: f64| Entry::sorted(time(seconds * 1e9), seconds);
     let mut rows = rows.to_vec();
     rows.sort_by(|a, b| {
         a.latency_s
             .total_cmp(&b.latency_s)
             .then(a.seconds.total_cmp(&b.seconds))
     });
-    let mut text = columns(
-        &rows,
-        &[
-            ("place", |row| row.place.clone()),
-            ("workers", |row| row.workers.to_string()),
-            ("latency", |row| seconds(row.latency_s)),
-            ("algorithm", |row| row.algorithm.clone()),
-            ("time to target", |row| seconds(row.seconds)),
-            ("rounds", |row| row.rounds.to_string()),
-            ("queries", |row| row.gradient_queries.to_string()),
-            ("faster above", |row| faster_above(&row.crossovers)),
-        ],
-    );
+    let columns = [
+        "place",
+        "#workers",
+        "#latency",
+        "algorithm",
+        "#time to target",
+        "#rounds",
+        "#queries",
+        "faster above",
+    ];
+    let mut table = Table::new("Time to a target", &columns);
+    for row in &rows {
+        let overtakes = row.crossovers.iter();
+        let faster = overtakes.map(|other| format!("{} than {}", time(other.latency_s * 1e9), other.against));
+        table.row([
+            Entry::text(&row.place),
+            Entry::count(row.workers as usize),
+            seconds(row.latency_s),
+            Entry::text(&row.algorithm),
+            seconds(row.seconds),
+            Entry::count(row.rounds as usize),
+            Entry::count(row.gradient_queries as usize),
+            Entry::text(faster.collect::<Vec<_>>().join("\n")),
+        ]);
+    }
+    let mut text = table.terminal();
     for row in rows.iter().filter(|row| row.place == rows[0].place) {
         if let Some(error) = row.two_thread_model_error {
-            let _ = fmt::Write::write_fmt(
-                &mut text,
-                format_args!(
-                    "{}: the model's two-thread time is {:+.0} % off the measured one\n",
-                    row.algorithm,
-                    100.0 * error
-                ),
-            );
+            let (name, percent) = (&row.algorithm, 100.0 * error);
+            text += &format!("\n{name}: the model's two-thread time is {percent:+.0} % off the measured one");
         }
     }
-    text + "Modelled from one-thread times on the maximum of linear functions; bandwidth is not modelled.\n"
-}
-
-fn latency_text(rows: &[LatencyRow]) -> String {
-    columns(
-        rows,
-        &[
-            ("suite", |row| row.suite.clone()),
-            ("delay", |row| seconds(row.latency_s)),
-            ("ranks", |row| row.workers.to_string()),
-            ("algorithm", |row| row.algorithm.clone()),
-            ("batch", |row| row.batch_size.to_string()),
-            ("rounds", |row| row.rounds.to_string()),
-            ("messages", |row| format!("{:.2}", row.link.messages)),
-            ("waiting", |row| percent(row.link.communication)),
-            ("round", |row| seconds(row.times.measured_round_s)),
-            ("predicted", |row| seconds(row.times.predicted_round_s)),
-            ("error", |row| signed_percent(row.times.round_error)),
-            ("from one process", |row| signed_percent(row.times.round_error_from_one)),
-            ("run", |row| seconds(row.times.seconds)),
-            ("predicted", |row| seconds(row.times.predicted_seconds)),
-            ("error", |row| signed_percent(row.times.error)),
-            ("accuracy", |row| row.test_accuracy.map_or_else(String::new, percent)),
-            ("faster above", |row| faster_above(&row.overtakes)),
-        ],
-    )
-}
-
-fn scaling_text(rows: &[ScalingRow]) -> String {
-    columns(
-        rows,
-        &[
-            ("data", |row| row.dataset.clone()),
-            ("algorithm", |row| row.algorithm.clone()),
-            ("batch", |row| row.batch_size.to_string()),
-            ("ranks", |row| {
-                row.ranks.map_or_else(|| "-".to_owned(), |ranks| ranks.to_string())
-            }),
-            ("threads", |row| row.threads.to_string()),
-            ("round", |row| seconds(row.round_s)),
-            ("communication", |row| {
-                row.communication.map_or_else(String::new, percent)
-            }),
-            ("speed-up", |row| format!("{:.2}", row.speedup)),
-            ("weak efficiency", |row| {
-                row.weak_efficiency.map_or_else(String::new, percent)
-            }),
-            ("", |row| {
-                if row.oversubscribed { "oversubscribed" } else { "" }.to_owned()
-            }),
-        ],
-    )
+    text + "\nModelled from one-thread times on the maximum of linear functions; bandwidth is not modelled."
 }
 
 #[cfg(test)]

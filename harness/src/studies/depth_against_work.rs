@@ -24,7 +24,9 @@ use crate::experiment::{
 mod measurement;
 pub mod presentation;
 
-pub use measurement::{Cell, Found, Kind, Limits, Method, exchange_seconds, hard_function, measure};
+pub use rounds_algorithms::theory::parallel::Method;
+
+pub use measurement::{Cell, Found, Kind, Limits, exchange_seconds, hard_function, measure};
 
 /// Name of the study and of its file of cells.
 pub const NAME: &str = "depth-against-work";
@@ -61,13 +63,12 @@ impl experiment::Study for DepthAgainstWork {
             .iter()
             .flat_map(|problem| definition.methods_of(problem))
         {
-            anyhow::ensure!(
-                method.algorithm == EXCHANGE || method_of(&method.algorithm).is_some(),
-                "{}: there is no method '{}'; it must be one of {}",
-                definition.name,
-                method.algorithm,
-                Method::ALL.map(Method::id).join(", ")
-            );
+            if method.algorithm != EXCHANGE {
+                method
+                    .algorithm
+                    .parse::<Method>()
+                    .map_err(|error| definition.invalid(error))?;
+            }
         }
         Ok(Self {
             definition,
@@ -81,7 +82,7 @@ impl experiment::Study for DepthAgainstWork {
 
     fn measure(&self, run: &Run<'_, Found>, context: &Context<'_>) -> anyhow::Result<Outcome<Found>> {
         let configuration = &run.cell.configuration;
-        let Some(method) = method_of(&configuration.algorithm) else {
+        let Ok(method) = configuration.algorithm.parse() else {
             let seconds = exchange_seconds(configuration.threads)?;
             return Ok(Outcome::Measured(Found {
                 seconds,
@@ -122,10 +123,6 @@ impl experiment::Study for DepthAgainstWork {
 
 /// The method that measures a round without work.
 const EXCHANGE: &str = "exchange";
-
-fn method_of(id: &str) -> Option<Method> {
-    Method::ALL.into_iter().find(|method| method.id() == id)
-}
 
 fn kind_of(dataset: &str) -> Kind {
     match dataset {
@@ -322,7 +319,7 @@ pub fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
         let own = |cell: &&Cell| (cell.family, &*cell.algorithm, cell.threads) == (family, method.id(), threads);
         let used: Vec<&Cell> = cells.iter().filter(own).filter(|cell| cell.is_typical()).collect();
         let varies = used.iter().any(|cell| cell.dimension != used[0].dimension);
-        let (theory_depth, theory_queries) = (method.theory().depth_exponents(), method.theory().query_exponents());
+        let (theory_depth, theory_queries) = (method.depth_exponents(), method.query_exponents());
         let quantities: [(&str, fn(&Cell) -> f64, (f64, f64)); 2] = [
             ("rounds", |cell| cell.rounds as f64, theory_depth),
             ("gradient_queries", |cell| cell.gradient_queries as f64, theory_queries),

@@ -16,7 +16,7 @@ use rounds_algorithms::resque::parallel::{Constants, Outer, ParallelParameters, 
 use rounds_algorithms::resque::pool::{GradientPool, PoolMethod as _};
 use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
 use rounds_algorithms::resque::subgradient::Subgradient;
-use rounds_algorithms::theory::parallel::Method as Theory;
+use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 
@@ -35,59 +35,6 @@ pub enum Kind {
 impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
-}
-
-/// A runnable method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Stochastic subgradients, one query a round.
-    Sgd,
-    /// Accelerated descent on a smoothed function.
-    RandomizedSmoothing,
-    /// Cutting planes with analytic centres.
-    CuttingPlane,
-    /// Ball acceleration with EpochSGD and line search.
-    ResqueEpochSgd,
-    /// Ball acceleration with AC-SA and line search.
-    ResqueAcSa,
-    /// Ball acceleration with AC-SA, without a line search.
-    ResqueBisectionFree,
-}
-
-impl Method {
-    /// The id in tables and results.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::Sgd => "sgd",
-            Self::RandomizedSmoothing => "randomized-smoothing",
-            Self::CuttingPlane => "cutting-plane",
-            Self::ResqueEpochSgd => "resque-epoch-sgd",
-            Self::ResqueAcSa => "resque-ac-sa",
-            Self::ResqueBisectionFree => "resque-bisection-free",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Sgd,
-        Self::RandomizedSmoothing,
-        Self::CuttingPlane,
-        Self::ResqueEpochSgd,
-        Self::ResqueAcSa,
-        Self::ResqueBisectionFree,
-    ];
-
-    /// The row of Table I; the bisection-free variant is held against Theorem 2.
-    pub fn theory(self) -> Theory {
-        match self {
-            Self::Sgd => Theory::Sgd,
-            Self::RandomizedSmoothing => Theory::RandomizedSmoothing,
-            Self::CuttingPlane => Theory::CuttingPlane,
-            Self::ResqueEpochSgd => Theory::ResqueEpochSgd,
-            Self::ResqueAcSa | Self::ResqueBisectionFree => Theory::ResqueAcceleratedSa,
-        }
-    }
 }
 
 /// A measured cell.

@@ -44,8 +44,8 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     let to_gap = |quantity: &str| format!("{quantity} to a gap of ε: {}, d = {dimension}", name.to_lowercase());
     let rounds = |cell: &Cell| cell.rounds as f64;
     let queries = |cell: &Cell| cell.gradient_queries as f64;
-    let depth_slope = |method: Method| Some(method.theory().depth_exponents().1);
-    let query_slope = |method: Method| Some(method.theory().query_exponents().1);
+    let depth_slope = |method: Method| Some(method.depth_exponents().1);
+    let query_slope = |method: Method| Some(method.query_exponents().1);
     // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
     let ratio = |method: Method| {
         query_slope(method)
@@ -91,7 +91,7 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     if all.len() > cells.len() {
         let accuracy = common_accuracy(&all);
         let of_accuracy: Vec<&Cell> = all.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
-        let slope = |method: Method| Some(method.theory().depth_exponents().0);
+        let slope = |method: Method| Some(method.depth_exponents().0);
         let series = with_slopes(
             &of_accuracy,
             Style::Line,
