@@ -271,50 +271,45 @@ mod tests {
         assert!(rates.power[2] > 0.3, "{rates:?}");
     }
 
+    /// Two runs of a machine without shared disturbances, the second one changed by a factor.
+    fn pair(noise: Noise, change: f64, choices: &mut Choices) -> Vec<[Vec<f64>; 2]> {
+        let noise = Noise {
+            pass: 0.0,
+            run: 0.0,
+            memory: 0.0,
+            ..noise
+        };
+        let before = run(noise, 3, &|_| 1.0, choices);
+        let after = run(noise, 3, &|_| change, choices);
+        before
+            .into_iter()
+            .zip(after)
+            .map(|(before, after)| [before, after])
+            .collect()
+    }
+
     #[test]
     fn the_interval_contains_the_true_ratio_as_often_as_it_says() {
-        let (mut choices, mut covered, mut all) = (Choices::new(5), 0, 0);
+        let (mut choices, mut covered) = (Choices::new(5), 0);
         for seed in 0..20 {
-            let before = run(NOISES[0], 3, &|_| 1.0, &mut choices);
-            let after = run(NOISES[0], 3, &|_| 1.03, &mut choices);
-            let pairs: Vec<_> = before
-                .into_iter()
-                .zip(after)
-                .map(|(before, after)| [before, after])
-                .collect();
-            for (_, interval, _) in verdicts(&pairs, Rules { seed, ..RULES() }) {
-                covered += u32::from(interval.contains(1.03));
-                all += 1;
+            for (_, interval, _) in verdicts(&pair(NOISES[0], 1.03, &mut choices), Rules { seed, ..RULES() }) {
+                covered += usize::from(interval.contains(1.03));
             }
         }
-        let share = f64::from(covered) / f64::from(all);
-        assert!((0.9..=0.995).contains(&share), "{share}");
+        let share = covered as f64 / (20 * CONFIGURATIONS) as f64;
+        assert!((0.91..=0.998).contains(&share), "{share}");
     }
 
     #[test]
     fn changes_below_the_threshold_are_no_changes() {
-        let noise = Noise {
+        let quiet = Noise {
             body: 1e-4,
             repeat: 1e-5,
             tail: 0.0,
-            pass: 0.0,
-            run: 0.0,
-            memory: 0.0,
             ..NOISES[0]
         };
-        let mut choices = Choices::new(6);
-        let before = run(noise, 3, &|_| 1.0, &mut choices);
-        let after = run(noise, 3, &|_| 1.005, &mut choices);
-        let pairs: Vec<_> = before
-            .into_iter()
-            .zip(after)
-            .map(|(before, after)| [before, after])
-            .collect();
-        assert!(
-            verdicts(&pairs, RULES())
-                .iter()
-                .all(|(.., verdict)| *verdict == Verdict::Unchanged)
-        );
+        let verdicts = verdicts(&pair(quiet, 1.005, &mut Choices::new(6)), RULES());
+        assert!(verdicts.iter().all(|(.., verdict)| *verdict == Verdict::Unchanged));
     }
 
     #[test]

@@ -325,7 +325,7 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
     assert!(page.contains("f32 FMA peak 260 GFLOP/s"));
     // Under the overview's table, above the cards and above all cells.
     let explained = "are above 100 % of the roofline, which is that of f32 multiply-adds and of reads from memory: rows of bytes are \
-                     multiplied as 8-bit integers in the processor&#39;s tiles (AMX), whose own, higher peak is not measured";
+                     multiplied as 8-bit integers in the processor's tiles (AMX), whose own, higher peak is not measured";
     assert_eq!(page.matches(explained).count(), 3, "a share above 1 says why");
     let script = r"
         const chart = document.querySelector('#figure-roofline .panel:not([hidden]) svg.wide');

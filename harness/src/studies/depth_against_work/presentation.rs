@@ -170,7 +170,6 @@ fn with_slopes(
                 [line(first), line(last)],
             ));
         }
-        debug_assert_eq!(Method::ALL[colour].id(), id);
     }
     series
 }
