@@ -110,8 +110,6 @@ macro_rules! plain_values {
 }
 
 plain_values! {
-    Adjacency: Adjacency::NAMES,
-    Accountant: Accountant::NAMES,
     NoiseKind: NoiseKind::NAMES,
 }
 

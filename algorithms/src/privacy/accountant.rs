@@ -1,42 +1,29 @@
 //! ε, δ and the noise of a mechanism by any accountant. Accountants are values without state.
 
-use std::{fmt, str::FromStr};
-
 use serde::{Deserialize, Serialize};
 
 use super::{Adjacency, Mechanism, PrivacyError, Sampling, error, gaussian, gdp, laplace, pld, rdp, search, zcdp};
+use crate::choices::choices;
 
-/// An accountant turns a mechanism into (ε, δ). Every ε is an upper bound; none is a central-limit approximation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Accountant {
-    /// Exact for mechanisms that are Gaussian throughout.
-    Gdp,
-    /// Gaussian and Laplace without Gaussian subsampling; the tight conversion.
-    Zcdp,
-    /// Everything; continuous orders, the tight conversion.
-    Rdp,
-    /// The privacy loss distribution: the tightest for Poisson sampling and unlike steps.
-    Pld,
-    /// Pure ε by addition, for Laplace.
-    Pure,
+choices! {
+    /// An accountant turns a mechanism into (ε, δ). Every ε is an upper bound; none is a central-limit approximation.
+    #[derive(Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Accountant {
+        /// Exact for mechanisms that are Gaussian throughout.
+        Gdp = "gdp",
+        /// Gaussian and Laplace without Gaussian subsampling; the tight conversion.
+        Zcdp = "zcdp",
+        /// Everything; continuous orders, the tight conversion.
+        Rdp = "rdp",
+        /// The privacy loss distribution: the tightest for Poisson sampling and unlike steps.
+        Pld = "pld",
+        /// Pure ε by addition, for Laplace.
+        Pure = "pure",
+    }
 }
 
 impl Accountant {
-    /// The names, for messages and help texts.
-    pub const NAMES: &str = "gdp, zcdp, rdp, pld, pure";
-
-    /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gdp => "gdp",
-            Self::Zcdp => "zcdp",
-            Self::Rdp => "rdp",
-            Self::Pld => "pld",
-            Self::Pure => "pure",
-        }
-    }
-
     /// The tightest accountant that covers `mechanism`: gdp for Gaussian ones (exact), pure for Laplace ones (the guarantee
     /// without δ), rdp where a batch is drawn without replacement (the only theorem for it), pld for the rest.
     pub fn default_for(mechanism: &Mechanism) -> Self {
@@ -93,27 +80,6 @@ impl Accountant {
                 Ok((-(epsilon - pure).exp_m1() / (1.0 + (-pure).exp())).max(0.0))
             }
         }
-    }
-}
-
-impl fmt::Display for Accountant {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl FromStr for Accountant {
-    type Err = PrivacyError;
-
-    fn from_str(name: &str) -> Result<Self, PrivacyError> {
-        [Self::Gdp, Self::Zcdp, Self::Rdp, Self::Pld, Self::Pure]
-            .into_iter()
-            .find(|accountant| accountant.name() == name)
-            .ok_or_else(|| PrivacyError::UnknownName {
-                kind: "accountant",
-                found: name.into(),
-                expected: Self::NAMES,
-            })
     }
 }
 
@@ -208,20 +174,6 @@ fn bracket_target(
 mod tests {
     use super::*;
     use crate::privacy::examples::{self, poisson, subsampled, without_replacement};
-
-    #[test]
-    fn names_round_trip_and_unknown_names_list_the_known_ones() {
-        for name in Accountant::NAMES.split(", ") {
-            assert_eq!(name.parse::<Accountant>().unwrap().name(), name);
-        }
-        assert!(
-            "moments"
-                .parse::<Accountant>()
-                .unwrap_err()
-                .to_string()
-                .contains("gdp, zcdp, rdp, pld, pure")
-        );
-    }
 
     #[test]
     fn calibration_returns_the_smallest_noise_rounded_up() {

@@ -95,16 +95,6 @@ pub enum PrivacyError {
         /// The smallest delta it can tell from zero.
         resolution: f64,
     },
-    /// A name that is not known.
-    #[error("unknown {kind} `{found}`: expected one of {expected}")]
-    UnknownName {
-        /// Kind of the name.
-        kind: &'static str,
-        /// The name that was given.
-        found: String,
-        /// The names there are.
-        expected: &'static str,
-    },
 }
 
 fn checked(

@@ -34,9 +34,6 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// The kinds, for messages and help texts.
-    pub const NAMES: &str = "full-batch, fixed, shuffled, reshuffled, poisson, without-replacement";
-
     /// The kind's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {

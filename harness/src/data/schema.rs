@@ -296,7 +296,7 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
         None => None,
         Some(name) => match Adjacency::from_str(name) {
             Ok(relation) => Some(relation),
-            Err(_) => return refuse(place, format!("rows.relation: {name:?}; choose {}", Adjacency::NAMES)),
+            Err(error) => return refuse(place, format!("rows.relation: {error}")),
         },
     };
     let domain = related(place, domain, relation, table.rows.public_rows)?;
