@@ -47,6 +47,14 @@ pub struct UnknownAlgorithm {
 
 /// The algorithm with this id.
 ///
+/// ```
+/// use rounds_algorithms::catalog;
+///
+/// assert_eq!(catalog::find("dp-sgd")?.name, "DP-SGD");
+/// assert_eq!(catalog::find("dp-sdg").err().map(|error| error.nearest), Some("dp-sgd"));
+/// # Ok::<(), catalog::UnknownAlgorithm>(())
+/// ```
+///
 /// # Errors
 /// An unknown id, with the nearest one.
 pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {

@@ -135,6 +135,24 @@ impl<'p> Executor<'p> {
 
     /// All rounds that are left.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// # use std::sync::Arc;
+    /// # let labels = Labels::Values(vec![1.0, 2.0, 3.0, 4.0]);
+    /// # let dataset = Dataset::new("line", Features::f32(vec![0.25, 0.5, 0.75, 1.0], 1), labels)?;
+    /// # let problem = Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0)?;
+    /// let settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1))
+    ///     .with("batch-size", 4)
+    ///     .with("epochs", 200)
+    ///     .with("learning-rate", 0.5);
+    /// let prepared = catalog::find("sgd")?.prepare(&problem, &settings)?;
+    /// let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+    /// executor.run()?;
+    /// assert!((executor.solution()[0] - 4.0).abs() < 1e-3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The first round that fails.
     pub fn run(&mut self) -> Result<(), RoundError> {

@@ -72,6 +72,15 @@ const DEVIATIONS: f64 = 5.0;
 impl Sampler {
     /// A sampler of batches of `batch` rows (expected size for Poisson sampling) from `rows` rows.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let mut sampler = Sampler::new(Sampling::FixedOrder, 10, 4, StreamKey::Simulation(1))?;
+    /// assert_eq!(sampler.draw(0, 10).len(), 4);
+    /// assert_eq!(sampler.rounds_per_epoch(), 3);
+    /// # Ok::<(), rounds_algorithms::sampling::SamplingError>(())
+    /// ```
+    ///
     /// # Errors
     /// An empty batch, one larger than the data, a description of other data.
     pub fn new(sampling: Sampling, rows: usize, batch: usize, key: StreamKey) -> Result<Self, SamplingError> {

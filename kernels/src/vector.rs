@@ -43,6 +43,10 @@ fn sum_of_terms(x: &[f32], y: &[f32], term: impl Fn(f64x8, f64x8, f64x8) -> f64x
 
 /// `Σ x_i y_i`; relative error n·2⁻⁵³ of `Σ |x_i y_i|`.
 ///
+/// ```
+/// assert_eq!(rounds_kernels::vector::dot(&[1.0, 2.0], &[3.0, 4.0]), 11.0);
+/// ```
+///
 /// # Panics
 /// Different lengths.
 pub fn dot(x: &[f32], y: &[f32]) -> f64 {

@@ -161,6 +161,16 @@ impl FactorizationRequest {
 
     /// Computes the factorisation.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let workload = Workload::new(64, WorkloadSpecification::prefix())?;
+    /// let tree_free = FactorizationRequest::new(workload.clone(), Participation::Single, Method::Toeplitz).factorize()?;
+    /// let optimal = FactorizationRequest::new(workload, Participation::Single, Method::Optimal).factorize()?;
+    /// assert!(optimal.rms_error() <= tree_free.rms_error());
+    /// # Ok::<(), rounds_algorithms::factorization::FactorizationError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// A participation that does not fit the rounds, parameters out of range, a method that does not cover the request,

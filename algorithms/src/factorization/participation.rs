@@ -51,6 +51,13 @@ pub struct Sensitivity {
 
 impl Participation {
     /// Fixed-epoch participation, or the single one where k = 1.
+    ///
+    /// ```
+    /// use rounds_algorithms::factorization::Participation;
+    ///
+    /// assert_eq!(Participation::epochs(1), Participation::Single);
+    /// assert_eq!(Participation::epochs(3).participations(12), 3);
+    /// ```
     pub fn epochs(epochs: usize) -> Self {
         if epochs == 1 {
             Self::Single

@@ -125,6 +125,16 @@ pub struct Workload {
 impl Workload {
     /// Builds and checks A for T rounds.
     ///
+    /// ```
+    /// use rounds_algorithms::factorization::{Workload, WorkloadSpecification};
+    ///
+    /// let prefix_sums = Workload::new(3, WorkloadSpecification::prefix())?;
+    /// let mut values = [1.0, 2.0, 3.0];
+    /// prefix_sums.apply_in_place(&mut values);
+    /// assert_eq!(values, [1.0, 3.0, 6.0]);
+    /// # Ok::<(), rounds_algorithms::factorization::FactorizationError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// T = 0, β or c outside their range, a rate that is not positive, a sequence that has not one value a round, τ = 0

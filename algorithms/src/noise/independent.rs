@@ -30,6 +30,17 @@ pub struct IndependentGaussian {
 
 impl IndependentGaussian {
     /// Noise of standard deviation σ a coordinate.
+    ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let noise = || IndependentGaussian::new(StreamKey::Simulation(1), 2.0);
+    /// let (mut once, mut again) = ([0.0; 4], [0.0; 4]);
+    /// noise().add_increment(0, &mut once, &Engine::Sequential)?;
+    /// noise().add_increment(0, &mut again, &Engine::Sequential)?;
+    /// assert_eq!(once, again);
+    /// # Ok::<(), NoiseError>(())
+    /// ```
     pub fn new(key: StreamKey, standard_deviation: f64) -> Self {
         Self {
             key,

@@ -147,6 +147,13 @@ pub struct UnknownNoise(String);
 
 impl NoiseKind {
     /// The names of all mechanisms, parametrised ones with an example, separated by commas.
+    ///
+    /// ```
+    /// use rounds_algorithms::noise::NoiseKind;
+    ///
+    /// assert_eq!("banded=8".parse(), Ok(NoiseKind::Banded(8)));
+    /// assert!(NoiseKind::names().starts_with("independent, tree"));
+    /// ```
     pub fn names() -> String {
         Self::ALL.iter().map(Self::to_string).collect::<Vec<_>>().join(", ")
     }

@@ -124,6 +124,15 @@ pub struct Settings {
 
 impl Settings {
     /// Defaults everywhere, with this budget and key.
+    ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let budget = Budget::Target { epsilon: 1.0, delta: 1e-5 };
+    /// let settings = Settings::new(budget, StreamKey::Simulation(1)).with("epochs", 2);
+    /// assert_eq!(settings.parameters["epochs"], "2");
+    /// assert!(!settings.is_release());
+    /// ```
     pub fn new(budget: Budget, key: StreamKey) -> Self {
         Self {
             budget,

@@ -210,6 +210,22 @@ impl<'a> Oracle<'a> {
     /// `sum = Σ_{i ∈ batch} clip(∇f(x; d_i))`: one adaptive round of `batch` queries. An empty batch is a round like any
     /// other, with sum 0.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// # use std::sync::Arc;
+    /// # let labels = Labels::Values(vec![1.0, 2.0, 3.0, 4.0]);
+    /// # let dataset = Dataset::new("line", Features::f32(vec![0.25, 0.5, 0.75, 1.0], 1), labels)?;
+    /// # let problem = Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0)?;
+    /// let mut oracle = Oracle::new(&problem, Engine::Sequential);
+    /// let mut sampler = Sampler::new(Sampling::FullBatch, 4, 4, StreamKey::Simulation(1))?;
+    /// let mut sum = [0.0];
+    /// oracle.gradient_sum(&sampler.draw(0, 4), &[4.0], Clip::Unbounded, &mut sum)?;
+    /// assert_eq!(sum, [0.0]);
+    /// assert_eq!(oracle.ledger().gradient_queries, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Parameters that have diverged; without a declared domain, a row whose gradient is not finite.
     pub fn gradient_sum(
@@ -340,6 +356,18 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
 
 /// Loss (without regularisation) and accuracy of `parameters` over all rows but null ones. Not a round: diagnostics, outside any
 /// privacy guarantee.
+///
+/// ```
+/// use rounds_algorithms::prelude::*;
+///
+/// # use std::sync::Arc;
+/// # let labels = Labels::Values(vec![1.0, 2.0, 3.0, 4.0]);
+/// # let dataset = Dataset::new("line", Features::f32(vec![0.25, 0.5, 0.75, 1.0], 1), labels)?;
+/// # let problem = Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0)?;
+/// let evaluation = evaluate(&problem, &Engine::Sequential, &[4.0])?;
+/// assert_eq!((evaluation.rows, evaluation.loss), (4, 0.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// A row whose margins are not finite.

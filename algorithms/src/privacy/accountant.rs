@@ -47,6 +47,19 @@ impl Accountant {
 
     /// The smallest ε this accountant proves for `mechanism` at δ. The pure accountant's ε holds at δ = 0 and accepts it.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let mechanism = Mechanism::Gaussian {
+    ///     noise_multiplier: 2.0,
+    ///     sampling: Sampling::FullBatch,
+    ///     participations: 4,
+    /// };
+    /// let epsilon = Accountant::Gdp.epsilon(&mechanism, Adjacency::ZeroOut, 1e-5)?;
+    /// assert!((epsilon - 4.3772).abs() < 1e-3);
+    /// # Ok::<(), rounds_algorithms::privacy::PrivacyError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`PrivacyError::OutOfRange`] for δ ∉ (0, 1), [`PrivacyError::RefusedAccountant`] where no theorem covers the
     /// mechanism, and whatever [`Mechanism::check`] finds.
@@ -92,6 +105,19 @@ const HIGHEST: f64 = 1e12;
 ///
 /// `mechanism_at` states the mechanism for a noise multiplier (for Laplace, any parameter that scales the noise); ε must
 /// fall as it grows.
+///
+/// ```
+/// use rounds_algorithms::prelude::*;
+///
+/// let mechanism = |noise_multiplier| Mechanism::SubsampledGaussian {
+///     noise_multiplier,
+///     sampling: Sampling::Poisson { rate: 0.01 },
+///     steps: 100,
+/// };
+/// let noise = calibrate(Accountant::Rdp, Adjacency::ZeroOut, 1.0, 1e-5, mechanism)?;
+/// assert!(Accountant::Rdp.epsilon(&mechanism(noise), Adjacency::ZeroOut, 1e-5)? <= 1.0);
+/// # Ok::<(), rounds_algorithms::privacy::PrivacyError>(())
+/// ```
 ///
 /// # Errors
 /// [`PrivacyError::OutOfRange`] unless ε > 0 is finite and δ ∈ (0, 1) (δ = 0 too for the pure accountant),

@@ -24,6 +24,13 @@ choices! {
 impl Adjacency {
     /// ‖change of one example's clipped term‖ / clip norm: 1 for zero-out and add/remove, 2 for replace-one
     /// (specification 0.2: μ doubles, ρ quadruples).
+    ///
+    /// ```
+    /// use rounds_algorithms::privacy::Adjacency;
+    ///
+    /// assert_eq!(Adjacency::ZeroOut.row_change_factor(), 1.0);
+    /// assert_eq!(Adjacency::ReplaceOne.row_change_factor(), 2.0);
+    /// ```
     pub fn row_change_factor(self) -> f64 {
         match self {
             Self::ZeroOut | Self::AddRemove => 1.0,

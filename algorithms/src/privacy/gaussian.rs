@@ -76,6 +76,14 @@ pub fn mu(epsilon: f64, delta: f64) -> Result<f64, PrivacyError> {
 
 /// The smallest noise standard deviation / sensitivity that is (ε, δ)-DP: 1/μ(ε, δ).
 ///
+/// ```
+/// use rounds_algorithms::privacy::gaussian;
+///
+/// let sigma = gaussian::noise_multiplier(1.0, 1e-5)?;
+/// assert!((gaussian::epsilon(1e-5, 1.0 / sigma)? - 1.0).abs() < 1e-6);
+/// # Ok::<(), rounds_algorithms::privacy::PrivacyError>(())
+/// ```
+///
 /// # Errors
 /// As [`mu`].
 pub fn noise_multiplier(epsilon: f64, delta: f64) -> Result<f64, PrivacyError> {

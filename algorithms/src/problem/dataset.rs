@@ -74,6 +74,15 @@ pub struct Dataset {
 impl Dataset {
     /// Checks features and labels and owns them.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let features = Features::f32(vec![0.0, 1.0, 1.0, 0.0], 2);
+    /// let dataset = Dataset::new("two rows", features, Labels::Values(vec![1.0, -1.0]))?;
+    /// assert_eq!((dataset.len(), dataset.columns()), (2, 2));
+    /// # Ok::<(), rounds_algorithms::problem::DatasetError>(())
+    /// ```
+    ///
     /// # Errors
     /// No rows or columns, incomplete rows, offsets or columns out of order, NaN or infinite features, infinite targets,
     /// classes out of range, a number of labels other than that of the rows, a scale that is not positive.

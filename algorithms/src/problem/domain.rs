@@ -54,6 +54,15 @@ pub struct Bounds {
 impl Bounds {
     /// `[lo, hi]`.
     ///
+    /// ```
+    /// use rounds_algorithms::problem::Bounds;
+    ///
+    /// let ages = Bounds::new(0.0, 120.0)?;
+    /// assert_eq!(ages.to_unit(60.0), 0.0);
+    /// assert!(Bounds::new(1.0, 0.0).is_err());
+    /// # Ok::<(), rounds_algorithms::problem::DomainError>(())
+    /// ```
+    ///
     /// # Errors
     /// Bounds that are not finite or not in order, or whose difference overflows.
     pub fn new(lo: f64, hi: f64) -> Result<Self, DomainError> {
@@ -242,6 +251,17 @@ pub struct Domain {
 
 impl Domain {
     /// The domain under zero-out, with private test rows and no column names but those of `columns`.
+    ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// let columns = Columns::Matrix { count: 3, bounds: Bounds::new(-1.0, 1.0)? };
+    /// let label = Label::Classes(vec!["no".into(), "yes".into()]);
+    /// let domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
+    /// domain.check()?;
+    /// assert_eq!((domain.features(), domain.classes()), (3, Some(2)));
+    /// # Ok::<(), rounds_algorithms::problem::DomainError>(())
+    /// ```
     pub fn new(columns: Columns, storage: Storage, label: Label, source: DomainSource) -> Self {
         Self {
             relation: Relation::ZeroOut,

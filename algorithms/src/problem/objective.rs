@@ -69,6 +69,17 @@ pub enum ProblemError {
 impl Problem {
     /// The problem of fitting a linear model with `loss` to `dataset`.
     ///
+    /// ```
+    /// use rounds_algorithms::prelude::*;
+    ///
+    /// # use std::sync::Arc;
+    /// # let labels = Labels::Values(vec![1.0, 2.0, 3.0, 4.0]);
+    /// # let dataset = Dataset::new("line", Features::f32(vec![0.25, 0.5, 0.75, 1.0], 1), labels)?;
+    /// # let problem = Problem::new(Arc::new(dataset), Loss::Squared, false, 0.0)?;
+    /// assert_eq!((problem.rows(), problem.parameters()), (4, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// A loss whose kind of target the data set does not have; a regularisation below 0 or not finite.
     pub fn new(dataset: Arc<Dataset>, loss: Loss, bias: bool, regularization: f64) -> Result<Self, ProblemError> {
