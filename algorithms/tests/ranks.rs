@@ -398,10 +398,7 @@ fn l1_clips_and_duplicate_rows_have_the_same_bits_on_ranks() {
         let batches: Vec<Vec<u32>> = (0..6)
             .map(|_| (0..1_200).map(|_| stream.below(800) as u32).collect())
             .collect();
-        let clip = Clip::Bounded {
-            norm: Norm::L1,
-            clip_norm: 0.5,
-        };
+        let clip = Clip::l1(0.5);
         let run = |problem: &Problem, engine: &Engine| {
             let parameters = vec![0.01; problem.parameters()];
             let mut oracle = Oracle::new(problem, engine.clone());

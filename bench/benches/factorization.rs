@@ -1,4 +1,4 @@
-//! What a factorisation costs against T: the optimal ones with their certificates, and the structured ones.
+//! Cost of a factorisation against T: the optimal ones with their certificates, and the structured ones.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! The fused gradient kernels of linear models: throughput in floating-point operations, beside the FMA peak measured in
+//! The fused gradient kernels of linear models: throughput in floating-point operations, next to the FMA peak measured in
 //! the same run, and in bytes where memory is the limit.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, SparseRows, Targets};
+use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
@@ -16,10 +16,7 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
 use wide::f32x16;
 
-const CLIP: Clip = Clip::Bounded {
-    norm: Norm::L2,
-    clip_norm: 1.0,
-};
+const CLIP: Clip = Clip::l2(1.0);
 
 /// Rows, targets and norms of one problem.
 struct Data {
@@ -51,10 +48,7 @@ impl Data {
         if bytes {
             Rows::U8(self.bytes.view(1.0 / 255.0))
         } else {
-            Rows::F32(F32Rows {
-                values: &self.floats,
-                columns: self.columns,
-            })
+            Rows::f32(&self.floats, self.columns)
         }
     }
 
@@ -331,7 +325,7 @@ fn losses(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What stands around the gradients: row norms, loss and accuracy.
+/// Row norms, loss and accuracy.
 fn other(criterion: &mut Criterion) {
     let rows = 4_000;
     let data = Data::new(rows, 784);

@@ -1,4 +1,4 @@
-//! What a round of noise costs: every mechanism against the dimension and against the number of rounds, beside what it is
+//! Cost of a round of noise: every mechanism against the dimension and against the number of rounds, next to what it is
 //! made of (reading vectors from memory, drawing Gaussians, a matrix product). One iteration is a whole run of T rounds;
 //! throughput is given in coordinates of one round, so that a run's time divided by T is a round's.
 
@@ -111,7 +111,7 @@ fn against_rounds(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What a round is made of, for the ratios that mechanisms are held to.
+/// The parts of a round, for the ratios that mechanisms are held to.
 fn references(criterion: &mut Criterion) {
     const DIMENSION: usize = 7_850;
     let mut group = criterion.benchmark_group("mechanism/references, d = 7850");

@@ -1,4 +1,4 @@
-//! Noise samplers: throughput of the kernels beside `rand_distr` on Xoshiro256++, in one run.
+//! Noise samplers: throughput of the kernels and of `rand_distr` on Xoshiro256++, in one run.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rand::SeedableRng;
@@ -93,7 +93,7 @@ fn uniform(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Every way of choosing batches of 500 out of 60,000 rows, as an optimiser asks for it: throughput in rows chosen.
+/// Every way of choosing batches of 500 out of 60,000 rows: throughput in rows chosen.
 fn samplers(criterion: &mut Criterion) {
     let (rows, batch) = (60_000, 500);
     let mut group = criterion.benchmark_group("sampler/500 of 60000");

@@ -1,4 +1,4 @@
-//! What a ReSQue round costs: projected queries beside a plain mini-batch round, materialised ones beside the Gaussian
+//! Cost of a ReSQue round: projected queries next to a plain mini-batch round, materialised ones next to the Gaussian
 //! sampler.
 
 use std::hint::black_box;

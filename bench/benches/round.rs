@@ -1,5 +1,5 @@
 //! A full-batch round as an optimiser sees it, oracle and threads included: n = 100,000 rows of 20 features with one
-//! output, the shape of paper 003's figures, beside the rate at which the rows can be read.
+//! output, the shape of paper 003's figures, next to the rate at which the rows can be read.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -33,16 +33,7 @@ fn full_batch(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes((4 * values.len()) as u64));
     for threads in [1, 2] {
         let engine = Engine::with_threads(threads).expect("threads");
-        let clips = [
-            ("unbounded", Clip::Unbounded),
-            (
-                "clipped",
-                Clip::Bounded {
-                    norm: Norm::L1,
-                    clip_norm: 20.0,
-                },
-            ),
-        ];
+        let clips = [("unbounded", Clip::Unbounded), ("clipped", Clip::l1(20.0))];
         for (name, clip) in clips {
             let mut oracle = Oracle::new(&problem, engine.clone());
             group.bench_function(format!("{name}, {threads} threads"), |bencher| {

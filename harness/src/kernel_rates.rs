@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rounds_kernels::features::{F32Rows, Norm, Rows, Selection, Targets};
+use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
     Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, row_norms,
 };
@@ -74,10 +74,7 @@ fn seconds(mut call: impl FnMut()) -> f64 {
 }
 
 const FEATURES: usize = 784;
-const CLIP: Clip = Clip::Bounded {
-    norm: Norm::L2,
-    clip_norm: 1.0,
-};
+const CLIP: Clip = Clip::l2(1.0);
 
 /// Measures all kernels: the shapes are those of MNIST, 128 rows (they stay in the second-level cache), 4,000 and 60,000.
 ///
@@ -97,10 +94,7 @@ pub fn measure() -> Vec<KernelRate> {
         // In memory as data sets are.
         let (floats, bytes) = (Buffer::from(floats), ByteRows::new(&bytes, FEATURES));
         let of_bytes = Rows::U8(bytes.view(1.0 / 255.0));
-        let of_floats = Rows::F32(F32Rows {
-            values: &floats,
-            columns: FEATURES,
-        });
+        let of_floats = Rows::f32(&floats, FEATURES);
         gradients(of_bytes, "u8", 1, &mut rates);
         gradients(of_floats, "f32", 4, &mut rates);
     }

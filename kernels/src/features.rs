@@ -21,7 +21,7 @@ pub struct U8Rows<'a> {
     pub columns: usize,
     /// Bytes from a row's begin to the next one's, at least `columns`. Rows that begin at cache lines are read faster.
     pub stride: usize,
-    /// What a byte is multiplied with, e.g. 1/255.
+    /// The factor of a byte, e.g. 1/255.
     pub scale: f32,
 }
 
@@ -70,7 +70,17 @@ pub enum Rows<'a> {
     Sparse(SparseRows<'a>),
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    /// Dense rows of f32: `rows × columns` values, row-major.
+    pub fn f32(values: &'a [f32], columns: usize) -> Self {
+        Rows::F32(F32Rows { values, columns })
+    }
+
+    /// Dense rows of bytes without gaps: `rows × columns` bytes, row-major.
+    pub fn bytes(values: &'a [u8], columns: usize, scale: f32) -> Self {
+        Rows::U8(U8Rows::tight(values, columns, scale))
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
@@ -80,7 +90,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether there are no rows.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,7 +105,7 @@ impl Rows<'_> {
     }
 }
 
-/// Which rows a kernel reads: a contiguous range, or a list of row indices (a row may occur more than once).
+/// The rows that a kernel reads: a contiguous range, or a list of row indices (a row may occur more than once).
 #[derive(Clone, Debug)]
 pub enum Selection<'a> {
     /// Rows `start..end`.
@@ -113,7 +123,16 @@ impl Selection<'_> {
         }
     }
 
-    /// Whether no row is selected.
+    /// The row at `position`.
+    #[inline(always)]
+    pub(crate) fn row(&self, position: usize) -> usize {
+        match self {
+            Selection::Range(range) => range.start + position,
+            Selection::Indices(indices) => indices[position] as usize,
+        }
+    }
+
+    /// True if no row is selected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -125,7 +144,7 @@ pub const NULL_CLASS: u32 = u32::MAX;
 /// The real target of a null row, one of the NaNs: [`Targets::is_null`] takes any.
 pub const NULL_TARGET: f32 = f32::NAN;
 
-/// What the loss compares a margin with. A null row contributes 0 to every sum and is left out of evaluations.
+/// The targets that the loss compares margins with. A null row contributes 0 to every sum and is left out of evaluations.
 #[derive(Clone, Copy, Debug)]
 pub enum Targets<'a> {
     /// A class in `0..K` for each row (softmax), [`NULL_CLASS`] for a null row.
@@ -135,7 +154,7 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// Whether `row` is a null row.
+    /// True if `row` is a null row.
     pub fn is_null(self, row: usize) -> bool {
         match self {
             Targets::Classes(classes) => classes[row] == NULL_CLASS,
@@ -151,7 +170,7 @@ impl Targets<'_> {
         }
     }
 
-    /// Whether there are no targets.
+    /// True if there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! Which instructions the kernels run on: one word, in one place.
+//! The instruction set of the kernels, as one word.
 //!
 //! The bits of a sum depend on the kernels that made it, so results, checkpoints and ranks are compared by this word. A
 //! kernel of another level that rounds otherwise has to change it.

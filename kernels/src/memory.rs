@@ -4,7 +4,7 @@
 //! from more memory than the processor's page tables' cache covers cost a walk through the tables each; pages of 2 MiB
 //! instead of 4 KiB save most of these. `results/README.md` has the figures.
 
-/// What a [`Buffer`] holds: plain values of which every pattern of bits is one.
+/// Plain values of which every bit pattern is valid: the contents of a [`Buffer`].
 pub use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -39,7 +39,7 @@ impl<T: Pod> Buffer<T> {
     pub fn zeroed(len: usize) -> Self {
         Self {
             len,
-            ..Self::with_room_for(len)
+            ..Self::with_space_for(len)
         }
     }
 
@@ -49,7 +49,7 @@ impl<T: Pod> Buffer<T> {
         "a buffer's values have a size that divides a cache line, and need no greater alignment"
     );
 
-    fn with_room_for(len: usize) -> Self {
+    fn with_space_for(len: usize) -> Self {
         const { Self::FITS_LINES };
         let bytes = len
             .checked_mul(size_of::<T>())
@@ -58,7 +58,7 @@ impl<T: Pod> Buffer<T> {
             .unwrap_or_else(|| not_addressable(len, size_of::<T>()));
         let mut memory = vec![0; if len == 0 { 0 } else { bytes }];
         if bytes >= LEAST_HUGE_BYTES {
-            ask_for_huge_pages(&mut memory);
+            advise_huge_pages(&mut memory);
         }
         let start = if memory.is_empty() {
             0
@@ -85,21 +85,21 @@ impl<T: Pod> Buffer<T> {
             .unwrap_or_else(|| not_addressable(more, size_of::<T>()))
     }
 
-    /// Makes room for `more` values, and no more.
+    /// Reserves memory for `more` values, and no more.
     ///
     /// # Panics
     /// More bytes than can be addressed.
     pub fn reserve_exact(&mut self, more: usize) {
         let len = self.len_with(more);
         if len > self.capacity() {
-            let mut larger = Self::with_room_for(len);
+            let mut larger = Self::with_space_for(len);
             larger.len = self.len;
             larger.copy_from_slice(self);
             *self = larger;
         }
     }
 
-    /// Appends `values`. Memory grows to twice its size where there is no room.
+    /// Appends `values`. Memory grows to twice its size where it is full.
     ///
     /// # Panics
     /// More bytes than can be addressed.
@@ -254,7 +254,7 @@ impl ByteRows {
         self.values.len().checked_div(self.stride).unwrap_or(0)
     }
 
-    /// Whether there are no whole rows.
+    /// True if there are no whole rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -274,7 +274,7 @@ impl ByteRows {
         self.values.capacity().checked_div(self.stride).unwrap_or(0) * self.columns
     }
 
-    /// Makes room for the rows of `more` bytes, and no more.
+    /// Reserves memory for the rows of `more` bytes, and no more.
     ///
     /// # Panics
     /// More bytes than can be addressed.
@@ -427,7 +427,7 @@ fn not_addressable(count: usize, bytes: usize) -> ! {
 
 /// Asks the system to back `memory` with huge pages. It may not know them or refuse; nothing depends on it.
 #[cfg(target_os = "linux")]
-fn ask_for_huge_pages(memory: &mut [u8]) {
+fn advise_huge_pages(memory: &mut [u8]) {
     const PAGE: usize = 4096;
     let start = memory.as_ptr().align_offset(PAGE);
     let Some(length) = memory.len().checked_sub(start) else {
@@ -444,7 +444,7 @@ fn ask_for_huge_pages(memory: &mut [u8]) {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn ask_for_huge_pages(_: &mut [u8]) {}
+fn advise_huge_pages(_: &mut [u8]) {}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// Bytes of a tile: sixteen rows of 64.
 pub(crate) const TILE_BYTES: usize = 1024;
 
-/// Whether this processor has byte tiles and the operating system lets this process use them.
+/// True if this processor has byte tiles and the operating system lets this process use them.
 pub(crate) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| has_byte_tiles() && permitted())
@@ -69,10 +69,10 @@ impl Shapes {
         Shapes(operand)
     }
 
-    /// Gives this thread's tiles these shapes until the value that is returned is dropped, or others are asked for.
+    /// Gives this thread's tiles these shapes until the value that is returned is dropped, or others are set.
     ///
     /// # Panics
-    /// Where there are no tiles.
+    /// A stand-in for builds without tiles.
     pub(crate) fn configure(&self) -> Configured {
         assert!(available(), "this processor has no byte tiles");
         // SAFETY: the unit exists and is permitted; the operand is 64 bytes that name palette 1 and at most 16 rows.
@@ -110,15 +110,15 @@ pub(crate) struct ByteRows<'a> {
     pub(crate) stride: usize,
     /// Steps of 64 bytes a row; the last one begins at `tail`.
     pub(crate) groups: usize,
-    /// Where the last 64 bytes of a row begin.
+    /// The first of the last 64 bytes of a row.
     pub(crate) tail: usize,
-    /// Each step asks for 64 bytes at each of these addresses, moved on by 64 bytes a step.
-    pub(crate) ask: &'a [*const u8; 32],
+    /// Each step prefetches 64 bytes at each of these addresses, moved on by 64 bytes a step.
+    pub(crate) prefetch: &'a [*const u8; 32],
     /// For which cache.
     pub(crate) cache: Cache,
 }
 
-/// Where memory that is asked for shall go.
+/// The cache that prefetched memory goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
     /// The first level: what the next steps read.
@@ -132,7 +132,7 @@ macro_rules! row_products {
         $(#[$doc:meta])* $name:ident, $hint:literal:
         [$($zero:literal)+] [$($load:literal)+] [$($front:literal)+] [$($back:literal)+] step $step:literal
         [$($store:literal)+] out $out:literal
-        ask [$($near:literal)+] [$($far:literal)+]
+        prefetch [$($near:literal)+] [$($far:literal)+]
     ) => {
         $(#[$doc])*
         unsafe fn $name(rows: ByteRows<'_>, weights: *const u8, sums: *mut i32) {
@@ -145,9 +145,9 @@ macro_rules! row_products {
                     "2:",
                     $($load,)+
                     $($front,)+
-                    $(concat!("mov {line}, [{ask} + ", $near, "]"), concat!($hint, " [{line} + {offset}]"),)+
+                    $(concat!("mov {line}, [{prefetch} + ", $near, "]"), concat!($hint, " [{line} + {offset}]"),)+
                     $($back,)+
-                    $(concat!("mov {line}, [{ask} + ", $far, "]"), concat!($hint, " [{line} + {offset}]"),)+
+                    $(concat!("mov {line}, [{prefetch} + ", $far, "]"), concat!($hint, " [{line} + {offset}]"),)+
                     "mov {line:e}, 64",
                     "add {first}, 64",
                     "add {second}, 64",
@@ -170,7 +170,7 @@ macro_rules! row_products {
                     to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
                     weights = inout(reg) weights => _,
                     line = inout(reg) 64usize => _,
-                    ask = in(reg) rows.ask.as_ptr(),
+                    prefetch = in(reg) rows.prefetch.as_ptr(),
                     offset = inout(reg) 0usize => _,
                     sums = in(reg) sums,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -198,7 +198,7 @@ macro_rules! row_products {
                 "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
             ]
             out 128
-            ask [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
+            prefetch [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
                 [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
         }
     };
@@ -216,16 +216,16 @@ macro_rules! row_products {
             step 1024
             ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
             out 64
-            ask [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
+            prefetch [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
                 [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
         }
     };
 }
 
-row_products! { 32 columns: /** 32 columns, asking for the first-level cache. */ products_of_32_near, "prefetcht0" }
-row_products! { 32 columns: /** 32 columns, asking for the second-level cache. */ products_of_32_far, "prefetcht1" }
-row_products! { 16 columns: /** 16 columns, asking for the first-level cache. */ products_of_16_near, "prefetcht0" }
-row_products! { 16 columns: /** 16 columns, asking for the second-level cache. */ products_of_16_far, "prefetcht1" }
+row_products! { 32 columns: /** 32 columns, prefetching to the first-level cache. */ products_of_32_near, "prefetcht0" }
+row_products! { 32 columns: /** 32 columns, prefetching to the second-level cache. */ products_of_32_far, "prefetcht1" }
+row_products! { 16 columns: /** 16 columns, prefetching to the first-level cache. */ products_of_16_near, "prefetcht0" }
+row_products! { 16 columns: /** 16 columns, prefetching to the second-level cache. */ products_of_16_far, "prefetcht1" }
 
 /// Shapes of [`row_products`].
 pub(crate) fn row_shapes() -> Shapes {
@@ -380,7 +380,7 @@ mod tests {
                 stride: features,
                 groups,
                 tail: features - 64,
-                ask: &[rows.as_ptr(); 32],
+                prefetch: &[rows.as_ptr(); 32],
                 cache: if tiles == 1 { Cache::First } else { Cache::Second },
             };
             // SAFETY: shapes are set, sizes fit.

@@ -1,4 +1,4 @@
-//! Operations on vectors of one block of memory, sixteen lanes at a time, each beside its plain scalar reference
+//! Operations on vectors of one block of memory, sixteen lanes at a time, each next to its plain scalar reference
 //! ([`reference`]).
 //!
 //! Vectors are f32; scalars that come out of them (products, norms) are computed in f64, where a product of two f32 is
@@ -179,10 +179,9 @@ pub fn add_to_f64(x: &[f32], sum: &mut [f64]) {
     }
 }
 
-/// Asks for the memory of `x` in order to write to it. A vector that several cores have read is in all their caches, and
-/// the first write to each of its lines waits until the others gave it up; asked for beforehand, the lines come side by
-/// side.
-pub fn ask_to_write(x: &[f32]) {
+/// Prefetches the memory of `x` in order to write to it. A vector that several cores have read is in all their caches,
+/// and the first write to each of its lines waits until the others release it. Prefetched lines arrive in parallel.
+pub fn prefetch_for_writing(x: &[f32]) {
     for line in x.chunks(LANES) {
         lanes::prefetch_to_write(line.as_ptr().cast());
     }
@@ -192,7 +191,7 @@ pub fn ask_to_write(x: &[f32]) {
     }
 }
 
-/// Whether no entry is NaN or infinite.
+/// True if no entry is NaN or infinite.
 pub fn is_finite(x: &[f32]) -> bool {
     let (whole, rest) = x.as_chunks::<LANES>();
     let poison = whole

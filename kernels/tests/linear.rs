@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rounds_kernels::features::{F32Rows, NULL_CLASS, NULL_TARGET, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use rounds_kernels::features::{NULL_CLASS, NULL_TARGET, Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::{
-    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace,
+    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Point, RowNorms, Tally, Workspace,
     accumulate_differences, accumulate_gradients, evaluate, reference, row_norms,
 };
 use rounds_kernels::loss::Loss;
@@ -92,11 +92,8 @@ impl Problem {
     fn rows(&self) -> Rows<'_> {
         let columns = self.model.features;
         match self.format {
-            Format::F32 => Rows::F32(F32Rows {
-                values: &self.floats,
-                columns,
-            }),
-            Format::U8 => Rows::U8(U8Rows::tight(&self.bytes, columns, self.scale)),
+            Format::F32 => Rows::f32(&self.floats, columns),
+            Format::U8 => Rows::bytes(&self.bytes, columns, self.scale),
             Format::Sparse => Rows::Sparse(SparseRows {
                 offsets: &self.offsets,
                 indices: &self.indices,
@@ -172,6 +169,28 @@ impl Problem {
             norms,
             selection,
         }
+    }
+}
+
+/// The sum of clipped gradients and its counts.
+fn sum_of(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    clip: Clip,
+) -> Result<(Vec<f64>, Tally), NonFiniteGradient> {
+    let mut sum = vec![0.0; model.parameters()];
+    let tally = accumulate_gradients(model, batch, parameters, clip, &mut sum, &mut Workspace::new(model))?;
+    Ok((sum, tally))
+}
+
+/// A model without a bias.
+fn model(features: usize, outputs: usize, loss: Loss) -> LinearModel {
+    LinearModel {
+        features,
+        outputs,
+        bias: false,
+        loss,
     }
 }
 
@@ -298,7 +317,7 @@ proptest! {
         let mut sum = start.clone();
         let tally = accumulate_gradients(model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
         prop_assert_eq!(tally.rows, rows);
-        let current = Point { coefficient: 1.0, parameters: &problem.parameters };
+        let current = Point::at(&problem.parameters);
         let expected = plus_start(reference::sum_of_differences(model, &batch, current, None, clip));
         let found = error(&sum, &expected, 1.0 + rows as f64 * 0.05);
         prop_assert!(found < tolerance, "gradients: {} {:?} {:?}", found, sum, expected);
@@ -377,16 +396,10 @@ fn clipped_sums_never_exceed_rows_times_the_clip_norm() {
     for format in [Format::F32, Format::U8, Format::Sparse] {
         for clip_norm in [0.02, 1.0] {
             let problem = Problem::new(11, 1000, 50, 10, true, Loss::Softmax, format);
-            let clip = Clip::Bounded {
-                norm: Norm::L2,
-                clip_norm,
-            };
+            let clip = Clip::l2(clip_norm);
             let norms = norms(&problem, clip);
             let batch = problem.batch(norms.as_ref(), Selection::Range(0..1000));
-            let mut sum = vec![0.0; problem.model.parameters()];
-            let workspace = &mut Workspace::new(&problem.model);
-            let tally =
-                accumulate_gradients(&problem.model, &batch, &problem.parameters, clip, &mut sum, workspace).unwrap();
+            let (sum, tally) = sum_of(&problem.model, &batch, &problem.parameters, clip).unwrap();
             assert!(tally.clipped > 0);
             let bound = rounds_kernels::linear::computed_sensitivity(f64::from(clip_norm), BLOCK_ROWS);
             assert!(reference::norm(&sum, Norm::L2) <= 1000.0 * bound);
@@ -398,16 +411,8 @@ fn clipped_sums_never_exceed_rows_times_the_clip_norm() {
 fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more_than_the_computed_sensitivity_allows() {
     // Every contribution is the same vector of norm C: the worst case for the sum's length.
     let values = vec![0.37f32; 128 * 33];
-    let rows = Rows::F32(F32Rows {
-        values: &values,
-        columns: 33,
-    });
-    let model = LinearModel {
-        features: 33,
-        outputs: 1,
-        bias: false,
-        loss: Loss::Absolute,
-    };
+    let rows = Rows::f32(&values, 33);
+    let model = model(33, 1, Loss::Absolute);
     let norms = row_norms(rows, false, Norm::L2).unwrap();
     let batch = Batch {
         rows,
@@ -415,12 +420,8 @@ fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more_than_t
         norms: Some(&norms),
         selection: Selection::Range(0..128),
     };
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 0.1,
-    };
-    let mut sum = vec![0.0; 33];
-    let tally = accumulate_gradients(&model, &batch, &[0.0; 33], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    let clip = Clip::l2(0.1);
+    let (sum, tally) = sum_of(&model, &batch, &[0.0; 33], clip).unwrap();
     assert_eq!(tally.clipped, 128);
     let length = reference::norm(&sum, Norm::L2);
     let bound = rounds_kernels::linear::computed_sensitivity(f64::from(0.1f32), 128) * 128.0;
@@ -429,17 +430,8 @@ fn equal_clipped_rows_sum_to_their_number_times_the_clip_norm_and_no_more_than_t
 
 #[test]
 fn a_zero_gradient_is_neither_clipped_nor_an_error() {
-    let values = vec![0.0f32; 20 * 3];
-    let rows = Rows::F32(F32Rows {
-        values: &values,
-        columns: 20,
-    });
-    let model = LinearModel {
-        features: 20,
-        outputs: 2,
-        bias: false,
-        loss: Loss::Softmax,
-    };
+    let rows = Rows::f32(&[0.0; 60], 20);
+    let model = model(20, 2, Loss::Softmax);
     let norms = row_norms(rows, false, Norm::L2).unwrap();
     assert_eq!(norms.values, [0.0; 3]);
     let batch = Batch {
@@ -448,12 +440,8 @@ fn a_zero_gradient_is_neither_clipped_nor_an_error() {
         norms: Some(&norms),
         selection: Selection::Indices(&[2, 1]),
     };
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 1.0,
-    };
-    let mut sum = vec![0.0; 40];
-    let tally = accumulate_gradients(&model, &batch, &[1.0; 40], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    let clip = Clip::l2(1.0);
+    let (sum, tally) = sum_of(&model, &batch, &[1.0; 40], clip).unwrap();
     assert_eq!((tally.rows, tally.clipped), (2, 0));
     assert_eq!(sum, vec![0.0; 40]);
 }
@@ -462,10 +450,7 @@ fn a_zero_gradient_is_neither_clipped_nor_an_error() {
 fn an_empty_selection_changes_nothing() {
     for format in [Format::F32, Format::U8, Format::Sparse] {
         let problem = Problem::new(5, 10, 17, 3, true, Loss::Softmax, format);
-        let clip = Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm: 1.0,
-        };
+        let clip = Clip::l2(1.0);
         let norms = norms(&problem, clip);
         for selection in [Selection::Range(4..4), Selection::Indices(&[])] {
             let batch = problem.batch(norms.as_ref(), selection);
@@ -518,37 +503,18 @@ fn nan_and_infinite_features_targets_and_parameters_name_the_row() {
             }
         }
         let mut problem = Problem::new(4, 40, 20, 4, false, loss, Format::F32);
-        let clip = Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm: 1.0,
-        };
+        let clip = Clip::l2(1.0);
         let norms = norms(&problem, clip);
         if loss != Loss::Softmax {
             problem.reals[33] = f32::INFINITY;
             let batch = problem.batch(norms.as_ref(), Selection::Range(0..40));
-            let (model, mut sum) = (&problem.model, vec![0.0; problem.model.parameters()]);
-            let found = accumulate_gradients(
-                model,
-                &batch,
-                &problem.parameters,
-                clip,
-                &mut sum,
-                &mut Workspace::new(model),
-            );
+            let found = sum_of(&problem.model, &batch, &problem.parameters, clip);
             assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 33 }, "{loss:?}");
             problem.reals[33] = 1.0;
         }
         problem.parameters[0] = f32::NAN;
         let batch = problem.batch(norms.as_ref(), Selection::Range(7..40));
-        let (model, mut sum) = (&problem.model, vec![0.0; problem.model.parameters()]);
-        let found = accumulate_gradients(
-            model,
-            &batch,
-            &problem.parameters,
-            clip,
-            &mut sum,
-            &mut Workspace::new(model),
-        );
+        let found = sum_of(&problem.model, &batch, &problem.parameters, clip);
         assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 7 }, "{loss:?}");
     }
 }
@@ -557,40 +523,25 @@ fn nan_and_infinite_features_targets_and_parameters_name_the_row() {
 fn an_unbounded_sum_that_overflows_names_the_longest_gradient() {
     let mut values = vec![1.0f32; 20 * 4];
     values[20 * 2] = 3e38;
-    let rows = Rows::F32(F32Rows {
-        values: &values,
-        columns: 20,
-    });
-    let model = LinearModel {
-        features: 20,
-        outputs: 1,
-        bias: false,
-        loss: Loss::Squared,
-    };
+    let rows = Rows::f32(&values, 20);
+    let model = model(20, 1, Loss::Squared);
     let batch = Batch {
         rows,
         targets: Targets::Values(&[0.0, 0.0, 1000.0, 0.0]),
         norms: None,
         selection: Selection::Range(0..4),
     };
-    let mut sum = vec![0.0; 20];
-    let workspace = &mut Workspace::new(&model);
-    let found = accumulate_gradients(&model, &batch, &[0.0; 20], Clip::Unbounded, &mut sum, workspace);
+    let found = sum_of(&model, &batch, &[0.0; 20], Clip::Unbounded);
     assert_eq!(found.unwrap_err(), NonFiniteGradient { row: 2 });
 }
 
 #[test]
 fn huge_gradients_are_clipped_to_the_clip_norm_not_to_zero() {
     let values = vec![1e37f32; 20];
-    let rows = Rows::F32(F32Rows {
-        values: &values,
-        columns: 20,
-    });
+    let rows = Rows::f32(&values, 20);
     let model = LinearModel {
-        features: 20,
-        outputs: 1,
         bias: true,
-        loss: Loss::Squared,
+        ..model(20, 1, Loss::Squared)
     };
     let norms = row_norms(rows, true, Norm::L2).unwrap();
     let batch = Batch {
@@ -599,12 +550,7 @@ fn huge_gradients_are_clipped_to_the_clip_norm_not_to_zero() {
         norms: Some(&norms),
         selection: Selection::Range(0..1),
     };
-    let mut sum = vec![0.0; 21];
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 2.0,
-    };
-    let tally = accumulate_gradients(&model, &batch, &[0.0; 21], clip, &mut sum, &mut Workspace::new(&model)).unwrap();
+    let (sum, tally) = sum_of(&model, &batch, &[0.0; 21], Clip::l2(2.0)).unwrap();
     assert_eq!(tally.clipped, 1);
     let length = reference::norm(&sum, Norm::L2);
     assert!((1.999..=2.0 * (1.0 + 2f64.powi(-24))).contains(&length), "{length}");
@@ -645,23 +591,11 @@ fn norms_of_another_kind_are_refused() {
     let problem = Problem::new(1, 4, 6, 3, false, Loss::Softmax, Format::F32);
     let norms = row_norms(problem.rows(), false, Norm::L1).unwrap();
     let batch = problem.batch(Some(&norms), Selection::Range(0..4));
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 1.0,
-    };
-    let model = &problem.model;
-    let mut sum = vec![0.0; model.parameters()];
-    let _ = accumulate_gradients(
-        model,
-        &batch,
-        &problem.parameters,
-        clip,
-        &mut sum,
-        &mut Workspace::new(model),
-    );
+    let clip = Clip::l2(1.0);
+    let _ = sum_of(&problem.model, &batch, &problem.parameters, clip);
 }
 
-/// What follows a row's features up to the next row is never read, and where rows begin changes no bit.
+/// Bytes between rows are never read, and the stride of rows changes no bit.
 #[test]
 fn rows_with_gaps_give_the_bits_of_rows_without() {
     for (features, classes, loss) in [
@@ -712,10 +646,7 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
                     selection,
                 };
                 let (model, length) = (&problem.model, problem.model.parameters());
-                let clip = Clip::Bounded {
-                    norm: Norm::L2,
-                    clip_norm: 0.5,
-                };
+                let clip = Clip::l2(0.5);
                 let mut sum = vec![0.0; length];
                 let mut loss = 0.0;
                 for mut workspace in workspaces(model, 1).into_iter().chain(workspaces(model, BLOCK_ROWS)) {
@@ -758,17 +689,7 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
     }
 }
 
-const CLIPS: [Clip; 3] = [
-    Clip::Unbounded,
-    Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 0.3,
-    },
-    Clip::Bounded {
-        norm: Norm::L1,
-        clip_norm: 2.0,
-    },
-];
+const CLIPS: [Clip; 3] = [Clip::Unbounded, Clip::l2(0.3), Clip::l1(2.0)];
 
 /// Scratch with and without integer tiles.
 fn workspaces(model: &LinearModel, block_rows: usize) -> [Workspace; 2] {
@@ -853,8 +774,8 @@ fn null_rows_add_exactly_nothing_and_are_not_evaluated() {
     }
 }
 
-/// What a release rests on: with sums of single rows, the sum of a batch is the f64 sum of what its rows add alone, bit for
-/// bit (on integer tiles, where bytes count 2⁻⁸, all those sums are exact). So nothing else in a batch has a say in what a
+/// The basis of a release: with sums of single rows, the sum of a batch is the f64 sum of what its rows add alone, bit for
+/// bit (on integer tiles, where bytes count 2⁻⁸, all those sums are exact). So nothing else in a batch changes what a
 /// row adds: not the number of rows, not which kernel a long row beside it needs, not the greatest coefficient of a block.
 #[test]
 fn in_sums_of_single_rows_a_row_adds_what_it_adds_alone() {

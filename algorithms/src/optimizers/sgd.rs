@@ -14,7 +14,6 @@
 //! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
 //! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
 
-use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Clip;
 
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
@@ -230,10 +229,9 @@ impl Sgd {
         } else {
             dimension
         };
-        let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm: privacy.clip_norm,
-        });
+        let clip = privacy
+            .as_ref()
+            .map_or(Clip::Unbounded, |privacy| Clip::l2(privacy.clip_norm));
         let optimizer = Self {
             sampler,
             clip,

@@ -14,7 +14,6 @@
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
 //! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
 
-use rounds_kernels::features::Norm;
 use rounds_kernels::linear::{Clip, Point};
 
 use super::matrix_factorization::{WorkloadKind, calibrated, whole_epochs};
@@ -83,10 +82,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         decay: decay as f32,
         momentum: momentum as f32,
         learning_rate: learning_rate as f32,
-        clip: Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm,
-        },
+        clip: Clip::l2(clip_norm),
         sampler,
         noise: privacy.noise,
         iterate: vec![0.0; dimension],
@@ -125,10 +121,7 @@ impl Optimizer for SrgMatrixFactorization {
         let outcome = if decay == 0.0 {
             oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
         } else {
-            let current = Point {
-                coefficient: 1.0,
-                parameters: &self.iterate,
-            };
+            let current = Point::at(&self.iterate);
             let previous = Point {
                 coefficient: decay,
                 parameters: &self.previous,

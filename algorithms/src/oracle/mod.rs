@@ -246,7 +246,7 @@ impl<'a> Oracle<'a> {
     /// Asks for parameters that a round's other threads have read: the caller is about to change them.
     fn take_back(&self, rows: usize, parameters: &[f32]) {
         if self.problem.leaves(rows).min(self.most_leaves) > 1 && self.engine.threads() > 1 {
-            vector::ask_to_write(parameters);
+            vector::prefetch_for_writing(parameters);
         }
     }
 

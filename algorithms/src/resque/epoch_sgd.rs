@@ -116,7 +116,7 @@ mod tests {
     use crate::oracle::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::LinearLoss;
-    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::features::Rows;
     use rounds_kernels::loss::Loss;
     use rounds_kernels::random::StreamKey;
 
@@ -124,15 +124,7 @@ mod tests {
     fn the_mean_gap_of_two_hundred_solves_is_at_most_phi() {
         // f = |x_1 − 0.1| in d = 3: the subproblem separates; its optimum by bisection on the closed-form slope.
         let (row, targets) = ([1.0f32, 0.0, 0.0], [0.1f32]);
-        let function = LinearLoss::new(
-            Rows::F32(F32Rows {
-                values: &row,
-                columns: 3,
-            }),
-            &targets,
-            Loss::Absolute,
-        )
-        .unwrap();
+        let function = LinearLoss::new(Rows::f32(&row, 3), &targets, Loss::Absolute).unwrap();
         let radius = 0.2;
         let subproblem = Subproblem {
             regularization: 2.0,

@@ -308,7 +308,7 @@ impl PlantedRegression {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rounds_kernels::features::{F32Rows, SparseRows, U8Rows};
+    use rounds_kernels::features::SparseRows;
 
     #[test]
     fn the_maximum_of_linear_functions_has_its_minimum_and_pieces() {
@@ -352,11 +352,8 @@ mod tests {
         let bytes = [1u8, 0, 3, 0, 2, 0];
         let values: Vec<f32> = bytes.iter().map(|&b| 0.5 * f32::from(b)).collect();
         let targets = [1.0, -1.0];
-        let dense = Rows::F32(F32Rows {
-            values: &values,
-            columns: 3,
-        });
-        let packed = Rows::U8(U8Rows::tight(&bytes, 3, 0.5));
+        let dense = Rows::f32(&values, 3);
+        let packed = Rows::bytes(&bytes, 3, 0.5);
         let sparse = Rows::Sparse(SparseRows {
             offsets: &[0, 2, 3],
             indices: &[0, 2, 1],
@@ -382,10 +379,7 @@ mod tests {
 
     #[test]
     fn losses_without_a_lipschitz_constant_are_refused() {
-        let rows = Rows::F32(F32Rows {
-            values: &[1.0],
-            columns: 1,
-        });
+        let rows = Rows::f32(&[1.0], 1);
         assert!(LinearLoss::new(rows, &[1.0], Loss::Squared).is_err());
         assert!(matches!(
             LinearLoss::new(rows, &[1.0], Loss::Softmax),

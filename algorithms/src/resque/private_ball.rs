@@ -336,7 +336,7 @@ mod tests {
     use crate::resque::black_box::BlackBoxOracle;
     use crate::resque::functions::LinearLoss;
     use crate::resque::geometry::squared_norm;
-    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::features::Rows;
     use rounds_kernels::loss::Loss;
 
     fn ball(regularization: f64, dimension: usize) -> PrivateBall {
@@ -356,10 +356,7 @@ mod tests {
             let mut row = vec![0.0f32; dimension];
             row[0] = 1.0;
             let targets = [0.1f32];
-            let rows = Rows::F32(F32Rows {
-                values: &row,
-                columns: dimension,
-            });
+            let rows = Rows::f32(&row, dimension);
             let function = LinearLoss::new(rows, &targets, Loss::Absolute).unwrap();
             let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(8));
             let mut solver = PrivateSolver::new(StreamKey::Simulation(9));

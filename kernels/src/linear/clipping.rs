@@ -27,7 +27,7 @@ const FAST_LIMIT: f32 = 1_125_899_906_842_624.0;
 /// (at most 2⁻¹⁵⁰ an operation, far below u·[`MINIMUM_CLIP_NORM`]). The f64 additions across blocks are [`Additions`].
 ///
 /// It covers one block because zeroing a row leaves all other blocks bit for bit as they were. (With one output and 16 to 64
-/// features this asks for lengths and norms below 2⁵⁰: a longer row hands what follows it to kernels that round otherwise.)
+/// features this needs lengths and norms below 2⁵⁰: a longer row hands what follows it to kernels that round otherwise.)
 /// Where adding or removing
 /// a row moves other rows to other blocks, use [`computed_sensitivity_of_shifted_blocks`].
 pub fn computed_sensitivity(clip_norm: f64, block_rows: usize) -> f64 {
@@ -53,14 +53,14 @@ pub struct Additions {
     pub rows_of_leaf: usize,
     /// Levels of the tree above the leaves at most: d.
     pub levels: u32,
-    /// Whether the neighbour has its other rows at other places, in other leaves: add/remove, where a row more or less
+    /// True if the neighbour has its other rows at other places, in other leaves: add/remove, where a row more or less
     /// shifts the rows behind it, and random batches, which are compared with and without the row. In a fixed order a row that
     /// is zeroed or replaced leaves the others where they are.
     pub rows_move: bool,
 }
 
 impl Additions {
-    /// How far rounding of these additions moves a sum between neighbours, in units of the clip norm C:
+    /// The distance by which rounding of these additions moves a sum between neighbours, in units of the clip norm C:
     ///
     /// ```text
     /// 2⁻⁵²·(R(R+1) + 8n)        where the other rows stay
@@ -127,7 +127,7 @@ impl ClipRule {
         }
     }
 
-    /// Whether all sixteen rows are surely short enough to be left as they are: the test of [`Self::factors`] alone, which
+    /// True if all sixteen rows are surely short enough to be left as they are: the test of [`Self::factors`] alone, which
     /// spares its division.
     #[inline(always)]
     pub(super) fn keeps(&self, lengths: f32x16, norms: f32x16) -> bool {

@@ -4,16 +4,17 @@
 //! features, reduced at the end of the row. Gradient: T outputs × U vectors of features, rows streaming past with
 //! their coefficients broadcast. Both read a row's vectors once for all T outputs.
 
-use super::BLOCK_ROWS;
 use super::packing::{Layout, PackedWeights, gradient_tiles, split, tiles};
-use crate::vector::lanes::{LANES, add_to_f64, load, prefetch, store, sum_each_of_four, widen};
+use super::{BLOCK_ROWS, LinearModel};
+use crate::features::Rows;
+use crate::vector::lanes::{self, LANES, add_to_f64, load, store, sum_each_of_four, widen};
 use std::ops::Range;
 use wide::f32x16;
 
 /// Rows the kernels may read together: how many pointers a block must have beyond its last row.
 pub(super) const ROW_GROUP: usize = 8;
 
-/// Where the rows of a block lie, of f32 or of bytes; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
+/// The addresses of the rows of a block, of f32 or of bytes; entries from the block's length up to a multiple of [`ROW_GROUP`] repeat a row.
 pub(super) type RowPointers = [*const u8; BLOCK_ROWS];
 
 /// A feature as it is stored.
@@ -41,12 +42,12 @@ impl Feature for u8 {
     }
 }
 
-/// Rows that are asked for while others are computed: a little at each step of the loops, row after row in the order of
-/// addresses. Memory then works all the time, and its requests never crowd out the loops' own.
+/// Rows to prefetch while others are computed: a little at each step of the loops, row after row in the order of
+/// addresses. This keeps memory busy without delaying the loops' own loads.
 #[derive(Debug)]
-pub(super) struct Ahead<'a> {
+pub(super) struct Prefetch<'a> {
     rows: &'a [*const u8],
-    /// Bytes that one step asks for.
+    /// Bytes that one step prefetches.
     stride: usize,
     /// Steps that one row takes.
     steps_a_row: usize,
@@ -54,16 +55,21 @@ pub(super) struct Ahead<'a> {
     taken: usize,
 }
 
-/// A run of steps: each asks for the cache line at an address, the next one for that `stride` bytes on.
+/// A run of steps: each prefetches the cache line at an address, the next one that `stride` bytes on.
 struct Run {
     start: *const u8,
     stride: usize,
     steps: usize,
 }
 
-impl<'a> Ahead<'a> {
-    /// Asks for `bytes` bytes from each of `rows`, on their own pages or not, within about `steps` steps. A step asks for
-    /// at most one cache line: what does not fit into the steps is left to the hardware.
+impl<'a> Prefetch<'a> {
+    /// No rows.
+    pub(super) fn nothing() -> Self {
+        Self::rows(&[], 0, 0, 0)
+    }
+
+    /// Prefetches `bytes` bytes of each of `rows` within about `steps` steps. A step prefetches at most one cache line:
+    /// what does not fit into the steps is left to the hardware.
     pub(super) fn rows(rows: &'a [*const u8], bytes: usize, vectors: usize, steps: usize) -> Self {
         let vector_bytes = bytes.div_ceil(vectors.max(1)).next_multiple_of(LANES).min(LINE);
         let stride = [vector_bytes, 2 * vector_bytes, LINE]
@@ -71,7 +77,7 @@ impl<'a> Ahead<'a> {
             .find(|stride| rows.len() * bytes.div_ceil((*stride).max(1)) <= steps)
             .unwrap_or(LINE)
             .min(LINE);
-        Ahead {
+        Prefetch {
             rows: if bytes == 0 { &[] } else { rows },
             stride,
             steps_a_row: bytes.div_ceil(stride.max(1)),
@@ -79,8 +85,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The next run of steps, between 1 and `most` of them. Where nothing is left to ask for, they ask for `own` again,
-    /// which the caller is reading.
+    /// The next run of steps, between 1 and `most` of them. Where nothing is left to prefetch, they prefetch `own`, which
+    /// the caller is reading.
     #[inline(always)]
     fn take(&mut self, most: usize, own: *const u8) -> Run {
         let Some((&row, rest)) = self.rows.split_first() else {
@@ -145,7 +151,7 @@ pub(super) unsafe fn margins<F: Feature>(
     weights: &PackedWeights,
     scale: f32,
     margins: &mut [f32],
-    ahead: &mut Ahead<'_>,
+    prefetch: &mut Prefetch<'_>,
 ) {
     let outputs = weights.biases.len();
     assert!(margins.len() >= outputs * BLOCK_ROWS && rows.end <= BLOCK_ROWS && rows.start.is_multiple_of(ROW_GROUP));
@@ -170,7 +176,7 @@ pub(super) unsafe fn margins<F: Feature>(
                     ($($outputs:literal $rows:literal),+) => {
                         match (tile, together) {
                             $(($outputs, $rows) => margins_of_tile::<F, $rows, $outputs>(
-                                pointers, layout, weights_of_tile, biases, scale, margins, ahead,
+                                pointers, layout, weights_of_tile, biases, scale, margins, prefetch,
                             ),)+
                             _ => unreachable!("tiles have at most six outputs, and eight rows if at most two"),
                         }
@@ -195,7 +201,7 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
     biases: *const f32,
     scale: f32,
     margins: *mut f32,
-    ahead: &mut Ahead<'_>,
+    prefetch: &mut Prefetch<'_>,
 ) {
     // SAFETY: the caller's promise on rows and weights; margins has a whole block for each output.
     unsafe {
@@ -204,10 +210,10 @@ unsafe fn margins_of_tile<F: Feature, const R: usize, const T: usize>(
         let mut weights = weights;
         let (mut vector, last) = (0, layout.vectors - 1);
         while vector < last {
-            let run = ahead.take(last - vector, group[0].cast());
+            let run = prefetch.take(last - vector, group[0].cast());
             let mut line = run.start;
             for _ in 0..run.steps {
-                prefetch(line);
+                lanes::prefetch(line);
                 line = line.wrapping_add(run.stride);
                 multiply::<F, R, T>(&mut sums, &group, vector * LANES, weights);
                 weights = weights.add(T);
@@ -249,7 +255,7 @@ unsafe fn multiply<F: Feature, const R: usize, const T: usize>(
     }
 }
 
-/// Where a gradient goes.
+/// The destination of a gradient.
 pub(super) enum Sink<'a> {
     /// Added to f64, row-major `[outputs, width]`.
     Sum {
@@ -275,7 +281,7 @@ pub(super) unsafe fn gradient<F: Feature>(
     layout: Layout,
     coefficients: &[f32],
     outputs: usize,
-    ahead: &mut Ahead<'_>,
+    prefetch: &mut Prefetch<'_>,
     mut sink: Sink<'_>,
 ) {
     assert!(coefficients.len() >= outputs * BLOCK_ROWS && rows <= BLOCK_ROWS);
@@ -305,7 +311,7 @@ pub(super) unsafe fn gradient<F: Feature>(
                     ($($outputs:literal: $($vectors:literal)+;)+) => {
                         match (tile, vectors) {
                             $($(($outputs, $vectors) => {
-                                gradient_tile::<F, $outputs, $vectors>(&place, coefficients, ahead, layout, &mut sink);
+                                gradient_tile::<F, $outputs, $vectors>(&place, coefficients, prefetch, layout, &mut sink);
                             })+)+
                             _ => unreachable!("tiles have at most ten outputs and twenty-four accumulators"),
                         }
@@ -345,13 +351,13 @@ struct Place<'a> {
 unsafe fn gradient_tile<F: Feature, const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
-    ahead: &mut Ahead<'_>,
+    prefetch: &mut Prefetch<'_>,
     layout: Layout,
     sink: &mut Sink<'_>,
 ) {
     // SAFETY: the caller's promise.
     unsafe {
-        let sums = accumulate::<F, T, U>(place, coefficients, ahead);
+        let sums = accumulate::<F, T, U>(place, coefficients, prefetch);
         match sink {
             Sink::Partial(partial) => {
                 for (u, sum) in sums[0].iter().enumerate() {
@@ -378,7 +384,7 @@ unsafe fn gradient_tile<F: Feature, const T: usize, const U: usize>(
 unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
     place: &Place<'_>,
     coefficients: &[f32],
-    ahead: &mut Ahead<'_>,
+    prefetch: &mut Prefetch<'_>,
 ) -> [[f32x16; U]; T] {
     // SAFETY: the caller's promise: `rows` ≤ 128 rows of coefficients from `first_output` on.
     unsafe {
@@ -404,10 +410,10 @@ unsafe fn accumulate<F: Feature, const T: usize, const U: usize>(
         if T * U >= 6 {
             let mut row = 0;
             while row < place.rows {
-                let run = ahead.take(place.rows - row, place.pointers[0]);
+                let run = prefetch.take(place.rows - row, place.pointers[0]);
                 let mut line = run.start;
                 for _ in 0..run.steps {
-                    prefetch(line);
+                    lanes::prefetch(line);
                     line = line.wrapping_add(run.stride);
                     step(&mut sums, row);
                     row += 1;
@@ -473,4 +479,51 @@ pub(super) fn widen_padded(bytes: &[u8], out: &mut [f32]) {
     tail.iter_mut()
         .zip(rest)
         .for_each(|(out, &byte)| *out = f32::from(byte));
+}
+
+/// `margins[k·128 + i]` of the few rows `ids`, one after the other; `buffer` holds one row.
+pub(super) fn margins_of_few(
+    rows: Rows<'_>,
+    ids: &[usize],
+    model: &LinearModel,
+    parameters: &[f32],
+    buffer: &mut [f32],
+    margins: &mut [f32],
+) {
+    let width = model.features + usize::from(model.bias);
+    for (row, &id) in ids.iter().enumerate() {
+        let features = as_f32(rows, id, buffer);
+        for output in 0..model.outputs {
+            let (weights, bias) = parameters[output * width..][..width].split_at(model.features);
+            margins[output * BLOCK_ROWS + row] = dot(features, weights) + bias.first().copied().unwrap_or(0.0);
+        }
+    }
+}
+
+/// A dense row as f32: itself, or widened into `buffer`.
+fn as_f32<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
+    match rows {
+        Rows::F32(dense) => &dense.values[row * dense.columns..(row + 1) * dense.columns],
+        Rows::U8(dense) => {
+            for (value, &byte) in buffer.iter_mut().zip(dense.row(row)) {
+                *value = f32::from(byte) * dense.scale;
+            }
+            buffer
+        }
+        Rows::Sparse(_) => unreachable!("sparse rows are never widened"),
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [[0f32; 16]; 2];
+    let (left, right) = (a.chunks_exact(32), b.chunks_exact(32));
+    let tail: f32 = left.remainder().iter().zip(right.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in left.zip(right) {
+        for half in 0..2 {
+            for lane in 0..16 {
+                lanes[half][lane] = a[16 * half + lane].mul_add(b[16 * half + lane], lanes[half][lane]);
+            }
+        }
+    }
+    (0..16).map(|lane| lanes[0][lane] + lanes[1][lane]).sum::<f32>() + tail
 }

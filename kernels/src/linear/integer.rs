@@ -18,9 +18,10 @@
 //! as well. The tests below compare neighbours, and `rounds audit --rows bytes`
 //! attacks releases that come here.
 
+use super::driver::coefficients;
 use super::packing::split;
-use super::residuals::RowFacts;
-use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally, coefficients, row_at};
+use super::residuals::BlockRows;
+use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
 use crate::tiles::{self, ByteRows, Cache, Configured, Shapes, TILE_BYTES};
 use crate::vector::lanes::LANES;
@@ -70,7 +71,7 @@ const EMPTY: Line = Line([0; 64]);
 #[derive(Debug)]
 struct Digits {
     lines: Vec<Line>,
-    /// What one unit of each output's last digit is worth.
+    /// The value of one unit of each output's last digit.
     steps: Vec<f32>,
     biases: Vec<f32>,
 }
@@ -209,7 +210,7 @@ fn weight_digits(weights: &[f32; GROUP], inverse_step: f32) -> [Line; WEIGHT_DIG
     }
 }
 
-/// Where the words of a line of digits belong among a tile's rows of four features.
+/// The places of the words of a line of digits among a tile's rows of four features.
 const WORD_ORDER: [usize; LANES] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
 
 /// Integers in signed digits of 8 bits, the last digit first: `n = Σ_j 256^j · digit_j`. Adding 128 to each digit carries
@@ -302,7 +303,7 @@ pub(super) struct Scratch {
     rows: Vec<Line>,
     /// Lines of a row of `rows`.
     row_lines: usize,
-    /// What the tiles summed: margins `[32][32]`, gradients twice `[4][48][16]`; and room to load beyond their ends.
+    /// Sums of the tiles: margins `[32][32]`, gradients twice `[4][48][16]`; and space to load beyond their ends.
     sums: Vec<i32>,
     /// Coefficients in digits: `[4·output + digit][512]`.
     coefficients: Vec<Line>,
@@ -342,7 +343,7 @@ impl Scratch {
         })
     }
 
-    /// Packs the weights at which margins are asked for. Whether the kernels of this module take them.
+    /// Packs the weights of the margins. Returns true if the kernels of this module take them.
     ///
     /// # Panics
     /// A model of another shape than this scratch was made for.
@@ -406,7 +407,7 @@ impl Scratch {
         }
         let mut pointers = [std::ptr::null(); SUMMED_ROWS];
         for (pointer, position) in pointers.iter_mut().zip(positions.clone()) {
-            let row = row_at(selection, position);
+            let row = selection.row(position);
             *pointer = rows.row(row).as_ptr();
         }
         let mut configured = self.row_shapes.configure();
@@ -459,46 +460,43 @@ impl Scratch {
             rows.columns, shape.0,
             "columns of the rows (left) and features of the workspace (right)"
         );
-        let mut ask = [std::ptr::null(); TOGETHER];
+        let mut prefetch = [std::ptr::null(); TOGETHER];
         for first in positions.clone().step_by(TOGETHER) {
             let count = (positions.end - first).min(TOGETHER);
             let operand = match selection {
                 Selection::Range(range) if count == TOGETHER => {
                     let of_rows = &rows.values[(range.start + first) * rows.stride..]
                         [..(TOGETHER - 1) * rows.stride + rows.columns];
-                    // What a step reads is asked for two steps before: rows may lie across cache lines.
-                    for (row, ask) in ask.iter_mut().enumerate() {
-                        *ask = of_rows.as_ptr().wrapping_add(row * rows.stride + 2 * GROUP);
+                    // A step's bytes are prefetched two steps before: rows may lie across cache lines.
+                    for (row, prefetch) in prefetch.iter_mut().enumerate() {
+                        *prefetch = of_rows.as_ptr().wrapping_add(row * rows.stride + 2 * GROUP);
                     }
                     ByteRows {
                         start: of_rows.as_ptr(),
                         stride: rows.stride,
                         groups: row_lines,
                         tail: rows.columns - GROUP,
-                        ask: &ask,
+                        prefetch: &prefetch,
                         cache: Cache::First,
                     }
                 }
                 _ => {
                     for (offset, copy) in copies.chunks_exact_mut(row_lines).enumerate().take(count) {
-                        let row = row_at(selection, first + offset);
+                        let row = selection.row(first + offset);
                         copy_row(rows.row(row), copy);
                     }
-                    // Those that are copied next are asked for.
+                    // Prefetches the rows that are copied next.
                     let next = first + count..(first + count + TOGETHER).min(selection.len());
-                    ask.fill(copies.as_ptr().cast());
-                    for (ask, position) in ask.iter_mut().zip(next) {
-                        *ask = rows
-                            .values
-                            .as_ptr()
-                            .wrapping_add(row_at(selection, position) * rows.stride);
+                    prefetch.fill(copies.as_ptr().cast());
+                    for (prefetch, position) in prefetch.iter_mut().zip(next) {
+                        *prefetch = rows.values.as_ptr().wrapping_add(selection.row(position) * rows.stride);
                     }
                     ByteRows {
                         start: copies.as_ptr().cast(),
                         stride: row_lines * GROUP,
                         groups: row_lines,
                         tail: rows.columns - GROUP,
-                        ask: &ask,
+                        prefetch: &prefetch,
                         cache: Cache::Second,
                     }
                 }
@@ -579,7 +577,7 @@ fn exponent_above(value: f32) -> i32 {
 /// The exponent of a step that lets every coefficient be written: from a bound Q of `|q_ik|`, which is the lesser of
 /// `weight·max|φ′|`, max|φ′| = 1 for softmax, and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else
 /// that of a single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds
-/// are public, and no row has a say. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few
+/// are public, and no row changes them. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few
 /// bits are left: that only shortens. `None` where the bound is not finite or too large.
 pub(super) fn step_exponent(model: &LinearModel, weight: f32, clip: Clip, scale: f32) -> Option<i32> {
     let by_clip = match clip {
@@ -604,7 +602,7 @@ pub(super) fn accumulate(
     norms: Option<&[f32]>,
     sum: &mut [f64],
     scratch: &mut Scratch,
-    (margins, others, facts): (&mut [f32], &mut [f32], &mut RowFacts),
+    (margins, others, block_rows): (&mut [f32], &mut [f32], &mut BlockRows),
 ) -> Option<Result<Tally, NonFiniteGradient>> {
     let weight = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
     let step = step_exponent(model, weight, query.clip, rows.scale)?;
@@ -622,19 +620,18 @@ pub(super) fn accumulate(
         scratch.totals.fill(0);
         for start in (block..block_end).step_by(BLOCK_ROWS) {
             let count = (block_end - start).min(BLOCK_ROWS);
-            for (offset, id) in facts.ids[..count].iter_mut().enumerate() {
-                *id = row_at(&batch.selection, start + offset);
-                pointers[start - block + offset] = rows.row(*id).as_ptr();
+            let at = start..start + count;
+            block_rows.gather(&batch.selection, at.clone(), Some(batch.targets), norms, model.outputs);
+            for (pointer, &id) in pointers[start - block..].iter_mut().zip(&block_rows.ids[..count]) {
+                *pointer = rows.row(id).as_ptr();
             }
-            facts.gather(count, batch.targets, norms, model.outputs);
             let previous = if query.previous.is_some() {
                 &mut others[..]
             } else {
                 &mut []
             };
-            let (sides, at) = ([&mut margins[..], previous], start..start + count);
-            scratch.margins_of_sides(rows, &batch.selection, at, sides);
-            if let Err(error) = coefficients(model, query, count, facts, margins, others, &mut tally) {
+            scratch.margins_of_sides(rows, &batch.selection, at, [&mut margins[..], previous]);
+            if let Err(error) = coefficients(model, query, count, block_rows, margins, others, &mut tally) {
                 return Some(Err(error));
             }
             scratch.write_digits(margins, count, start - block, step);
@@ -795,7 +792,7 @@ impl Scratch {
     }
 }
 
-/// What the tiles summed: gradients of `outputs` outputs from `first` on, for the 64 features from `start` on without the
+/// Sums of the tiles: gradients of `outputs` outputs from `first` on, for the 64 features from `start` on without the
 /// first `stale` of them.
 #[derive(Clone, Copy, Debug)]
 struct Summed {
@@ -833,7 +830,7 @@ unsafe fn interleave(pointers: &[*const u8], start: usize, quads: &mut [Line], p
     for quad in part {
         let pointers: [*const u8; 4] = std::array::from_fn(|row| pointers[4 * quad + row]);
         let out = &mut quads[quad / LANES * GROUP + quad % LANES..];
-        // SAFETY: the build has AVX-512; the caller vouches for the loads, and a line is 64 bytes, aligned.
+        // SAFETY: the build has AVX-512; the caller guarantees the loads, and a line is 64 bytes, aligned.
         unsafe {
             let [a, b, c, d] = pointers.map(|pointer| arch::_mm512_loadu_si512(pointer.add(start).cast()));
             let (ab_low, ab_high) = (arch::_mm512_unpacklo_epi8(a, b), arch::_mm512_unpackhi_epi8(a, b));
@@ -864,7 +861,7 @@ unsafe fn add_digits(sums: *const i32, worth: f64, stale: usize, sum: &mut [f64]
         added.as_mut_ptr()
     };
     assert!(sum.len() == GROUP);
-    // SAFETY: the build has AVX-512; the caller vouches for the sums, the assert for 64 results.
+    // SAFETY: the build has AVX-512; the caller guarantees the sums, the assert for 64 results.
     unsafe {
         let mut lows = [arch::_mm512_setzero_si512(); 4];
         let (mut middles, mut highs) = (lows, lows);
@@ -909,7 +906,8 @@ unsafe fn add_digits(sums: *const i32, worth: f64, stale: usize, sum: &mut [f64]
 mod tests {
     use super::*;
     use crate::features::{Norm, Rows, Targets};
-    use crate::linear::{Point, RowNorms, Workspace, accumulate as accumulate_any, reference, row_norms};
+    use crate::linear::driver::accumulate as accumulate_any;
+    use crate::linear::{Point, RowNorms, Workspace, reference, row_norms};
     use crate::loss::Loss;
 
     /// Bytes, classes and parameters of a problem, from one seed.
@@ -944,7 +942,7 @@ mod tests {
                 (0..model.parameters()).map(weight).collect()
             };
             let parameters = weights();
-            let rows_of_bytes = Rows::U8(U8Rows::tight(&bytes, features, SCALE));
+            let rows_of_bytes = Rows::bytes(&bytes, features, SCALE);
             let norms = row_norms(rows_of_bytes, bias, Norm::L2).expect("bytes are finite");
             Example {
                 model,
@@ -957,7 +955,7 @@ mod tests {
 
         fn batch<'a>(&'a self, selection: Selection<'a>) -> Batch<'a> {
             Batch {
-                rows: Rows::U8(U8Rows::tight(&self.bytes, self.model.features, SCALE)),
+                rows: Rows::bytes(&self.bytes, self.model.features, SCALE),
                 targets: Targets::Classes(&self.classes),
                 norms: Some(&self.norms),
                 selection,
@@ -978,20 +976,14 @@ mod tests {
 
         fn gradient(&self, clip_norm: f32) -> Query<'_> {
             Query {
-                current: Point {
-                    coefficient: 1.0,
-                    parameters: &self.parameters,
-                },
+                current: Point::at(&self.parameters),
                 previous: None,
-                clip: Clip::Bounded {
-                    norm: Norm::L2,
-                    clip_norm,
-                },
+                clip: Clip::l2(clip_norm),
             }
         }
     }
 
-    /// Whether there is something to test; says so if not.
+    /// True if this processor has tiles to test.
     fn tiles_here() -> bool {
         let here = tiles::available();
         if !here {
@@ -1025,10 +1017,7 @@ mod tests {
         assert_close(&example.sum(&batch, &query), &expected, 1e-5);
         let mut broken = example.parameters.clone();
         broken[100] = f32::NAN;
-        let current = Point {
-            coefficient: 1.0,
-            parameters: &broken,
-        };
+        let current = Point::at(&broken);
         let mut sum = vec![0.0; example.model.parameters()];
         let mut workspace = Workspace::new(&example.model);
         let outcome = accumulate_any(

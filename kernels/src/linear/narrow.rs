@@ -255,7 +255,7 @@ unsafe fn gradient<const V: usize>(
 mod tests {
     use super::super::{Workspace, accumulate_gradients, row_norms};
     use super::*;
-    use crate::features::{F32Rows, Norm};
+    use crate::features::Norm;
     use crate::loss::Loss;
 
     fn values(count: usize, seed: u64) -> Vec<f32> {
@@ -282,10 +282,7 @@ mod tests {
         let run = |change: f32, clip: Clip| {
             let mut matrix = values(200 * 20, 1);
             matrix[150 * 20 + 19] = change;
-            let data = Rows::F32(F32Rows {
-                values: &matrix,
-                columns: 20,
-            });
+            let data = Rows::f32(&matrix, 20);
             let norms = row_norms(data, false, Norm::L2).ok();
             let batch = Batch {
                 rows: data,
@@ -301,10 +298,7 @@ mod tests {
         for wrong in [f32::NAN, f32::INFINITY] {
             assert_eq!(run(wrong, Clip::Unbounded).0.unwrap_err().row, 150);
         }
-        let clip = Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm: 0.5,
-        };
+        let clip = Clip::l2(0.5);
         let (tally, sum) = run(1e30, clip);
         let tally = tally.unwrap();
         assert_eq!(tally.rows, 197);

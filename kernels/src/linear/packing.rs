@@ -1,4 +1,4 @@
-//! Where the features of a row lie in vectors, and weights packed to match.
+//! The layout of a row's features in vectors, and weights packed to match.
 
 use super::LinearModel;
 use crate::vector::lanes::LANES;
@@ -10,7 +10,7 @@ pub(super) const TILE: usize = 6;
 /// Outputs whose gradients are summed together at most.
 const GRADIENT_TILE: usize = 10;
 
-/// How many vectors a row has and where the last one starts.
+/// The number of vectors of a row and the start of the last one.
 ///
 /// Vector j < vectors − 1 starts at feature 16·j. The last one ends with the row: when the number of features is no
 /// multiple of 16 it overlaps the one before, and its first `stale` lanes are lanes that were already read.

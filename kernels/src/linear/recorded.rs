@@ -10,16 +10,15 @@ use std::ops::Range;
 
 use wide::f32x16;
 
-use super::dense::{self, Ahead, ROW_GROUP, RowPointers, Sink};
+use super::driver::{Kernel, Pass, for_each_part, sum_blocks, takes_tiles};
 use super::integer;
 use super::packing::Layout;
-use super::residuals::{self, RowFacts};
-use super::{
-    BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Source, Workspace, check, row_at, sparse, takes_tiles,
-};
-use crate::features::{Norm, Rows, Selection, Targets, U8Rows};
+use super::residuals::{self, BlockRows};
+use super::workspace::Workspace;
+use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, check};
+use crate::features::{Norm, Rows, Targets, U8Rows};
 use crate::vector::exp;
-use crate::vector::lanes::LANES;
+use crate::vector::lanes::{LANES, put};
 
 /// Rows below which packing the weights for the kernels of blocks costs more than they save.
 const FEW_ROWS: usize = 16;
@@ -27,25 +26,23 @@ const FEW_ROWS: usize = 16;
 /// Largest exponent of a weight: f32 holds e^88.
 pub const MOST_EXPONENT: f32 = 88.0;
 
-/// Scratch memory: that of the kernels of blocks, and one row.
+/// Scratch memory: that of the kernels of blocks, and what recorded queries add.
 #[derive(Debug)]
 pub struct RecordedWorkspace {
     blocks: Workspace,
-    row: Vec<f32>,
     /// Coefficients of the rows whose outer products are summed together on integer tiles.
     coefficients: Vec<f32>,
     packed: Packed,
 }
 
-/// Which parameters the kernels' packed weights are of: parts of a batch share their point, which is packed for the first
-/// of them.
+/// The parameters that the packed weights are of. Parts of a batch share their point, which is packed once.
 #[derive(Debug, Default)]
 struct Packed {
     form: Option<Form>,
     parameters: Vec<f32>,
 }
 
-/// For which model and kernels parameters are packed.
+/// The model and kernels that parameters are packed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     /// Features and outputs.
@@ -55,7 +52,7 @@ struct Form {
 }
 
 impl Packed {
-    /// Whether `parameters` are packed in this form already, bit for bit.
+    /// True if `parameters` are packed in this form already, bit for bit.
     fn holds(&self, form: Form, parameters: &[f32]) -> bool {
         let bits = bytemuck::cast_slice::<f32, u32>;
         self.form == Some(form) && bits(&self.parameters) == bits(parameters)
@@ -79,13 +76,54 @@ impl RecordedWorkspace {
     pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
         Self {
             blocks: Workspace::summing_rows(model, block_rows),
-            row: vec![0.0; model.features],
             coefficients: vec![0.0; model.outputs * integer::SUMMED_ROWS],
             packed: Packed::default(),
         }
     }
 
-    /// Packs weights in digits for integer tiles, unless they are 0. Whether there are any and they take these.
+    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0. Returns the pass and, on integer
+    /// tiles, the exponent of the step of coefficients if a public bound gives one.
+    fn select<'b, 'a>(
+        &mut self,
+        (model, batch): (&'b LinearModel, &'b Batch<'a>),
+        parameters: &'b [f32],
+        reweighting: Option<&Reweighting<'_>>,
+        facts: (Option<Targets<'a>>, Option<&'a [f32]>),
+    ) -> (Pass<'b, 'a>, Option<i32>) {
+        check(model, batch, parameters);
+        let (blocks, total) = (self.blocks.blocks, batch.selection.len());
+        let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
+        let (mut step, mut on_tiles) = (None, false);
+        if let Rows::U8(bytes) = batch.rows
+            && takes_tiles(blocks, total)
+        {
+            let cap = reweighting.and_then(|reweighting| reweighting.cap);
+            step = cap.and_then(|Cap { weight, clip_norm }| {
+                let norm = Norm::L2;
+                integer::step_exponent(model, weight, Clip::Bounded { norm, clip_norm }, bytes.scale)
+            });
+            // Steps that follow from the rows are for sums that do not round each row on its own, and of which no bound is
+            // known.
+            let has_step = reweighting.is_none() || step.is_some() || cap.is_none() && blocks.block > 1;
+            on_tiles = has_step && self.pack_digits(model, parameters, at_zero);
+        }
+        let kernel = Kernel::select(batch.rows, on_tiles, blocks.block > 1 && total < FEW_ROWS);
+        let current = (!at_zero).then_some(parameters);
+        let pass = Pass::new(
+            (model, batch),
+            (current, None),
+            facts,
+            kernel,
+            blocks,
+            reweighting.is_some(),
+        );
+        if matches!(kernel, Kernel::Dense) && !at_zero {
+            self.pack_vectors(model, pass.source.layout, parameters);
+        }
+        (pass, step)
+    }
+
+    /// Packs weights in digits for integer tiles, unless they are 0. Returns whether there are tiles and they take these.
     fn pack_digits(&mut self, model: &LinearModel, parameters: &[f32], at_zero: bool) -> bool {
         let Some(integer) = &mut self.blocks.integer else {
             return false;
@@ -182,7 +220,7 @@ pub struct Reweighting<'a> {
     pub offset: &'a [f32],
     /// The answers of [`record`].
     pub residuals: ByOutput<'a>,
-    /// What is known of all terms beforehand.
+    /// Public bounds of all terms, if known.
     pub cap: Option<Cap>,
 }
 
@@ -196,7 +234,7 @@ pub struct Cap {
     pub clip_norm: f32,
 }
 
-/// A block of recorded queries as their weights are asked for.
+/// A block of recorded queries whose weights are to be computed.
 #[derive(Clone, Debug)]
 pub struct RecordedBlock<'a> {
     /// Positions in the batch.
@@ -217,7 +255,7 @@ impl RecordedBlock<'_> {
         }
     }
 
-    /// `t_k = ⟨a, v_k⟩`, K of them, of the offset v that is asked for, at the block's row `row`.
+    /// `t_k = ⟨a, v_k⟩`, K of them, of the offset v, at the block's row `row`.
     pub fn offset_margins(&self, row: usize) -> impl Iterator<Item = f32> {
         self.margins.chunks_exact(BLOCK_ROWS).map(move |output| output[row])
     }
@@ -292,29 +330,18 @@ pub fn record(
         "residuals of another batch"
     );
     let norms = shifts.is_some().then(|| l2_norms(batch));
-    let pass = Pass {
-        targets: Some(batch.targets),
-        ..Pass::new(model, batch, parameters, None, norms, workspace)
-    };
-    for start in (0..total).step_by(pass.part) {
-        let rows = start..(start + pass.part).min(total);
-        let mut starts = [std::ptr::null(); BLOCK_ROWS];
-        let mut ahead = pass.ahead(&rows, false, &mut starts);
-        pass.margins(&rows, workspace, &mut ahead);
-        let Workspace {
-            residuals: values,
-            facts,
-            ..
-        } = &mut workspace.blocks;
+    let facts = (Some(batch.targets), norms);
+    let (pass, _) = workspace.select((model, batch), parameters, None, facts);
+    for_each_part(&pass, &mut workspace.blocks, |rows, block_rows, values| {
         if let Some(shifts) = shifts {
-            shift(shifts, &rows, &facts.norms, values);
+            shift(shifts, &rows, &block_rows.norms, values);
         }
-        residuals::residuals(model.loss, model.outputs, rows.len(), facts, values)?;
+        residuals::residuals(model.loss, model.outputs, rows.len(), block_rows, values)?;
         for (to, from) in residuals.iter_mut().zip(values.chunks_exact(BLOCK_ROWS)) {
             to[rows.clone()].copy_from_slice(&from[..rows.len()]);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// `sum += Σ_b w_b·residuals_b ⊗ a_b` with the weights that `weigh` gives a block's rows from their margins at the offset:
@@ -336,56 +363,79 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     workspace: &mut RecordedWorkspace,
 ) -> Result<(), E> {
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
-    let (total, outputs) = (batch.selection.len(), model.outputs);
     let Reweighting { offset, residuals, .. } = reweighting;
-    let norms = Some(l2_norms(batch));
-    let pass = Pass::new(model, batch, offset, Some(&reweighting), norms, workspace);
-    if let Some(bytes) = pass.on_tiles {
-        return pass.reweighted_on_tiles(bytes, residuals, weigh, sum, workspace);
-    }
-    let block_rows = workspace.blocks.blocks.block;
-    for block in (0..total).step_by(block_rows) {
-        let block_end = (block + block_rows).min(total);
-        // With one output, parts of a block stay in first-level cache, and share a partial sum.
-        let in_parts = outputs == 1 && block_end - block > pass.part;
-        if in_parts {
-            workspace.blocks.partial.fill(f32x16::ZERO);
-        }
-        for start in (block..block_end).step_by(pass.part) {
-            let rows = start..(start + pass.part).min(block_end);
-            let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            let mut ahead = pass.ahead(&rows, true, &mut starts);
-            let pointers = pass.margins(&rows, workspace, &mut ahead);
-            let Workspace {
-                residuals: values,
-                facts,
-                ..
-            } = &mut workspace.blocks;
-            residuals::clear_beyond(values, outputs, rows.len());
-            let RowFacts { norms, weights, .. } = &mut **facts;
-            let recorded = RecordedBlock {
-                positions: rows.clone(),
-                margins: &values[..outputs * BLOCK_ROWS],
-                norms,
-            };
-            weigh(&recorded, weights)?;
-            weights[rows.len()..].fill(0.0);
-            coefficients(residuals, &rows, weights, values);
-            if model.bias {
-                let width = model.features + 1;
-                for (output, values) in values.chunks_exact(BLOCK_ROWS).enumerate() {
-                    sum[output * width + model.features] += f64::from(residuals::total(values, rows.len()));
-                }
-            }
-            residuals::scale(pass.source.scale, values, outputs, rows.len());
-            pass.outer(&rows, &pointers, in_parts, workspace, &mut ahead, sum);
-        }
-        if in_parts {
-            let (partial, layout) = (&workspace.blocks.partial, pass.source.layout);
-            dense::add_partial(partial, layout, &mut sum[..model.features]);
-        }
+    let facts = (None, Some(l2_norms(batch)));
+    let (pass, step) = workspace.select((model, batch), offset, Some(&reweighting), facts);
+    if let Kernel::Tiles(bytes) = pass.kernel {
+        reweighted_on_tiles(&pass, bytes, step, residuals, weigh, sum, workspace)?;
+    } else {
+        sum_blocks(&pass, 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
+            weigh_part(model, rows, block_rows, values, weigh)?;
+            coefficients(
+                residuals,
+                rows,
+                &block_rows.weights,
+                &mut values[..model.outputs * BLOCK_ROWS],
+            );
+            Ok::<(), E>(())
+        })?;
     }
     finite(batch, sum)
+}
+
+/// The weights of a part's rows from its margins, 0 beyond the rows.
+fn weigh_part<E>(
+    model: &LinearModel,
+    rows: &Range<usize>,
+    block_rows: &mut BlockRows,
+    margins: &mut [f32],
+    weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
+) -> Result<(), E> {
+    residuals::clear_beyond(margins, model.outputs, rows.len());
+    let BlockRows { norms, weights, .. } = block_rows;
+    let recorded = RecordedBlock {
+        positions: rows.clone(),
+        margins: &margins[..model.outputs * BLOCK_ROWS],
+        norms,
+    };
+    weigh(&recorded, weights)?;
+    weights[rows.len()..].fill(0.0);
+    Ok(())
+}
+
+/// [`accumulate_reweighted`] on integer tiles: outer products of up to 512 rows are summed together.
+fn reweighted_on_tiles<E: From<NonFiniteGradient>>(
+    pass: &Pass<'_, '_>,
+    bytes: U8Rows<'_>,
+    step: Option<i32>,
+    residuals: ByOutput<'_>,
+    weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
+    sum: &mut [f64],
+    workspace: &mut RecordedWorkspace,
+) -> Result<(), E> {
+    let (model, selection) = (pass.model, &pass.batch.selection);
+    let RecordedWorkspace {
+        blocks,
+        coefficients: values,
+        ..
+    } = workspace;
+    for block in (0..selection.len()).step_by(integer::SUMMED_ROWS) {
+        let block_end = (block + integer::SUMMED_ROWS).min(selection.len());
+        let parts = values.chunks_exact_mut(model.outputs * BLOCK_ROWS);
+        for (rows, of_part) in pass.parts(block, block_end).zip(parts) {
+            let mut starts = [std::ptr::null(); BLOCK_ROWS];
+            pass.margins(&rows, &mut starts, blocks);
+            weigh_part(model, &rows, &mut blocks.block_rows, &mut blocks.residuals, weigh)?;
+            if !coefficients(residuals, &rows, &blocks.block_rows.weights, of_part) {
+                let row = selection.row(rows.start);
+                return Err(NonFiniteGradient { row }.into());
+            }
+        }
+        if let Some(integer) = &mut blocks.integer {
+            integer.add_outer(model, bytes, selection, block..block_end, values, step, sum);
+        }
+    }
+    Ok(())
 }
 
 /// An error that names the batch's first row if the sum is not finite.
@@ -393,7 +443,7 @@ fn finite<E: From<NonFiniteGradient>>(batch: &Batch<'_>, sum: &[f64]) -> Result<
     if batch.selection.is_empty() || sum.iter().all(|value| value.is_finite()) {
         Ok(())
     } else {
-        let row = row_at(&batch.selection, 0);
+        let row = batch.selection.row(0);
         Err(NonFiniteGradient { row }.into())
     }
 }
@@ -424,13 +474,6 @@ fn lanes(values: &[f32], start: usize) -> f32x16 {
     f32x16::new(padded)
 }
 
-#[inline(always)]
-fn put(values: &mut [f32], start: usize, lanes: f32x16) {
-    *values[start..]
-        .first_chunk_mut::<LANES>()
-        .expect("blocks are whole vectors") = lanes.to_array();
-}
-
 /// `margins[k·128 + i] += ρ·‖a_i‖·g_ki` for the rows at `positions`.
 fn shift(shifts: Shifts<'_>, positions: &Range<usize>, norms: &[f32; BLOCK_ROWS], margins: &mut [f32]) {
     for (output, margins) in margins.chunks_exact_mut(BLOCK_ROWS).enumerate() {
@@ -439,279 +482,6 @@ fn shift(shifts: Shifts<'_>, positions: &Range<usize>, norms: &[f32; BLOCK_ROWS]
             let deviation = lanes(norms, start) * f32x16::splat(shifts.radius);
             let shifted = deviation.mul_add(lanes(normals, start), lanes(margins, start));
             put(margins, start, shifted);
-        }
-    }
-}
-
-/// A way through the rows of a batch, block by block, with the parameters whose margins are computed.
-struct Pass<'b, 'a> {
-    model: &'b LinearModel,
-    batch: &'b Batch<'a>,
-    parameters: &'b [f32],
-    norms: Option<&'a [f32]>,
-    source: Source<'a>,
-    /// Rows of a block whose margins are computed before their gradients.
-    part: usize,
-    /// Steps of the loops over such rows, for [`Ahead`]: those of margins and those of gradients.
-    margin_steps: usize,
-    gradient_steps: usize,
-    /// Whether the rows go through the kernels of blocks, for which the parameters were packed unless they are 0.
-    in_blocks: bool,
-    /// The rows, where they go through integer tiles, for which the parameters were packed unless they are 0.
-    on_tiles: Option<U8Rows<'a>>,
-    /// How finely coefficients are written there: the exponent of a step that no row has a say in, if there is one.
-    step: Option<i32>,
-    /// Targets, where residuals are asked for.
-    targets: Option<Targets<'a>>,
-    /// Whether the margins are known to be 0 without the rows.
-    at_zero: bool,
-}
-
-impl<'b, 'a> Pass<'b, 'a> {
-    fn new(
-        model: &'b LinearModel,
-        batch: &'b Batch<'a>,
-        parameters: &'b [f32],
-        reweighting: Option<&Reweighting<'_>>,
-        norms: Option<&'a [f32]>,
-        workspace: &mut RecordedWorkspace,
-    ) -> Self {
-        check(model, batch, parameters);
-        let source = Source::new(batch.rows, model);
-        let (blocks, total) = (workspace.blocks.blocks, batch.selection.len());
-        let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
-        let on_tiles = match batch.rows {
-            Rows::U8(bytes) if takes_tiles(blocks, total) => Some(bytes),
-            _ => None,
-        };
-        let step = on_tiles.zip(reweighting.and_then(|reweighting| reweighting.cap));
-        let step = step.and_then(|(bytes, Cap { weight, clip_norm })| {
-            let norm = Norm::L2;
-            integer::step_exponent(model, weight, Clip::Bounded { norm, clip_norm }, bytes.scale)
-        });
-        // Steps that follow from the rows are for sums that do not round each row on its own, and of which no bound is known.
-        let has_step = |reweighting: &Reweighting<'_>| match reweighting.cap {
-            Some(_) => step.is_some(),
-            None => blocks.block > 1,
-        };
-        let on_tiles = on_tiles
-            .filter(|_| reweighting.is_none_or(has_step))
-            .filter(|_| workspace.pack_digits(model, parameters, at_zero));
-        let part = if on_tiles.is_some() {
-            BLOCK_ROWS
-        } else {
-            source.part(blocks)
-        };
-        let in_blocks = on_tiles.is_none() && source.is_dense() && (blocks.block == 1 || total >= FEW_ROWS);
-        if in_blocks && !at_zero {
-            workspace.pack_vectors(model, source.layout, parameters);
-        }
-        let gradient_steps = dense::steps(model.outputs, source.layout, part, 0);
-        Self {
-            model,
-            batch,
-            parameters,
-            norms,
-            source,
-            part,
-            margin_steps: dense::steps(model.outputs, source.layout, part, 1) - gradient_steps,
-            gradient_steps,
-            in_blocks,
-            on_tiles,
-            step,
-            targets: None,
-            at_zero,
-        }
-    }
-
-    /// Asks for the rows behind those at `positions`, while margins and, if `gradients`, their sums are computed.
-    fn ahead<'s>(
-        &self,
-        positions: &Range<usize>,
-        gradients: bool,
-        starts: &'s mut [*const u8; BLOCK_ROWS],
-    ) -> Ahead<'s> {
-        if self.on_tiles.is_some() {
-            return Ahead::rows(&[], 0, 0, 0);
-        }
-        let next = positions.end..(positions.end + self.part).min(self.batch.selection.len());
-        let next = self.source.starts(&self.batch.selection, next, starts);
-        let steps = match (gradients, self.at_zero) {
-            (false, _) => self.margin_steps,
-            (true, false) => self.margin_steps + self.gradient_steps,
-            (true, true) => self.gradient_steps,
-        };
-        Ahead::rows(next, self.source.row_bytes(), self.source.layout.vectors, steps)
-    }
-
-    /// First phase: facts of the rows at `positions`, and their margins at `[k·128 + i]` of the workspace's residuals.
-    /// Where the rows lie.
-    fn margins(
-        &self,
-        positions: &Range<usize>,
-        workspace: &mut RecordedWorkspace,
-        ahead: &mut Ahead<'_>,
-    ) -> RowPointers {
-        let Workspace {
-            current,
-            residuals: margins,
-            rows: scratch,
-            facts,
-            integer,
-            ..
-        } = &mut workspace.blocks;
-        let (model, count) = (self.model, positions.len());
-        match &self.batch.selection {
-            Selection::Range(range) => {
-                for (id, row) in facts
-                    .ids
-                    .iter_mut()
-                    .zip(range.start + positions.start..range.start + positions.end)
-                {
-                    *id = row;
-                }
-            }
-            Selection::Indices(indices) => {
-                for (id, &row) in facts.ids.iter_mut().zip(&indices[positions.clone()]) {
-                    *id = row as usize;
-                }
-            }
-        }
-        if let Some(targets) = self.targets {
-            facts.gather_targets(count, targets, model.outputs);
-        }
-        if let Some(norms) = self.norms {
-            facts.gather_norms(count, norms);
-        }
-        let ids = &facts.ids[..count];
-        let nowhere = [std::ptr::null(); BLOCK_ROWS];
-        if self.at_zero {
-            margins[..model.outputs * BLOCK_ROWS].fill(0.0);
-        }
-        if let Rows::Sparse(rows) = self.batch.rows {
-            if !self.at_zero {
-                sparse::margins(rows, ids, model, self.parameters, margins);
-            }
-            return nowhere;
-        }
-        if let (Some(bytes), Some(integer)) = (self.on_tiles, integer) {
-            if self.at_zero {
-                self.source.ask(ids);
-            } else {
-                integer.margins(bytes, &self.batch.selection, positions.clone(), margins);
-            }
-            return nowhere;
-        }
-        if self.in_blocks {
-            let cold = positions.start == 0 && self.source.is_scattered(&self.batch.selection);
-            if self.at_zero {
-                return self.source.margins(ids, scratch, [], cold, ahead);
-            }
-            let sides = [(&*current, &mut margins[..])];
-            return self.source.margins(ids, scratch, sides, cold, ahead);
-        }
-        self.few_margins(ids, &mut workspace.row, margins);
-        let mut pointers = [std::ptr::null(); BLOCK_ROWS];
-        for first in (0..count).step_by(ROW_GROUP) {
-            let group = first..(first + ROW_GROUP).min(count);
-            self.source.place(ids, group, scratch, &mut pointers);
-        }
-        pointers
-    }
-
-    /// Margins of the few rows `ids`, one after the other.
-    fn few_margins(&self, ids: &[usize], buffer: &mut [f32], margins: &mut [f32]) {
-        let width = self.model.features + usize::from(self.model.bias);
-        for (row, &id) in ids.iter().enumerate() {
-            let features = load(self.batch.rows, id, buffer);
-            for output in 0..self.model.outputs {
-                let (weights, bias) = self.parameters[output * width..][..width].split_at(self.model.features);
-                margins[output * BLOCK_ROWS + row] = dot(features, weights) + bias.first().copied().unwrap_or(0.0);
-            }
-        }
-    }
-
-    /// [`accumulate_reweighted`] on integer tiles: outer products of up to 512 rows are summed together.
-    fn reweighted_on_tiles<E: From<NonFiniteGradient>>(
-        &self,
-        bytes: U8Rows<'_>,
-        residuals: ByOutput<'_>,
-        weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
-        sum: &mut [f64],
-        workspace: &mut RecordedWorkspace,
-    ) -> Result<(), E> {
-        let (total, block_values) = (self.batch.selection.len(), self.model.outputs * BLOCK_ROWS);
-        for block in (0..total).step_by(integer::SUMMED_ROWS) {
-            let block_end = (block + integer::SUMMED_ROWS).min(total);
-            for (part, start) in (block..block_end).step_by(BLOCK_ROWS).enumerate() {
-                let rows = start..(start + BLOCK_ROWS).min(block_end);
-                self.margins(&rows, workspace, &mut Ahead::rows(&[], 0, 0, 0));
-                let Workspace {
-                    residuals: values,
-                    facts,
-                    ..
-                } = &mut workspace.blocks;
-                let values = &mut values[..block_values];
-                residuals::clear_beyond(values, self.model.outputs, rows.len());
-                let RowFacts { norms, weights, .. } = &mut **facts;
-                let recorded = RecordedBlock {
-                    positions: rows.clone(),
-                    margins: values,
-                    norms,
-                };
-                weigh(&recorded, weights)?;
-                weights[rows.len()..].fill(0.0);
-                let of_part = &mut workspace.coefficients[part * block_values..][..block_values];
-                if !coefficients(residuals, &rows, weights, of_part) {
-                    let row = row_at(&self.batch.selection, start);
-                    return Err(NonFiniteGradient { row }.into());
-                }
-            }
-            if let Some(integer) = &mut workspace.blocks.integer {
-                let (selection, coefficients) = (&self.batch.selection, &workspace.coefficients);
-                let positions = block..block_end;
-                integer.add_outer(self.model, bytes, selection, positions, coefficients, self.step, sum);
-            }
-        }
-        finite(self.batch, sum)
-    }
-
-    /// Third phase of a reweighting: the sum of coefficients times rows.
-    fn outer(
-        &self,
-        positions: &Range<usize>,
-        pointers: &RowPointers,
-        in_parts: bool,
-        workspace: &mut RecordedWorkspace,
-        ahead: &mut Ahead<'_>,
-        sum: &mut [f64],
-    ) {
-        let Workspace {
-            residuals: coefficients,
-            partial,
-            facts,
-            ..
-        } = &mut workspace.blocks;
-        let (model, count) = (self.model, positions.len());
-        if let Rows::Sparse(rows) = self.batch.rows {
-            return sparse::add_gradient(rows, &facts.ids[..count], model, coefficients, sum);
-        }
-        if self.source.layout.vectors == 0 {
-            return;
-        }
-        let sink = if in_parts {
-            Sink::Partial(partial)
-        } else {
-            Sink::Sum {
-                sum,
-                width: model.features + usize::from(model.bias),
-                features: model.features,
-            }
-        };
-        // SAFETY: coefficients beyond the rows are 0, as weights and residuals are there.
-        unsafe {
-            self.source
-                .gradient(pointers, count, coefficients, model.outputs, ahead, sink);
         }
     }
 }
@@ -735,43 +505,109 @@ fn coefficients(
     poison.simd_eq(f32x16::ZERO).all()
 }
 
-/// A dense row as f32: itself, or widened into `buffer`.
-fn load<'a>(rows: Rows<'a>, row: usize, buffer: &'a mut [f32]) -> &'a [f32] {
-    match rows {
-        Rows::F32(dense) => &dense.values[row * dense.columns..(row + 1) * dense.columns],
-        Rows::U8(dense) => {
-            for (value, &byte) in buffer.iter_mut().zip(dense.row(row)) {
-                *value = f32::from(byte) * dense.scale;
-            }
-            buffer
-        }
-        Rows::Sparse(_) => unreachable!("sparse rows are never widened"),
-    }
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [[0f32; 16]; 2];
-    let (left, right) = (a.chunks_exact(32), b.chunks_exact(32));
-    let tail: f32 = left.remainder().iter().zip(right.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in left.zip(right) {
-        for half in 0..2 {
-            for lane in 0..16 {
-                lanes[half][lane] = a[16 * half + lane].mul_add(b[16 * half + lane], lanes[half][lane]);
-            }
-        }
-    }
-    (0..16).map(|lane| lanes[0][lane] + lanes[1][lane]).sum::<f32>() + tail
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::row_norms;
+    use super::super::{RowNorms, row_norms};
     use super::*;
-    use crate::features::{F32Rows, NULL_CLASS, NULL_TARGET, SparseRows};
+    use crate::features::{NULL_CLASS, NULL_TARGET, Selection, SparseRows};
     use crate::loss::{Loss, Target};
 
     fn waves(count: usize, frequency: f64) -> Vec<f32> {
         (0..count).map(|i| (i as f64 * frequency).sin() as f32).collect()
+    }
+
+    /// Bytes, the same values in f32 and as sparse rows, and targets of both kinds.
+    struct Data {
+        model: LinearModel,
+        bytes: Vec<u8>,
+        scale: f32,
+        values: Vec<f32>,
+        offsets: Vec<usize>,
+        indices: Vec<u32>,
+        stored: Vec<f32>,
+        classes: Vec<u32>,
+        reals: Vec<f32>,
+    }
+
+    impl Data {
+        /// With one output the logistic loss, else softmax; `byte` gives the byte of a row and column.
+        fn new(
+            (rows, features): (usize, usize),
+            outputs: usize,
+            bias: bool,
+            scale: f32,
+            byte: impl Fn(usize, usize) -> u8,
+        ) -> Self {
+            let bytes: Vec<u8> = (0..rows * features).map(|i| byte(i / features, i % features)).collect();
+            let values: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) * scale).collect();
+            let entries = || (0..values.len()).filter(|&i| bytes[i] != 0);
+            Data {
+                model: LinearModel {
+                    features,
+                    outputs,
+                    bias,
+                    loss: if outputs == 1 { Loss::Logistic } else { Loss::Softmax },
+                },
+                offsets: (0..=rows)
+                    .map(|row| entries().take_while(|&i| i < row * features).count())
+                    .collect(),
+                indices: entries().map(|i| (i % features) as u32).collect(),
+                stored: entries().map(|i| values[i]).collect(),
+                classes: (0..rows).map(|row| (row % outputs) as u32).collect(),
+                reals: (0..rows).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect(),
+                bytes,
+                scale,
+                values,
+            }
+        }
+
+        fn formats(&self) -> [Rows<'_>; 3] {
+            let columns = self.model.features;
+            [
+                Rows::f32(&self.values, columns),
+                Rows::bytes(&self.bytes, columns, self.scale),
+                Rows::Sparse(SparseRows {
+                    offsets: &self.offsets,
+                    indices: &self.indices,
+                    values: &self.stored,
+                    columns,
+                }),
+            ]
+        }
+
+        fn batch<'a>(&'a self, rows: Rows<'a>, norms: &'a RowNorms, selection: Selection<'a>) -> Batch<'a> {
+            Batch {
+                rows,
+                targets: if self.model.outputs == 1 {
+                    Targets::Values(&self.reals)
+                } else {
+                    Targets::Classes(&self.classes)
+                },
+                norms: Some(norms),
+                selection,
+            }
+        }
+
+        /// The same rows, some of them null.
+        fn with_nulls(&mut self, is_null: impl Fn(usize) -> bool) {
+            for row in (0..self.reals.len()).filter(|&row| is_null(row)) {
+                (self.classes[row], self.reals[row]) = (NULL_CLASS, NULL_TARGET);
+            }
+        }
+    }
+
+    /// [`record`], into one vector.
+    fn answers(
+        model: &LinearModel,
+        batch: &Batch<'_>,
+        parameters: &[f32],
+        shifts: Option<Shifts<'_>>,
+        workspace: &mut RecordedWorkspace,
+    ) -> Result<Vec<f32>, NonFiniteGradient> {
+        let mut residuals = vec![0.0; batch.selection.len() * model.outputs];
+        let mut by_output: Vec<_> = residuals.chunks_exact_mut(batch.selection.len()).collect();
+        record(model, batch, parameters, shifts, &mut by_output, workspace)?;
+        Ok(residuals)
     }
 
     /// `ln w` of one row in f64: from K pairs (⟨a, v_k⟩, normal), its norm, ρ, and ‖v‖²/ρ² with a normal.
@@ -802,26 +638,15 @@ mod tests {
         ] {
             let count = 300;
             // A row of zeros now and then: without a bias, its shifts and weights are 0 and 1.
-            let bytes: Vec<u8> = (0..count * features)
-                .map(|i| if i / features % 13 == 5 { 0 } else { (i * 37 % 11) as u8 })
-                .collect();
-            let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) * 0.25).collect();
-            let mut offsets = vec![0];
-            let (mut indices, mut stored) = (Vec::new(), Vec::new());
-            for row in values.chunks_exact(features) {
-                for (column, &value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
-                    indices.push(column as u32);
-                    stored.push(value);
+            let byte = |row: usize, column: usize| {
+                if row % 13 == 5 {
+                    0
+                } else {
+                    ((row * features + column) * 37 % 11) as u8
                 }
-                offsets.push(indices.len());
-            }
-            let loss = if outputs == 1 { Loss::Logistic } else { Loss::Softmax };
-            let model = LinearModel {
-                features,
-                outputs,
-                bias,
-                loss,
             };
+            let data = Data::new((count, features), outputs, bias, 0.25, byte);
+            let model = data.model;
             let width = features + usize::from(bias);
             let parameters = waves(model.parameters(), 0.71);
             let radius = 0.3f32;
@@ -832,49 +657,15 @@ mod tests {
             // One query more than is used, so that the stride is not the batch's length.
             let normals = waves((used + 1) * outputs, 2.9);
             let rest = waves(used, 4.3);
-            let targets: Vec<f32> = (0..count).map(|i| if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
-            let classes: Vec<u32> = (0..count).map(|i| (i % outputs) as u32).collect();
-            let formats = [
-                Rows::F32(F32Rows {
-                    values: &values,
-                    columns: features,
-                }),
-                Rows::U8(U8Rows::tight(&bytes, features, 0.25)),
-                Rows::Sparse(SparseRows {
-                    offsets: &offsets,
-                    indices: &indices,
-                    values: &stored,
-                    columns: features,
-                }),
-            ];
-            for rows in formats {
+            for rows in data.formats() {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
-                let batch = Batch {
-                    rows,
-                    targets: if outputs == 1 {
-                        Targets::Values(&targets)
-                    } else {
-                        Targets::Classes(&classes)
-                    },
-                    norms: Some(&norms),
-                    selection: Selection::Indices(&selected),
-                };
+                let batch = data.batch(rows, &norms, Selection::Indices(&selected));
                 let shifts = Shifts {
                     normals: ByOutput::new(&normals, outputs).from(1),
                     radius,
                 };
                 let mut workspace = RecordedWorkspace::new(&model);
-                let mut recorded = vec![0.0; used * outputs];
-                let mut by_output: Vec<_> = recorded.chunks_exact_mut(used).collect();
-                record(
-                    &model,
-                    &batch,
-                    &parameters,
-                    Some(shifts),
-                    &mut by_output,
-                    &mut workspace,
-                )
-                .unwrap();
+                let recorded = answers(&model, &batch, &parameters, Some(shifts), &mut workspace).unwrap();
                 let recorded = ByOutput::new(&recorded, outputs);
                 for full in [false, true] {
                     let remainder = full.then_some(Remainder {
@@ -897,7 +688,7 @@ mod tests {
                     let mut expected_sum = vec![0.0; model.parameters()];
                     for (position, &row) in selected.iter().enumerate() {
                         let row = row as usize;
-                        let a: Vec<f64> = values[row * features..(row + 1) * features]
+                        let a: Vec<f64> = data.values[row * features..(row + 1) * features]
                             .iter()
                             .chain(bias.then_some(&1.0))
                             .map(|&v| f64::from(v))
@@ -911,11 +702,11 @@ mod tests {
                             .map(|k| inner(&parameters, k) + f64::from(radius) * norm * normal(k))
                             .collect();
                         let target = if outputs == 1 {
-                            Target::Value(f64::from(targets[row]))
+                            Target::Value(f64::from(data.reals[row]))
                         } else {
-                            Target::Class(classes[row] as usize)
+                            Target::Class(data.classes[row] as usize)
                         };
-                        loss.residual(&mut residual, target);
+                        model.loss.residual(&mut residual, target);
                         let pairs: Vec<_> = (0..outputs).map(|k| (inner(&offset, k), normal(k))).collect();
                         let remainder = full.then(|| (squared_offset, f64::from(rest[position])));
                         let weight = exponent(&pairs, norm, f64::from(radius), remainder).exp();
@@ -946,45 +737,18 @@ mod tests {
     #[test]
     fn sums_do_not_depend_on_what_a_workspace_was_used_for_and_at_zero_all_margins_are_zero() {
         let (features, count) = (67, 200);
-        let bytes: Vec<u8> = (0..count * features).map(|i| (i * 37 % 11) as u8).collect();
-        let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) * 0.25).collect();
-        let classes: Vec<u32> = (0..count).map(|i| (i % 3) as u32).collect();
-        let model = LinearModel {
-            features,
-            outputs: 3,
-            bias: true,
-            loss: Loss::Softmax,
-        };
+        let data = Data::new((count, features), 3, true, 0.25, |row, column| {
+            ((row * features + column) * 37 % 11) as u8
+        });
+        let (model, values) = (data.model, &data.values);
         let answers = waves(3 * count, 0.37);
         let residuals = ByOutput::new(&answers, 3);
         let (zero, first) = (vec![0.0; model.parameters()], waves(model.parameters(), 0.71));
         let second: Vec<f32> = first.iter().map(|v| 0.5 * v).collect();
-        let spread: Vec<u8> = bytes
-            .chunks_exact(features)
-            .flat_map(|row| row.iter().copied().chain([255; 61]))
-            .collect();
-        let tight = Rows::U8(U8Rows::tight(&bytes, features, 0.25));
-        let formats = [
-            tight,
-            Rows::U8(U8Rows {
-                values: &spread,
-                columns: features,
-                stride: features + 61,
-                scale: 0.25,
-            }),
-            Rows::F32(F32Rows {
-                values: &values,
-                columns: features,
-            }),
-        ];
+        let formats = data.formats();
         let sum = |rows: Rows<'_>, used: Range<usize>, offset: &[f32], workspace: &mut RecordedWorkspace| {
             let norms = row_norms(rows, true, Norm::L2).unwrap();
-            let batch = Batch {
-                rows,
-                targets: Targets::Classes(&classes),
-                norms: Some(&norms),
-                selection: Selection::Range(used),
-            };
+            let batch = data.batch(rows, &norms, Selection::Range(used));
             let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                 for (row, weight) in weights.iter_mut().enumerate().take(block.positions.len()) {
                     *weight = 1.0 + block.offset_margins(row).map(f32::abs).sum::<f32>();
@@ -1012,10 +776,6 @@ mod tests {
                     let found = sum(rows, used.clone(), offset, &mut shared);
                     let fresh = sum(rows, used.clone(), offset, &mut RecordedWorkspace::new(&model));
                     assert_eq!(found, fresh, "{rows:?}, {used:?}");
-                    if let Rows::U8(_) = rows {
-                        let found_tight = sum(tight, used.clone(), offset, &mut RecordedWorkspace::new(&model));
-                        assert_eq!(found, found_tight, "bytes between rows change nothing: {used:?}");
-                    }
                     if *offset == zero {
                         for output in 0..3 {
                             for feature in 0..features {
@@ -1041,6 +801,7 @@ mod tests {
     /// change by a bit. Nor does it change with the weights beside them: integer tiles write coefficients in steps of the cap.
     #[test]
     fn what_a_recorded_row_adds_depends_on_no_other_row() {
+        let is_null = |row: usize| row % 5 == 2;
         for (features, outputs, bias, used) in [
             (20, 1, true, 33),
             (67, 1, false, 129),
@@ -1049,83 +810,33 @@ mod tests {
             (130, 11, false, 129),
             (64, 2, true, 520),
         ] {
-            let bytes: Vec<u8> = (0..used * features).map(|i| (i * 37 % 101) as u8).collect();
-            let values: Vec<f32> = bytes.iter().map(|&b| f32::from(b) / 64.0).collect();
-            let indices: Vec<u32> = (0..used * features).map(|i| (i % features) as u32).collect();
-            let offsets: Vec<usize> = (0..=used).map(|row| row * features).collect();
-            let formats = [
-                Rows::F32(F32Rows {
-                    values: &values,
-                    columns: features,
-                }),
-                Rows::U8(U8Rows::tight(&bytes, features, 1.0 / 64.0)),
-                Rows::Sparse(SparseRows {
-                    offsets: &offsets,
-                    indices: &indices,
-                    values: &values,
-                    columns: features,
-                }),
-            ];
-            let model = LinearModel {
-                features,
-                outputs,
-                bias,
-                loss: if outputs == 1 { Loss::Logistic } else { Loss::Softmax },
-            };
+            let byte = |row: usize, column: usize| ((row * features + column) * 37 % 101) as u8;
+            let [full_data, some_data] = [false, true].map(|nulls| {
+                let mut data = Data::new((used, features), outputs, bias, 1.0 / 64.0, byte);
+                data.with_nulls(|row| nulls && is_null(row));
+                data
+            });
+            let model = full_data.model;
             let (parameters, offset) = (waves(model.parameters(), 0.71), waves(model.parameters(), 1.13));
             let normals = waves(used * outputs, 2.9);
             let shifts = Shifts {
                 normals: ByOutput::new(&normals, outputs),
                 radius: 0.3,
             };
-            let all_classes: Vec<u32> = (0..used).map(|i| (i % outputs) as u32).collect();
-            let all_values: Vec<f32> = (0..used).map(|i| if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
-            let is_null = |row: usize| row % 5 == 2;
-            let with_nulls = |null: &dyn Fn(usize) -> bool| -> (Vec<u32>, Vec<f32>) {
-                let classes = all_classes.iter().enumerate();
-                let values = all_values.iter().enumerate();
-                (
-                    classes
-                        .map(|(row, &y)| if null(row) { NULL_CLASS } else { y })
-                        .collect(),
-                    values
-                        .map(|(row, &y)| if null(row) { NULL_TARGET } else { y })
-                        .collect(),
-                )
-            };
-            for (rows, tiles) in formats.into_iter().flat_map(|rows| [(rows, true), (rows, false)]) {
+            for (rows, tiles) in full_data
+                .formats()
+                .into_iter()
+                .flat_map(|rows| [(rows, true), (rows, false)])
+            {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
                 let mut workspace = RecordedWorkspace::summing_rows(&model, 1);
                 if !tiles {
                     workspace.blocks = workspace.blocks.without_integer_tiles();
                 }
-                let mut answers = |(classes, reals): &(Vec<u32>, Vec<f32>)| {
-                    let targets = match model.loss {
-                        Loss::Softmax => Targets::Classes(classes),
-                        _ => Targets::Values(reals),
-                    };
-                    let (norms, selection) = (Some(&norms), Selection::Range(0..used));
-                    let batch = Batch {
-                        rows,
-                        targets,
-                        norms,
-                        selection,
-                    };
-                    let mut residuals = vec![0.0; used * outputs];
-                    let mut by_output: Vec<_> = residuals.chunks_exact_mut(used).collect();
-                    record(
-                        &model,
-                        &batch,
-                        &parameters,
-                        Some(shifts),
-                        &mut by_output,
-                        &mut workspace,
-                    )
-                    .unwrap();
-                    residuals
-                };
-                let full = answers(&with_nulls(&|_| false));
-                let some = answers(&with_nulls(&is_null));
+                let [full, some] = [&full_data, &some_data].map(|data| {
+                    let batch = data.batch(rows, &norms, Selection::Range(0..used));
+                    answers(&model, &batch, &parameters, Some(shifts), &mut workspace).unwrap()
+                });
                 for (place, (&found, &kept)) in some.iter().zip(&full).enumerate() {
                     assert_eq!(found, if is_null(place % used) { 0.0 } else { kept });
                 }
@@ -1139,16 +850,7 @@ mod tests {
                     let mut sum = |residuals: &[f32], rows_of_sum: Range<usize>| {
                         let first = rows_of_sum.start;
                         let residuals = ByOutput::new(residuals, outputs).from(first);
-                        let batch = Batch {
-                            rows,
-                            targets: if outputs == 1 {
-                                Targets::Values(&all_values)
-                            } else {
-                                Targets::Classes(&all_classes)
-                            },
-                            norms: Some(&norms),
-                            selection: Selection::Range(rows_of_sum),
-                        };
+                        let batch = full_data.batch(rows, &norms, Selection::Range(rows_of_sum));
                         let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                             for (row, position) in block.positions.clone().enumerate() {
                                 let margin = block.offset_margins(row).map(f32::abs).sum::<f32>();
@@ -1195,10 +897,7 @@ mod tests {
             loss: Loss::Hinge,
         };
         let values = [1.0, value];
-        let rows = Rows::F32(F32Rows {
-            values: &values,
-            columns: 1,
-        });
+        let rows = Rows::f32(&values, 1);
         let norms = row_norms(rows, false, Norm::L2).unwrap();
         let batch = Batch {
             rows,
@@ -1257,24 +956,12 @@ mod tests {
             values[3 * 4 + 1] = f32::NAN;
             let targets = vec![1.0; count];
             let batch = Batch {
-                rows: Rows::F32(F32Rows {
-                    values: &values,
-                    columns: 3,
-                }),
+                rows: Rows::f32(&values, 3),
                 targets: Targets::Values(&targets),
                 norms: None,
                 selection: Selection::Range(1..count),
             };
-            let mut residuals = vec![0.0; count - 1];
-            let mut workspace = RecordedWorkspace::new(&model);
-            let outcome = record(
-                &model,
-                &batch,
-                &[0.1; 3],
-                None,
-                &mut [&mut residuals[..]],
-                &mut workspace,
-            );
+            let outcome = answers(&model, &batch, &[0.1; 3], None, &mut RecordedWorkspace::new(&model));
             assert_eq!(outcome, Err(NonFiniteGradient { row: 4 }));
         }
     }

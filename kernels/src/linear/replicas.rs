@@ -7,7 +7,7 @@
 
 use wide::f32x16;
 
-use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient, row_at};
+use super::{BLOCK_ROWS, Batch, LinearModel, NonFiniteGradient};
 use crate::features::{Rows, Targets};
 use crate::loss::{MarginLoss, TargetKind, with_margin_loss};
 
@@ -188,7 +188,7 @@ fn for_each_block(
                 }
             } else {
                 for position in 0..count {
-                    let row = row_at(&batch.selection, start + position);
+                    let row = batch.selection.row(start + position);
                     load_row(&batch.rows, row, &mut rows[position * features..][..features]);
                     targets[position] = values[row];
                 }
@@ -254,7 +254,7 @@ fn gradients<L: MarginLoss>(
 /// The first row with a NaN or infinite feature or target, else the first row: then parameters have diverged.
 fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient {
     let mut features = vec![0.0; model.features];
-    let rows = (0..batch.selection.len()).map(|position| row_at(&batch.selection, position));
+    let rows = (0..batch.selection.len()).map(|position| batch.selection.row(position));
     let culprit = rows.clone().find(|&row| {
         load_row(&batch.rows, row, &mut features);
         !features.iter().all(|value| value.is_finite())
@@ -264,7 +264,7 @@ fn first_non_finite(model: &LinearModel, batch: &Batch<'_>) -> NonFiniteGradient
     }
 }
 
-/// Where the gradient of a chunk of runs goes.
+/// The destination of the gradient of a chunk of runs.
 struct Place<'a> {
     sums: &'a mut [f64],
     stride: usize,
@@ -459,7 +459,7 @@ fn chunk_losses<L: MarginLoss, const V: usize, const R: usize>(
 mod tests {
     use super::super::reference;
     use super::*;
-    use crate::features::{F32Rows, NULL_TARGET, Selection};
+    use crate::features::{NULL_TARGET, Selection};
     use crate::linear::{Clip, Point};
     use crate::loss::Loss;
 
@@ -497,10 +497,7 @@ mod tests {
         let padded = ReplicaWorkspace::padded_runs(runs);
         let parameters: Vec<f32> = values(features * padded, 3).iter().map(|value| 3.0 * value).collect();
         let batch = Batch {
-            rows: Rows::F32(F32Rows {
-                values: &matrix,
-                columns: features,
-            }),
+            rows: Rows::f32(&matrix, features),
             targets: Targets::Values(&targets),
             norms: None,
             selection: indices.map_or(Selection::Range(0..rows), Selection::Indices),
@@ -514,16 +511,7 @@ mod tests {
             let own: Vec<f32> = (0..features)
                 .map(|feature| parameters[feature * padded + run])
                 .collect();
-            let expected = reference::sum_of_differences(
-                &model,
-                &batch,
-                Point {
-                    coefficient: 1.0,
-                    parameters: &own,
-                },
-                None,
-                Clip::Unbounded,
-            );
+            let expected = reference::sum_of_differences(&model, &batch, Point::at(&own), None, Clip::Unbounded);
             let tolerance = 2e-6 * (batch.selection.len() as f64 + 1.0);
             for (feature, value) in expected.iter().enumerate() {
                 let found = sums[feature * padded + run] - 1.0;
@@ -568,10 +556,7 @@ mod tests {
         matrix[4 * 3 + 1] = f32::NAN;
         let targets = [1.0; 10];
         let batch = Batch {
-            rows: Rows::F32(F32Rows {
-                values: &matrix,
-                columns: 3,
-            }),
+            rows: Rows::f32(&matrix, 3),
             targets: Targets::Values(&targets),
             norms: None,
             selection: Selection::Range(0..10),

@@ -4,14 +4,15 @@
 
 use super::clipping::{ClipRule, clip_exactly};
 use super::{BLOCK_ROWS, Clip, Evaluation, NonFiniteGradient, Tally};
-use crate::features::{NULL_CLASS, Norm, Targets};
+use crate::features::{NULL_CLASS, Norm, Selection, Targets};
 use crate::loss::{Loss, MarginLoss, TargetKind, softmax, with_margin_loss};
 use crate::vector::lanes::{LANES, put, vector};
+use std::ops::Range;
 use wide::f32x16;
 
-/// What the rows of a block bring besides features: gathered once a block, in block order.
+/// The rows of a block without their features, in block order.
 #[derive(Debug)]
-pub(super) struct RowFacts {
+pub(super) struct BlockRows {
     /// Row of the matrix.
     pub(super) ids: [usize; BLOCK_ROWS],
     /// Null rows: bit i is row i of the block.
@@ -26,9 +27,9 @@ pub(super) struct RowFacts {
     pub(super) weights: [f32; BLOCK_ROWS],
 }
 
-impl RowFacts {
+impl BlockRows {
     pub(super) fn new() -> Self {
-        RowFacts {
+        BlockRows {
             ids: [0; BLOCK_ROWS],
             nulls: 0,
             classes: [0; BLOCK_ROWS],
@@ -38,16 +39,32 @@ impl RowFacts {
         }
     }
 
-    /// Targets and norms of the first `rows` of `ids`.
-    pub(super) fn gather(&mut self, rows: usize, targets: Targets<'_>, norms: Option<&[f32]>, outputs: usize) {
-        self.gather_targets(rows, targets, outputs);
+    /// Gathers the rows at `positions` of a selection.
+    pub(super) fn gather(
+        &mut self,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        targets: Option<Targets<'_>>,
+        norms: Option<&[f32]>,
+        outputs: usize,
+    ) {
+        let rows = positions.len();
+        for (id, position) in self.ids.iter_mut().zip(positions) {
+            *id = selection.row(position);
+        }
+        if let Some(targets) = targets {
+            self.gather_targets(rows, targets, outputs);
+        }
         if let Some(norms) = norms {
-            self.gather_norms(rows, norms);
+            for (norm, &id) in self.norms.iter_mut().zip(&self.ids[..rows]) {
+                *norm = norms[id];
+            }
+            self.norms[rows..].fill(0.0);
         }
     }
 
     /// Targets of the first `rows` of `ids`.
-    pub(super) fn gather_targets(&mut self, rows: usize, targets: Targets<'_>, outputs: usize) {
+    fn gather_targets(&mut self, rows: usize, targets: Targets<'_>, outputs: usize) {
         let ids = &self.ids[..rows];
         self.nulls = 0;
         match targets {
@@ -102,14 +119,6 @@ impl RowFacts {
             left &= left - 1;
         }
     }
-
-    /// Norms of the first `rows` of `ids`.
-    pub(super) fn gather_norms(&mut self, rows: usize, norms: &[f32]) {
-        for (norm, &id) in self.norms.iter_mut().zip(&self.ids[..rows]) {
-            *norm = norms[id];
-        }
-        self.norms[rows..].fill(0.0);
-    }
 }
 
 /// The first of the block's rows with a NaN or infinite value among `values` (`outputs` a row), if any.
@@ -130,7 +139,7 @@ fn check_finite(
     loss: Loss,
     outputs: usize,
     rows: usize,
-    facts: &RowFacts,
+    block_rows: &BlockRows,
     margins: &[f32],
 ) -> Result<(), NonFiniteGradient> {
     let mut poison = f32x16::ZERO;
@@ -141,15 +150,15 @@ fn check_finite(
     }
     if loss.targets() != TargetKind::Classes {
         for start in (0..rows).step_by(LANES) {
-            poison = vector(&facts.values, start).mul_add(f32x16::ZERO, poison);
+            poison = vector(&block_rows.values, start).mul_add(f32x16::ZERO, poison);
         }
     }
     if !poison.simd_eq(f32x16::ZERO).all() {
         let found = first_non_finite(margins, outputs, rows)
             .into_iter()
-            .chain(first_non_finite(&facts.values, 1, rows));
+            .chain(first_non_finite(&block_rows.values, 1, rows));
         return Err(NonFiniteGradient {
-            row: facts.ids[found.min().unwrap_or(0)],
+            row: block_rows.ids[found.min().unwrap_or(0)],
         });
     }
     Ok(())
@@ -164,22 +173,22 @@ pub(super) fn residuals(
     loss: Loss,
     outputs: usize,
     rows: usize,
-    facts: &RowFacts,
+    block_rows: &BlockRows,
     margins: &mut [f32],
 ) -> Result<(), NonFiniteGradient> {
     clear_beyond(margins, outputs, rows);
-    facts.clear_nulls(margins, outputs);
-    check_finite(loss, outputs, rows, facts, margins)?;
+    block_rows.clear_nulls(margins, outputs);
+    check_finite(loss, outputs, rows, block_rows, margins)?;
     with_margin_loss!(
         loss,
         loss => {
             for start in (0..rows).step_by(LANES) {
-                put(margins, start, loss.residual_lanes(vector(margins, start), vector(&facts.values, start)));
+                put(margins, start, loss.residual_lanes(vector(margins, start), vector(&block_rows.values, start)));
             }
         },
-        softmax => softmax::block_residuals(outputs, &facts.classes[..rows], margins),
+        softmax => softmax::block_residuals(outputs, &block_rows.classes[..rows], margins),
     );
-    facts.clear_nulls(margins, outputs);
+    block_rows.clear_nulls(margins, outputs);
     Ok(())
 }
 
@@ -214,7 +223,7 @@ pub(super) fn clip(
     clip: Clip,
     outputs: usize,
     rows: usize,
-    facts: &RowFacts,
+    block_rows: &BlockRows,
     residuals: &mut [f32],
     tally: &mut Tally,
 ) -> Result<(), NonFiniteGradient> {
@@ -241,7 +250,7 @@ pub(super) fn clip(
                 }
                 length = (length + rule.underflow).sqrt();
             }
-            let norms = vector(&facts.norms, start);
+            let norms = vector(&block_rows.norms, start);
             let (lanes, clipped, safe) = rule.factors(length, norms);
             factor = lanes;
             tally.clipped += clipped.count_ones() as usize;
@@ -249,8 +258,11 @@ pub(super) fn clip(
                 let end = (start + LANES).min(rows);
                 for row in (start..end).filter(|row| safe >> (row - start) & 1 == 0) {
                     tally.clipped -= (clipped >> (row - start) & 1) as usize;
-                    let was_clipped = clip_exactly(rule, facts.norms[row], outputs, &mut residuals[row..])
-                        .ok_or(NonFiniteGradient { row: facts.ids[row] })?;
+                    let was_clipped = clip_exactly(rule, block_rows.norms[row], outputs, &mut residuals[row..]).ok_or(
+                        NonFiniteGradient {
+                            row: block_rows.ids[row],
+                        },
+                    )?;
                     tally.clipped += usize::from(was_clipped);
                 }
                 let mut kept = factor.to_array();
@@ -271,7 +283,9 @@ pub(super) fn clip(
     }
     if !poison.simd_eq(f32x16::ZERO).all() {
         let row = first_non_finite(residuals, outputs, rows).unwrap_or(0);
-        return Err(NonFiniteGradient { row: facts.ids[row] });
+        return Err(NonFiniteGradient {
+            row: block_rows.ids[row],
+        });
     }
     Ok(())
 }
@@ -293,21 +307,21 @@ pub(super) fn values(
     loss: Loss,
     outputs: usize,
     rows: usize,
-    facts: &RowFacts,
+    block_rows: &BlockRows,
     margins: &mut [f32],
 ) -> Result<Evaluation, NonFiniteGradient> {
     clear_beyond(margins, outputs, rows);
-    facts.clear_nulls(margins, outputs);
-    check_finite(loss, outputs, rows, facts, margins)?;
-    let is_null = |row: usize| facts.nulls >> row & 1 == 1;
+    block_rows.clear_nulls(margins, outputs);
+    check_finite(loss, outputs, rows, block_rows, margins)?;
+    let is_null = |row: usize| block_rows.nulls >> row & 1 == 1;
     let mut found = Evaluation {
-        rows: rows - facts.nulls.count_ones() as usize,
+        rows: rows - block_rows.nulls.count_ones() as usize,
         ..Evaluation::default()
     };
     (found.loss, found.correct) = with_margin_loss!(
         loss,
-        loss => margin_values(loss, &margins[..rows], &facts.values, is_null),
-        softmax => softmax::block_values(outputs, &facts.classes[..rows], is_null, margins),
+        loss => margin_values(loss, &margins[..rows], &block_rows.values, is_null),
+        softmax => softmax::block_values(outputs, &block_rows.classes[..rows], is_null, margins),
     );
     Ok(found)
 }

@@ -1,6 +1,6 @@
-//! What stands in for [`super::integer`] where the build has no integer tiles: nothing can be made of it.
+//! Stand-in for [`super::integer`] in builds without integer tiles. Its scratch memory cannot be constructed.
 
-use super::residuals::RowFacts;
+use super::residuals::BlockRows;
 use super::{Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
 use std::ops::Range;
@@ -54,7 +54,7 @@ pub(super) fn accumulate(
     _: Option<&[f32]>,
     _: &mut [f64],
     scratch: &mut Scratch,
-    _: (&mut [f32], &mut [f32], &mut RowFacts),
+    _: (&mut [f32], &mut [f32], &mut BlockRows),
 ) -> Option<Result<Tally, NonFiniteGradient>> {
     match *scratch {}
 }

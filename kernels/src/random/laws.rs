@@ -1,4 +1,4 @@
-//! What the samplers promise, tested: laws, independence of streams, replay. All seeds are fixed and every statistical
+//! Tests of what the samplers promise: laws, independence of streams, replay. All seeds are fixed and every statistical
 //! test has level α = 1e-6.
 
 use super::*;

@@ -38,7 +38,7 @@ impl fmt::Debug for StreamKey {
     }
 }
 
-/// What a stream is for: two purposes never share a stream.
+/// The use of a stream: two purposes never share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Purpose(pub u32);
 

@@ -74,10 +74,7 @@ impl UniformStream {
     /// If `n` is 0: there is no integer below 0.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
-        assert!(
-            n > 0,
-            "a uniform integer below 0 was asked for; the range must hold at least one integer"
-        );
+        assert!(n > 0, "no integer is below 0: the range must hold at least one integer");
         let mut product = u128::from(self.next_u64()) * u128::from(n);
         if (product as u64) < n {
             // 2⁶⁴ mod n of the 2⁶⁴ words are rejected, so that each result has equally many.
@@ -108,7 +105,7 @@ impl UniformStream {
     /// Sampling without replacement: replaces `indices` by a uniformly random subset of `0..n` of exactly `size` elements,
     /// ascending (Floyd's algorithm: `size` draws; Bentley and Floyd 1987).
     ///
-    /// `members` is room for n bits, all of which are written and read: O(size + n/64). Allocates only where it or `indices`
+    /// `members` holds n bits, all of which are written and read: O(size + n/64). Allocates only where it or `indices`
     /// lacks the capacity.
     ///
     /// # Panics
@@ -163,8 +160,8 @@ fn push_members(first: u32, mut mask: u64, indices: &mut Vec<u32>) {
     }
     let members = mask.count_ones() as usize;
     indices.reserve(64);
-    let room: &mut [_; 64] = indices.spare_capacity_mut().first_chunk_mut().expect("reserved");
-    for four in room.as_chunks_mut::<4>().0 {
+    let space: &mut [_; 64] = indices.spare_capacity_mut().first_chunk_mut().expect("reserved");
+    for four in space.as_chunks_mut::<4>().0 {
         for place in four {
             // Beyond the last member 64, which is not kept.
             place.write(first.wrapping_add(mask.trailing_zeros()));

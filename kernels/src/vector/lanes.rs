@@ -15,7 +15,7 @@ pub(crate) const LANES: usize = 16;
 /// Sixteen f32 must be readable at `pointer`.
 #[inline(always)]
 pub(crate) unsafe fn load(pointer: *const f32) -> f32x16 {
-    // SAFETY: f32x16 is sixteen f32 in order; the caller vouches for the memory.
+    // SAFETY: f32x16 is sixteen f32 in order; the caller guarantees the memory.
     unsafe { pointer.cast::<f32x16>().read_unaligned() }
 }
 
@@ -25,7 +25,7 @@ pub(crate) unsafe fn load(pointer: *const f32) -> f32x16 {
 /// Sixteen f32 must be writable at `pointer`.
 #[inline(always)]
 pub(crate) unsafe fn store(pointer: *mut f32, lanes: f32x16) {
-    // SAFETY: f32x16 is sixteen f32 in order; the caller vouches for the memory.
+    // SAFETY: f32x16 is sixteen f32 in order; the caller guarantees the memory.
     unsafe { pointer.cast::<f32x16>().write_unaligned(lanes) }
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn to_f64(lanes: f32x16) -> [f64x8; 2] {
 #[inline(always)]
 pub(crate) unsafe fn add_to_f64(sums: *mut f64, lanes: f32x16) {
     for (half, lanes) in to_f64(lanes).into_iter().enumerate() {
-        // SAFETY: the caller vouches for sixteen f64; f64x8 is eight of them in order.
+        // SAFETY: the caller guarantees sixteen f64; f64x8 is eight of them in order.
         unsafe {
             let sums = sums.add(8 * half).cast::<f64x8>();
             sums.write_unaligned(sums.read_unaligned() + lanes);
@@ -189,18 +189,18 @@ pub(crate) unsafe fn add_to_f64(sums: *mut f64, lanes: f32x16) {
 pub(crate) unsafe fn widen(bytes: *const u8) -> f32x16 {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
     {
-        // SAFETY: the build has AVX-512F; the caller vouches for sixteen bytes.
+        // SAFETY: the build has AVX-512F; the caller guarantees sixteen bytes.
         unsafe { arch::_mm512_cvtepi32_ps(arch::_mm512_cvtepu8_epi32(arch::_mm_loadu_si128(bytes.cast()))).into() }
     }
     #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
     {
-        // SAFETY: the caller vouches for sixteen bytes.
+        // SAFETY: the caller guarantees sixteen bytes.
         let bytes = unsafe { bytes.cast::<[u8; 16]>().read() };
         f32x16::new(bytes.map(f32::from))
     }
 }
 
-/// Asks for the cache line at `pointer`, to the second-level cache. A hint: any address is allowed.
+/// Prefetches the cache line at `pointer` to the second-level cache. A hint: any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(pointer: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -212,7 +212,7 @@ pub(crate) fn prefetch(pointer: *const u8) {
     let _ = pointer;
 }
 
-/// Asks for the cache line at `pointer` in order to write to it: other cores give it up, where the build has the instruction
+/// Prefetches the cache line at `pointer` in order to write to it: other cores give it up, where the build has the instruction
 /// (PRFCHW), which is so for the processor at hand but not for x86-64-v3 and v4. A hint: any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(pointer: *const u8) {

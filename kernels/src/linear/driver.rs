@@ -1,0 +1,424 @@
+//! The block loop of all kernels: margins of a part of a block, coefficients, and their sum with the rows.
+//!
+//! [`Kernel::select`] chooses the kernels of a batch. [`Pass`] walks through its rows. [`sum_blocks`] is the loop of every
+//! sum but those on integer tiles, which sum more rows together.
+
+use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
+use super::residuals::{self, BlockRows};
+use super::source::Source;
+use super::workspace::{BlockSizes, Workspace};
+use super::{
+    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Query, Tally, check, integer, narrow,
+    norms_for, reference, sparse,
+};
+use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
+use std::ops::Range;
+use wide::f32x16;
+
+/// The kernels that read the rows of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kernel<'a> {
+    /// Rows of bytes on integer tiles, for which the weights were packed in digits.
+    Tiles(U8Rows<'a>),
+    /// Sparse rows, entry by entry.
+    Sparse(SparseRows<'a>),
+    /// Dense rows in groups, for which the weights were packed in vectors.
+    Dense,
+    /// Dense rows one after the other: fewer than packing pays for.
+    Few,
+}
+
+impl<'a> Kernel<'a> {
+    /// Integer tiles if the weights were packed for them, else by format and number of rows.
+    pub(super) fn select(rows: Rows<'a>, on_tiles: bool, few: bool) -> Self {
+        match rows {
+            Rows::U8(bytes) if on_tiles => Kernel::Tiles(bytes),
+            Rows::Sparse(sparse) => Kernel::Sparse(sparse),
+            _ if few => Kernel::Few,
+            _ => Kernel::Dense,
+        }
+    }
+}
+
+/// A pass over the rows of a batch, part by part of at most 128 rows.
+pub(super) struct Pass<'b, 'a> {
+    pub(super) model: &'b LinearModel,
+    pub(super) batch: &'b Batch<'a>,
+    /// The parameters of the margins; `None` for parameters of 0.
+    pub(super) current: Option<&'b [f32]>,
+    /// The parameters of the other margins, if any.
+    pub(super) previous: Option<&'b [f32]>,
+    pub(super) norms: Option<&'a [f32]>,
+    /// Targets, where residuals are needed.
+    pub(super) targets: Option<Targets<'a>>,
+    pub(super) source: Source<'a>,
+    pub(super) kernel: Kernel<'a>,
+    /// Rows whose margins are computed before their gradients.
+    pub(super) part: usize,
+    /// Steps of the loops over such rows for [`Prefetch`].
+    steps: usize,
+}
+
+impl<'b, 'a> Pass<'b, 'a> {
+    /// A pass that computes margins at the given parameters and, if `sums`, gradients.
+    pub(super) fn new(
+        (model, batch): (&'b LinearModel, &'b Batch<'a>),
+        (current, previous): (Option<&'b [f32]>, Option<&'b [f32]>),
+        (targets, norms): (Option<Targets<'a>>, Option<&'a [f32]>),
+        kernel: Kernel<'a>,
+        blocks: BlockSizes,
+        sums: bool,
+    ) -> Self {
+        let source = Source::new(batch.rows, model);
+        let part = match kernel {
+            Kernel::Tiles(_) => BLOCK_ROWS,
+            _ => source.part(blocks),
+        };
+        let sides = usize::from(current.is_some()) + usize::from(previous.is_some());
+        let of_sides = |sides| dense::steps(model.outputs, source.layout, part, sides);
+        let steps = of_sides(sides) - if sums { 0 } else { of_sides(0) };
+        Pass {
+            model,
+            batch,
+            current,
+            previous,
+            norms,
+            targets,
+            source,
+            kernel,
+            part,
+            steps,
+        }
+    }
+
+    /// The ranges of positions of the parts from `start` to `end`.
+    pub(super) fn parts(&self, start: usize, end: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let part = self.part;
+        (start..end)
+            .step_by(part)
+            .map(move |start| start..(start + part).min(end))
+    }
+
+    /// Gathers targets and norms of the rows at `positions`, and computes their margins at `[k·128 + i]` of the workspace's
+    /// residuals, those of the previous parameters at `others`. Prefetches the next rows meanwhile. Returns the addresses
+    /// of dense rows.
+    pub(super) fn margins<'s>(
+        &self,
+        positions: &Range<usize>,
+        starts: &'s mut [*const u8; BLOCK_ROWS],
+        workspace: &mut Workspace,
+    ) -> (RowPointers, Prefetch<'s>) {
+        let Workspace {
+            current: packed,
+            previous: packed_previous,
+            residuals: margins,
+            others,
+            rows: scratch,
+            row: buffer,
+            block_rows,
+            integer,
+            ..
+        } = workspace;
+        let (model, selection, count) = (self.model, &self.batch.selection, positions.len());
+        block_rows.gather(selection, positions.clone(), self.targets, self.norms, model.outputs);
+        let ids = &block_rows.ids[..count];
+        let mut prefetch = Prefetch::nothing();
+        let nowhere = [std::ptr::null(); BLOCK_ROWS];
+        if self.current.is_none() {
+            margins[..model.outputs * BLOCK_ROWS].fill(0.0);
+        }
+        let cold = positions.start == 0 && self.source.is_scattered(selection);
+        if matches!(self.kernel, Kernel::Dense | Kernel::Few) {
+            let next = positions.end..(positions.end + self.part).min(selection.len());
+            let next = self.source.starts(selection, next, starts);
+            prefetch = Prefetch::rows(next, self.source.row_bytes(), self.source.layout.vectors, self.steps);
+        }
+        let pointers = match self.kernel {
+            Kernel::Sparse(rows) => {
+                if let Some(parameters) = self.current {
+                    sparse::margins(rows, ids, model, parameters, margins);
+                }
+                if let Some(parameters) = self.previous {
+                    sparse::margins(rows, ids, model, parameters, others);
+                }
+                nowhere
+            }
+            Kernel::Tiles(rows) => {
+                match (self.current, integer) {
+                    (Some(_), Some(integer)) => integer.margins(rows, selection, positions.clone(), margins),
+                    _ => self.source.prefetch(ids),
+                }
+                nowhere
+            }
+            Kernel::Dense => match (self.current, self.previous) {
+                (None, _) => self.source.margins(ids, scratch, [], cold, &mut prefetch),
+                (Some(_), None) => {
+                    let sides = [(&*packed, &mut margins[..])];
+                    self.source.margins(ids, scratch, sides, cold, &mut prefetch)
+                }
+                (Some(_), Some(_)) => {
+                    let sides = [(&*packed, &mut margins[..]), (&*packed_previous, &mut others[..])];
+                    self.source.margins(ids, scratch, sides, cold, &mut prefetch)
+                }
+            },
+            Kernel::Few => {
+                if let Some(parameters) = self.current {
+                    dense::margins_of_few(self.batch.rows, ids, model, parameters, buffer, margins);
+                }
+                let mut pointers = nowhere;
+                for first in (0..count).step_by(ROW_GROUP) {
+                    let group = first..(first + ROW_GROUP).min(count);
+                    self.source.place(ids, group, scratch, &mut pointers);
+                }
+                pointers
+            }
+        };
+        (pointers, prefetch)
+    }
+}
+
+/// `sum += Σ_i q_i ⊗ a_i` over the rows from position `first` on, in f32 within blocks and f64 across them.
+/// `coefficients(positions, block_rows, margins, others)` turns the margins of a part into q.
+///
+/// # Errors
+/// The first error of `coefficients`.
+pub(super) fn sum_blocks<E>(
+    pass: &Pass<'_, '_>,
+    first: usize,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+    mut coefficients: impl FnMut(&Range<usize>, &mut BlockRows, &mut [f32], &mut [f32]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (model, source, layout) = (pass.model, &pass.source, pass.source.layout);
+    let (outputs, width) = (model.outputs, model.features + usize::from(model.bias));
+    let (total, block_size) = (pass.batch.selection.len(), workspace.blocks.block);
+    for block in (first..total).step_by(block_size) {
+        let block_end = (block + block_size).min(total);
+        // With one output, parts of a block stay in first-level cache and share a partial sum.
+        let in_parts = outputs == 1 && block_end - block > pass.part;
+        if in_parts {
+            workspace.partial.fill(f32x16::ZERO);
+        }
+        for rows in pass.parts(block, block_end) {
+            let count = rows.len();
+            let mut starts = [std::ptr::null(); BLOCK_ROWS];
+            let (pointers, mut prefetch) = pass.margins(&rows, &mut starts, workspace);
+            let Workspace {
+                residuals: values,
+                others,
+                partial,
+                block_rows,
+                ..
+            } = &mut *workspace;
+            coefficients(&rows, block_rows, values, others)?;
+            if model.bias {
+                for (output, values) in values.chunks_exact(BLOCK_ROWS).take(outputs).enumerate() {
+                    sum[output * width + model.features] += f64::from(residuals::total(values, count));
+                }
+            }
+            if let Kernel::Sparse(rows) = pass.kernel {
+                sparse::add_gradient(rows, &block_rows.ids[..count], model, values, sum);
+                continue;
+            }
+            if layout.vectors == 0 {
+                continue;
+            }
+            residuals::scale(source.scale, values, outputs, count);
+            let sink = if in_parts {
+                Sink::Partial(partial)
+            } else {
+                Sink::Sum {
+                    sum: &mut *sum,
+                    width,
+                    features: model.features,
+                }
+            };
+            // SAFETY: the coefficients beyond the rows are 0, as `coefficients` promises.
+            unsafe { source.gradient(&pointers, count, values, outputs, &mut prefetch, sink) };
+        }
+        if in_parts {
+            dense::add_partial(&workspace.partial, layout, &mut sum[..model.features]);
+        }
+    }
+    Ok(())
+}
+
+/// Calls `work(positions, block_rows, margins)` for each part of a pass that sums nothing.
+///
+/// # Errors
+/// The first error of `work`.
+pub(super) fn for_each_part(
+    pass: &Pass<'_, '_>,
+    workspace: &mut Workspace,
+    mut work: impl FnMut(Range<usize>, &BlockRows, &mut [f32]) -> Result<(), NonFiniteGradient>,
+) -> Result<(), NonFiniteGradient> {
+    for rows in pass.parts(0, pass.batch.selection.len()) {
+        let mut starts = [std::ptr::null(); BLOCK_ROWS];
+        pass.margins(&rows, &mut starts, workspace);
+        work(rows, &workspace.block_rows, &mut workspace.residuals)?;
+    }
+    Ok(())
+}
+
+/// [`super::accumulate_differences`].
+pub(super) fn accumulate(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    query: &Query<'_>,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    check(model, batch, query.current.parameters);
+    assert_eq!(
+        sum.len(),
+        model.parameters(),
+        "length of the sum (left) and parameters of the model (right)"
+    );
+    if let Some(previous) = &query.previous {
+        check(model, batch, previous.parameters);
+    }
+    let norms = norms_for(query.clip, batch);
+    if let (Some(integer), Rows::U8(bytes)) = (&mut workspace.integer, batch.rows)
+        && takes_tiles(workspace.blocks, batch.selection.len())
+        && integer.prepare(model, query.current.parameters)
+        && let Some(outcome) = integer::accumulate(
+            model,
+            batch,
+            bytes,
+            query,
+            norms,
+            sum,
+            integer,
+            (
+                &mut workspace.residuals,
+                &mut workspace.others,
+                &mut workspace.block_rows,
+            ),
+        )
+    {
+        return outcome;
+    }
+    let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
+    let kernel = Kernel::select(batch.rows, false, false);
+    let pass = Pass::new(
+        (model, batch),
+        (Some(current), previous),
+        (Some(batch.targets), norms),
+        kernel,
+        workspace.blocks,
+        true,
+    );
+    let layout = pass.source.layout;
+    if let Kernel::Dense = kernel {
+        workspace.current.pack(model, layout, current);
+        if let Some(previous) = previous {
+            workspace.previous.pack(model, layout, previous);
+        }
+    }
+    let mut tally = Tally::default();
+    // The general kernels sum the rows that the narrow ones leave. There a row may change the rounding of those behind it,
+    // so sums in which each row is rounded on its own do without narrow kernels.
+    if previous.is_none() && query.current.coefficient == 1.0 && workspace.blocks.block == BLOCK_ROWS {
+        tally = narrow::accumulate_front(model, batch, norms, query.clip, layout, &workspace.current, sum);
+    }
+    sum_blocks(
+        &pass,
+        tally.rows,
+        sum,
+        workspace,
+        |rows, block_rows, margins, others| {
+            coefficients(model, query, rows.len(), block_rows, margins, others, &mut tally)
+        },
+    )?;
+    if query.clip == Clip::Unbounded && sum.iter().any(|value| !value.is_finite()) {
+        return Err(NonFiniteGradient {
+            row: longest_gradient(model, batch, query),
+        });
+    }
+    Ok(tally)
+}
+
+/// [`super::evaluate`].
+pub(super) fn evaluate(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    parameters: &[f32],
+    workspace: &mut Workspace,
+) -> Result<Evaluation, NonFiniteGradient> {
+    let on_tiles = matches!(batch.rows, Rows::U8(_))
+        && batch.selection.len() >= integer::LEAST_ROWS
+        && workspace
+            .integer
+            .as_mut()
+            .is_some_and(|integer| integer.prepare(model, parameters));
+    let pass = Pass::new(
+        (model, batch),
+        (Some(parameters), None),
+        (Some(batch.targets), None),
+        Kernel::select(batch.rows, on_tiles, false),
+        workspace.blocks,
+        false,
+    );
+    if let Kernel::Dense = pass.kernel {
+        workspace.current.pack(model, pass.source.layout, parameters);
+    }
+    let mut evaluation = Evaluation::default();
+    for_each_part(&pass, workspace, |rows, block_rows, margins| {
+        let of_part = residuals::values(model.loss, model.outputs, rows.len(), block_rows, margins)?;
+        evaluation.loss += of_part.loss;
+        evaluation.correct += of_part.correct;
+        evaluation.rows += of_part.rows;
+        Ok(())
+    })?;
+    Ok(evaluation)
+}
+
+/// True if a sum of `rows` rows goes through integer tiles: enough rows, or, where each row is rounded on its own, any
+/// number, so that one row more or less never changes the kernel.
+pub(super) fn takes_tiles(blocks: BlockSizes, rows: usize) -> bool {
+    blocks.block == 1 || rows >= integer::LEAST_ROWS
+}
+
+/// From margins to coefficients of the `count` rows that were gathered. `margins[k·128 + i]` are those of the
+/// current point and become `clip factor · (a·r_ki − b·r′_ki)`, zeros behind them up to a whole vector; `others` are those of the previous point, if there is one.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+pub(super) fn coefficients(
+    model: &LinearModel,
+    query: &Query<'_>,
+    count: usize,
+    block_rows: &BlockRows,
+    margins: &mut [f32],
+    others: &mut [f32],
+    tally: &mut Tally,
+) -> Result<(), NonFiniteGradient> {
+    let outputs = model.outputs;
+    residuals::residuals(model.loss, outputs, count, block_rows, margins)?;
+    if let Some(point) = &query.previous {
+        residuals::residuals(model.loss, outputs, count, block_rows, others)?;
+        let (a, b) = (query.current.coefficient, point.coefficient);
+        residuals::combine(a, margins, b, others, outputs, count);
+    } else {
+        residuals::scale(query.current.coefficient, margins, outputs, count);
+    }
+    residuals::clip(query.clip, outputs, count, block_rows, margins, tally)?;
+    residuals::clear_beyond(margins, outputs, count);
+    Ok(())
+}
+
+/// The row with the longest gradient: the one to name when a sum of finite gradients overflows f32.
+#[cold]
+fn longest_gradient(model: &LinearModel, batch: &Batch<'_>, query: &Query<'_>) -> usize {
+    let length = |position: usize| {
+        let row = batch.selection.row(position);
+        let single = Batch {
+            selection: Selection::Range(row..row + 1),
+            ..batch.clone()
+        };
+        let gradient = reference::sum_of_differences(model, &single, query.current, query.previous, Clip::Unbounded);
+        reference::norm(&gradient, Norm::L2)
+    };
+    let position = (0..batch.selection.len()).max_by(|&i, &j| length(i).total_cmp(&length(j)));
+    position.map_or(0, |position| batch.selection.row(position))
+}

@@ -1,0 +1,223 @@
+//! Rows of a batch as the dense kernels read them: in place, or widened and padded in scratch memory.
+
+use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
+use super::packing::{Layout, PackedWeights};
+use super::workspace::BlockSizes;
+use super::{BLOCK_ROWS, LinearModel};
+use crate::features::{Rows, Selection};
+use crate::vector::lanes::{self, LANES};
+use std::ops::Range;
+use wide::f32x16;
+
+/// The layout in which the dense kernels read rows of this format: in place where sixteen features can be loaded anywhere in a row,
+/// else through scratch memory.
+fn layout_of(rows: Rows<'_>, model: &LinearModel) -> Layout {
+    if reads_in_place(rows, model) {
+        Layout::in_place(model.features)
+    } else {
+        Layout::padded(model.features)
+    }
+}
+
+/// True if the kernels read rows in place. With one output bytes are widened whenever they are read, which is
+/// cheaper than to store and load them four times as wide; with more, every tile of outputs would widen them again.
+fn reads_in_place(rows: Rows<'_>, model: &LinearModel) -> bool {
+    match rows {
+        Rows::F32(_) => model.features >= LANES,
+        Rows::U8(_) => model.features >= LANES && model.outputs == 1,
+        Rows::Sparse(_) => false,
+    }
+}
+
+/// The rows of one batch as the dense kernels read them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    rows: Rows<'a>,
+    in_place: bool,
+    pub(super) layout: Layout,
+    /// The factor of a stored feature.
+    pub(super) scale: f32,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(rows: Rows<'a>, model: &LinearModel) -> Self {
+        Source {
+            rows,
+            in_place: reads_in_place(rows, model),
+            layout: layout_of(rows, model),
+            scale: match rows {
+                Rows::U8(bytes) => bytes.scale,
+                _ => 1.0,
+            },
+        }
+    }
+
+    pub(super) fn is_dense(&self) -> bool {
+        !matches!(self.rows, Rows::Sparse(_))
+    }
+
+    /// True if rows are too short and too far apart for the hardware's own prefetching.
+    pub(super) fn is_scattered(&self, selection: &Selection<'_>) -> bool {
+        matches!((self.rows, selection), (Rows::U8(_), Selection::Indices(_)))
+    }
+
+    /// True if the kernels read bytes, not f32.
+    fn reads_bytes(&self) -> bool {
+        self.in_place && matches!(self.rows, Rows::U8(_))
+    }
+
+    /// Rows whose margins are computed before their gradients: as many as stay in first-level cache.
+    pub(super) fn part(&self, blocks: BlockSizes) -> usize {
+        if self.reads_bytes() {
+            (blocks.part * size_of::<f32>()).min(blocks.block)
+        } else {
+            blocks.part
+        }
+    }
+
+    /// `sink += Σ_i q_ki a_ij`, i over the first `rows` rows of a part, see [`dense::gradient`].
+    ///
+    /// # Safety
+    /// `pointers` come from [`Source::margins`] or [`Source::place`], coefficients beyond the rows are zero.
+    pub(super) unsafe fn gradient(
+        &self,
+        pointers: &RowPointers,
+        rows: usize,
+        coefficients: &[f32],
+        outputs: usize,
+        prefetch: &mut Prefetch<'_>,
+        sink: Sink<'_>,
+    ) {
+        // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group.
+        unsafe {
+            if self.reads_bytes() {
+                dense::gradient::<u8>(pointers, rows, self.layout, coefficients, outputs, prefetch, sink);
+            } else {
+                dense::gradient::<f32>(pointers, rows, self.layout, coefficients, outputs, prefetch, sink);
+            }
+        }
+    }
+
+    /// Bytes of a dense row.
+    pub(super) fn row_bytes(&self) -> usize {
+        match self.rows {
+            Rows::F32(dense) => dense.columns * size_of::<f32>(),
+            Rows::U8(bytes) => bytes.columns,
+            Rows::Sparse(_) => 0,
+        }
+    }
+
+    /// The addresses of the rows at `positions` of a selection, for [`Prefetch`].
+    pub(super) fn starts<'b>(
+        &self,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        starts: &'b mut [*const u8; BLOCK_ROWS],
+    ) -> &'b [*const u8] {
+        let count = if self.is_dense() { positions.len() } else { 0 };
+        for (start, position) in starts[..count].iter_mut().zip(positions) {
+            *start = address(self.rows, selection.row(position));
+        }
+        &starts[..count]
+    }
+
+    /// Points `pointers[group]` to the rows `ids[group]`, copied to `scratch` where the format or the layout requires
+    /// it, and the pointers behind them up to a whole row group to the last of them.
+    pub(super) fn place(&self, ids: &[usize], group: Range<usize>, scratch: &mut [f32x16], pointers: &mut RowPointers) {
+        let stride = self.layout.vectors * LANES;
+        let Some(last) = group.clone().last() else {
+            return;
+        };
+        match self.rows {
+            Rows::F32(_) | Rows::U8(_) if self.in_place => {
+                for (pointer, &id) in pointers[group.clone()].iter_mut().zip(&ids[group.clone()]) {
+                    *pointer = row_start(self.rows, id);
+                }
+            }
+            Rows::F32(_) | Rows::U8(_) if stride > 0 => {
+                let scratch: &mut [f32] = bytemuck::cast_slice_mut(scratch);
+                for row in group.clone() {
+                    let (id, out) = (ids[row], &mut scratch[row * stride..][..stride]);
+                    match self.rows {
+                        Rows::U8(bytes) => {
+                            dense::widen_padded(bytes.row(id), out);
+                        }
+                        Rows::F32(values) => {
+                            dense::copy_padded(&values.values[id * values.columns..][..values.columns], out);
+                        }
+                        Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
+                    }
+                    pointers[row] = out.as_ptr().cast();
+                }
+            }
+            _ => {}
+        }
+        let last = pointers[last];
+        pointers[group.end..group.end.next_multiple_of(ROW_GROUP)].fill(last);
+    }
+
+    /// Prefetches dense rows anywhere in memory.
+    pub(super) fn prefetch(&self, ids: &[usize]) {
+        for &id in ids {
+            let start = address(self.rows, id);
+            for line in (0..self.row_bytes()).step_by(64) {
+                lanes::prefetch(start.wrapping_add(line));
+            }
+        }
+    }
+
+    /// Margins of the rows `ids` at each side's weights, group by group: copied rows are still in first-level cache when
+    /// they are multiplied. Rows that were not prefetched before (`cold`) are prefetched one group ahead. Returns the
+    /// addresses of the rows.
+    pub(super) fn margins<const S: usize>(
+        &self,
+        ids: &[usize],
+        scratch: &mut [f32x16],
+        mut sides: [(&PackedWeights, &mut [f32]); S],
+        cold: bool,
+        prefetch: &mut Prefetch<'_>,
+    ) -> RowPointers {
+        let mut pointers = [std::ptr::null(); BLOCK_ROWS];
+        for first in (0..ids.len()).step_by(ROW_GROUP) {
+            let group = first..(first + ROW_GROUP).min(ids.len());
+            if cold {
+                self.prefetch(&ids[group.end..(group.end + ROW_GROUP).min(ids.len())]);
+            }
+            self.place(ids, group.clone(), scratch, &mut pointers);
+            for (weights, out) in &mut sides {
+                let (rows, layout, scale) = (group.clone(), self.layout, self.scale);
+                // SAFETY: the pointers are of whole rows in this layout, repeated up to a row group; the weights were
+                // packed with it.
+                unsafe {
+                    if self.reads_bytes() {
+                        dense::margins::<u8>(&pointers, rows, layout, weights, scale, out, prefetch);
+                    } else {
+                        dense::margins::<f32>(&pointers, rows, layout, weights, scale, out, prefetch);
+                    }
+                }
+            }
+        }
+        pointers
+    }
+}
+
+/// The address of a row, for prefetching.
+fn address(rows: Rows<'_>, row: usize) -> *const u8 {
+    match rows {
+        Rows::F32(dense) => dense.values.as_ptr().wrapping_add(row * dense.columns).cast(),
+        Rows::U8(bytes) => bytes.values.as_ptr().wrapping_add(row * bytes.stride),
+        Rows::Sparse(sparse) => sparse.values.as_ptr().wrapping_add(sparse.offsets[row]).cast(),
+    }
+}
+
+/// The address of a dense row that is read whole.
+///
+/// # Panics
+/// If the row is not inside of the matrix.
+fn row_start(rows: Rows<'_>, row: usize) -> *const u8 {
+    match rows {
+        Rows::F32(dense) => dense.values[row * dense.columns..][..dense.columns].as_ptr().cast(),
+        Rows::U8(bytes) => bytes.row(row).as_ptr(),
+        Rows::Sparse(_) => unreachable!("sparse rows are read entry by entry"),
+    }
+}

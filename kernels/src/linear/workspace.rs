@@ -1,0 +1,96 @@
+//! Scratch memory of the kernels, and the sizes of their blocks.
+
+use super::dense::ROW_GROUP;
+use super::integer;
+use super::packing::PackedWeights;
+use super::residuals::BlockRows;
+use super::{BLOCK_ROWS, LinearModel};
+use crate::vector::lanes::LANES;
+use wide::f32x16;
+
+/// Scratch memory of the kernels for one model. The owner of the loop makes it once; calls of the kernels allocate
+/// nothing.
+#[derive(Debug)]
+pub struct Workspace {
+    pub(super) current: PackedWeights,
+    pub(super) previous: PackedWeights,
+    /// `[output][128]` margins, then residuals, then coefficients.
+    pub(super) residuals: Vec<f32>,
+    pub(super) others: Vec<f32>,
+    /// Rows that are not read in place, padded to whole vectors.
+    pub(super) rows: Vec<f32x16>,
+    /// A row as f32, for kernels that read a few rows one after the other.
+    pub(super) row: Vec<f32>,
+    /// A block's gradient, where it is summed in parts (one output only).
+    pub(super) partial: Vec<f32x16>,
+    pub(super) block_rows: Box<BlockRows>,
+    pub(super) blocks: BlockSizes,
+    pub(super) integer: Option<Box<integer::Scratch>>,
+}
+
+/// Numbers of rows that go through a kernel together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockSizes {
+    /// Rows whose sum stays in f32.
+    pub(super) block: usize,
+    /// Rows whose margins are computed before their gradients: with one output, as many as stay in first-level cache.
+    pub(super) part: usize,
+}
+
+impl BlockSizes {
+    fn of(model: &LinearModel) -> Self {
+        let row_bytes = (model.features.div_ceil(LANES) * LANES * size_of::<f32>()).max(1);
+        let within = |bytes: usize, multiple: usize, most: usize| {
+            (bytes / row_bytes / multiple * multiple).clamp(multiple, most)
+        };
+        let block = within(1 << 20, 16, BLOCK_ROWS);
+        let part = if model.outputs == 1 {
+            within(24 << 10, ROW_GROUP, block)
+        } else {
+            block
+        };
+        BlockSizes { block, part }
+    }
+}
+
+impl Workspace {
+    /// Scratch for batches of `model`.
+    pub fn new(model: &LinearModel) -> Self {
+        Self::summing_rows(model, BLOCK_ROWS)
+    }
+
+    /// Scratch for batches of `model` whose sums leave f32 every `block_rows` rows at the latest. With one row, what a
+    /// row adds to a sum is rounded on its own: it depends neither on the other rows nor on its place in the batch.
+    ///
+    /// # Panics
+    /// If `block_rows` is 0.
+    pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
+        assert!(block_rows > 0, "a block has at least one row");
+        let BlockSizes { block, part } = BlockSizes::of(model);
+        let blocks = BlockSizes {
+            block: block.min(block_rows),
+            part: part.min(block_rows),
+        };
+        let vectors = model.features.div_ceil(LANES);
+        Workspace {
+            current: PackedWeights::with_capacity(model),
+            previous: PackedWeights::with_capacity(model),
+            residuals: vec![0.0; model.outputs * BLOCK_ROWS],
+            others: vec![0.0; model.outputs * BLOCK_ROWS],
+            rows: vec![f32x16::ZERO; blocks.part * vectors],
+            row: vec![0.0; model.features],
+            partial: vec![f32x16::ZERO; vectors],
+            block_rows: Box::new(BlockRows::new()),
+            blocks,
+            integer: integer::Scratch::new(model),
+        }
+    }
+
+    /// The same scratch without integer tiles: rows of bytes are widened and multiplied in f32, as on processors that have
+    /// none.
+    #[must_use]
+    pub fn without_integer_tiles(mut self) -> Self {
+        self.integer = None;
+        self
+    }
+}
