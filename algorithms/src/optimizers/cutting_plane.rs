@@ -4,6 +4,7 @@
 //! oracle does not answer.
 
 use super::parameters::{Common, Range, parameters};
+use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings, SettingsError, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::cutting_plane::{Centre, CuttingPlane, MOST_DIMENSIONS};
@@ -30,7 +31,7 @@ pub static CUTTING_PLANE: Algorithm = Algorithm {
     private: false,
     release: false,
     groups: &[&[Common::batch_size()], Cuts::ALL],
-    scenes: &[],
+    scenes: &[Scene::FIXED],
     constructor: prepare,
 };
 

@@ -179,6 +179,14 @@ impl<T: ParameterValue> ParameterValue for Option<T> {
 }
 
 impl Settings {
+    /// The parameters that many algorithms share.
+    ///
+    /// # Errors
+    /// A value out of its range.
+    pub fn common(&self) -> Result<Common, SettingsError> {
+        Common::read(self)
+    }
+
     /// The value of one parameter, or its default.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! mini-batch round of m does. Rows are drawn uniformly with replacement.
 
 use super::parameters::{Common, Range, parameters};
+use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::projected::{self, Weights};
@@ -28,7 +29,7 @@ pub static RANDOMIZED_SMOOTHING: Algorithm = Algorithm {
     private: false,
     release: false,
     groups: &[&[Common::epochs(), Common::batch_size()], SmoothingSettings::ALL],
-    scenes: &[],
+    scenes: &[Scene::FIXED],
     constructor: prepare,
 };
 

@@ -5,6 +5,7 @@
 //! goes on improving.
 
 use super::parameters::{Common, Parameter, Range, parameters};
+use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
 use crate::resque::estimator::RadiusRule;
@@ -40,7 +41,7 @@ pub static RESQUE_EPOCH_SGD: Algorithm = Algorithm {
     private: false,
     release: false,
     groups: GROUPS,
-    scenes: &[],
+    scenes: &[Scene::FIXED],
     constructor: |problem, settings| prepare(problem, settings, Solver::EpochSgd),
 };
 
@@ -53,7 +54,7 @@ pub static RESQUE_AC_SA: Algorithm = Algorithm {
     private: false,
     release: false,
     groups: GROUPS,
-    scenes: &[],
+    scenes: &[Scene::FIXED],
     constructor: |problem, settings| prepare(problem, settings, Solver::AcceleratedSa),
 };
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
-use super::parameters::Common;
 use crate::choices::choices;
 use crate::noise::StrategyMemory;
 
@@ -145,13 +144,5 @@ impl Settings {
     /// Whether noise and sampling come from the operating system's key.
     pub fn is_release(&self) -> bool {
         matches!(self.key, StreamKey::Release(_))
-    }
-
-    /// The parameters that many algorithms share.
-    ///
-    /// # Errors
-    /// A value out of its range.
-    pub fn common(&self) -> Result<Common, SettingsError> {
-        Common::read(self)
     }
 }

@@ -48,7 +48,7 @@ pub static SGD: Algorithm = Algorithm {
     private: false,
     release: false,
     groups: &[BATCHES, STEPS, Iterates::ALL],
-    scenes: &[],
+    scenes: &[Scene::FIXED],
     constructor: sgd,
 };
 

@@ -1,0 +1,8 @@
+//! Tests of the crate through its public interface, in one binary.
+
+mod accelerated;
+mod audit;
+mod catalog;
+mod ranks;
+mod recursive;
+mod rounds;
