@@ -11,44 +11,44 @@ use rounds::commands::{
 use rounds::launcher;
 use rounds::machine::check_processor;
 
-/// Measures what an adaptive round of private convex optimisation costs, and what it buys.
+/// Trains and measures private convex optimisers: what an adaptive round costs, and what it buys.
 #[derive(Parser)]
 #[command(name = "rounds", version, about, propagate_version = true)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
-    /// One JSON document (or JSON lines) on stdout, nothing else.
+    /// Print one JSON document (or JSON lines) on stdout
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Measures suites: what a round costs, and what it buys.
+    /// Measures suites: the cost of a round, and its effect.
     Run(run::RunArguments),
     /// Trains one private model and states its guarantee.
     Train(Box<train::TrainArguments>),
-    /// Privacy accounting: ε from noise, or the smallest noise for ε.
+    /// Accounts for privacy: ε from noise, or the smallest noise for ε.
     Account(account::AccountArguments),
-    /// Drafts the schema of a data file, for a person to check: what a private run may know before it reads the rows.
+    /// Drafts the schema of a data file, for a person to check.
     Schema(schema::SchemaArguments),
-    /// The error of a factorisation of a workload.
+    /// Prints the error of a factorisation of a workload.
     Factorize(factorize::FactorizeArguments),
-    /// An empirical lower bound on an algorithm's privacy loss, beside its claim.
+    /// Bounds an algorithm's privacy loss from below by experiment, beside its claim.
     Audit(audit::AuditArguments),
-    /// What this machine is and what it can do.
+    /// Prints the properties and the measured limits of this machine.
     Machine(machine::MachineArguments),
     /// Writes the report of a run: one HTML page with figures and tables.
     Report(report::ReportArguments),
-    /// What a method would cost on other workers: time to a target from measured costs and a round's latency.
+    /// Predicts the cost of a method on other workers: time to a target from measured costs and a round's latency.
     Simulate(simulate::SimulateArguments),
     /// Compares the times of two runs.
     Compare(compare::CompareArguments),
-    /// What there is: algorithms, suites, data sets.
+    /// Lists algorithms, suites or data sets.
     List(list::ListArguments),
 }
 
-/// Ends quietly when the reader of stdout is gone (`rounds … | head`), as other tools do; anything else is reported.
+/// Ends without an error when the reader of stdout is gone (`rounds … | head`); other panics are reported.
 fn end_quietly_on_closed_pipes() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -80,7 +80,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments, line.json),
         Command::Train(arguments) => train::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),
-        Command::Schema(arguments) => schema::run(arguments, line.json),
+        Command::Schema(arguments) => schema::run(arguments, output),
         Command::Factorize(arguments) => factorize::run(arguments, output),
         Command::Audit(arguments) => audit::run(arguments, output),
         Command::Machine(arguments) => machine::run(arguments, output),
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The ranks have reported what all of them know.
+            // Rank 0 has printed it.
             if let Some(shared) = error.downcast_ref::<SharedError>() {
                 return ExitCode::from(shared.code());
             }
