@@ -8,8 +8,8 @@ use rounds_algorithms::optimizers::Algorithm;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
+use crate::data;
 use crate::experiment::definition;
-use crate::{data, studies};
 
 /// Arguments of `rounds list`.
 #[derive(clap::Args)]
@@ -136,12 +136,7 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
         }
         Subject::Suites => {
             let suites = definition::all()?.into_iter().map(|source| source.head);
-            let suites = suites.filter(|head| !head.about.is_empty());
-            let suites: Vec<_> = suites.map(|head| Entry::of(&head.name, &head.about)).collect();
-            let known = |name: &str| suites.iter().any(|suite| suite.id == name);
-            let studies = studies::NAMES.iter().filter(|(name, _)| !known(name));
-            let studies: Vec<_> = studies.map(|(name, about)| Entry::of(name, about)).collect();
-            (suites.into_iter().chain(studies).collect(), "suite")
+            (suites.map(|head| Entry::of(&head.name, &head.about)).collect(), "suite")
         }
         Subject::Datasets => {
             let all = data::NAMES.iter();

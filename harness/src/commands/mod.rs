@@ -8,7 +8,6 @@ pub mod audit;
 mod black_box;
 pub mod compare;
 pub mod factorize;
-mod legacy;
 pub mod list;
 pub mod machine;
 pub mod output;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 
-use super::{Output, UsageError, legacy, threads};
+use super::{Output, UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::experiment::store::{Mode, results_directory};
 use crate::experiment::{Cell, Kind, Plan, Selection, Session, Source, definition};
@@ -86,9 +86,6 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             names.push(DEFAULT_STUDY.to_owned());
         }
     }
-    let (old, names): (Vec<String>, Vec<String>) = names.into_iter().partition(|name| {
-        studies::is_study(name) && definition::find(name).is_ok_and(|source| !source.text.contains("\nstudy = "))
-    });
     let mut plans = Vec::new();
     for group in cluster.all_ok(groups(&names, cluster).map_err(usage))? {
         let selection = selection(arguments, cluster, group.kind);
@@ -116,8 +113,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         let pinning = cluster.all_ok(threads::pinning(arguments.pin.unwrap_or(group.kind.pin), cluster))?;
         plan.run(&session, pinning, &root.join(group.below))?;
     }
-    old.iter()
-        .try_for_each(|study| legacy::run(arguments, study, output == Output::Json))
+    Ok(())
 }
 
 fn usage(error: anyhow::Error) -> anyhow::Error {

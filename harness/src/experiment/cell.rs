@@ -91,6 +91,15 @@ impl Configuration {
         label
     }
 
+    /// The method's label, or the algorithm.
+    pub fn label_of_method(&self) -> &str {
+        if self.method.is_empty() {
+            &self.algorithm
+        } else {
+            &self.method
+        }
+    }
+
     /// The number that a parameter holds.
     ///
     /// # Errors

@@ -82,7 +82,6 @@ pub struct Head {
     #[serde(default = "default_study")]
     pub study: String,
     /// What it shows, in a line.
-    #[serde(default)]
     pub about: String,
 }
 

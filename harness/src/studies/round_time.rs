@@ -144,7 +144,11 @@ impl Study for RoundTime {
         }
         let mut settings = context.settings(cell, self.definition.seed)?;
         let algorithm = catalog::find(&cell.algorithm)?;
-        settings.offer(algorithm, "rounds", rounds.warm_up + rounds.timed_rounds(cell.batch_size));
+        settings.offer(
+            algorithm,
+            "rounds",
+            rounds.warm_up + rounds.timed_rounds(cell.batch_size),
+        );
         let prepared = match context.prepare(cell, problem, &mut settings)? {
             Ok(prepared) => prepared,
             Err(reason) => return Ok(Outcome::Skipped(reason)),

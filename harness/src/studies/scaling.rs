@@ -13,89 +13,54 @@
 
 pub mod presentation;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use rounds_algorithms::catalog;
-use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::Budget;
-use rounds_algorithms::oracle::Engine;
-use rounds_algorithms::problem::{Dataset, Problem};
-use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::round_time::RoundBudget;
 use crate::cluster::Traffic;
-use crate::machine::{Disturbance, Environment, Pinning, Watch, disturbances, measured_disturbances};
+use crate::experiment::cache::check;
+use crate::experiment::{
+    Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection, Study,
+};
+use crate::machine::{Disturbance, Environment, PinPolicy};
+use crate::measure;
+use crate::results::RoundTimes;
 use crate::statistics::{Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval};
-use crate::{data, measure, settings};
-
-/// The study's definition.
-pub const DEFINITION: &str = include_str!("../../../bench/studies/scaling.toml");
-
-/// Its name, as `rounds run` takes it.
-pub const NAME: &str = "scaling";
 
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4_000;
 const LEVEL: f64 = 0.95;
 
-/// What is measured.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Definition {
-    /// Its name.
-    pub name: String,
-    /// What it shows.
-    pub about: String,
-    /// The data set.
-    pub dataset: String,
-    /// Seed of orders, noise and sampling.
-    pub seed: u64,
-    /// How often each cell is measured.
-    pub repeats: usize,
+/// Parameter of weak scaling, instead of the batch size.
+const ROWS_PER_THREAD: &str = "rows-per-thread";
+
+/// The options of the study.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
     /// Rounds of a cell in a repeat.
     pub rounds: RoundBudget,
-    /// By what.
-    #[serde(rename = "method")]
-    pub methods: Vec<MethodDefinition>,
 }
 
-/// A method on one format of rows.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct MethodDefinition {
-    /// How it is called in tables and figures.
-    pub label: String,
-    /// Id of the catalogue.
-    pub algorithm: String,
-    /// `u8` or `f32`.
-    pub features: String,
-    /// Parameters, by the names of `rounds train`'s flags.
-    #[serde(default)]
-    pub parameters: BTreeMap<String, Value>,
-    /// Batch sizes of strong scaling.
-    #[serde(default)]
-    pub strong: Vec<usize>,
-    /// Rows a thread of weak scaling.
-    #[serde(default)]
-    pub weak: Vec<usize>,
+/// What one run yields.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// Times of the timed rounds.
+    pub round_ns: RoundTimes,
+    /// SHA-256 of the model: equal for all thread counts of a batch size.
+    pub model_sha256: String,
 }
 
-/// The definition in the binary.
-///
-/// # Errors
-/// A definition that does not parse; a test holds that it does.
-pub fn definition() -> anyhow::Result<Definition> {
-    Ok(toml::from_str(DEFINITION)?)
+/// The study.
+pub struct Scaling {
+    definition: Definition<Options>,
 }
 
-/// What stays the same while threads are added.
+/// Quantity that stays constant while threads are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -152,37 +117,26 @@ impl fmt::Display for Estimate {
 }
 
 /// Times of one method, batch size and thread count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timed {
     /// The method's label.
     pub method: String,
-    /// What its curve holds fixed.
+    /// Quantity that its curve holds constant.
     pub kind: Kind,
     /// The batch, or the rows a thread.
     pub size: usize,
-    /// Examples a round.
-    pub batch_size: usize,
     /// Threads.
     pub threads: usize,
-    /// Nanoseconds of every timed round, by repeat.
-    pub samples: Vec<Vec<u64>>,
+    /// Median round of each repeat, in nanoseconds.
+    pub medians: Vec<f64>,
     /// Median over all rounds, in nanoseconds, with its interval.
     pub round_ns: Estimate,
     /// What makes any repeat's samples untrustworthy, each kind once.
     pub warnings: Vec<SampleWarning>,
 }
 
-impl Cell {
-    fn repeat_medians(&self) -> Vec<f64> {
-        self.samples
-            .iter()
-            .map(|samples| median(&as_numbers(samples)))
-            .collect()
-    }
-}
-
 /// One point of a curve.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// Threads.
     pub threads: usize,
@@ -195,15 +149,11 @@ pub struct Point {
 }
 
 /// Speed-up of a method against threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// The method's label.
     pub method: String,
-    /// Id of the catalogue.
-    pub algorithm: String,
-    /// Format of rows.
-    pub features: String,
-    /// What stays the same.
+    /// Constant quantity.
     pub kind: Kind,
     /// Batch size (strong) or rows a thread (weak).
     pub size: usize,
@@ -224,38 +174,20 @@ impl Curve {
 }
 
 /// All that was measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Study {
-    /// Its name.
-    pub name: String,
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
     /// Machine, its state, the build and the rooflines by thread count, measured before.
     pub environment: Environment,
     /// Thread counts.
     pub threads: Vec<usize>,
-    /// How often each cell was measured.
+    /// Number of repeats.
     pub repeats: usize,
     /// Times.
-    pub cells: Vec<Cell>,
-    /// What they come to.
+    pub cells: Vec<Timed>,
+    /// Speed-ups.
     pub curves: Vec<Curve>,
-    /// What disturbed the measurement, each with its remedy.
+    /// Disturbances of the measurement, each with its remedy.
     pub warnings: Vec<String>,
-    /// Wall-clock of it all.
-    pub seconds: f64,
-}
-
-/// What a person may change.
-pub struct Options<'a> {
-    /// Where files of data sets lie.
-    pub data_dir: Option<&'a Path>,
-    /// Thread counts instead of those up to the number of cores; 1 is always among them.
-    pub threads: Vec<usize>,
-    /// Instead of the definition's.
-    pub repeats: Option<usize>,
-    /// Only these algorithms; none means all.
-    pub algorithms: Vec<String>,
-    /// How threads are bound.
-    pub pinning: Pinning,
 }
 
 /// Thread counts that show a curve: all up to 4, then three for each doubling, and all cores.
@@ -270,197 +202,180 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
     counts
 }
 
-/// A cell to measure.
-struct Plan<'d> {
-    method: &'d MethodDefinition,
-    kind: Kind,
-    size: usize,
-    threads: usize,
-}
+impl Study for Scaling {
+    const NAME: &'static str = "scaling";
+    const EXECUTION: Execution = Execution::Interleaved;
+    const PIN: PinPolicy = PinPolicy::Core;
 
-/// Method, kind, size and threads: what a cell is.
-type Key = (String, Kind, usize, usize);
+    type Options = Options;
+    type Outcome = Rounds;
 
-/// Measures everything and fits.
-///
-/// # Errors
-/// Data that cannot be loaded, algorithms that cannot be prepared, threads that cannot be bound, and models that differ
-/// between thread counts.
-pub fn run(definition: &Definition, options: &Options<'_>, progress: &mut dyn FnMut(&str)) -> anyhow::Result<Study> {
-    let started = Instant::now();
-    let cores = crate::machine::Topology::detect().cores;
-    let mut threads = if options.threads.is_empty() {
+    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+        definition.options().rounds.check()?;
+        Ok(Self { definition })
+    }
+
+    fn definition(&self) -> &Definition<Options> {
+        &self.definition
+    }
+
+    fn threads(cores: usize) -> Vec<usize> {
         thread_counts(cores)
-    } else {
-        options.threads.clone()
-    };
-    threads.push(1);
-    threads.sort_unstable();
-    threads.dedup();
-    let methods: Vec<&MethodDefinition> = definition
-        .methods
-        .iter()
-        .filter(|method| options.algorithms.is_empty() || options.algorithms.contains(&method.algorithm))
-        .collect();
-    ensure!(!methods.is_empty(), "{NAME} measures none of the algorithms asked for");
-    progress("measuring peak and bandwidth for each thread count");
-    let environment = Environment::capture_pinned(&threads, &options.pinning);
-    let loaded = data::load(&definition.dataset, options.data_dir)?.train;
-    let mut bench = Bench {
-        definition,
-        loaded,
-        problems: BTreeMap::new(),
-        engines: threads
-            .iter()
-            .map(|&count| Ok((count, options.pinning.engine(count)?)))
-            .collect::<anyhow::Result<_>>()?,
-        strategies: StrategyMemory::default(),
-        multipliers: BTreeMap::new(),
-        models: BTreeMap::new(),
-    };
-    let repeats = options.repeats.unwrap_or(definition.repeats).max(1);
-    let mut groups = groups(&methods, &threads);
-    let rows = bench.loaded.len();
-    for group in &mut groups {
-        group.retain(|plan| plan.kind.batch_size(plan.size, plan.threads) <= rows);
     }
-    let watch = Watch::start();
-    let mut samples: BTreeMap<Key, Vec<Vec<u64>>> = BTreeMap::new();
-    for repeat in 0..repeats {
-        let mut choices = Choices::new(definition.seed.wrapping_add(repeat as u64));
-        let mut order: Vec<&Vec<Plan<'_>>> = groups.iter().collect();
-        choices.shuffle(&mut order);
-        for group in order {
-            let mut plans: Vec<&Plan<'_>> = group.iter().collect();
-            choices.shuffle(&mut plans);
-            for plan in plans {
-                let key = (plan.method.label.clone(), plan.kind, plan.size, plan.threads);
-                let measured = bench.measure(plan)?;
-                samples.entry(key).or_default().push(measured);
-            }
-        }
-        progress(&format!(
-            "repeat {} of {repeats}: {:.0} s",
-            repeat + 1,
-            started.elapsed().as_secs_f64()
-        ));
-    }
-    let interference = watch.and_then(|watch| watch.end());
-    let cells: Vec<Cell> = samples
-        .into_iter()
-        .map(|(key, samples)| summary(key, samples))
-        .collect();
-    let curves = curves(&methods, &cells, &threads, definition.seed);
-    let most = threads.last().copied().unwrap_or(1);
-    let mut found = disturbances(
-        &environment.machine,
-        &environment.state,
-        &environment.build.profile,
-        most,
-    );
-    found.extend(measured_disturbances(&environment, interference));
-    if let Some(kinds) = doubtful(&cells) {
-        found.push(kinds);
-    }
-    let mut warnings: Vec<String> = found.iter().map(ToString::to_string).collect();
-    if most == 1 {
-        warnings.push("one thread alone shows no scaling: run it where there are more cores, or give --threads".into());
-    }
-    Ok(Study {
-        name: definition.name.clone(),
-        environment,
-        threads,
-        repeats,
-        cells,
-        curves,
-        warnings,
-        seconds: started.elapsed().as_secs_f64(),
-    })
-}
 
-/// The cells of each curve, which are measured side by side.
-fn groups<'d>(methods: &[&'d MethodDefinition], threads: &[usize]) -> Vec<Vec<Plan<'d>>> {
-    let of_curve = |method: &'d MethodDefinition, kind: Kind, size: usize| -> Vec<Plan<'d>> {
-        let plan = |&threads: &usize| Plan {
-            method,
-            kind,
-            size,
-            threads,
+    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+        let lists = [&selection.threads, &self.definition.threads, &selection.default_threads];
+        let chosen = lists.into_iter().find(|list| !list.is_empty());
+        let selection = Selection {
+            // Speed-ups are those over one thread.
+            threads: chosen.into_iter().flatten().copied().chain([1]).collect(),
+            ..selection.clone()
         };
-        threads.iter().map(plan).collect()
-    };
-    let mut groups = Vec::new();
-    for &method in methods {
-        groups.extend(method.strong.iter().map(|&size| of_curve(method, Kind::Strong, size)));
-        groups.extend(method.weak.iter().map(|&size| of_curve(method, Kind::Weak, size)));
+        let mut cells = self.definition.cells(&selection)?;
+        for cell in cells.iter_mut().map(|cell| &mut cell.configuration) {
+            if let Some(rows) = cell.whole(ROWS_PER_THREAD)? {
+                cell.batch_size = rows * cell.threads;
+            }
+            ensure!(
+                cell.batch_size > 0,
+                "{}: batch-size or {ROWS_PER_THREAD} must be given",
+                cell.key()
+            );
+        }
+        let algorithms: Vec<Cell> = cells.iter().map(|cell| plain(cell).0).collect();
+        check(&algorithms)?;
+        Ok(cells)
     }
-    groups
-}
 
-/// Loaded problems, engines and calibrated noise.
-struct Bench<'d> {
-    definition: &'d Definition,
-    loaded: Dataset,
-    /// By format and, where there are several memory nodes, threads on each.
-    problems: BTreeMap<(String, Vec<usize>), Arc<Problem>>,
-    engines: BTreeMap<usize, Engine>,
-    strategies: StrategyMemory,
-    /// Noise multipliers by method and batch size.
-    multipliers: BTreeMap<(String, usize), f64>,
-    /// Digests of models by method and batch size.
-    models: BTreeMap<(String, usize), String>,
-}
+    /// The cells of a curve are measured side by side.
+    fn group(&self, cell: &Cell) -> String {
+        let (kind, size) = curve_of(&cell.configuration);
+        format!(
+            "{} {} {kind:?} {size}",
+            cell.configuration.method, cell.configuration.features
+        )
+    }
 
-impl Bench<'_> {
-    /// Nanoseconds of the timed rounds of a cell.
-    fn measure(&mut self, plan: &Plan<'_>) -> anyhow::Result<Vec<u64>> {
-        let engine = self.engines[&plan.threads].clone();
-        let problem = self.problem(&plan.method.features, &engine)?;
-        let batch_size = plan.kind.batch_size(plan.size, plan.threads);
-        let key = (plan.method.label.clone(), batch_size);
-        let rounds = self.definition.rounds;
-        let noise_key = StreamKey::Simulation(self.definition.seed);
-        let mut settings = settings::from_parameters(&plan.method.parameters, noise_key)?;
-        settings.set("batch-size", batch_size);
-        settings.set("rounds", rounds.warm_up + rounds.timed_rounds(batch_size));
-        settings.strategies = self.strategies.clone();
-        if let (Budget::Target { delta, .. }, Some(&noise_multiplier)) = (settings.budget, self.multipliers.get(&key)) {
-            settings.budget = Budget::NoiseMultiplier {
-                noise_multiplier,
-                delta,
-            };
+    fn measure(&self, run: &Run<'_, Rounds>, context: &Context<'_>) -> anyhow::Result<Outcome<Rounds>> {
+        let cell = plain(run.cell).0.configuration;
+        let engine = context.engine(cell.threads)?;
+        let loaded = context.problem(&cell, run.trial.draw, &engine)?;
+        if cell.batch_size > loaded.train.rows() {
+            return Ok(Outcome::Skipped(format!(
+                "the data set has {} rows",
+                loaded.train.rows()
+            )));
         }
-        let algorithm = catalog::find(&plan.method.algorithm)?;
-        let prepared = algorithm
-            .prepare(&problem, &settings)
-            .with_context(|| format!("{} on batches of {batch_size}", plan.method.label))?;
-        if let Some(noise_multiplier) = prepared.privacy.noise_multiplier {
-            self.multipliers.insert(key.clone(), noise_multiplier);
-        }
-        let timed = measure::time_rounds(&problem, &engine, prepared, rounds.warm_up, &Traffic::default)?;
-        let model = measure::digest(&timed.parameters);
-        let expected = self.models.entry(key).or_insert_with(|| model.clone());
-        ensure!(
-            *expected == model,
-            "{} on batches of {batch_size}: the model on {} threads is {model}, on others it was {expected}",
-            plan.method.label,
-            plan.threads
+        let rounds = self.definition.options().rounds;
+        let mut settings = context.settings(&cell, self.definition.seed)?;
+        let algorithm = catalog::find(&cell.algorithm)?;
+        settings.offer(
+            algorithm,
+            "rounds",
+            rounds.warm_up + rounds.timed_rounds(cell.batch_size),
         );
-        Ok(timed.round)
+        let prepared = match context.prepare(&cell, &loaded.train, &mut settings)? {
+            Ok(prepared) => prepared,
+            Err(reason) => return Ok(Outcome::Skipped(reason)),
+        };
+        let timed = measure::time_rounds(&loaded.train, &engine, prepared, rounds.warm_up, &Traffic::default)?;
+        let model = measure::digest(&timed.parameters);
+        let same = |other: &&Sample<Rounds>| {
+            let (one, other) = (&run.cell.configuration, &other.configuration);
+            (&one.method, &one.features, one.batch_size) == (&other.method, &other.features, other.batch_size)
+        };
+        if let Some(other) = run.earlier.samples.iter().find(same)
+            && other.model_sha256 != model
+        {
+            let (threads, expected) = (cell.threads, &other.model_sha256);
+            return Ok(Outcome::Rejected(format!(
+                "the model on {threads} threads is {model}, on others it was {expected}"
+            )));
+        }
+        Ok(Outcome::Measured(Rounds {
+            round_ns: RoundTimes::new(timed.round),
+            model_sha256: model,
+        }))
     }
 
-    fn problem(&mut self, features: &str, engine: &Engine) -> anyhow::Result<Arc<Problem>> {
-        let nodes = Some(engine.threads_by_node()).filter(|nodes| nodes.len() > 1);
-        let key = (features.to_owned(), nodes.unwrap_or_default());
-        if let Some(problem) = self.problems.get(&key) {
-            return Ok(Arc::clone(problem));
+    fn present(&self, results: &Results<Rounds>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        let found = self.found(results, context)?;
+        Ok(Presentation {
+            warnings: found.warnings.clone(),
+            ..Presentation::of(&presentation::present(&found), context)?
+        })
+    }
+}
+
+/// The cell as the algorithm knows it, and its curve.
+fn plain(cell: &Cell) -> (Cell, (Kind, usize)) {
+    let mut plain = cell.clone();
+    plain.configuration.parameters.remove(ROWS_PER_THREAD);
+    (plain, curve_of(&cell.configuration))
+}
+
+/// The constant quantity of a cell's curve, and its value.
+fn curve_of(cell: &Configuration) -> (Kind, usize) {
+    match cell.whole(ROWS_PER_THREAD) {
+        Ok(Some(rows)) => (Kind::Weak, rows),
+        _ => (Kind::Strong, cell.batch_size),
+    }
+}
+
+impl Scaling {
+    fn found(&self, results: &Results<Rounds>, context: &Context<'_>) -> anyhow::Result<Found> {
+        let measured = self.measured(results)?;
+        let mut threads: Vec<usize> = measured.iter().map(|(cell, _)| cell.configuration.threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let cells: Vec<Timed> = measured
+            .iter()
+            .map(|(cell, runs)| timed(&cell.configuration, runs))
+            .collect();
+        let mut curves: Vec<Curve> = Vec::new();
+        for (cell, _) in &measured {
+            let (kind, size) = curve_of(&cell.configuration);
+            let method = &cell.configuration.method;
+            if curves
+                .iter()
+                .any(|curve| (&curve.method, curve.kind, curve.size) == (method, kind, size))
+            {
+                continue;
+            }
+            let own = cells
+                .iter()
+                .filter(|cell| (&cell.method, cell.kind, cell.size) == (method, kind, size));
+            let mut medians: Vec<(usize, Vec<f64>)> = own.map(|cell| (cell.threads, cell.medians.clone())).collect();
+            medians.sort_by_key(|(threads, _)| *threads);
+            // A stopped run measured some thread counts once less.
+            let least = medians.iter().map(|(_, medians)| medians.len()).min().unwrap_or(0);
+            medians.iter_mut().for_each(|(_, medians)| medians.truncate(least));
+            if medians[0].0 != 1 {
+                continue;
+            }
+            let (points, serial_fraction) = scaled(kind, size, &medians, self.definition.seed);
+            curves.push(Curve {
+                method: method.clone(),
+                kind,
+                size,
+                points,
+                serial_fraction,
+            });
         }
-        let dataset = self.loaded.clone();
-        let dataset = if features == "f32" { dataset.to_f32()? } else { dataset };
-        let (dataset, loss) = dataset.for_loss(None)?;
-        let problem = Arc::new(Problem::new(Arc::new(dataset), loss, true, 0.0)?.placed_for(engine));
-        self.problems.insert(key, Arc::clone(&problem));
-        Ok(problem)
+        let mut warnings = context.disturbances.clone();
+        warnings.extend(doubtful(&cells).map(|doubtful| doubtful.to_string()));
+        if threads == [1] {
+            warnings
+                .push("one thread alone shows no scaling: run it where there are more cores, or give --threads".into());
+        }
+        Ok(Found {
+            environment: context.environment.clone(),
+            threads,
+            repeats: cells.iter().map(|cell| cell.medians.len()).max().unwrap_or(0),
+            cells,
+            curves,
+            warnings,
+        })
     }
 }
 
@@ -468,29 +383,31 @@ fn as_numbers(samples: &[u64]) -> Vec<f64> {
     samples.iter().map(|&sample| sample as f64).collect()
 }
 
-fn summary((method, kind, size, threads): Key, samples: Vec<Vec<u64>>) -> Cell {
-    let all: Vec<f64> = samples.iter().flat_map(|samples| as_numbers(samples)).collect();
+fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
+    let mut runs = runs.to_vec();
+    runs.sort_by_key(|run| run.trial);
+    let samples: Vec<Vec<f64>> = runs.iter().map(|run| as_numbers(&run.round_ns.samples)).collect();
+    let all = samples.concat();
     let mut warnings: Vec<SampleWarning> = Vec::new();
-    for warning in samples.iter().flat_map(|samples| examine(&as_numbers(samples))) {
+    for warning in samples.iter().flat_map(|samples| examine(samples)) {
         if !warnings.iter().any(|known| known.name() == warning.name()) {
             warnings.push(warning);
         }
     }
-    let interval = bootstrap_median(&all, LEVEL, 1_000, all.len() as u64);
-    Cell {
-        round_ns: Estimate::new(median(&all), interval),
-        method,
+    let (kind, size) = curve_of(cell);
+    Timed {
+        round_ns: Estimate::new(median(&all), bootstrap_median(&all, LEVEL, 1_000, all.len() as u64)),
+        method: cell.method.clone(),
         kind,
         size,
-        batch_size: kind.batch_size(size, threads),
-        threads,
-        samples,
+        threads: cell.threads,
+        medians: samples.iter().map(|samples| median(samples)).collect(),
         warnings,
     }
 }
 
 /// How many cells have doubtful samples, where any have.
-fn doubtful(cells: &[Cell]) -> Option<Disturbance> {
+fn doubtful(cells: &[Timed]) -> Option<Disturbance> {
     let mut kinds: Vec<&'static str> = Vec::new();
     let mut count = 0;
     for cell in cells {
@@ -510,44 +427,6 @@ fn doubtful(cells: &[Cell]) -> Option<Disturbance> {
         of: cells.len(),
         kinds: kinds.join(", "),
     })
-}
-
-/// The curves of all methods.
-fn curves(methods: &[&MethodDefinition], cells: &[Cell], threads: &[usize], seed: u64) -> Vec<Curve> {
-    let mut curves = Vec::new();
-    for method in methods {
-        let sizes = |kind| match kind {
-            Kind::Strong => &method.strong,
-            Kind::Weak => &method.weak,
-        };
-        for kind in [Kind::Strong, Kind::Weak] {
-            for &size in sizes(kind) {
-                // Batches larger than the data set were not measured.
-                let medians: Vec<(usize, Vec<f64>)> = threads
-                    .iter()
-                    .filter_map(|&threads| {
-                        let key = (&method.label, kind, size, threads);
-                        let own = |cell: &&Cell| (&cell.method, cell.kind, cell.size, cell.threads) == key;
-                        Some((threads, cells.iter().find(own)?.repeat_medians()))
-                    })
-                    .collect();
-                if medians.is_empty() {
-                    continue;
-                }
-                let (points, serial_fraction) = scaled(kind, size, &medians, seed);
-                curves.push(Curve {
-                    method: method.label.clone(),
-                    algorithm: method.algorithm.clone(),
-                    features: method.features.clone(),
-                    kind,
-                    size,
-                    points,
-                    serial_fraction,
-                });
-            }
-        }
-    }
-    curves
 }
 
 /// Speed-ups and serial fraction from the medians of each repeat by thread count, 1 first.
@@ -622,7 +501,7 @@ fn serial_fraction(kind: Kind, speedups: &[(usize, f64)]) -> Option<f64> {
 }
 
 /// Speed-ups of the machine itself: arithmetic from registers, and reading from memory.
-pub fn limits(study: &Study) -> Vec<(&'static str, Vec<(usize, f64)>)> {
+pub fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     let Some(one) = study.environment.roofline(1) else {
         return Vec::new();
     };
@@ -641,19 +520,7 @@ pub fn limits(study: &Study) -> Vec<(&'static str, Vec<(usize, f64)>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_definition_names_what_there_is() {
-        let definition = definition().unwrap();
-        assert_eq!(definition.name, NAME);
-        for method in &definition.methods {
-            assert!(catalog::find(&method.algorithm).is_ok());
-            assert!(settings::from_parameters(&method.parameters, StreamKey::Simulation(1)).is_ok());
-        }
-        let algorithms: std::collections::BTreeSet<_> =
-            definition.methods.iter().map(|method| &method.algorithm).collect();
-        assert!(algorithms.len() >= 3);
-    }
+    use crate::experiment::testing;
 
     #[test]
     fn thread_counts_grow_to_all_cores() {
@@ -723,44 +590,37 @@ mod tests {
 
     #[test]
     fn a_small_study_measures_every_cell_once_a_repeat() {
-        let definition = Definition {
-            repeats: 2,
-            rounds: RoundBudget {
-                examples: 1,
-                at_least: 2,
-                at_most: 2,
-                warm_up: 0,
-            },
-            methods: vec![MethodDefinition {
-                label: "SGD".into(),
-                algorithm: "sgd".into(),
-                features: "u8".into(),
-                parameters: BTreeMap::new(),
-                strong: vec![64, 128],
-                weak: vec![64],
-            }],
-            ..definition().unwrap()
-        };
-        let options = Options {
-            data_dir: None,
-            threads: vec![2],
-            repeats: None,
-            algorithms: Vec::new(),
-            pinning: Pinning::none(),
-        };
-        let study = run(&definition, &options, &mut |_| ()).unwrap();
+        let text = r#"
+            name = "small"
+            study = "scaling"
+            about = "a test"
+            repeats = 2
+            threads = [2]
+            [options.rounds]
+            examples = 1
+            at-least = 2
+            at-most = 2
+            [[problem]]
+            dataset = "synthetic-mnist"
+            features = "u8"
+            [[method]]
+            label = "SGD"
+            algorithm = "sgd"
+            parameters = { batch-size = [64, 128] }
+            [[method]]
+            label = "SGD"
+            algorithm = "sgd"
+            parameters = { rows-per-thread = 64 }
+        "#;
+        let (scaling, results) = testing::run::<Scaling>(text, 1).unwrap();
+        let found = scaling.found(&results, &testing::context(2)).unwrap();
         assert_eq!(
-            (study.threads.as_slice(), study.cells.len(), study.curves.len()),
+            (found.threads.as_slice(), found.cells.len(), found.curves.len()),
             (&[1, 2][..], 6, 3)
         );
-        assert!(
-            study
-                .cells
-                .iter()
-                .all(|cell| cell.samples.len() == 2 && cell.samples[0].len() == 2)
-        );
-        assert!(presentation::present(&study).terminal().contains("All curves"));
-        let text = serde_json::to_string(&study).unwrap();
-        assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
+        let twice = |cell: &Timed| cell.medians.len() == 2;
+        assert!(found.cells.iter().all(twice));
+        assert!(results.samples.iter().all(|sample| sample.round_ns.samples.len() == 2));
+        assert!(presentation::present(&found).terminal().contains("All curves"));
     }
 }

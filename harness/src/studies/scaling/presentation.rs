@@ -1,11 +1,11 @@
 //! The presentation of thread scaling: speed-up and efficiency against threads, with the limits of the machine.
 
-use super::{Curve, Estimate, Kind, NAME, Study, limits};
+use super::{Curve, Estimate, Found, Kind, limits};
 use crate::format::time;
 use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
 
 /// The presentation of the study.
-pub fn present(study: &Study) -> Presentation {
+pub fn present(study: &Found) -> Presentation {
     let about = format!(
         "Medians over {} repeats, each of which measured all thread counts of a curve in turn; 95 % bootstrap intervals over \
          the repeats. Pinning of threads: {}. Dotted: one per thread, and the machine's own limits from registers and from \
@@ -13,8 +13,7 @@ pub fn present(study: &Study) -> Presentation {
         study.repeats,
         study.environment.pinning_policy()
     );
-    let command = format!("rounds run {NAME}");
-    let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about, &command);
+    let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about, "rounds run scaling");
     if !study.warnings.is_empty() {
         presentation.parts.push(Part::Heading("Disturbances".to_owned()));
         presentation
@@ -74,7 +73,7 @@ fn panel(file: &str, chart: Chart) -> Panel {
     Panel::chart(&file.replace('-', " "), file, chart)
 }
 
-fn threads(study: &Study) -> Axis {
+fn threads(study: &Found) -> Axis {
     Axis::linear("threads").ticks(study.threads.iter().map(|&threads| threads as f64))
 }
 
@@ -102,7 +101,7 @@ fn series<'a>(
     curves.enumerate().map(one).collect()
 }
 
-fn speedups(study: &Study, curves: &[&Curve]) -> Vec<Series> {
+fn speedups(study: &Found, curves: &[&Curve]) -> Vec<Series> {
     let name = |curve: &Curve| match curve.serial_fraction {
         Some(fraction) => format!("{}: serial {:.3}", curve.label(), fraction.value),
         None => curve.label(),
@@ -117,7 +116,7 @@ fn speedups(study: &Study, curves: &[&Curve]) -> Vec<Series> {
     all
 }
 
-fn table(study: &Study) -> Table {
+fn table(study: &Found) -> Table {
     let columns = [
         "curve",
         "#threads",

@@ -1,0 +1,510 @@
+//! Training: test accuracy or risk of many runs of the catalogue's algorithms, against a parameter or the number of rows,
+//! with the rounds and queries to a target, beside published numbers.
+//!
+//! Runs are spread over the threads, one a thread. Where parameters of a method are swept, the best combination is shown;
+//! picking it on private data spends privacy that no ε here counts.
+
+pub mod presentation;
+
+use std::cmp::Ordering;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::{Budget, Settings};
+use rounds_algorithms::oracle::{Engine, evaluate};
+use rounds_algorithms::problem::Problem as Objective;
+use rounds_kernels::features::Norm;
+use rounds_kernels::random::StreamKey;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::commands::with_causes;
+use crate::experiment::cache::{Loaded, Memo, check};
+use crate::experiment::definition::Problem;
+use crate::experiment::summary::{MeanInterval, mean, of_draws};
+use crate::experiment::{
+    Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection, Study,
+};
+use crate::statistics::median;
+
+/// The options of the study.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Title of table and figure.
+    pub title: String,
+    /// Source of the published numbers.
+    #[serde(default)]
+    pub source: String,
+    /// Confidence level of the intervals of means.
+    #[serde(default = "default_level")]
+    pub level: f64,
+    /// Metric of data sets; accuracy on the test rows by default.
+    #[serde(default)]
+    pub metric: Metric,
+}
+
+fn default_level() -> f64 {
+    0.95
+}
+
+/// Metric of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Share of test examples classified rightly, in percent: more is better.
+    #[default]
+    TestAccuracy,
+    /// Population risk above its minimum, of generated rows: less is better.
+    ExcessRisk,
+    /// The objective `F(x) = (1/n)Σφ + (λ/2)‖x‖²` above its minimum: less is better.
+    ExcessObjective,
+}
+
+impl Metric {
+    /// Greater is better.
+    fn compare(self, one: f64, other: f64) -> Ordering {
+        match self {
+            Self::TestAccuracy => one.total_cmp(&other),
+            Self::ExcessRisk | Self::ExcessObjective => other.total_cmp(&one),
+        }
+    }
+}
+
+/// What one run yields.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trained {
+    /// Its value in the metric.
+    pub value: f64,
+    /// The objective, where it is the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<f64>,
+    /// Share of test examples classified rightly, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_accuracy: Option<f64>,
+    /// Examples.
+    pub n: usize,
+    /// Adaptive rounds.
+    pub rounds: u64,
+    /// Gradient queries.
+    pub gradient_queries: u64,
+    /// Share of the clipped contributions.
+    pub clipped: f64,
+    /// Seconds of the rounds, on one thread, without preparation and evaluation.
+    pub seconds: f64,
+    /// Rounds and queries when the target was first seen to be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_target: Option<(u64, u64)>,
+    /// The privacy statement.
+    pub privacy: Value,
+}
+
+impl Trained {
+    fn privacy_number(&self, name: &str) -> Option<f64> {
+        self.privacy.get(name)?.as_f64()
+    }
+}
+
+/// A cell with its runs.
+pub struct Setting<'r> {
+    /// The cell.
+    pub cell: Cell,
+    /// Its runs, at least one.
+    pub runs: Vec<&'r Sample<Trained>>,
+    /// Mean of the metric.
+    pub mean: MeanInterval,
+    /// True for the best of its method's combinations at this place on the axis.
+    pub best: bool,
+}
+
+impl Setting<'_> {
+    fn mean_of(&self, value: &dyn Fn(&Trained) -> f64) -> f64 {
+        mean(&self.runs.iter().map(|run| value(run)).collect::<Vec<_>>())
+    }
+
+    fn seconds(&self) -> f64 {
+        median(&self.runs.iter().map(|run| run.seconds).collect::<Vec<_>>())
+    }
+
+    /// The middle run by rounds, runs that missed the target at the end; nothing if the middle one did.
+    fn to_target(&self) -> Option<(u64, u64)> {
+        let missed = (u64::MAX, u64::MAX);
+        let mut reached: Vec<_> = self.runs.iter().map(|run| run.to_target.unwrap_or(missed)).collect();
+        reached.sort_unstable();
+        reached.get(reached.len() / 2).copied().filter(|found| *found != missed)
+    }
+}
+
+/// The settings of a problem.
+pub struct Panel<'r> {
+    /// The problem.
+    pub problem: &'r Problem,
+    /// Its heading.
+    pub label: String,
+    /// Metric of its runs.
+    pub metric: Metric,
+    /// Its cells.
+    pub settings: Vec<Setting<'r>>,
+    /// Cells that could not be run, with the reason.
+    pub left_out: Vec<String>,
+}
+
+/// The study.
+pub struct Training {
+    definition: Definition<Options>,
+    minima: Memo<f64>,
+}
+
+impl Study for Training {
+    const NAME: &'static str = "training";
+    const EXECUTION: Execution = Execution::Concurrent;
+
+    type Options = Options;
+    type Outcome = Trained;
+
+    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+        let level = definition.options().level;
+        ensure!(level > 0.0 && level < 1.0, "level must lie between 0 and 1");
+        Ok(Self {
+            definition,
+            minima: Memo::new(),
+        })
+    }
+
+    fn definition(&self) -> &Definition<Options> {
+        &self.definition
+    }
+
+    fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
+        let cells = self.definition.cells(selection)?;
+        check(&cells)?;
+        Ok(cells)
+    }
+
+    fn measure(&self, run: &Run<'_, Trained>, context: &Context<'_>) -> anyhow::Result<Outcome<Trained>> {
+        let cell = &run.cell.configuration;
+        let loaded = match context.problem(cell, run.trial.draw, &Engine::Sequential) {
+            Ok(loaded) => loaded,
+            Err(error) => return Ok(Outcome::Skipped(with_causes(&error))),
+        };
+        let mut settings = context.settings(cell, self.definition.seed + run.trial.repeat as u64)?;
+        let prepared = match context.prepare(cell, &loaded.train, &mut settings)? {
+            Ok(prepared) => prepared,
+            Err(reason) => return Ok(Outcome::Skipped(reason)),
+        };
+        let (spent, budget) = (prepared.privacy.epsilon, cell.optional("epsilon")?);
+        if budget.is_some() && spent.is_none() {
+            let reason = prepared.privacy.reason.clone();
+            return Ok(Outcome::Skipped(reason.unwrap_or_else(|| "it has no guarantee".into())));
+        }
+        ensure!(
+            spent <= budget.or(spent),
+            "{}: ε = {spent:?} is more than the budget {budget:?}",
+            cell.key()
+        );
+        let privacy = serde_json::to_value(&prepared.privacy)?;
+        let judge = self.judge(cell, run.trial.draw, &loaded)?;
+        let target = self.definition.problems[run.cell.problem].target;
+        let mut executor = Executor::new(&loaded.train, Engine::Sequential, prepared);
+        executor.place();
+        let mut seconds = 0.0;
+        let (mut next_look, mut to_target) = (1, None);
+        while !executor.is_finished() {
+            let started = Instant::now();
+            let last = executor.rounds();
+            let pending = target.filter(|_| to_target.is_none());
+            let until = if pending.is_some() { last.min(next_look) } else { last };
+            while executor.round() < until {
+                executor.advance().with_context(|| cell.key())?;
+            }
+            seconds += started.elapsed().as_secs_f64();
+            next_look = until + 1 + until / 20;
+            if let Some(target) = pending
+                && judge.metric.compare(judge.value(executor.solution())?, target).is_ge()
+            {
+                to_target = Some((executor.ledger().rounds, executor.ledger().gradient_queries));
+            }
+        }
+        let ledger = executor.ledger();
+        let value = judge.value(executor.solution())?;
+        Ok(Outcome::Measured(Trained {
+            value,
+            objective: (judge.metric == Metric::ExcessObjective).then_some(value + judge.minimum),
+            test_accuracy: judge.accuracy(executor.solution())?,
+            n: loaded.train.rows(),
+            rounds: ledger.rounds,
+            gradient_queries: ledger.gradient_queries,
+            clipped: ledger.clipped as f64 / ledger.clippable.max(1) as f64,
+            seconds,
+            to_target,
+            privacy,
+        }))
+    }
+
+    fn present(&self, results: &Results<Trained>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        let page = presentation::present(&self.definition, &self.panels(results)?);
+        Presentation::of(&page, context)
+    }
+}
+
+/// The metric of runs on one problem.
+struct Judge<'l> {
+    metric: Metric,
+    loaded: &'l Loaded,
+    /// Minimum of the objective, where it is the metric.
+    minimum: f64,
+}
+
+impl Judge<'_> {
+    /// The metric's value of a model.
+    fn value(&self, parameters: &[f32]) -> anyhow::Result<f64> {
+        Ok(match (self.metric, &self.loaded.planted) {
+            (Metric::ExcessRisk, Some(planted)) => planted.excess_risk(parameters),
+            (Metric::ExcessObjective, _) => objective(&self.loaded.train, parameters)? - self.minimum,
+            _ => 100.0 * self.accuracy(parameters)?.context("the data set has no test rows")?,
+        })
+    }
+
+    fn accuracy(&self, parameters: &[f32]) -> anyhow::Result<Option<f64>> {
+        let test = self.loaded.test.as_ref();
+        let found = test
+            .map(|test| evaluate(test, &Engine::Sequential, parameters))
+            .transpose()?;
+        Ok(found.map(|found| found.correct as f64 / found.rows.max(1) as f64))
+    }
+}
+
+impl Training {
+    fn metric(&self, planted: bool) -> Metric {
+        if planted {
+            Metric::ExcessRisk
+        } else {
+            self.definition.options().metric
+        }
+    }
+
+    fn judge<'l>(&self, cell: &Configuration, draw: usize, loaded: &'l Loaded) -> anyhow::Result<Judge<'l>> {
+        let metric = self.metric(loaded.planted.is_some());
+        let minimum = if metric == Metric::ExcessObjective {
+            let key = format!("{} {} {draw}", cell.problem, cell.dataset);
+            self.minima.get(&key, || minimum(&loaded.train))?
+        } else {
+            0.0
+        };
+        if metric == Metric::TestAccuracy && loaded.test.is_none() {
+            bail!("the data set {} has no test rows", cell.dataset);
+        }
+        Ok(Judge {
+            metric,
+            loaded,
+            minimum,
+        })
+    }
+
+    /// The measured cells, by problem.
+    fn panels<'r>(&'r self, results: &'r Results<Trained>) -> anyhow::Result<Vec<Panel<'r>>> {
+        let level = self.definition.options().level;
+        let mut panels: Vec<Panel<'_>> = Vec::new();
+        for (index, problem) in self.definition.problems.iter().enumerate() {
+            let metric = self.metric(problem.dataset == crate::experiment::cache::PLANTED_LOGISTIC);
+            let of_problem = |(cell, _): &(Cell, _)| cell.problem == index;
+            let setting = |(cell, mut runs): (Cell, Vec<&'r Sample<Trained>>)| {
+                runs.sort_by_key(|run| run.trial);
+                let values: Vec<_> = runs.iter().map(|run| (run.trial.draw, run.value)).collect();
+                Setting {
+                    mean: of_draws(&values, level),
+                    cell,
+                    runs,
+                    best: false,
+                }
+            };
+            let mut settings: Vec<Setting<'_>> = self
+                .measured(results)?
+                .into_iter()
+                .filter(of_problem)
+                .map(setting)
+                .collect();
+            for place in 0..settings.len() {
+                let one = &settings[place];
+                let alike = |other: &Setting<'_>| {
+                    let labels = [&one.cell, &other.cell].map(|cell| cell.configuration.label_of_method());
+                    labels[0] == labels[1] && one.cell.axis == other.cell.axis
+                };
+                // The first of equals.
+                let better = |(other, rival): (usize, &Setting<'_>)| {
+                    let order = metric.compare(rival.mean.mean, one.mean.mean);
+                    alike(rival) && (order.is_gt() || order.is_eq() && other < place)
+                };
+                settings[place].best = !settings.iter().enumerate().any(better);
+            }
+            let left_out = results.skipped.iter().filter(|(cell, _)| {
+                (&cell.problem, &cell.dataset) == (&problem.label, &problem.dataset)
+                    && cell.suite == self.definition.name
+            });
+            panels.push(Panel {
+                problem,
+                label: if problem.label.is_empty() {
+                    problem.dataset.clone()
+                } else {
+                    problem.label.clone()
+                },
+                metric,
+                settings,
+                left_out: left_out
+                    .map(|(cell, reason)| format!("{}: {reason}", cell.key()))
+                    .collect(),
+            });
+        }
+        panels.retain(|panel| !panel.settings.is_empty() || !panel.left_out.is_empty());
+        Ok(panels)
+    }
+}
+
+/// F* by Nesterov's method without noise: 40·√κ rounds leave less than the rounding of f32.
+fn minimum(problem: &Objective) -> anyhow::Result<f64> {
+    let mut settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(0));
+    let bound = problem.dataset().public_bound(Norm::L2).context("rows are clipped")?;
+    let condition = (0.5 * (bound * bound + 1.0) + problem.regularization()) / problem.regularization();
+    let rounds = (40.0 * condition.sqrt()).ceil();
+    settings.parameters.insert("rounds".to_owned(), rounds.to_string());
+    let prepared = catalog::find("dp-nag")?.prepare(problem, &settings)?;
+    let mut executor = Executor::new(problem, Engine::Sequential, prepared);
+    executor.run()?;
+    objective(problem, executor.solution())
+}
+
+/// F at a point.
+fn objective(problem: &Objective, point: &[f32]) -> anyhow::Result<f64> {
+    let squares: f64 = point.iter().map(|&x| f64::from(x).powi(2)).sum();
+    let loss = evaluate(problem, &Engine::Sequential, point)?.loss / problem.rows() as f64;
+    Ok(loss + 0.5 * problem.regularization() * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::testing;
+
+    const SMALL: &str = r#"
+        name = "small"
+        study = "training"
+        about = "a test"
+        repeats = 3
+        [options]
+        title = "small"
+        level = 0.9
+
+        [[problem]]
+        label = "planted"
+        dataset = "planted-logistic"
+        target = 0.05
+        axis = "epsilon"
+        parameters = { rows = 1500, dimension = 5, norm = 3.0, epsilon = [1, 20], delta = 1e-5, batch-size = 50 }
+
+        [[problem.method]]
+        label = "SRG"
+        algorithm = "dp-srg-memf"
+        parameters = { epochs = 2, noise = "optimal", clip-norm = 1.0, learning-rate = [0.0001, 0.2] }
+
+        [[problem.method]]
+        label = "accelerated"
+        algorithm = "accelerated-dp-srg"
+        parameters = { epsilon = 20 }
+    "#;
+
+    #[test]
+    fn the_best_combination_is_marked_and_targets_are_counted() {
+        let (study, results) = testing::run::<Training>(SMALL, 2).unwrap();
+        // Two places times two step sizes, and one, times three runs.
+        assert_eq!(results.samples.len(), 15);
+        let panels = study.panels(&results).unwrap();
+        let settings = &panels[0].settings;
+        for x in [1.0, 20.0] {
+            let best: Vec<_> = settings
+                .iter()
+                .filter(|one| one.cell.configuration.method == "SRG" && one.cell.axis == Some(x) && one.best)
+                .collect();
+            assert_eq!(best.len(), 1);
+            assert_eq!(
+                best[0].cell.configuration.parameters["learning-rate"],
+                serde_json::json!(0.2)
+            );
+        }
+        for setting in settings {
+            let MeanInterval { mean, low, high, .. } = setting.mean;
+            assert!(low <= mean && mean <= high && setting.runs.len() == 3);
+            let run = setting.runs[0];
+            assert!(run.privacy_number("epsilon").unwrap() <= setting.cell.axis.unwrap());
+            assert_eq!(run.privacy["claim"], "simulation");
+            let slow = setting.cell.configuration.text("learning-rate").as_deref() == Some("0.0001");
+            assert_eq!(
+                setting.to_target().is_some(),
+                !slow,
+                "{}",
+                setting.cell.configuration.key()
+            );
+        }
+        let page = presentation::present(study.definition(), &panels);
+        assert!(page.terminal().contains("SRG"));
+        let (_, again) = testing::run::<Training>(SMALL, 1).unwrap();
+        let values = |results: &Results<Trained>| {
+            let mut values: Vec<_> = results.samples.iter().map(|run| (run.key(), run.value)).collect();
+            values.sort_by(|one, other| one.0.cmp(&other.0));
+            values
+        };
+        assert_eq!(values(&results), values(&again), "models do not depend on threads");
+    }
+
+    #[test]
+    fn objectives_lie_above_their_minimum_and_refusals_are_named() {
+        let text = r#"
+            name = "small"
+            study = "training"
+            about = "a test"
+            repeats = 2
+            parameters = { epsilon = 1.0, delta = 1e-5, adjacency = "replace-one" }
+            [options]
+            title = "small"
+            metric = "excess-objective"
+            [[problem]]
+            dataset = "synthetic-logistic"
+            parameters = { loss = "logistic", feature-bound = 1.0, regularization = 0.05, rows = 2000 }
+            [[method]]
+            algorithm = "dp-nag-opt"
+            parameters = { noise = "independent", rounds = [20, 40], initial-gap = 0.7 }
+            [[method]]
+            algorithm = "dp-nag"
+            parameters = { noise = "independent", rounds = 5, strong-convexity = 99.0 }
+        "#;
+        // `rows` and `rounds` are of the problem and of the method.
+        let (study, results) = testing::run::<Training>(text, 1).unwrap();
+        assert_eq!(results.samples.len(), 4, "{:?}", results.skipped);
+        assert!(
+            results.skipped[0].1.contains("exceeds smoothness"),
+            "{:?}",
+            results.skipped
+        );
+        for run in &results.samples {
+            assert!(run.value > -1e-6 && run.value < 0.5, "{run:?}");
+            assert_eq!(run.gradient_queries, run.rounds * 2000);
+        }
+        let panels = study.panels(&results).unwrap();
+        assert_eq!(panels[0].settings.iter().filter(|setting| setting.best).count(), 1);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let fails = |from: &str, to: &str| {
+            let error = testing::run::<Training>(&SMALL.replace(from, to), 1)
+                .err()
+                .expect("refused");
+            format!("{error:#}")
+        };
+        assert!(fails("dp-srg-memf", "dp-srg-mmf").contains("dp-srg-memf"));
+        assert!(fails("batch-size = 50", "batch-size = 0.5").contains("batch-size = 0.5"));
+        assert!(fails("level = 0.9", "levels = 0.9").contains("levels"));
+    }
+}

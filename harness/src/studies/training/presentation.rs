@@ -1,0 +1,244 @@
+//! The presentation of studies of private training: a table of every panel with the published numbers, and charts of the
+//! panels with an axis.
+
+use super::{Metric, Options, Panel, Setting};
+use crate::experiment::{Definition, text};
+use crate::format::{count, number, percent, three_digits};
+use crate::report::{
+    Axis, Chart, Entry, Figure, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
+};
+
+/// Parameters that the tables do not list: they are the same for all methods, or stand in other columns.
+const UNLISTED: [&str; 6] = ["epsilon", "delta", "noise", "sampling", "clip-norm", "adjacency"];
+
+/// The presentation of the study. Of swept parameters the best combination is shown.
+pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
+    let options = definition.options();
+    let level = format!("{} %", three_digits(100.0 * options.level));
+    let source = if options.source.is_empty() {
+        String::new()
+    } else {
+        format!("; published numbers: {}", options.source)
+    };
+    let about =
+        format!("Means over runs with their {level} intervals{source}. Swept parameters show their best combination.");
+    let command = format!("rounds run {}", definition.name);
+    let mut presentation = Presentation::new(&options.title, "Private training", &about, &command);
+    let subtitle = format!("means with {level} intervals; swept parameters show their best combination");
+    let pictures = (1..)
+        .zip(panels)
+        .flat_map(|(number, panel)| charts(panel, number, &subtitle));
+    let pictures: Vec<Picture> = pictures.collect();
+    if !pictures.is_empty() {
+        let figure = Figure::new(&options.title, "Panel", pictures);
+        presentation.parts.push(Part::Figure(figure));
+    }
+    for panel in panels {
+        presentation.parts.push(Part::Heading(panel.label.clone()));
+        let target = panel.problem.target;
+        let target = target.map(|target| Part::Text(format!("Target: {}.", three_digits(target))));
+        presentation.parts.extend(target);
+        presentation.parts.push(Part::Table(table(panel)));
+        let left_out = panel.left_out.iter().map(|reason| format!("Left out: {reason}"));
+        let left_out: Vec<String> = left_out.collect();
+        presentation
+            .parts
+            .extend((!left_out.is_empty()).then_some(Part::List(left_out)));
+        if panel.problem.axis.as_deref() == Some("rows") {
+            presentation.parts.push(Part::Table(growth(panel)));
+        }
+    }
+    presentation
+}
+
+fn best<'p, 'r>(panel: &'p Panel<'r>) -> impl Iterator<Item = &'p Setting<'r>> {
+    panel.settings.iter().filter(|setting| setting.best)
+}
+
+/// A row for each method and place on the axis.
+fn table(panel: &Panel<'_>) -> Table {
+    let metric = match panel.metric {
+        Metric::TestAccuracy => "#test accuracy (%)",
+        Metric::ExcessRisk => "#excess population risk",
+        Metric::ExcessObjective => "#F − F*",
+    };
+    let axis = format!("#{}", panel.problem.axis.as_deref().unwrap_or_default());
+    let columns = [
+        "method",
+        &axis,
+        metric,
+        "#final risk F",
+        "#accuracy",
+        "#runs",
+        "#published",
+        "#difference",
+        "#rounds to target",
+        "#queries to target",
+        "#rounds",
+        "#queries",
+        "#epochs",
+        "#clipped",
+        "#s a run",
+        "#ε",
+        "#noise multiplier",
+        "adjacency",
+        "chosen",
+    ];
+    let mut table = Table::new(&panel.label, &columns);
+    for setting in best(panel) {
+        table.row(row(panel, setting));
+    }
+    table.without_empty_columns()
+}
+
+fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
+    let decimals = |value: f64| match panel.metric {
+        Metric::TestAccuracy => format!("{value:.2}"),
+        Metric::ExcessRisk | Metric::ExcessObjective => three_digits(value),
+    };
+    let (mean, first) = (setting.mean, setting.runs[0]);
+    let (published, published_interval) = setting.cell.published;
+    let of_paper = |value: f64| {
+        let half = published_interval.map_or_else(String::new, |half| format!(" ± {half:.2}"));
+        format!("{value:.2}{half}")
+    };
+    let reached = setting.to_target();
+    let to_target = |value: Option<u64>| match (panel.problem.target, value) {
+        (None, _) => Entry::default(),
+        (_, None) => Entry::text("not reached"),
+        (_, Some(value)) => Entry::number(value as f64, count),
+    };
+    let configuration = &setting.cell.configuration;
+    let own = configuration.of_algorithm();
+    let listed = own.iter().filter(|(key, _)| !UNLISTED.contains(&key.as_str()));
+    let mut chosen: Vec<String> = listed
+        .map(|(key, value)| format!("{key} {}", value.as_f64().map_or_else(|| text(value), number)))
+        .collect();
+    if configuration.batch_size > 0 {
+        chosen.push(format!("batch {}", configuration.batch_size));
+    }
+    let objective = first
+        .objective
+        .map(|_| setting.mean_of(&|run| run.objective.unwrap_or(f64::NAN)));
+    let accuracy = first.test_accuracy.filter(|_| panel.metric == Metric::ExcessObjective);
+    let accuracy = accuracy.map(|_| setting.mean_of(&|run| run.test_accuracy.unwrap_or(f64::NAN)));
+    let epsilon = first.privacy_number("epsilon");
+    let adjacency = first.privacy["adjacency"].as_str().unwrap_or_default();
+    let half = decimals(0.5 * (mean.high - mean.low));
+    let queries = setting.mean_of(&|run| run.gradient_queries as f64);
+    [
+        Entry::text(configuration.label_of_method()),
+        Entry::number(setting.cell.axis, number),
+        Entry::sorted(format!("{} ± {half}", decimals(mean.mean)), mean.mean),
+        Entry::number(objective, |value| format!("{value:.4}")),
+        Entry::number(accuracy, percent),
+        Entry::count(setting.runs.len()),
+        Entry::number(published, of_paper),
+        Entry::number(published.map(|value| mean.mean - value), |value| format!("{value:+.2}")),
+        to_target(reached.map(|(rounds, _)| rounds)),
+        to_target(reached.map(|(_, queries)| queries)),
+        Entry::number(setting.mean_of(&|run| run.rounds as f64), count),
+        Entry::number(queries, count),
+        Entry::number(queries / first.n as f64, |value| format!("{value:.2}")),
+        Entry::number(setting.mean_of(&|run| run.clipped), |share| {
+            format!("{:.0} %", 100.0 * share)
+        }),
+        Entry::number(setting.seconds(), three_digits),
+        epsilon.map_or_else(|| Entry::text("∞"), |epsilon| Entry::number(epsilon, three_digits)),
+        Entry::number(first.privacy_number("noise_multiplier"), three_digits),
+        Entry::text(adjacency),
+        Entry::text(chosen.join(", ")),
+    ]
+}
+
+/// Growth of rounds, queries and risk with n: slopes of least squares on both logarithms.
+fn growth(panel: &Panel<'_>) -> Table {
+    let columns = ["method", "#rounds ~ n^", "#queries ~ n^", "#excess risk ~ n^"];
+    let mut table = Table::new("Growth with n", &columns);
+    let mut methods: Vec<&str> = Vec::new();
+    for setting in &panel.settings {
+        let method = setting.cell.configuration.label_of_method();
+        if !methods.contains(&method) {
+            methods.push(method);
+        }
+    }
+    for method in methods {
+        let own: Vec<&Setting<'_>> = best(panel)
+            .filter(|setting| setting.cell.configuration.label_of_method() == method)
+            .collect();
+        let slope = |value: &dyn Fn(&Setting<'_>) -> f64| {
+            let points = own
+                .iter()
+                .filter_map(|outcome| Some((outcome.cell.axis?.ln(), value(outcome).ln())));
+            let points: Vec<(f64, f64)> = points.collect();
+            let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+            let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
+            let slope = mean(&|point| (point.0 - x) * (point.1 - y)) / mean(&|point| (point.0 - x).powi(2));
+            Entry::number(slope, |value| format!("{value:.2}"))
+        };
+        table.row([
+            Entry::text(method),
+            slope(&|one| one.mean_of(&|run| run.rounds as f64)),
+            slope(&|one| one.mean_of(&|run| run.gradient_queries as f64)),
+            slope(&|one| one.mean.mean),
+        ]);
+    }
+    table
+}
+
+/// The charts of a panel with an axis: accuracy, or risk with the seconds and rounds of a run.
+fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
+    let Some(axis) = &panel.problem.axis else {
+        return Vec::new();
+    };
+    let chart = |suffix: &str, label: &str, scale, value: &dyn Fn(&Setting<'_>) -> (f64, Option<(f64, f64)>)| {
+        let points = best(panel).filter_map(|outcome| {
+            let (x, (y, interval)) = (outcome.cell.axis?, value(outcome));
+            let method = outcome.cell.configuration.label_of_method();
+            let note = format!("{method} at {}: {}", number(x), three_digits(y));
+            Some((
+                method.to_owned(),
+                Point {
+                    interval,
+                    ..Point::new(x, y, note)
+                },
+            ))
+        });
+        let title = format!("{}{}", panel.label, suffix.replace('-', ", "));
+        let y = Axis {
+            scale,
+            ..Axis::linear(label)
+        };
+        let chart = Chart::new(
+            &title,
+            subtitle,
+            Axis::logarithmic(axis),
+            y,
+            grouped(Style::Line, points),
+        );
+        Picture::chart(&title, &format!("panel-{place}{suffix}"), chart)
+    };
+    match panel.metric {
+        // An interval of few runs may end outside of 0 to 100 %.
+        Metric::TestAccuracy => vec![chart("", "test accuracy (%)", Scale::Linear, &|outcome| {
+            (
+                outcome.mean.mean,
+                Some((outcome.mean.low.max(0.0), outcome.mean.high.min(100.0))),
+            )
+        })],
+        Metric::ExcessRisk | Metric::ExcessObjective => vec![
+            chart("", "excess risk", Scale::Logarithmic, &|outcome| {
+                (outcome.mean.mean, Some((outcome.mean.low, outcome.mean.high)))
+            }),
+            chart(
+                "-seconds",
+                "seconds of a run, one thread",
+                Scale::Logarithmic,
+                &|outcome| (outcome.seconds(), None),
+            ),
+            chart("-rounds", "adaptive rounds", Scale::Logarithmic, &|outcome| {
+                (outcome.mean_of(&|run| run.rounds as f64), None)
+            }),
+        ],
+    }
+}
