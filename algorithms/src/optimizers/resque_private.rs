@@ -361,20 +361,21 @@ fn practical(
         delta,
         MOST_CHUNKS,
     );
-    let adjacency =
-        match plan::adjacency(problem, &common)? {
-            Adjacency::ZeroOut => Adjacency::ZeroOut,
-            other => {
-                return Err(SettingsError::Unsupported {
-                parameter: "adjacency",
-                value: other.to_string(),
-                algorithm: if localized { RESQUE_PRIVATE_SCO.id } else { RESQUE_PRIVATE_ERM.id },
-                reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
-                         zero-out keeps them",
-            }
-            .into());
-            }
-        };
+    let adjacency = plan::adjacency(problem, &common)?;
+    if adjacency != Adjacency::ZeroOut {
+        return Err(SettingsError::Unsupported {
+            parameter: "adjacency",
+            value: adjacency.to_string(),
+            algorithm: if localized {
+                RESQUE_PRIVATE_SCO.id
+            } else {
+                RESQUE_PRIVATE_ERM.id
+            },
+            reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
+                     zero-out keeps them",
+        }
+        .into());
+    }
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     let rows = chunks[0].rows.len();
     let batch = common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
@@ -428,25 +429,26 @@ fn practical(
         acceleration,
         start: vec![0.0; dimension],
         balls: NoisyBalls {
+            rule: Rule {
+                rate,
+                inner,
+                clip_norm,
+                weight_cap: own.weight_cap,
+                localized,
+                smoothing: acceleration.ball_radius,
+            },
             samplers,
-            rate,
             chunks,
             chunk: 0,
-            inner,
-            clip_norm,
-            weight_cap: own.weight_cap,
-            localized,
-            smoothing: acceleration.ball_radius,
             noise: IndependentGaussian::new(settings.key.clone(), noise.standard_deviation),
             key: settings.key.clone(),
             releases: 0,
-            rows: Vec::new(),
-            ends: Vec::new(),
-            normals: Vec::new(),
-            residuals: Vec::new(),
-            sum: vec![0.0; dimension],
-            point: vec![0.0; dimension],
             anchor: vec![0.0; dimension],
+            buffers: Buffers {
+                sum: vec![0.0; dimension],
+                point: vec![0.0; dimension],
+                ..Buffers::default()
+            },
         },
         solution: vec![0.0; dimension],
     };
@@ -466,19 +468,32 @@ struct PracticalResque {
 
 /// The private ball solver: its state between rounds.
 struct NoisyBalls {
+    rule: Rule,
     samplers: Vec<Sampler>,
-    rate: f64,
     chunks: Vec<Chunk>,
     chunk: usize,
+    noise: IndependentGaussian,
+    key: StreamKey,
+    /// Releases so far: the address of the next batch and noise.
+    releases: u64,
+    anchor: Vec<f64>,
+    buffers: Buffers,
+}
+
+/// Constants of a private solve.
+#[derive(Clone, Copy)]
+struct Rule {
+    rate: f64,
     inner: usize,
     clip_norm: f32,
     weight_cap: f64,
     localized: bool,
     smoothing: f64,
-    noise: IndependentGaussian,
-    key: StreamKey,
-    /// Releases so far: the address of the next batch and noise.
-    releases: u64,
+}
+
+/// Rows, answers and sums of one round.
+#[derive(Default)]
+struct Buffers {
     rows: Vec<u32>,
     ends: Vec<usize>,
     /// Of the shifts of margins, output by output.
@@ -486,7 +501,95 @@ struct NoisyBalls {
     residuals: Vec<f32>,
     sum: Vec<f64>,
     point: Vec<f32>,
-    anchor: Vec<f64>,
+}
+
+impl NoisyBalls {
+    /// Draws the S batches of a round and the shifts of their margins.
+    fn draw(&mut self, outputs: usize) {
+        let (buffers, rows) = (&mut self.buffers, &self.chunks[self.chunk].rows);
+        let first = rows.start as u32;
+        buffers.rows.clear();
+        buffers.ends.clear();
+        for step in 0..self.rule.inner as u64 {
+            match self.samplers[self.chunk].draw(self.releases + step, rows.len()) {
+                Selection::Range(range) => buffers.rows.extend(range.map(|row| first + row as u32)),
+                Selection::Indices(rows) => buffers.rows.extend(rows.iter().map(|row| first + row)),
+            }
+            buffers.ends.push(buffers.rows.len());
+        }
+        let scalars = buffers.rows.len() * outputs;
+        buffers.normals.resize(scalars, 0.0);
+        buffers.residuals.resize(scalars, 0.0);
+        fill_gaussian(&self.key, SHIFTS, self.releases, 1.0, &mut buffers.normals);
+    }
+
+    /// Queries the gradients of the round at the centre.
+    fn query(&mut self, oracle: &mut Oracle<'_>, centre: &[f64]) -> Result<(), StepError> {
+        let outputs = oracle.problem().model().outputs;
+        let buffers = &mut self.buffers;
+        buffers
+            .point
+            .iter_mut()
+            .zip(centre)
+            .for_each(|(to, &from)| *to = from as f32);
+        let shifts = Shifts {
+            normals: ByOutput::new(&buffers.normals, outputs),
+            radius: self.rule.smoothing as f32,
+        };
+        oracle.record(
+            &Selection::Indices(&buffers.rows),
+            &buffers.point,
+            Some(shifts),
+            &mut buffers.residuals,
+        )?;
+        Ok(())
+    }
+
+    /// The sum of the clipped, reweighted gradients of the rows `start..end` of the round, in `buffers.sum`.
+    fn clipped_sum(
+        &mut self,
+        oracle: &mut Oracle<'_>,
+        (start, end): (usize, usize),
+        offset: &[f32],
+    ) -> Result<(), StepError> {
+        let outputs = oracle.problem().model().outputs;
+        let Rule {
+            clip_norm,
+            weight_cap: cap,
+            smoothing,
+            ..
+        } = self.rule;
+        let buffers = &mut self.buffers;
+        let normals = ByOutput::new(&buffers.normals, outputs).from(start);
+        let residuals = ByOutput::new(&buffers.residuals, outputs).from(start);
+        let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
+            for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
+                let row_norm = f64::from(block.row_norm(row));
+                let (mut exponent, mut squared_residual) = (0.0, 0.0);
+                for (output, t) in block.offset_margins(row).enumerate() {
+                    let one = position..position + 1;
+                    if row_norm > 0.0 {
+                        let u = f64::from(t) / (smoothing * row_norm);
+                        exponent += u * (f64::from(normals.of(output, one.clone())[0]) - 0.5 * u);
+                    }
+                    squared_residual += f64::from(residuals.of(output, one)[0]).powi(2);
+                }
+                *weight = clipped_factor(exponent, cap, squared_residual.sqrt() * row_norm, clip_norm);
+            }
+            Ok::<(), QueryError>(())
+        };
+        let reweighting = Reweighting {
+            offset,
+            residuals,
+            cap: Some(Cap {
+                weight: cap as f32,
+                clip_norm,
+            }),
+        };
+        let selection = Selection::Indices(&buffers.rows[start..end]);
+        oracle.recorded_sum(&selection, reweighting, &weigh, &mut buffers.sum)?;
+        Ok(())
+    }
 }
 
 /// [`NoisyBalls`] with the oracle of a round.
@@ -512,41 +615,12 @@ impl NoisyOracle<'_, '_, '_> {
     fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), StepError> {
         let Self { balls, oracle } = self;
         let problem = oracle.problem();
-        let outputs = problem.model().outputs;
-        let first = balls.chunks[balls.chunk].rows.start as u32;
         oracle.enter(Phase::Sample);
-        balls.rows.clear();
-        balls.ends.clear();
-        for step in 0..balls.inner as u64 {
-            let population = balls.chunks[balls.chunk].rows.len();
-            match balls.samplers[balls.chunk].draw(balls.releases + step, population) {
-                Selection::Range(range) => balls.rows.extend(range.map(|row| first + row as u32)),
-                Selection::Indices(rows) => balls.rows.extend(rows.iter().map(|row| first + row)),
-            }
-            balls.ends.push(balls.rows.len());
-        }
-        let scalars = balls.rows.len() * outputs;
-        balls.normals.resize(scalars, 0.0);
-        balls.residuals.resize(scalars, 0.0);
-        fill_gaussian(&balls.key, SHIFTS, balls.releases, 1.0, &mut balls.normals);
+        balls.draw(problem.model().outputs);
         oracle.enter(Phase::Gradient);
-        balls
-            .point
-            .iter_mut()
-            .zip(centre)
-            .for_each(|(to, &from)| *to = from as f32);
-        let normals = ByOutput::new(&balls.normals, outputs);
-        let shifts = Shifts {
-            normals,
-            radius: balls.smoothing as f32,
-        };
-        oracle.record(
-            &Selection::Indices(&balls.rows),
-            &balls.point,
-            Some(shifts),
-            &mut balls.residuals,
-        )?;
-        let extra = balls
+        balls.query(oracle, centre)?;
+        let rule = balls.rule;
+        let extra = rule
             .localized
             .then(|| (balls.chunks[balls.chunk].regularization, balls.anchor.clone()));
         let (curvature, anchor) = combine(extra.as_ref(), centre, regularization + problem.regularization());
@@ -556,58 +630,27 @@ impl NoisyOracle<'_, '_, '_> {
         solution.fill(0.0);
         let mut total_weight = 0.0;
         let mut start = 0;
-        let nominal = balls.rate * balls.chunks[balls.chunk].rows.len() as f64;
-        for step in 1..=balls.inner {
-            let end = balls.ends[step - 1];
-            let normals = normals.from(start);
-            let residuals = ByOutput::new(&balls.residuals, outputs).from(start);
-            let (cap, clip_norm, smoothing) = (balls.weight_cap, balls.clip_norm, balls.smoothing);
-            let weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
-                for (row, (position, weight)) in block.positions.clone().zip(weights).enumerate() {
-                    let row_norm = f64::from(block.row_norm(row));
-                    let (mut exponent, mut squared_residual) = (0.0, 0.0);
-                    for (output, t) in block.offset_margins(row).enumerate() {
-                        let one = position..position + 1;
-                        if row_norm > 0.0 {
-                            let u = f64::from(t) / (smoothing * row_norm);
-                            exponent += u * (f64::from(normals.of(output, one.clone())[0]) - 0.5 * u);
-                        }
-                        squared_residual += f64::from(residuals.of(output, one)[0]).powi(2);
-                    }
-                    *weight = clipped_factor(exponent, cap, squared_residual.sqrt() * row_norm, clip_norm);
-                }
-                Ok::<(), QueryError>(())
-            };
+        let nominal = rule.rate * balls.chunks[balls.chunk].rows.len() as f64;
+        for step in 1..=rule.inner {
+            let end = balls.buffers.ends[step - 1];
             oracle.enter(Phase::Gradient);
-            oracle.recorded_sum(
-                &Selection::Indices(&balls.rows[start..end]),
-                Reweighting {
-                    offset: &offset,
-                    residuals,
-                    cap: Some(Cap {
-                        weight: cap as f32,
-                        clip_norm,
-                    }),
-                },
-                &weigh,
-                &mut balls.sum,
-            )?;
+            balls.clipped_sum(oracle, (start, end), &offset)?;
             oracle.enter(Phase::Noise);
             balls
                 .noise
-                .add_increment(balls.releases, &mut balls.sum, oracle.engine())?;
+                .add_increment(balls.releases, &mut balls.buffers.sum, oracle.engine())?;
             balls.releases += 1;
             oracle.enter(Phase::Update);
             let rate = 2.0 / (curvature * (step + 1) as f64);
             let shrink = 1.0 / (1.0 + rate * curvature);
             for (j, v) in offset.iter_mut().enumerate() {
                 let pull = f64::from(anchor[j]) - own * centre[j];
-                let moved = f64::from(*v) - rate * balls.sum[j] / nominal + rate * curvature * pull;
+                let moved = f64::from(*v) - rate * balls.buffers.sum[j] / nominal + rate * curvature * pull;
                 *v = (moved * shrink) as f32;
             }
             let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
-            if squared > balls.smoothing * balls.smoothing {
-                let factor = (balls.smoothing / squared.sqrt()) as f32;
+            if squared > rule.smoothing * rule.smoothing {
+                let factor = (rule.smoothing / squared.sqrt()) as f32;
                 for v in &mut offset {
                     *v *= factor;
                 }
