@@ -240,7 +240,7 @@ impl Display for Recomputed<'_> {
     }
 }
 
-fn refused(path: &Path, reason: String) -> anyhow::Error {
+fn refused(path: &Path, reason: impl Display) -> anyhow::Error {
     UsageError::of(format!("--statement {}: {reason}", path.display()))
 }
 
@@ -345,15 +345,12 @@ fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
 
 fn subsampled_answer(arguments: &SubsampledArguments) -> Result<Answer, PrivacyError> {
     let question = &arguments.question;
-    let (sampling, adjacency) = match (arguments.m, question.method.examples) {
-        (Some(batch), Some(population)) => {
-            let sampling = Sampling::WithoutReplacement { batch, population };
-            (sampling, Adjacency::ReplaceOne)
-        }
-        _ => {
-            let rate = arguments.sampling_rate.unwrap_or(f64::NAN);
-            (Sampling::Poisson { rate }, Adjacency::AddRemove)
-        }
+    let (sampling, adjacency) = if let (Some(batch), Some(population)) = (arguments.m, question.method.examples) {
+        let sampling = Sampling::WithoutReplacement { batch, population };
+        (sampling, Adjacency::ReplaceOne)
+    } else {
+        let rate = arguments.sampling_rate.unwrap_or(f64::NAN);
+        (Sampling::Poisson { rate }, Adjacency::AddRemove)
     };
     let answer = question.solve(adjacency, arguments.discretization, &|noise_multiplier| {
         Mechanism::SubsampledGaussian {

@@ -95,7 +95,7 @@ impl Entry {
                 text += "\n\nParameters";
             }
             for parameter in &algorithm.parameters {
-                text += &format!("\n    {}\n{}", parameter.name, output::wrapped(&parameter.about, 8));
+                text = text + "\n    " + parameter.name + "\n" + &output::wrapped(&parameter.about, 8);
             }
         } else if !algorithm.parameters.is_empty() {
             let names: Vec<_> = algorithm.parameters.iter().map(|parameter| parameter.name).collect();

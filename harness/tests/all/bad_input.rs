@@ -8,7 +8,7 @@ use std::path::Path;
 use rounds::results::{Binding, Mode, Store, read_run};
 
 use crate::support::{assert_refused, exit};
-use crate::synthetic::{cell, environment, write_run};
+use crate::synthetic::{Deviation, cell, environment, write_run};
 
 /// Thirty rows of two features and a label.
 fn table(folder: &Path) -> String {
@@ -225,7 +225,18 @@ fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goe
     let folder = tempfile::tempdir().unwrap();
     drop(write_run(
         folder.path(),
-        &[cell("sgd", "mnist", 64, 1, 0, 1.0, 0.01, 1)],
+        &[cell(
+            "sgd",
+            "mnist",
+            64,
+            1,
+            0,
+            Deviation {
+                factor: 1.0,
+                noise: 0.01,
+                seed: 1,
+            },
+        )],
     ));
     let lines = folder.path().join("measurements.jsonl");
     let good = fs::read_to_string(&lines).unwrap();

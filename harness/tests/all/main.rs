@@ -1,13 +1,16 @@
-//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI and of peak memory are
-//! binaries of their own.
-
-#[allow(dead_code, reason = "the tests of reports need whole plans of cells")]
-#[path = "../synthetic/mod.rs"]
-mod synthetic;
+//! The harness through its public interface: one binary, so that it is linked once. The tests of MPI and those that count
+//! allocations are binaries of their own.
 
 mod bad_input;
+mod compare;
+mod data;
+mod domain;
 mod floor_plan;
+mod model_hashes;
 mod neighbours;
 mod release;
+mod report;
+mod results;
 mod support;
+mod synthetic;
 mod without_mpi;

@@ -197,15 +197,18 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+#[expect(clippy::ref_option, reason = "serde's signature")]
 fn display<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(T::to_string).serialize(serializer)
 }
 
+#[expect(clippy::ref_option, reason = "serde's signature")]
 fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(|value| format!("{value:?}")).serialize(serializer)
 }
 
 /// SHA-256 of a file. One that cannot be read fails before the first round.
+#[expect(clippy::ref_option, reason = "serde's signature")]
 fn content<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     let digest = |path| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
     path.as_ref().map(digest).serialize(serializer)
@@ -318,6 +321,6 @@ impl TrainArguments {
         if let Some((norm, bound)) = self.data.clip_features {
             dataset = dataset.clip_features(norm, bound)?;
         }
-        Ok(dataset.for_loss(self.optimizer.loss).map_err(UsageError::of)?)
+        dataset.for_loss(self.optimizer.loss).map_err(UsageError::of)
     }
 }

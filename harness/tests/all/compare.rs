@@ -1,10 +1,9 @@
 //! Comparing runs as they lie on disk.
 
-mod synthetic;
-
 use rounds::compare::{CompareError, Rules, Verdict, compare};
 use rounds::results::{Run, read_run};
-use synthetic::{Plan, write_run};
+
+use crate::synthetic::{Plan, write_run};
 
 type Alter = fn(&mut Run);
 

@@ -3,15 +3,14 @@
 //!
 //! With ROUNDS_SCREENSHOTS set to a folder, pictures for looking at are left there.
 
-mod synthetic;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use rounds::report::{Part, Presentation, Studies, Table, report_html, time_per_round_svg};
 use rounds::results::{Record, read_run};
-use synthetic::{Plan, environment, write_run};
+
+use crate::synthetic::{Plan, environment, write_run};
 
 fn plan() -> Plan<'static> {
     Plan {

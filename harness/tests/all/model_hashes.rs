@@ -4,10 +4,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use rayon::prelude::*;
 use serde_json::Value;
+
+use crate::support::{rounds, stderr};
 
 const RECORDED: &str = include_str!("model_hashes.txt");
 const RECORDED_ON: &str = "avx512+amx";
@@ -36,7 +38,7 @@ fn dense() -> String {
     let mut text = String::from("a,b,c,d,e,f,y\n");
     for _ in 0..240 {
         let row: [f64; 6] = std::array::from_fn(|_| generator.value());
-        let class = if generator.next() % 5 == 0 {
+        let class = if generator.next().is_multiple_of(5) {
             ["a", "b", "c"][(generator.next() % 3) as usize]
         } else if row[0] + row[1] > 0.5 {
             "a"
@@ -86,15 +88,6 @@ fn real() -> String {
     text
 }
 
-fn rounds(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rounds"));
-    command
-        .args(arguments)
-        .env_remove("ROUNDS_DATA")
-        .output()
-        .expect("the program starts")
-}
-
 fn field(output: &Output, name: &str) -> Option<String> {
     let document: Value = serde_json::from_slice(&output.stdout).ok()?;
     document[name].as_str().map(str::to_owned)
@@ -112,19 +105,17 @@ fn difference(line: &str, folder: &Path) -> Option<String> {
             },
         )
         .collect();
-    let mut whole = vec!["train", "--json"];
-    whole.extend(arguments.iter().map(String::as_str));
-    let output = rounds(&whole);
+    let output = rounds(&format!("train --json {}", arguments.join(" ")));
     match field(&output, "model_sha256") {
         Some(digest) if digest.starts_with(recorded) => None,
         Some(digest) => Some(format!("{name}: {recorded} is now {}", &digest[..16])),
-        None => Some(format!("{name}: {}", String::from_utf8_lossy(&output.stderr))),
+        None => Some(format!("{name}: {}", stderr(&output))),
     }
 }
 
 #[test]
 fn models_are_those_that_were_recorded() {
-    let isa = field(&rounds(&["machine", "--no-measure", "--json"]), "isa").expect("an instruction set");
+    let isa = field(&rounds("machine --no-measure --json"), "isa").expect("an instruction set");
     if isa != RECORDED_ON {
         eprintln!("skipped: the hashes were recorded on {RECORDED_ON}, this is {isa}");
         return;

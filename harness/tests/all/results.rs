@@ -2,8 +2,6 @@
 //!
 //! The writer is this test program itself, started again with the folder in an environment variable.
 
-mod synthetic;
-
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,14 +9,20 @@ use std::time::{Duration, Instant};
 
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
-use synthetic::{Plan, cell, environment, write_run};
+
+use crate::synthetic::{Deviation, Plan, cell, environment, write_run};
 
 const FOLDER: &str = "ROUNDS_TEST_WRITER_FOLDER";
 /// How many kills: a few by default.
 const KILLS: &str = "ROUNDS_TEST_KILLS";
 
 fn number(repeat: usize) -> Cell {
-    cell("dp-sgd", "synthetic-mnist", 64, 1, repeat, 1.0, 0.02, repeat as u64)
+    let deviation = Deviation {
+        factor: 1.0,
+        noise: 0.02,
+        seed: repeat as u64,
+    };
+    cell("dp-sgd", "synthetic-mnist", 64, 1, repeat, deviation)
 }
 
 fn open(folder: &Path) -> Store {
@@ -45,7 +49,7 @@ fn writer() {
 fn start_writer(folder: &Path) -> Child {
     let program = std::env::current_exe().unwrap();
     Command::new(program)
-        .args(["--exact", "writer", "--nocapture"])
+        .args(["--exact", "results::writer", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -105,7 +109,7 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
     let output = Command::new("sh")
         .args([
             "-c",
-            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact writer --nocapture",
+            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact results::writer --nocapture",
         ])
         .arg(program)
         .env(FOLDER, folder.path())

@@ -1,4 +1,4 @@
-//! A run that nobody measured, with times as a machine would give them: for tests of results, report and comparison.
+//! A synthetic run, with the times of a model of the machine: for tests of results, report and comparison.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,16 +29,24 @@ pub(crate) fn environment() -> Environment {
     environment
 }
 
-/// A cell whose times scatter by `noise` (relative) around a model of the machine, times `factor`.
+/// The distance of a cell's times from a model of the machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Deviation {
+    /// Factor of all times.
+    pub(crate) factor: f64,
+    /// Relative scatter.
+    pub(crate) noise: f64,
+    pub(crate) seed: u64,
+}
+
+/// A cell with times of a model of the machine.
 pub(crate) fn cell(
     algorithm: &str,
     dataset: &str,
     batch_size: usize,
     threads: usize,
     repeat: usize,
-    factor: f64,
-    noise: f64,
-    seed: u64,
+    Deviation { factor, noise, seed }: Deviation,
 ) -> Cell {
     let mut choices = Choices::new(seed);
     let private = algorithm != "sgd";
@@ -155,9 +163,12 @@ impl Plan<'_> {
                         for threads in [1, 2] {
                             let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(cells.len() as u64);
                             let factor = (self.factor)(algorithm, batch_size);
-                            cells.push(cell(
-                                algorithm, dataset, batch_size, threads, repeat, factor, self.noise, seed,
-                            ));
+                            let deviation = Deviation {
+                                factor,
+                                noise: self.noise,
+                                seed,
+                            };
+                            cells.push(cell(algorithm, dataset, batch_size, threads, repeat, deviation));
                         }
                     }
                 }
