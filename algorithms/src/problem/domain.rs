@@ -1,9 +1,7 @@
-//! The declared domain of a data set: everything that a private run knows before it opens the rows.
+//! The declared domain of a data set: everything that is known of it before a private run opens the rows.
 //!
 //! A privacy claim compares two data sets that differ in one row. Shapes, scales, batch sizes, divisors and formats may
 //! therefore depend on the domain, never on a row. Rows outside the domain are mapped into it, so that no row can fail.
-
-use std::fmt::Write as _;
 
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
@@ -191,7 +189,7 @@ pub enum Label {
     Number(Bounds),
 }
 
-/// Where a domain was declared.
+/// The origin of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainSource {
     /// A schema file, by its name.
@@ -221,9 +219,9 @@ pub enum DomainError {
     Declaration {
         /// The part of the declaration.
         what: String,
-        /// What stands there.
+        /// The declaration.
         found: String,
-        /// What is needed.
+        /// The requirement.
         expected: &'static str,
     },
 }
@@ -241,11 +239,11 @@ pub struct Domain {
     pub label: Label,
     /// The label's column, for tables with a header.
     pub label_column: Option<String>,
-    /// Columns of a table that are read past.
+    /// Columns of a table that are ignored.
     pub dropped: Vec<String>,
-    /// Whether the rows of the test set are public, so that accuracy on them may be printed.
+    /// The rows of the test set are public, so that accuracy on them may be printed.
     pub test_is_public: bool,
-    /// Where it was declared.
+    /// Its origin.
     pub source: DomainSource,
 }
 
@@ -281,98 +279,84 @@ impl Domain {
     /// No column, a repeated column or value, a category without values, fewer than two classes, N = 0, a storage that the
     /// columns do not allow.
     pub fn check(&self) -> Result<(), DomainError> {
-        let refuse = |what: &str, found: &str, expected| {
-            Err(DomainError::Declaration {
-                what: what.to_owned(),
-                found: found.to_owned(),
-                expected,
-            })
-        };
-        if self.relation == (Relation::AddRemove { public_rows: 0 }) {
-            return refuse("public-rows", "0", "a public number of rows of at least 1 is needed");
-        }
+        let zero_rows = self.relation == (Relation::AddRemove { public_rows: 0 });
+        let expected = "a public number of rows of at least 1 is needed";
+        require(!zero_rows, "public-rows", "0", expected)?;
         match &self.columns {
-            Columns::Named(columns) => {
-                if columns.is_empty() {
-                    return refuse("columns", "none", "declare at least one feature column");
-                }
-                if let Some(name) = repeated(columns.iter().map(|column| &column.name)) {
-                    return refuse("columns", &format!("{name:?} twice"), "declare each column once");
-                }
-                for column in columns {
-                    let what = format!("column {:?}", column.name);
-                    match &column.kind {
-                        ColumnKind::Category { values, .. } if values.is_empty() => {
-                            return refuse(&what, "no values", "list the values of the category");
-                        }
-                        ColumnKind::Category { values, other } => {
-                            if let Some(value) = repeated(values.iter()) {
-                                return refuse(&what, &format!("{value:?} twice"), "list each value once");
-                            }
-                            if matches!(other, Other::Value(index) if *index >= values.len()) {
-                                return refuse(
-                                    &what,
-                                    "an unknown policy",
-                                    "other is \"null-row\" or one of the values",
-                                );
-                            }
-                        }
-                        ColumnKind::Number { missing, .. } => {
-                            if missing.is_some_and(|missing| !missing.is_finite()) {
-                                return refuse(&what, "a missing value that is not finite", "give a finite number");
-                            }
-                        }
-                    }
-                }
-                if self
-                    .label_column
-                    .as_ref()
-                    .is_some_and(|label| columns.iter().any(|column| column.name == *label))
-                {
-                    return refuse("label", "also a feature column", "the label is no feature");
-                }
-                if self.storage != Storage::Dense {
-                    return refuse(
-                        "storage",
-                        self.storage.name(),
-                        "tables with named columns are kept dense",
-                    );
-                }
-            }
+            Columns::Named(columns) => self.check_named(columns)?,
             Columns::Matrix { count, bounds } => {
-                if *count == 0 || *count > u32::MAX as usize {
-                    return refuse(
-                        "columns",
-                        &count.to_string(),
-                        "between 1 and 2^32 − 1 columns are needed",
-                    );
-                }
-                let keeps_zero = bounds.lo <= 0.0 && 0.0 <= bounds.hi;
-                if self.storage == Storage::Sparse && !keeps_zero {
-                    return refuse(
-                        "storage",
-                        "sparse, and 0 lies outside of the bounds",
-                        "sparse columns keep 0",
-                    );
-                }
-                if self.storage == Storage::Bytes && (bounds.lo, bounds.hi) != (0.0, 255.0) {
-                    return refuse("storage", "bytes", "bytes have the bounds [0, 255]");
-                }
+                let expected = "between 1 and 2^32 − 1 columns are needed";
+                require(
+                    (1..=u32::MAX as usize).contains(count),
+                    "columns",
+                    &count.to_string(),
+                    expected,
+                )?;
+                let is_sparse_with_zero = self.storage != Storage::Sparse || (bounds.lo <= 0.0 && 0.0 <= bounds.hi);
+                let found = "sparse, and 0 lies outside of the bounds";
+                require(is_sparse_with_zero, "storage", found, "sparse columns keep 0")?;
+                let are_bytes = self.storage != Storage::Bytes || (bounds.lo, bounds.hi) == (0.0, 255.0);
+                require(are_bytes, "storage", "bytes", "bytes have the bounds [0, 255]")?;
             }
         }
-        match &self.label {
-            Label::Classes(names) if names.len() < 2 => {
-                refuse("classes", &names.len().to_string(), "declare at least two classes")
-            }
-            Label::Classes(names) => match repeated(names.iter()) {
-                Some(name) => refuse("classes", &format!("{name:?} twice"), "declare each class once"),
-                None => Ok(()),
-            },
-            Label::Number(_) => Ok(()),
+        if let Label::Classes(names) = &self.label {
+            let count = names.len();
+            require(
+                count >= 2,
+                "classes",
+                &count.to_string(),
+                "declare at least two classes",
+            )?;
+            once("classes", names.iter(), "declare each class once")?;
         }
+        Ok(())
     }
 
-    /// Whether it was read from the rows and not yet confirmed by a person.
+    fn check_named(&self, columns: &[Column]) -> Result<(), DomainError> {
+        require(
+            !columns.is_empty(),
+            "columns",
+            "none",
+            "declare at least one feature column",
+        )?;
+        let names = || columns.iter().map(|column| &column.name);
+        once("columns", names(), "declare each column once")?;
+        for Column { name, kind } in columns {
+            let what = format!("column {name:?}");
+            match kind {
+                ColumnKind::Category { values, other } => {
+                    require(
+                        !values.is_empty(),
+                        &what,
+                        "no values",
+                        "list the values of the category",
+                    )?;
+                    once(&what, values.iter(), "list each value once")?;
+                    let is_value = !matches!(other, Other::Value(index) if *index >= values.len());
+                    let expected = "other is \"null-row\" or one of the values";
+                    require(is_value, &what, "an unknown policy", expected)?;
+                }
+                ColumnKind::Number { missing, .. } => {
+                    let is_finite = missing.is_none_or(f64::is_finite);
+                    require(
+                        is_finite,
+                        &what,
+                        "a missing value that is not finite",
+                        "give a finite number",
+                    )?;
+                }
+            }
+        }
+        let is_feature = self
+            .label_column
+            .as_ref()
+            .is_some_and(|label| names().any(|name| name == label));
+        require(!is_feature, "label", "also a feature column", "the label is no feature")?;
+        let expected = "tables with named columns are kept dense";
+        require(self.storage == Storage::Dense, "storage", self.storage.name(), expected)
+    }
+
+    /// It was read from the rows, and no person has confirmed it.
     pub fn is_draft(&self) -> bool {
         matches!(self.source, DomainSource::Draft(_))
     }
@@ -412,56 +396,44 @@ impl Domain {
         }
     }
 
-    /// The public parts, a line each, in a canonical form.
-    pub fn describe(&self) -> String {
-        let mut text = String::new();
-        let mut line = |arguments: std::fmt::Arguments<'_>| {
-            text.write_fmt(arguments).expect("a string takes any text");
-            text.push('\n');
-        };
-        line(format_args!("relation {}", self.relation.adjacency()));
-        if let Relation::AddRemove { public_rows } = self.relation {
-            line(format_args!("public rows {public_rows}"));
-        }
-        line(format_args!("storage {}", self.storage.name()));
-        match &self.columns {
-            Columns::Named(columns) => {
-                for Column { name, kind } in columns {
-                    match kind {
-                        ColumnKind::Number { bounds, missing } => line(format_args!(
-                            "column {name:?} number {:?} {:?} missing {missing:?}",
-                            bounds.lo, bounds.hi
-                        )),
-                        ColumnKind::Category { values, other } => {
-                            line(format_args!("column {name:?} category {values:?} other {other:?}"));
-                        }
-                    }
-                }
-            }
-            Columns::Matrix { count, bounds } => {
-                line(format_args!("columns {count} {:?} {:?}", bounds.lo, bounds.hi));
-            }
-        }
-        match &self.label {
-            Label::Classes(names) => line(format_args!("label {:?} classes {names:?}", self.label_column)),
-            Label::Number(bounds) => line(format_args!(
-                "label {:?} number {:?} {:?}",
-                self.label_column, bounds.lo, bounds.hi
-            )),
-        }
-        line(format_args!("test public {}", self.test_is_public));
-        text
-    }
-
-    /// SHA-256 of [`describe`](Self::describe): the same for equal domains, wherever they were declared. It says nothing of
-    /// the rows.
+    /// SHA-256 of everything that is declared, in the notation of the types: the same for equal domains, wherever they were
+    /// declared. It says nothing of the rows.
     pub fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.describe()).into()
+        let Self {
+            relation,
+            columns,
+            storage,
+            label,
+            label_column,
+            test_is_public,
+            ..
+        } = self;
+        let declared = (relation, columns, storage, label, label_column, test_is_public);
+        Sha256::digest(format!("{declared:?}")).into()
     }
 }
 
-/// The first name that stands twice.
-fn repeated<'a>(names: impl Iterator<Item = &'a String>) -> Option<&'a String> {
+/// Refuses a declaration that does not hold.
+fn require(holds: bool, what: &str, found: &str, expected: &'static str) -> Result<(), DomainError> {
+    if holds {
+        return Ok(());
+    }
+    Err(DomainError::Declaration {
+        what: what.to_owned(),
+        found: found.to_owned(),
+        expected,
+    })
+}
+
+/// Refuses a name that stands twice.
+fn once<'a>(
+    what: &str,
+    mut names: impl Iterator<Item = &'a String>,
+    expected: &'static str,
+) -> Result<(), DomainError> {
     let mut seen = std::collections::HashSet::new();
-    names.into_iter().find(|name| !seen.insert(*name))
+    match names.find(|name| !seen.insert(*name)) {
+        Some(name) => require(false, what, &format!("{name:?} twice"), expected),
+        None => Ok(()),
+    }
 }

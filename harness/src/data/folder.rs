@@ -279,7 +279,7 @@ fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// The first file called one of `names`, plain or packed.
-pub(super) fn first_file(folders: &[PathBuf], names: &[&str]) -> Option<PathBuf> {
+pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBuf> {
     folders
         .iter()
         .find_map(|folder| names.iter().find_map(|name| packed_or_not(folder, name)))
@@ -364,15 +364,15 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
 
 /// The format of files that hold features and labels together, and hints for undeclared ones.
 #[derive(Clone, Copy)]
-pub(super) struct Single {
+pub(super) struct Single<'a> {
     pub format: Format,
     /// CSV: the label's column.
-    pub label: Option<&'static str>,
+    pub label: Option<&'a str>,
     /// LIBSVM: storage and columns.
     pub shape: libsvm::Shape,
 }
 
-impl Single {
+impl Single<'_> {
     /// Training and test rows of a file each.
     pub(super) fn load(
         self,

@@ -1,18 +1,22 @@
-//! Named data sets: generated ones, and files in the data folder with their domains.
+//! Named data sets: generated ones, and files in the data folder with their domains (`names.toml`).
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rounds_algorithms::problem::synthetic::{
     Quadratic, synthetic_logistic, synthetic_logistic_domain, synthetic_mnist, synthetic_mnist_domain,
     synthetic_mnist_optimum,
 };
-use rounds_algorithms::problem::{Bounds, Columns, Dataset, Domain, DomainSource, Label, Storage};
+use rounds_algorithms::problem::{Dataset, Domain, DomainSource};
+use serde::Deserialize;
 
 use super::error::DataError;
 use super::folder::{self, Format, Single, TrainTest};
 use super::libsvm;
+use super::schema::SchemaTable;
 
+/// The data sets of files.
+const FILES: &str = include_str!("names.toml");
 /// The seed of generated data sets.
 const SEED: u64 = 0;
 /// Features of synthetic-logistic.
@@ -43,225 +47,91 @@ struct Generated {
     optimum: Option<fn(u64) -> Vec<f32>>,
 }
 
-/// A data set of files, with the declared domain from its documentation.
-struct Files {
-    layout: Layout,
-    columns: usize,
-    bounds: [f64; 2],
-    storage: Storage,
-    /// Separated by commas.
-    classes: &'static str,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilesTable {
+    files: Vec<Files>,
 }
 
-#[derive(Clone, Copy)]
+/// A data set of files, with the declared domain from its documentation.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Files {
+    name: String,
+    about: String,
+    format: Layout,
+    /// Folders of the data folder.
+    folders: Vec<String>,
+    /// Names of the file of training rows; the schema describes the first one.
+    #[serde(default)]
+    train: Vec<String>,
+    #[serde(default)]
+    test: Vec<String>,
+    schema: SchemaTable,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 enum Layout {
     /// MNIST's four files.
     Idx,
     /// CIFAR-10's records.
     Cifar,
-    /// A file of training rows, called one of the first names, and perhaps one of test rows. The domain is that of the file
-    /// with the first name.
-    Single {
-        format: Format,
-        train: &'static [&'static str],
-        test: &'static [&'static str],
-        label: Option<&'static str>,
-    },
-}
-
-impl Layout {
-    /// Folders of the data folder in which the files are looked for.
-    fn folders(self, name: &'static str) -> [&'static str; 4] {
-        match self {
-            Self::Idx => ["mnist", "MNIST/raw", "MNIST", ""],
-            Self::Cifar => ["cifar10", "cifar-10-batches-bin", "CIFAR10", ""],
-            Self::Single {
-                format: Format::Csv, ..
-            } => ["other", "csv", name, ""],
-            Self::Single { .. } => ["libsvm", name, "other", ""],
-        }
-    }
-}
-
-const fn generated(name: &'static str, about: &'static str, generated: Generated) -> Name {
-    Name {
-        name,
-        about,
-        contents: Contents::Generated(generated),
-    }
-}
-
-const DIGITS: &str = "0,1,2,3,4,5,6,7,8,9";
-
-/// Images of `columns` bytes in ten classes.
-const fn images(name: &'static str, about: &'static str, layout: Layout, columns: usize) -> Name {
-    let contents = Contents::Files(Files {
-        layout,
-        columns,
-        bounds: [0.0, 255.0],
-        storage: Storage::Bytes,
-        classes: DIGITS,
-    });
-    Name { name, about, contents }
-}
-
-type FileNames = &'static [&'static str];
-
-/// Sparse columns in [0, 1].
-const fn sparse(columns: usize, classes: &'static str) -> (usize, [f64; 2], Storage, &'static str) {
-    (columns, [0.0, 1.0], Storage::Sparse, classes)
-}
-
-const fn dense(columns: usize, bounds: [f64; 2], classes: &'static str) -> (usize, [f64; 2], Storage, &'static str) {
-    (columns, bounds, Storage::Dense, classes)
-}
-
-/// LIBSVM files of training and test rows.
-const fn libsvm(
-    name: &'static str,
-    about: &'static str,
-    [train, test]: [FileNames; 2],
-    (columns, bounds, storage, classes): (usize, [f64; 2], Storage, &'static str),
-) -> Name {
-    let layout = Layout::Single {
-        format: Format::Libsvm,
-        train,
-        test,
-        label: None,
-    };
-    let contents = Contents::Files(Files {
-        layout,
-        columns,
-        bounds,
-        storage,
-        classes,
-    });
-    Name { name, about, contents }
+    /// A file of training rows, and perhaps one of test rows.
+    Libsvm,
+    Csv,
 }
 
 /// All named data sets.
-pub const NAMES: &[Name] = &[
-    generated(
-        "synthetic-mnist",
-        "generated: 60,000 + 10,000 x 784 bytes, 10 classes; MNIST's shape and sparsity, planted softmax model",
-        Generated {
-            data: |seed| {
-                let (train, test) = synthetic_mnist(seed);
-                (train, Some(test))
+pub static NAMES: LazyLock<Vec<Name>> = LazyLock::new(|| {
+    let generated = |name, about, contents| Name {
+        name,
+        about,
+        contents: Contents::Generated(contents),
+    };
+    let mut names = vec![
+        generated(
+            "synthetic-mnist",
+            "generated: 60,000 + 10,000 x 784 bytes, 10 classes; MNIST's shape and sparsity, planted softmax model",
+            Generated {
+                data: |seed| {
+                    let (train, test) = synthetic_mnist(seed);
+                    (train, Some(test))
+                },
+                domain: synthetic_mnist_domain,
+                optimum: Some(synthetic_mnist_optimum),
             },
-            domain: synthetic_mnist_domain,
-            optimum: Some(synthetic_mnist_optimum),
-        },
-    ),
-    generated(
-        "synthetic-logistic",
-        "generated: 100,000 x 20, 2 classes; paper 003, section 5",
-        Generated {
-            data: |seed| (synthetic_logistic(100_000, LOGISTIC_FEATURES, seed), None),
-            domain: || synthetic_logistic_domain(LOGISTIC_FEATURES),
-            optimum: None,
-        },
-    ),
-    generated(
-        "quadratic",
-        "generated: 100 x 100, real targets; squared loss is a quadratic with L = 10 as in paper 001, figure 2",
-        Generated {
-            data: |seed| (quadratic(seed).dataset(), None),
-            domain: || Quadratic::domain(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS),
-            optimum: Some(|seed| {
-                let weights = quadratic(seed).optimum;
-                weights.iter().map(|&weight| weight as f32).chain([0.0]).collect()
-            }),
-        },
-    ),
-    images(
-        "mnist",
-        "IDX files: 60,000 + 10,000 x 784 bytes, 10 classes",
-        Layout::Idx,
-        784,
-    ),
-    images(
-        "cifar10",
-        "CIFAR-10 records: 50,000 + 10,000 x 3,072 bytes, 10 classes",
-        Layout::Cifar,
-        3_072,
-    ),
-    libsvm(
-        "a9a",
-        "LIBSVM files: 32,561 + 16,281 x 123, 2 classes",
-        [&["a9a"], &["a9a.t"]],
-        sparse(123, "-1,1"),
-    ),
-    libsvm(
-        "w8a",
-        "LIBSVM files: 49,749 x 300, 2 classes",
-        [&["w8a"], &["w8a.t"]],
-        sparse(300, "-1,1"),
-    ),
-    libsvm(
-        "ijcnn1",
-        // Bounds of the training rows; 1,280 values of the test rows lie a little outside and are cut.
-        "LIBSVM files: 49,990 + 91,701 x 22, 2 classes",
-        [&["ijcnn1"], &["ijcnn1.t"]],
-        dense(22, [-1.0, 1.0], "-1,1"),
-    ),
-    Name {
-        name: "covtype",
-        about: "CSV file: forest cover, 54 features, 7 classes, or the 16 % of it in covtype-16pct-scaled01.csv",
-        contents: Contents::Files(Files {
-            layout: Layout::Single {
-                format: Format::Csv,
-                train: &["covtype-16pct-scaled01.csv", "covtype.csv"],
-                test: &[],
-                label: Some("Cover_Type"),
-            },
-            columns: 54,
-            bounds: [0.0, 1.0],
-            storage: Storage::Dense,
-            classes: "1,2,3,4,5,6,7",
-        }),
-    },
-    libsvm(
-        "letter",
-        "LIBSVM files: 15,000 + 5,000 x 16, 26 classes",
-        [&["letter.scale"], &["letter.scale.t"]],
-        dense(
-            16,
-            [-1.0, 1.0],
-            "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26",
         ),
-    ),
-    libsvm(
-        "pendigits",
-        "LIBSVM files: 7,494 + 3,498 x 16, 10 classes, values 0 to 100 divided by 100",
-        [&["pendigits"], &["pendigits.t"]],
-        dense(16, [0.0, 100.0], DIGITS),
-    ),
-    libsvm(
-        "phishing",
-        "LIBSVM file: 11,055 x 68, 2 classes",
-        [&["phishing"], &[]],
-        sparse(68, "0,1"),
-    ),
-    libsvm(
-        "mushrooms",
-        "LIBSVM file: 8,124 x 112, 2 classes",
-        [&["mushrooms"], &[]],
-        sparse(112, "1,2"),
-    ),
-    libsvm(
-        "german",
-        "LIBSVM file: 1,000 x 24, 2 classes",
-        [&["german.numer_scale", "german.numer"], &[]],
-        dense(24, [-1.0, 1.0], "-1,1"),
-    ),
-    libsvm(
-        "reuters",
-        "LIBSVM files: 7,770 + 3,299 x 8,315, sparse, 2 classes",
-        [&["reuters-lasvm.trn"], &["reuters-lasvm.tst"]],
-        sparse(8_315, "-1,1"),
-    ),
-];
+        generated(
+            "synthetic-logistic",
+            "generated: 100,000 x 20, 2 classes; paper 003, section 5",
+            Generated {
+                data: |seed| (synthetic_logistic(100_000, LOGISTIC_FEATURES, seed), None),
+                domain: || synthetic_logistic_domain(LOGISTIC_FEATURES),
+                optimum: None,
+            },
+        ),
+        generated(
+            "quadratic",
+            "generated: 100 x 100, real targets; squared loss is a quadratic with L = 10 as in paper 001, figure 2",
+            Generated {
+                data: |seed| (quadratic(seed).dataset(), None),
+                domain: || Quadratic::domain(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS),
+                optimum: Some(|seed| {
+                    let weights = quadratic(seed).optimum;
+                    weights.iter().map(|&weight| weight as f32).chain([0.0]).collect()
+                }),
+            },
+        ),
+    ];
+    let table: FilesTable = toml::from_str(FILES).expect("a test reads the table of names");
+    names.extend(table.files.into_iter().map(|mut files| Name {
+        name: std::mem::take(&mut files.name).leak(),
+        about: std::mem::take(&mut files.about).leak(),
+        contents: Contents::Files(files),
+    }));
+    names
+});
 
 fn quadratic(seed: u64) -> Quadratic {
     Quadratic::random(QUADRATIC_DIMENSION, QUADRATIC_SMOOTHNESS, seed)
@@ -291,34 +161,71 @@ pub fn built_in(name: &str, data_dir: Option<&Path>) -> Option<Arc<Domain>> {
     let named = find(name)?;
     match &named.contents {
         Contents::Generated(generated) => Some(Arc::new((generated.domain)())),
-        Contents::Files(files) => files.is_described(named.name, data_dir).then(|| files.domain(name)),
+        Contents::Files(files) => files
+            .is_described(named.name, data_dir)
+            .then(|| Arc::new(files.domain(named.name))),
     }
 }
 
 impl Files {
-    fn domain(&self, name: &str) -> Arc<Domain> {
-        let [lo, hi] = self.bounds;
-        let columns = Columns::Matrix {
-            count: self.columns,
-            bounds: Bounds::new(lo, hi).expect("built-in bounds are in order"),
-        };
-        let classes = Label::Classes(self.classes.split(',').map(str::to_owned).collect());
-        let mut domain = Domain::new(columns, self.storage, classes, DomainSource::BuiltIn(name.to_owned()));
+    fn domain(&self, name: &str) -> Domain {
+        let domain = self.schema.clone().domain(name, DomainSource::BuiltIn(name.to_owned()));
+        let mut domain = domain.expect("a test checks every built-in schema");
         domain.test_is_public = true;
-        if let Layout::Single { label, .. } = self.layout {
-            domain.label_column = label.map(str::to_owned);
-        }
-        Arc::new(domain)
+        domain
     }
 
-    /// The domain is that of the file of training rows, if there is one.
-    fn is_described(&self, name: &'static str, data_dir: Option<&Path>) -> bool {
-        let Layout::Single { train, .. } = self.layout else {
-            return true;
+    /// The schema is that of the file of training rows, if there is one.
+    fn is_described(&self, name: &str, data_dir: Option<&Path>) -> bool {
+        let folders = self.data_folders(name, data_dir);
+        let file = folders
+            .ok()
+            .and_then(|folders| folder::first_file(&folders, &self.train));
+        file.is_none_or(|file| folder::unpacked_name(&file) == self.train[0])
+    }
+
+    /// Folders in which the files are looked for.
+    fn data_folders(&self, name: &str, data_dir: Option<&Path>) -> Result<Vec<PathBuf>, DataError> {
+        let root = data_dir
+            .map(Path::to_path_buf)
+            .or_else(|| std::env::var_os("ROUNDS_DATA").map(PathBuf::from));
+        let root = root.ok_or_else(|| DataError::NoDirectory { name: name.into() })?;
+        if root.is_dir() {
+            Ok(self.folders.iter().map(|folder| root.join(folder)).collect())
+        } else {
+            Err(DataError::missing(
+                &root,
+                "the folder of data files (--data-dir or ROUNDS_DATA)",
+            ))
+        }
+    }
+
+    fn load(&self, name: &str, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+        let folders = self.data_folders(name, data_dir)?;
+        let format = match self.format {
+            Layout::Idx => {
+                return folder::load_idx(name, &find_idx(&folders)?, Some(10), domain);
+            }
+            Layout::Cifar => {
+                let files = folders.iter().find_map(|folder| folder::cifar_files(folder));
+                let expected = "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)";
+                return folder::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, domain);
+            }
+            Layout::Libsvm => Format::Libsvm,
+            Layout::Csv => Format::Csv,
         };
-        let folders = data_folders(name, data_dir, self.layout);
-        let file = folders.ok().and_then(|folders| folder::first_file(&folders, train));
-        file.is_none_or(|file| folder::unpacked_name(&file) == train[0])
+        let described = self.domain(name);
+        let file = folder::first_file(&folders, &self.train).ok_or_else(|| missing(&folders, &self.train[0]))?;
+        let single = Single {
+            format,
+            label: described.label_column.as_deref(),
+            shape: libsvm::Shape {
+                columns: Some(described.features()),
+                storage: None,
+            },
+        };
+        let test = folder::first_file(&folders, &self.test);
+        single.load(name, &file, test.as_deref(), domain)
     }
 }
 
@@ -326,13 +233,8 @@ impl Name {
     /// MNIST's files, if the data set is made of such files.
     pub(super) fn idx_files(&self, data_dir: Option<&Path>) -> Result<Option<folder::IdxFiles>, DataError> {
         match &self.contents {
-            Contents::Files(Files {
-                layout: Layout::Idx, ..
-            }) => {
-                let folders = data_folders(self.name, data_dir, Layout::Idx)?;
-                let files = folders.iter().find_map(|folder| folder::idx_files(folder));
-                let expected = "train-images-idx3-ubyte and the other three IDX files";
-                files.ok_or_else(|| missing(&folders, expected)).map(Some)
+            Contents::Files(files) if files.format == Layout::Idx => {
+                find_idx(&files.data_folders(self.name, data_dir)?).map(Some)
             }
             _ => Ok(None),
         }
@@ -340,57 +242,19 @@ impl Name {
 
     /// Loads the data set. Generated rows come in their own domain; `domain` may declare another relation.
     pub(super) fn load(&self, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
-        let name = self.name;
-        let files = match &self.contents {
+        match &self.contents {
             Contents::Generated(generated) => {
                 let (train, test) = (generated.data)(SEED);
-                return folder::redeclared(TrainTest { train, test }, domain);
+                folder::redeclared(TrainTest { train, test }, domain)
             }
-            Contents::Files(files) => files,
-        };
-        let folders = data_folders(name, data_dir, files.layout)?;
-        match files.layout {
-            Layout::Idx => {
-                let files = self.idx_files(data_dir)?.expect("the layout has IDX files");
-                folder::load_idx(name, &files, Some(10), domain)
-            }
-            Layout::Cifar => {
-                let files = folders.iter().find_map(|folder| folder::cifar_files(folder));
-                let expected = "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)";
-                folder::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, domain)
-            }
-            Layout::Single {
-                format,
-                train,
-                test,
-                label,
-            } => {
-                let file = folder::first_file(&folders, train).ok_or_else(|| missing(&folders, train[0]))?;
-                let test = folder::first_file(&folders, test);
-                let shape = libsvm::Shape {
-                    columns: Some(files.columns),
-                    storage: None,
-                };
-                Single { format, label, shape }.load(name, &file, test.as_deref(), domain)
-            }
+            Contents::Files(files) => files.load(self.name, data_dir, domain),
         }
     }
 }
 
-/// Folders in which files of a named data set are looked for.
-fn data_folders(name: &'static str, data_dir: Option<&Path>, layout: Layout) -> Result<Vec<PathBuf>, DataError> {
-    let root = data_dir
-        .map(Path::to_path_buf)
-        .or_else(|| std::env::var_os("ROUNDS_DATA").map(PathBuf::from));
-    let root = root.ok_or_else(|| DataError::NoDirectory { name: name.into() })?;
-    if root.is_dir() {
-        Ok(layout.folders(name).iter().map(|folder| root.join(folder)).collect())
-    } else {
-        Err(DataError::missing(
-            &root,
-            "the folder of data files (--data-dir or ROUNDS_DATA)",
-        ))
-    }
+fn find_idx(folders: &[PathBuf]) -> Result<folder::IdxFiles, DataError> {
+    let files = folders.iter().find_map(|folder| folder::idx_files(folder));
+    files.ok_or_else(|| missing(folders, "train-images-idx3-ubyte and the other three IDX files"))
 }
 
 fn missing(folders: &[PathBuf], file: &str) -> DataError {

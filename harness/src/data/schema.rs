@@ -1,6 +1,6 @@
 //! Schemas: the declared domain of a data set as a TOML file, and its sources in order: a file that is named, `schema.toml`
-//! beside the data, the built-in schema of a named data set, flags. Nothing here opens a row: of a table only the header is
-//! read, for the names of its columns.
+//! beside the data, the built-in schema of a named data set, flags. Of a table only the header is read, for the names of its
+//! columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,10 +19,10 @@ use super::csv::FirstLine;
 use super::error::{DataError, listing};
 use super::{folder, names};
 
-/// The schema beside data.
+/// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
 
-/// Why no domain can be declared.
+/// The reason for which no domain can be declared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
@@ -31,7 +31,7 @@ pub enum SchemaError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not TOML, or not its tables and keys.
@@ -41,7 +41,7 @@ pub enum SchemaError {
         place: String,
         /// The line, counting from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// A declaration that makes no domain.
@@ -49,7 +49,7 @@ pub enum SchemaError {
     Declaration {
         /// The file, or the flags.
         place: String,
-        /// What is wrong, and the way out.
+        /// The problem and the way out.
         problem: String,
     },
     /// The header of a table cannot be read.
@@ -64,7 +64,7 @@ fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, SchemaError> 
     })
 }
 
-/// What flags declare. They override a schema.
+/// Declarations by flags. They override a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declaration {
     /// The schema file.
@@ -129,7 +129,7 @@ pub fn declare(
 }
 
 impl Declaration {
-    /// Whether more than the relation is declared.
+    /// More than the relation is declared.
     fn declare_rows(&self) -> bool {
         self.schema.is_some()
             || self.label.is_some()
@@ -151,9 +151,9 @@ pub fn read(path: &Path) -> Result<Domain, SchemaError> {
     parse(&path.display().to_string(), &text)
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SchemaTable {
+pub(super) struct SchemaTable {
     #[serde(default)]
     drafted: bool,
     #[serde(default)]
@@ -165,7 +165,7 @@ struct SchemaTable {
     test: TestTable,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 struct RowsTable {
     relation: Option<String>,
@@ -174,21 +174,21 @@ struct RowsTable {
     drop: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MatrixTable {
     count: usize,
     bounds: [f64; 2],
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 enum ColumnTable {
     Number { bounds: [f64; 2], missing: Option<f64> },
     Category { values: Vec<Word>, other: Option<Word> },
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LabelTable {
     column: Option<String>,
@@ -196,14 +196,14 @@ struct LabelTable {
     bounds: Option<[f64; 2]>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TestTable {
     public: bool,
 }
 
 /// A word of a table, which may be written as a number.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(untagged)]
 enum Word {
     Text(String),
@@ -236,7 +236,7 @@ fn bounds_of(place: &str, key: &str, [lo, hi]: [f64; 2]) -> Result<Bounds, Schem
     Bounds::new(lo, hi).map_err(|error| of_domain(place, &format!("{key}: "), &error))
 }
 
-/// Parses a schema; `place` is what messages call it.
+/// Parses a schema; `place` is its name in messages.
 ///
 /// # Errors
 /// Syntax, unknown keys, and declarations that make no domain.
@@ -249,59 +249,49 @@ pub fn parse(place: &str, text: &str) -> Result<Domain, SchemaError> {
             message: error.message().replace('\n', " "),
         }
     })?;
-    let Some(label) = table.label else {
-        return refuse(
-            place,
-            "no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]",
-        );
+    let source = if table.drafted {
+        DomainSource::Draft(place.into())
+    } else {
+        DomainSource::Schema(place.into())
     };
-    let columns = columns(place, table.columns)?;
-    if label.column.is_none() && matches!(columns, Columns::Named(_)) {
-        return refuse(place, "label: no column; add column = \"NAME\" under [label]");
-    }
-    let storage = match table.rows.storage.as_deref() {
-        None => Storage::Dense,
-        Some(name) => match [Storage::Dense, Storage::Bytes, Storage::Sparse]
-            .into_iter()
-            .find(|storage| storage.name() == name)
-        {
-            Some(storage) => storage,
-            None => return refuse(place, format!("rows.storage: {name:?}; choose dense, bytes or sparse")),
-        },
-    };
-    let domain = Domain {
-        relation: Relation::ZeroOut,
-        columns,
-        storage,
-        label: match (label.classes, label.bounds) {
+    table.domain(place, source)
+}
+
+impl SchemaTable {
+    /// The declared domain; `place` is the schema's name in messages.
+    pub(super) fn domain(self, place: &str, source: DomainSource) -> Result<Domain, SchemaError> {
+        let Some(label) = self.label else {
+            let problem = "no label; add [label] with classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
+            return refuse(place, problem);
+        };
+        let columns = columns(place, self.columns)?;
+        if label.column.is_none() && matches!(columns, Columns::Named(_)) {
+            return refuse(place, "label: no column; add column = \"NAME\" under [label]");
+        }
+        let name = self.rows.storage.unwrap_or_else(|| Storage::Dense.name().to_owned());
+        let mut all = [Storage::Dense, Storage::Bytes, Storage::Sparse].into_iter();
+        let Some(storage) = all.find(|storage| storage.name() == name) else {
+            return refuse(place, format!("rows.storage: {name:?}; choose dense, bytes or sparse"));
+        };
+        let kind = match (label.classes, label.bounds) {
             (Some(classes), None) => Label::Classes(words(classes)),
             (None, Some(bounds)) => Label::Number(bounds_of(place, "label", bounds)?),
             _ => {
-                return refuse(
-                    place,
-                    "label: declare either classes = [\"no\", \"yes\"] or bounds = [LO, HI]",
-                );
+                let problem = "label: declare either classes = [\"no\", \"yes\"] or bounds = [LO, HI]";
+                return refuse(place, problem);
             }
-        },
-        label_column: label.column,
-        dropped: table.rows.drop,
-        test_is_public: table.test.public,
-        source: if table.drafted {
-            DomainSource::Draft(place.into())
-        } else {
-            DomainSource::Schema(place.into())
-        },
-    };
-    let relation = match table.rows.relation.as_deref() {
-        None => None,
-        Some(name) => match Adjacency::from_str(name) {
-            Ok(relation) => Some(relation),
+        };
+        let mut domain = Domain::new(columns, storage, kind, source);
+        (domain.label_column, domain.dropped) = (label.column, self.rows.drop);
+        domain.test_is_public = self.test.public;
+        let relation = match self.rows.relation.as_deref().map(Adjacency::from_str).transpose() {
+            Ok(relation) => relation,
             Err(error) => return refuse(place, format!("rows.relation: {error}")),
-        },
-    };
-    let domain = related(place, domain, relation, table.rows.public_rows)?;
-    domain.check().map_err(|error| of_domain(place, "", &error))?;
-    Ok(domain)
+        };
+        let domain = related(place, domain, relation, self.rows.public_rows)?;
+        domain.check().map_err(|error| of_domain(place, "", &error))?;
+        Ok(domain)
+    }
 }
 
 fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Columns, SchemaError> {
@@ -424,9 +414,17 @@ impl BoundsFlag {
         });
         named.collect::<Result<_, _>>().map(Self::Named)
     }
+
+    /// Bounds of this name alone.
+    fn named(&self, name: &str) -> Option<Bounds> {
+        match self {
+            Self::All(_) => None,
+            Self::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
+        }
+    }
 }
 
-/// A schema's domain with what flags say otherwise.
+/// A schema's domain, changed by flags.
 fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
     if let Some(label) = &flags.label {
         domain.label_column = Some(label.clone());
@@ -440,36 +438,31 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
         (_, None) => {}
     }
     let Some(text) = &flags.bounds else { return Ok(domain) };
-    let of_named = match BoundsFlag::parse(place, text)? {
-        BoundsFlag::Named(named) => named,
-        BoundsFlag::All(all) => {
-            match &mut domain.columns {
-                Columns::Matrix { bounds, .. } => *bounds = all,
-                Columns::Named(columns) => columns.iter_mut().for_each(|column| {
-                    if let ColumnKind::Number { bounds, .. } = &mut column.kind {
-                        *bounds = all;
-                    }
-                }),
+    let flag = BoundsFlag::parse(place, text)?;
+    match (&flag, &mut domain.columns) {
+        (BoundsFlag::All(all), Columns::Matrix { bounds, .. }) => *bounds = *all,
+        (BoundsFlag::All(all), Columns::Named(columns)) => {
+            for column in columns {
+                if let ColumnKind::Number { bounds, .. } = &mut column.kind {
+                    *bounds = *all;
+                }
             }
-            return Ok(domain);
         }
-    };
-    for (name, new) in of_named {
-        if name == domain.label_column.as_deref().unwrap_or("label") {
-            domain.label = Label::Number(new);
-            continue;
-        }
-        let column = match &mut domain.columns {
-            Columns::Named(columns) => columns.iter_mut().find(|column| column.name == name),
-            Columns::Matrix { .. } => None,
-        };
-        match column.map(|column| &mut column.kind) {
-            Some(ColumnKind::Number { bounds, .. }) => *bounds = new,
-            Some(ColumnKind::Category { .. }) | None => {
-                return refuse(
-                    place,
-                    format!("--bounds: no number column is called {name:?}; declare it in the schema"),
-                );
+        (BoundsFlag::Named(named), columns) => {
+            for (name, new) in named {
+                if *name == *domain.label_column.as_deref().unwrap_or("label") {
+                    domain.label = Label::Number(*new);
+                    continue;
+                }
+                let column = match columns {
+                    Columns::Named(columns) => columns.iter_mut().find(|column| column.name == *name),
+                    Columns::Matrix { .. } => None,
+                };
+                let Some(ColumnKind::Number { bounds, .. }) = column.map(|column| &mut column.kind) else {
+                    let problem = format!("--bounds: no number column is called {name:?}; declare it in the schema");
+                    return refuse(place, problem);
+                };
+                *bounds = *new;
             }
         }
     }
@@ -485,84 +478,80 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
         );
     };
     let bounds = BoundsFlag::parse(place, bounds)?;
-    let bounds_of = |name: &str| match &bounds {
-        BoundsFlag::All(_) => None,
-        BoundsFlag::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
-    };
-    let (columns, label_column) = if let Some(count) = flags.dimension {
-        let BoundsFlag::All(bounds) = bounds else {
+    let (columns, label_column) = match (flags.dimension, &bounds) {
+        (Some(count), BoundsFlag::All(bounds)) => {
+            let bounds = *bounds;
+            (Columns::Matrix { count, bounds }, flags.label.clone())
+        }
+        (Some(_), BoundsFlag::Named(_)) => {
             return refuse(place, "columns without names have common bounds: --bounds LO,HI");
-        };
-        (Columns::Matrix { count, bounds }, flags.label.clone())
-    } else {
-        let Some(file) = folder::table(path) else {
-            return refuse(place, "no number of columns; add --dimension D");
-        };
-        let header = FirstLine::read(&file)?;
-        if !header.has_only_words() {
-            return refuse(
-                place,
-                "its first line is no header; declare columns without names by --dimension D",
-            );
         }
-        let header = header.fields;
-        // A first line that does not hold the label's name may be a row: no name is taken from it.
-        let Some(label) = flags.label.clone().filter(|label| header.contains(label)) else {
-            return refuse(
-                place,
-                "its first line holds no label column of that name; name the label by --label NAME, or declare columns \
-                 without names by --dimension D",
-            );
-        };
-        let label = Some(label);
-        let names = header.iter().filter(|name| Some(*name) != label.as_ref());
-        let mut unbounded = Vec::new();
-        let mut columns = Vec::new();
-        for name in names {
-            let of_all = if let BoundsFlag::All(bounds) = &bounds {
-                Some(*bounds)
-            } else {
-                None
-            };
-            match of_all.or_else(|| bounds_of(name)) {
-                None => unbounded.push(name),
-                Some(bounds) => columns.push(Column {
-                    name: name.clone(),
-                    kind: ColumnKind::Number { bounds, missing: None },
-                }),
-            }
+        (None, _) => {
+            let (columns, label) = named_columns(place, path, flags.label.as_ref(), &bounds)?;
+            (Columns::Named(columns), Some(label))
         }
-        if !unbounded.is_empty() {
-            return refuse(
-                place,
-                format!(
-                    "--bounds: none for {}; add NAME=LO:HI, or use a schema",
-                    listing(unbounded)
-                ),
-            );
-        }
-        (Columns::Named(columns), label)
     };
-    let label = match (&flags.classes, label_column.as_deref().and_then(bounds_of)) {
+    let label = match (
+        &flags.classes,
+        label_column.as_deref().and_then(|name| bounds.named(name)),
+    ) {
         (Some(classes), _) => Label::Classes(classes.clone()),
         (None, Some(bounds)) => Label::Number(bounds),
         (None, None) => {
-            return refuse(
-                place,
-                "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI",
-            );
+            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI";
+            return refuse(place, problem);
         }
     };
-    Ok(Domain {
-        relation: Relation::ZeroOut,
-        columns,
-        storage: Storage::Dense,
-        label,
-        label_column,
-        dropped: Vec::new(),
-        test_is_public: false,
-        source: DomainSource::Arguments,
-    })
+    let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
+    domain.label_column = label_column;
+    Ok(domain)
+}
+
+/// Number columns with the names of a table's header, and the label's name.
+fn named_columns(
+    place: &str,
+    path: &Path,
+    label: Option<&String>,
+    bounds: &BoundsFlag,
+) -> Result<(Vec<Column>, String), SchemaError> {
+    let Some(file) = folder::table(path) else {
+        return refuse(place, "no number of columns; add --dimension D");
+    };
+    let header = FirstLine::read(&file)?;
+    if !header.has_only_words() {
+        let problem = "its first line is no header; declare columns without names by --dimension D";
+        return refuse(place, problem);
+    }
+    // A first line that does not hold the label's name may be a row: no name is taken from it.
+    let Some(label) = label.filter(|label| header.fields.contains(label)) else {
+        return refuse(
+            place,
+            "its first line holds no label column of that name; name the label by --label NAME, or declare columns without \
+             names by --dimension D",
+        );
+    };
+    let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
+    for name in header.fields.iter().filter(|name| *name != label) {
+        let bounds = match bounds {
+            BoundsFlag::All(all) => Some(*all),
+            BoundsFlag::Named(_) => bounds.named(name),
+        };
+        match bounds {
+            None => unbounded.push(name),
+            Some(bounds) => columns.push(Column {
+                name: name.clone(),
+                kind: ColumnKind::Number { bounds, missing: None },
+            }),
+        }
+    }
+    if unbounded.is_empty() {
+        return Ok((columns, label.clone()));
+    }
+    let names = listing(unbounded);
+    refuse(
+        place,
+        format!("--bounds: none for {names}; add NAME=LO:HI, or use a schema"),
+    )
 }
 
 /// A schema as a file, with `notes` beside the columns that they are called by (`label`, and `columns` of columns without
@@ -642,7 +631,7 @@ pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// A number as people write it.
+/// A number without an exponent or a point where it needs none.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         format!("{value:.0}")

@@ -476,7 +476,7 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
 #[test]
 fn named_data_sets_come_in_their_domain_and_keep_their_values() {
     let root = std::env::var_os("ROUNDS_DATA").map(PathBuf::from);
-    for named in NAMES {
+    for named in NAMES.iter() {
         let Some(domain) = built_in(named.name, root.as_deref()) else {
             panic!("{} has a domain", named.name)
         };
