@@ -16,7 +16,7 @@ pub use quadratic::{QuadraticMode, TransitionMatrix, expected_excess};
 #[non_exhaustive]
 pub enum TheoryError {
     /// Strong convexity that is missing.
-    #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser (--regularization)")]
+    #[error("strong convexity mu = {0}: this method needs mu > 0; add a regulariser")]
     NotStronglyConvex(f64),
     /// μ > L, or an L that is no number.
     #[error(
