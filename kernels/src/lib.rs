@@ -1,9 +1,9 @@
 //! Kernels of private convex optimisation: one core, one block of memory.
 //!
-//! Pure functions on slices and small plain structs: the fused gradient kernels of linear models
-//! ([`linear`], the heart), their losses ([`loss`]) and row formats ([`features`]), per-example gradients of general
-//! losses ([`materialized`]), the memory of rows ([`memory`]), addressed noise streams ([`random`]) and vector operations
-//! ([`vector`]); and the word for the instructions that they run on ([`instructions`]).
+//! Pure functions on slices and small plain structs: the fused gradient kernels of linear models ([`linear`]), their
+//! losses ([`loss`]) and row formats ([`features`]), the memory of rows ([`memory`]), addressed noise streams
+//! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]) and the name of the instruction set
+//! ([`instructions`]).
 //! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
 
 pub mod features;

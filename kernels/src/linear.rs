@@ -3,6 +3,16 @@
 //!
 //! A per-example gradient of a linear model is of rank one, `g_i = r_i ⊗ a_i`, so `‖g_i‖ = ‖r_i‖·‖a_i‖` for the L2 and
 //! the L1 norm alike, and clipping needs no materialised per-example gradient.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | this one | types and entry points |
+//! | `driver.rs` | the block loop, and `Kernel::select`, the one place that selects kernels |
+//! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes on integer tiles |
+//! | `narrow.rs` | kernel of short dense rows and one output |
+//! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
+//! | [`recorded`], [`replicas`] | queries whose answers are kept; many parameter vectors at the same rows |
+//! | [`reference`] | the scalar reference of all of them |
 
 mod clipping;
 mod dense;

@@ -27,9 +27,8 @@ const FAST_LIMIT: f32 = 1_125_899_906_842_624.0;
 /// (at most 2⁻¹⁵⁰ an operation, far below u·[`MINIMUM_CLIP_NORM`]). The f64 additions across blocks are [`Additions`].
 ///
 /// It covers one block because zeroing a row leaves all other blocks bit for bit as they were. (With one output and 16 to 64
-/// features this needs lengths and norms below 2⁵⁰: a longer row hands what follows it to kernels that round otherwise.)
-/// Where adding or removing
-/// a row moves other rows to other blocks, use [`computed_sensitivity_of_shifted_blocks`].
+/// features this needs lengths and norms below 2⁵⁰: the rows behind a longer one go to kernels that round otherwise.)
+/// If adding or removing a row moves other rows to other blocks, use [`computed_sensitivity_of_shifted_blocks`].
 pub fn computed_sensitivity(clip_norm: f64, block_rows: usize) -> f64 {
     computed_sensitivity_of_shifted_blocks(clip_norm, block_rows, 1)
 }

@@ -380,6 +380,10 @@ impl Scratch {
     /// `coefficients[p·K·128 + k·128 + i]` is q_k of the i-th row of the p-th 128, 0 beyond the rows up to a whole vector.
     /// Without the exponent of a step, it is 2⁻²⁹ of the power of two above the greatest coefficient, and nothing is promised
     /// about neighbours.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "hot code: the parts of a workspace and a batch are borrowed apart"
+    )]
     pub(super) fn add_outer(
         &mut self,
         model: &LinearModel,
@@ -416,6 +420,10 @@ impl Scratch {
 
     /// `sum += 2^step · Σ_i q_i ⊗ (scale·bytes_i, 1)` over the first `count` rows at `pointers`, whose digits were written;
     /// the 1 is that of a bias.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "hot code: the parts of a workspace and a batch are borrowed apart"
+    )]
     fn add_block(
         &mut self,
         model: &LinearModel,
@@ -594,6 +602,10 @@ const LEAST_COEFFICIENT_EXPONENT: i32 = -60;
 const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
 
 /// [`super::accumulate`] on rows of bytes; `None` where it does not apply, and nothing was added then.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "hot code: the parts of a workspace and a batch are borrowed apart"
+)]
 pub(super) fn accumulate(
     model: &LinearModel,
     batch: &Batch<'_>,

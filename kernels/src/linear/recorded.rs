@@ -638,13 +638,7 @@ mod tests {
         ] {
             let count = 300;
             // A row of zeros now and then: without a bias, its shifts and weights are 0 and 1.
-            let byte = |row: usize, column: usize| {
-                if row % 13 == 5 {
-                    0
-                } else {
-                    ((row * features + column) * 37 % 11) as u8
-                }
-            };
+            let byte = |row, column| u8::from(row % 13 != 5) * ((row * features + column) * 37 % 11) as u8;
             let data = Data::new((count, features), outputs, bias, 0.25, byte);
             let model = data.model;
             let width = features + usize::from(bias);
