@@ -18,10 +18,11 @@
 //! "with probability 1 − δ/2 the differences are bounded" of the papers is not needed.
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::linear::Point;
 use rounds_kernels::loss::TargetKind;
 
 use super::matrix_factorization::{calibrated, whole_epochs};
+use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan::{self, BatchPlan};
 use super::scene::Scene;
@@ -31,8 +32,8 @@ use super::{
 };
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::noise::{NoiseMechanism, NoisePlan};
-use crate::oracle::{Oracle, Phase};
+use crate::noise::NoisePlan;
+use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -395,7 +396,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     } else {
         left_assumptions(rows, &plan, beta, smoothness, zeta, recursive, constrained)
     };
-    let sampler = Sampler::new(plan.sampling, rows, plan.batch_size, settings.key.clone())?;
+    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
     let dimension = problem.parameters();
     let optimizer = AcceleratedSrg {
         recursive,
@@ -403,22 +404,16 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         zeta,
         growth,
         radius: steps.radius,
-        clip: Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm,
-        },
-        sampler,
-        noise: privacy.noise,
+        sums,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         aggregate: vec![0.0; dimension],
         mirror: vec![0.0; dimension],
         recursion: vec![0.0; if recursive { dimension } else { 0 }],
-        sum: vec![0.0; dimension],
     };
     let differences = recursive && !(growth > 0.0 && optimizer.decay() == 0.0);
     Ok(Prepared {
-        queries: plan.difference_queries(&optimizer.sampler, differences),
+        queries: plan.difference_queries(&optimizer.sums.sampler, differences),
         warnings,
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
@@ -450,9 +445,7 @@ struct AcceleratedSrg {
     zeta: f64,
     growth: f64,
     radius: Option<f64>,
-    clip: Clip,
-    sampler: Sampler,
-    noise: Box<dyn NoiseMechanism>,
+    sums: NoisySums,
     /// x_t.
     iterate: Vec<f32>,
     /// x_{t−1}.
@@ -463,7 +456,6 @@ struct AcceleratedSrg {
     mirror: Vec<f32>,
     /// Σ_{s ≤ t} D_s (or g_t where weights grow exponentially), noise included, times B.
     recursion: Vec<f64>,
-    sum: Vec<f64>,
 }
 
 impl AcceleratedSrg {
@@ -487,8 +479,6 @@ impl AcceleratedSrg {
 impl Optimizer for AcceleratedSrg {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let decay = self.decay();
-        let batch = self.sampler.draw(round, oracle.problem().rows());
-        oracle.enter(Phase::Gradient);
         // Coefficients of the two gradients, the recursion's factor, and the weight that the sum is divided by.
         let (current, before, carried, weight) = match (self.recursive, self.growth > 0.0) {
             (false, _) => (1.0, 0.0, 0.0, 1.0),
@@ -496,30 +486,21 @@ impl Optimizer for AcceleratedSrg {
             (true, true) if round == 0 => (1.0, 0.0, 0.0, 1.0),
             (true, true) => (1.0, decay, decay, 1.0),
         };
-        let outcome = if before == 0.0 && current == 1.0 {
-            oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
-        } else {
-            let current = Point {
-                coefficient: current as f32,
-                parameters: &self.iterate,
-            };
-            let previous = Point {
-                coefficient: before as f32,
-                parameters: &self.previous,
-            };
-            oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
+        let point = |coefficient: f64, parameters| Point {
+            coefficient: coefficient as f32,
+            parameters,
         };
-        outcome?;
-        oracle.enter(Phase::Noise);
-        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
-        oracle.enter(Phase::Update);
+        let plain = before == 0.0 && current == 1.0;
+        let previous = (!plain).then(|| point(before, &self.previous));
+        self.sums
+            .release(round, oracle, point(current, &self.iterate), previous)?;
         if self.recursive {
-            for (total, sum) in self.recursion.iter_mut().zip(&mut self.sum) {
+            for (total, sum) in self.recursion.iter_mut().zip(&mut self.sums.sum) {
                 *total = carried * *total + *sum;
                 *sum = *total;
             }
         }
-        let per_row = (1.0 / (weight * self.sampler.batch_size() as f64)) as f32;
+        let per_row = (1.0 / (weight * self.sums.sampler.batch_size() as f64)) as f32;
         let regularization = oracle.problem().regularization() as f32;
         let step = (1.0 / self.beta) as f32;
         let eta = if self.growth > 0.0 { 1.0 } else { round as f64 + 1.0 };
@@ -530,7 +511,7 @@ impl Optimizer for AcceleratedSrg {
             .zip(&mut self.previous)
             .zip(&mut self.aggregate)
             .zip(&mut self.mirror);
-        for ((((&x, previous), y), z), &sum) in state.zip(&self.sum) {
+        for ((((&x, previous), y), z), &sum) in state.zip(&self.sums.sum) {
             let gradient = sum as f32 * per_row + regularization * x;
             *z -= mirror_step * gradient;
             *y = x - step * gradient;
@@ -548,7 +529,7 @@ impl Optimizer for AcceleratedSrg {
     }
 
     fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sampler)
+        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -561,6 +542,6 @@ impl Optimizer for AcceleratedSrg {
         visitor.f32s("aggregate", &mut self.aggregate);
         visitor.f32s("mirror", &mut self.mirror);
         visitor.f64s("recursion", &mut self.recursion);
-        self.noise.visit_state(visitor);
+        self.sums.noise.visit_state(visitor);
     }
 }

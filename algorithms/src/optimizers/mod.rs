@@ -12,6 +12,7 @@ pub mod matrix_factorization;
 pub mod momentum;
 pub mod multistage;
 pub mod nesterov;
+mod noisy_sums;
 pub mod parameters;
 pub mod phased_sgd;
 pub mod plan;

@@ -14,16 +14,17 @@
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
 //! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
 
-use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::linear::Point;
 
 use super::matrix_factorization::{WorkloadKind, calibrated, whole_epochs};
+use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan;
 use super::scene::Scene;
 use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::noise::{NoiseMechanism, NoisePlan};
-use crate::oracle::{Oracle, Phase};
+use crate::noise::NoisePlan;
+use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -76,23 +77,20 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     .prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
-    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
     let dimension = problem.parameters();
     let optimizer = SrgMatrixFactorization {
         decay: decay as f32,
         momentum: momentum as f32,
         learning_rate: learning_rate as f32,
-        clip: Clip::l2(clip_norm),
-        sampler,
-        noise: privacy.noise,
+        sums,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursive: vec![0.0; dimension],
         velocity: vec![0.0; dimension],
-        sum: vec![0.0; dimension],
     };
     Ok(Prepared {
-        queries: plan.difference_queries(&optimizer.sampler, optimizer.decay != 0.0),
+        queries: plan.difference_queries(&optimizer.sums.sampler, optimizer.decay != 0.0),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
 }
@@ -102,37 +100,24 @@ struct SrgMatrixFactorization {
     decay: f32,
     momentum: f32,
     learning_rate: f32,
-    clip: Clip,
-    sampler: Sampler,
-    noise: Box<dyn NoiseMechanism>,
+    sums: NoisySums,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// g_t.
     recursive: Vec<f32>,
     velocity: Vec<f32>,
-    sum: Vec<f64>,
 }
 
 impl Optimizer for SrgMatrixFactorization {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let batch = self.sampler.draw(round, oracle.problem().rows());
-        oracle.enter(Phase::Gradient);
         let decay = if round == 0 { 0.0 } else { self.decay };
-        let outcome = if decay == 0.0 {
-            oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
-        } else {
-            let current = Point::at(&self.iterate);
-            let previous = Point {
-                coefficient: decay,
-                parameters: &self.previous,
-            };
-            oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
+        let previous = Point {
+            coefficient: decay,
+            parameters: &self.previous,
         };
-        outcome?;
-        oracle.enter(Phase::Noise);
-        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
-        oracle.enter(Phase::Update);
-        let per_row = 1.0 / self.sampler.batch_size() as f32;
+        let previous = (decay != 0.0).then_some(previous);
+        self.sums.release(round, oracle, Point::at(&self.iterate), previous)?;
+        let per_row = 1.0 / self.sums.sampler.batch_size() as f32;
         let regularization = oracle.problem().regularization() as f32;
         let (momentum, rate) = (self.momentum, self.learning_rate);
         let state = self
@@ -141,7 +126,7 @@ impl Optimizer for SrgMatrixFactorization {
             .zip(&mut self.previous)
             .zip(&mut self.recursive)
             .zip(&mut self.velocity);
-        for ((((x, previous), g), v), &sum) in state.zip(&self.sum) {
+        for ((((x, previous), g), v), &sum) in state.zip(&self.sums.sum) {
             *g = decay * *g + sum as f32 * per_row;
             *v = momentum * *v + (*g + regularization * *x);
             *previous = *x;
@@ -151,7 +136,7 @@ impl Optimizer for SrgMatrixFactorization {
     }
 
     fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sampler)
+        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -163,6 +148,6 @@ impl Optimizer for SrgMatrixFactorization {
         visitor.f32s("previous", &mut self.previous);
         visitor.f32s("recursive", &mut self.recursive);
         visitor.f32s("velocity", &mut self.velocity);
-        self.noise.visit_state(visitor);
+        self.sums.noise.visit_state(visitor);
     }
 }

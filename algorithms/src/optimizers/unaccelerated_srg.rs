@@ -8,21 +8,21 @@
 //!
 //! **Privacy.** As in [`super::accelerated_srg`]: one pass, one clipped difference an example.
 
-use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{Clip, Point};
+use rounds_kernels::linear::Point;
 
 use super::accelerated_srg::{
     PRACTICAL_DISTANCE, Steps, default_clip_norm, default_smoothness, recursion_variance, single_pass,
 };
 use super::matrix_factorization::calibrated;
+use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
 use super::sgd::project_onto_ball;
 use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::noise::{NoiseMechanism, NoisePlan};
-use crate::oracle::{Oracle, Phase};
+use crate::noise::NoisePlan;
+use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -73,25 +73,19 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
     let variance = recursion_variance(&plan, clip_norm, privacy.noise_deviation, problem.parameters());
     let beta = own.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
-    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
+    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {
         beta,
         power,
         radius: own.radius,
-        clip: Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm,
-        },
-        sampler,
-        noise: privacy.noise,
+        sums,
         iterate: vec![0.0; dimension],
         previous: vec![0.0; dimension],
         recursion: vec![0.0; dimension],
-        sum: vec![0.0; dimension],
     };
     Ok(Prepared {
-        queries: plan.difference_queries(&optimizer.sampler, true),
+        queries: plan.difference_queries(&optimizer.sums.sampler, true),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     })
 }
@@ -101,14 +95,11 @@ struct UnacceleratedSrg {
     beta: f64,
     power: f64,
     radius: Option<f64>,
-    clip: Clip,
-    sampler: Sampler,
-    noise: Box<dyn NoiseMechanism>,
+    sums: NoisySums,
     iterate: Vec<f32>,
     previous: Vec<f32>,
     /// Σ_{s ≤ t} D_s, noise included, times B.
     recursion: Vec<f64>,
-    sum: Vec<f64>,
 }
 
 impl UnacceleratedSrg {
@@ -120,32 +111,19 @@ impl UnacceleratedSrg {
 
 impl Optimizer for UnacceleratedSrg {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let batch = self.sampler.draw(round, oracle.problem().rows());
-        oracle.enter(Phase::Gradient);
         let weight = (round as f64 + 1.0).powf(self.power);
-        let outcome = if round == 0 {
-            oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)
-        } else {
-            let before = (round as f64).powf(self.power);
-            let current = Point {
-                coefficient: weight as f32,
-                parameters: &self.iterate,
-            };
-            let previous = Point {
-                coefficient: before as f32,
-                parameters: &self.previous,
-            };
-            oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)
+        let point = |coefficient: f64, parameters| Point {
+            coefficient: coefficient as f32,
+            parameters,
         };
-        outcome?;
-        oracle.enter(Phase::Noise);
-        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
-        oracle.enter(Phase::Update);
-        let per_row = 1.0 / (self.weight(round) * self.sampler.batch_size() as f64);
+        let previous = (round > 0).then(|| point((round as f64).powf(self.power), &self.previous));
+        self.sums
+            .release(round, oracle, point(weight, &self.iterate), previous)?;
+        let per_row = 1.0 / (self.weight(round) * self.sums.sampler.batch_size() as f64);
         let regularization = oracle.problem().regularization() as f32;
         let step = (1.0 / self.beta) as f32;
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursion);
-        for (((x, previous), total), &sum) in state.zip(&self.sum) {
+        for (((x, previous), total), &sum) in state.zip(&self.sums.sum) {
             *total += sum;
             *previous = *x;
             *x -= step * ((*total * per_row) as f32 + regularization * *x);
@@ -157,7 +135,7 @@ impl Optimizer for UnacceleratedSrg {
     }
 
     fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sampler)
+        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -168,6 +146,6 @@ impl Optimizer for UnacceleratedSrg {
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f64s("recursion", &mut self.recursion);
-        self.noise.visit_state(visitor);
+        self.sums.noise.visit_state(visitor);
     }
 }

@@ -1,0 +1,62 @@
+//! The release of a round that methods of gradient differences share: a batch, the sum of its clipped gradients or
+//! differences, and its noise.
+
+use rounds_kernels::linear::{Clip, Point};
+
+use super::plan::BatchPlan;
+use super::{PrepareError, Settings, StepError};
+use crate::noise::NoiseMechanism;
+use crate::oracle::{Oracle, Phase};
+use crate::problem::PublicProblem;
+use crate::sampling::Sampler;
+
+/// Batches, clipping and noise.
+pub(super) struct NoisySums {
+    pub(super) sampler: Sampler,
+    clip: Clip,
+    pub(super) noise: Box<dyn NoiseMechanism>,
+    /// The last release, times the batch size.
+    pub(super) sum: Vec<f64>,
+}
+
+impl NoisySums {
+    /// The batches of `plan`, sums of terms clipped to `clip_norm` (L2), and `noise` on them.
+    pub(super) fn new(
+        problem: &PublicProblem,
+        settings: &Settings,
+        plan: &BatchPlan,
+        clip_norm: f32,
+        noise: Box<dyn NoiseMechanism>,
+    ) -> Result<Self, PrepareError> {
+        Ok(Self {
+            sampler: Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?,
+            clip: Clip::l2(clip_norm),
+            noise,
+            sum: vec![0.0; problem.parameters()],
+        })
+    }
+
+    /// `sum = Σ clip(∇f(x; d_i)) + noise`, or with a previous point `Σ clip(a·∇f(x; d_i) − b·∇f(x′; d_i)) + noise`. The
+    /// phase [`Update`](Phase::Update) has then begun.
+    ///
+    /// # Errors
+    /// A gradient that is not finite, noise that is used up.
+    pub(super) fn release(
+        &mut self,
+        round: u64,
+        oracle: &mut Oracle<'_>,
+        current: Point<'_>,
+        previous: Option<Point<'_>>,
+    ) -> Result<(), StepError> {
+        let batch = self.sampler.draw(round, oracle.problem().rows());
+        oracle.enter(Phase::Gradient);
+        match previous {
+            None => oracle.gradient_sum(&batch, current.parameters, self.clip, &mut self.sum)?,
+            Some(previous) => oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)?,
+        }
+        oracle.enter(Phase::Noise);
+        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
+        oracle.enter(Phase::Update);
+        Ok(())
+    }
+}
