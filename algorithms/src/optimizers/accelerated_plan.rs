@@ -18,8 +18,8 @@ use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, S
 use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
-    Sampling, gaussian, zcdp,
+    self, Accountant, Adjacency, Arithmetic, Mechanism, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian,
+    zcdp,
 };
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -65,6 +65,34 @@ impl Method {
             Self::Nesterov { optimized: true } => "dp-nag-opt",
             Self::Multistage { optimized: false } => "dp-masg",
             Self::Multistage { optimized: true } => "dp-masg-opt",
+        }
+    }
+
+    /// All rows, or batches without replacement.
+    fn sampling(self, kind: Option<SamplingKind>, batch: usize, population: usize) -> Result<Sampling, SettingsError> {
+        match kind {
+            _ if batch == population => Ok(Sampling::FullBatch),
+            None | Some(SamplingKind::WithoutReplacement) => Ok(Sampling::WithoutReplacement { batch, population }),
+            Some(kind) => Err(SettingsError::Unsupported {
+                parameter: "sampling",
+                value: kind.to_string(),
+                algorithm: self.id(),
+                reason: "draws its batches without replacement [003 (3.3)]; leave sampling out",
+            }),
+        }
+    }
+
+    /// True for Gaussian noise, false for Laplace noise.
+    fn is_gaussian(self, noise: Option<NoiseKind>) -> Result<bool, SettingsError> {
+        match noise {
+            None | Some(NoiseKind::Laplace) => Ok(false),
+            Some(NoiseKind::Independent) => Ok(true),
+            Some(noise) => Err(SettingsError::Unsupported {
+                parameter: "noise",
+                value: noise.to_string(),
+                algorithm: self.id(),
+                reason: "adds independent noise; it takes laplace or independent",
+            }),
         }
     }
 
@@ -225,40 +253,16 @@ impl AcceleratedPlan {
     /// Settings out of range, constants that no theorem covers, a budget that some round would get nothing of.
     pub fn new(method: Method, problem: &PublicProblem, settings: &Settings) -> Result<Self, PrepareError> {
         let id = method.id();
-        let unsupported = |flag, value: String, reason| SettingsError::Unsupported {
-            parameter: flag,
-            value,
-            algorithm: id,
-            reason,
-        };
         let (rows, common) = (problem.rows(), settings.common()?);
         let own = MethodParameters::read(settings)?;
         let batch = plan::batch_size(&common, rows, rows)?;
-        let sampling = match common.sampling {
-            _ if batch == rows => Sampling::FullBatch,
-            None | Some(SamplingKind::WithoutReplacement) => Sampling::WithoutReplacement {
-                batch,
-                population: rows,
-            },
-            Some(_) => {
-                let reason = "draws its batches without replacement [003 (3.3)]; leave sampling out";
-                return Err(unsupported("sampling", "of another kind".to_owned(), reason).into());
-            }
-        };
+        let sampling = method.sampling(common.sampling, batch, rows)?;
         let adjacency = plan::adjacency(problem, &common)?;
         let constants = Constants::new(method, problem, &common, &own)?;
         let by_epochs = |epochs: f64| (epochs * rows as f64 / batch as f64).ceil() as usize;
         let rounds = common.rounds.or(common.epochs.map(by_epochs)).unwrap_or(100);
-        let gaussian = match common.noise {
-            None | Some(NoiseKind::Laplace) => false,
-            Some(NoiseKind::Independent) => true,
-            Some(_) => {
-                let reason = "adds independent noise; it takes laplace or independent";
-                return Err(unsupported("noise", "of another kind".to_owned(), reason).into());
-            }
-        };
+        let gaussian = method.is_gaussian(common.noise)?;
         let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, gaussian)?;
-        let release = settings.is_release();
         let largest_batch = if sampling == Sampling::FullBatch {
             problem.most_rows()
         } else {
@@ -299,9 +303,9 @@ impl AcceleratedPlan {
             } else {
                 budget.laplace(weights.as_deref(), rounds, id)?
             };
-            // Asked before the statement, which fails closed: a person who asked for a budget gets the reason.
+            // Computed before the statement, which fails closed: here the reason is an error.
             accountant.epsilon(&mechanism, adjacency, delta)?;
-            let statement = PrivacyStatement::new(&PrivateRun {
+            let run = PrivateRun {
                 mechanism: &mechanism,
                 accountant,
                 adjacency,
@@ -309,17 +313,14 @@ impl AcceleratedPlan {
                 clip_norm: budget.clip_norm,
                 sensitivity_inflation: inflation,
                 problem,
-                noise_source: if release {
-                    NoiseSource::Chacha20
-                } else {
-                    NoiseSource::Xoshiro
-                },
+                noise_source: plan::noise_source(settings),
                 arithmetic: if gaussian {
                     Arithmetic::IdealisedGaussian
                 } else {
                     Arithmetic::IdealisedLaplace
                 },
-            });
+            };
+            let statement = PrivacyStatement::new(&run);
             (Some(noise), Some(mechanism), statement)
         };
         let norm = if gaussian { Norm::L2 } else { Norm::L1 };

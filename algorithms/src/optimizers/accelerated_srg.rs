@@ -236,6 +236,20 @@ fn proven(steps: &Steps, own: &Accelerated) -> Result<Option<Proven>, SettingsEr
     }))
 }
 
+/// ζ: 1 as printed, at most 1/2 with constants=theory.
+fn zeta(own: &Accelerated) -> Result<f64, SettingsError> {
+    let most = if own.constants == Origin::Theory { 0.5 } else { 1.0 };
+    let zeta = own.zeta.unwrap_or(most);
+    if zeta > most {
+        return Err(SettingsError::OutOfRange {
+            parameter: "zeta",
+            value: zeta.to_string(),
+            expected: "with constants=theory, at most 1/2",
+        });
+    }
+    Ok(zeta)
+}
+
 impl Proven {
     /// S of the recursion, `4L + 8M·D` with the diameter D = 2R ([000 Corollary 4.4], erratum E26), or L of a gradient.
     fn clip_norm(&self, recursive: bool) -> f64 {
@@ -331,16 +345,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     let plan = single_pass(&defaulted, problem, id)?;
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(problem));
     let proven = proven(&steps, &own)?;
-    let most_zeta = if proven.is_some() { 0.5 } else { 1.0 };
-    let zeta = own.zeta.unwrap_or(most_zeta);
-    if zeta > most_zeta {
-        return Err(SettingsError::OutOfRange {
-            parameter: "zeta",
-            value: zeta.to_string(),
-            expected: "with constants=theory, at most 1/2",
-        }
-        .into());
-    }
+    let zeta = zeta(&own)?;
     let clip_norm = plan::clip_norm(
         settings,
         proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),

@@ -180,6 +180,15 @@ pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
         .map(|_| clip_norm)
 }
 
+/// The generator that the key stands for.
+pub(super) fn noise_source(settings: &Settings) -> NoiseSource {
+    if settings.is_release() {
+        NoiseSource::Chacha20
+    } else {
+        NoiseSource::Xoshiro
+    }
+}
+
 /// Rows whose clipped gradients a release adds up in f32 before they enter an f64 sum. With one row, a contribution is
 /// rounded on its own: what the other rows hold, or where they stand in the batch, cannot change it.
 pub const RELEASE_BLOCK_ROWS: usize = 1;
@@ -224,7 +233,6 @@ pub fn calibrate(
         .common()?
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-    let release = settings.is_release();
     let sampling = mechanism(1.0).sampling();
     let inflation = release_inflation(settings, problem, (adjacency, sampling), largest_batch);
     let (noise_multiplier, delta) = match settings.budget {
@@ -268,11 +276,7 @@ pub fn calibrate(
         clip_norm,
         sensitivity_inflation: inflation,
         problem,
-        noise_source: if release {
-            NoiseSource::Chacha20
-        } else {
-            NoiseSource::Xoshiro
-        },
+        noise_source: noise_source(settings),
         arithmetic: Arithmetic::IdealisedGaussian,
     });
     Ok(CalibratedNoise {
