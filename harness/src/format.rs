@@ -1,4 +1,4 @@
-//! Numbers as text for people: times with units, significant digits, grouped thousands.
+//! Text for people: times with units, significant digits, grouped thousands, lines of a width.
 
 /// A time with a suitable unit: `17 µs`, `3.4 ms`.
 pub fn time(nanoseconds: f64) -> String {
@@ -66,6 +66,19 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// Lines of at most `letters` letters, broken between words; a longer word has a line of its own.
+pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +108,11 @@ mod tests {
             ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]
         );
         assert_eq!(plural(1, "core") + &plural(2, "core"), "1 core2 cores");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("", 7), [""]);
     }
 }

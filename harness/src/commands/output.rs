@@ -8,6 +8,8 @@ use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use crate::format;
+
 /// Form of what a command prints on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -88,25 +90,11 @@ pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) 
 
 /// `text` in lines of at most 80 characters, each after `indent` spaces.
 pub fn wrapped(text: &str, indent: usize) -> String {
-    let mut lines = String::new();
-    for paragraph in text.lines() {
-        let mut length = 0;
-        for word in paragraph.split_whitespace() {
-            let letters = word.chars().count();
-            if length > 0 && length + 1 + letters <= 80 {
-                lines.push(' ');
-                length += 1 + letters;
-            } else {
-                if !lines.is_empty() {
-                    lines.push('\n');
-                }
-                lines.extend(std::iter::repeat_n(' ', indent));
-                length = indent + letters;
-            }
-            lines.push_str(word);
-        }
-    }
-    lines
+    let lines = text.lines().flat_map(|line| format::wrapped(line, 80 - indent));
+    let lines = lines
+        .filter(|line| !line.is_empty())
+        .map(|line| " ".repeat(indent) + &line);
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

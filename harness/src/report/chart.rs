@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::{count, number, percent, time};
 
+/// Number of colours. They differ in lightness, and markers differ in shape.
+pub(super) const COLOURS: usize = 8;
+
 /// Mapping of values to positions along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -239,7 +242,7 @@ pub fn grouped(style: Style, points: impl IntoIterator<Item = (String, Point)>) 
             known.points.push(point);
         } else {
             let place = series.len();
-            series.push(Series::new(name, style, place, vec![point]).variant(place / super::svg::COLOURS));
+            series.push(Series::new(name, style, place, vec![point]).variant(place / COLOURS));
         }
     }
     series

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::chart::{Axis, Chart, Format, Point, Scale, Series, Style};
+use super::chart::{Axis, COLOURS, Chart, Format, Point, Scale, Series, Style};
 use super::presentation::{Figure, Panel, Part, Presentation};
-use super::svg::COLOURS;
 use super::table::{Entry, Table};
 use crate::format::{count, plural, three_digits, time};
 use crate::results::SCHEMA;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::figures::dataset_name;
 use super::labels::Labels;
 use super::warnings;
-use crate::format::{count, percent, plural, three_digits, time};
+use crate::format::{count, percent, plural, three_digits, time, wrapped};
 use crate::machine::Environment;
 use crate::results::{Cell, Pooled, beyond_roofline, pool};
 
@@ -46,7 +46,7 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     warned.extend(beyond_roofline(&pooled, environment));
     let mut left = WARNINGS;
     for warning in warned {
-        for line in wrapped(&format!("warning: {warning}")) {
+        for line in wrapped(&format!("warning: {warning}"), WIDTH) {
             if left > 0 {
                 let _ = writeln!(text, "{line}");
                 left -= 1;
@@ -120,22 +120,6 @@ fn cut(text: &str, letters: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(letters - 1).chain(['…']).collect()
-}
-
-/// Lines of at most [`WIDTH`] letters, broken between words.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines
-            .last_mut()
-            .filter(|line| line.chars().count() + 1 + word.chars().count() <= WIDTH)
-        {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => *line += &format!(" {word}"),
-            None => lines.push(format!("  {word}")),
-        }
-    }
-    lines
 }
 
 #[cfg(test)]

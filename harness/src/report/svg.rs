@@ -3,13 +3,10 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::{Axis, Bar, Bars, Chart, Point, Scale, Series, Style};
+use super::chart::{Axis, Bar, Bars, COLOURS, Chart, Point, Scale, Series, Style};
 use super::legend::{Legend, Sample};
-use crate::format::percent;
+use crate::format::{percent, wrapped};
 use crate::statistics::sorted_quantile;
-
-/// Number of colours. They differ in lightness, and markers differ in shape.
-pub(super) const COLOURS: usize = 8;
 
 /// Colours of a light page.
 pub(super) const LIGHT: &str = "\
@@ -358,22 +355,6 @@ fn text_width(text: &str) -> f64 {
     6.6 * text.chars().count() as f64
 }
 
-/// Lines of at most `letters` letters, broken between words.
-fn wrapped(text: &str, letters: f64) -> Vec<String> {
-    let mut lines: Vec<String> = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if (line.chars().count() + 1 + word.chars().count()) as f64 > letters {
-            lines.push(word.into());
-        } else {
-            *line += &format!(" {word}");
-        }
-    }
-    lines
-}
-
 /// The legend in rows of the given width, and the number of rows. Each group starts a row.
 fn legend_rows(legend: &Legend, width: f64) -> (Markup, usize) {
     let used = |entry: usize| legend.keys.iter().any(|keys| keys.contains(&entry));
@@ -410,7 +391,7 @@ fn legend_rows(legend: &Legend, width: f64) -> (Markup, usize) {
 /// A document of its own: style, title, subtitle, plot and legend.
 fn document(title: &str, subtitle: &str, (width, height): (f64, f64), plot: &Markup, legend: &Legend) -> String {
     let (legend, rows) = legend_rows(legend, width);
-    let subtitle = wrapped(subtitle, (width - 2.0 * RIGHT) / 6.2);
+    let subtitle = wrapped(subtitle, ((width - 2.0 * RIGHT) / 6.2) as usize);
     let top = TITLE + 16.0 * (subtitle.len().saturating_sub(1)) as f64;
     let whole = format!("{:.0}", top + height + LEGEND_ROW * rows as f64 + 12.0);
     let style = format!("svg{{{LIGHT}}}@media (prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}");
@@ -781,11 +762,5 @@ mod tests {
             let svg = trace("", &samples).into_string();
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
-    }
-
-    #[test]
-    fn long_subtitles_are_wrapped_between_words() {
-        assert_eq!(wrapped("one two three", 7.0), ["one two", "three"]);
-        assert_eq!(wrapped("", 7.0), [""]);
     }
 }
