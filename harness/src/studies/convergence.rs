@@ -15,14 +15,14 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::logistic::minimum;
+use super::{logistic::minimum, panels};
 use crate::experiment::cache::Memo;
 use crate::experiment::summary::student_quantile;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::report;
-use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Series, Style};
+use crate::report::{Axis, Figure, Part, Point};
 
 /// The study.
 pub struct Convergence {
@@ -36,6 +36,8 @@ pub struct Convergence {
 pub struct Options {
     /// Title of the figure.
     title: String,
+    /// Panels in a row.
+    columns: usize,
     /// Runs of a cell.
     runs: usize,
     /// About as many iterations are evaluated, evenly from 0 to the last.
@@ -139,8 +141,15 @@ impl Study for Convergence {
 
     fn present(&self, results: &Results<Gaps>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
         let options = self.definition.options();
-        let mut figure = Figure::new(&options.title, "Method", self.panels(results));
-        figure.columns = Some(2 * self.definition.methods.len().div_ceil(2));
+        let measured = self.measured(results)?;
+        let gaps = results.samples.iter().flat_map(|sample| &sample.outcome.gap_mean);
+        let range: Vec<f64> = gaps.copied().filter(|gap| *gap > 0.0).collect();
+        let y = Axis::logarithmic("F(x_t) − F*").including(range);
+        let axes = |_: &Configuration| (Axis::linear("round t"), y.clone());
+        let curves = |gaps: &Gaps| vec![(String::new(), gaps.curve())];
+        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &curves);
+        let mut figure = Figure::new(&options.title, "Setting", panels);
+        figure.columns = Some(options.columns);
         let mut page = report::Presentation::new(
             &options.title,
             "Papers",
@@ -195,63 +204,6 @@ impl Convergence {
             iterations: (0..=parts).map(|part| (rounds * part + parts / 2) / parts).collect(),
             epsilon,
         })
-    }
-
-    /// A row of panels a step scale and half of the methods, a block of columns a kind of noise: the layout of the paper.
-    fn panels(&self, results: &Results<Gaps>) -> Vec<Panel> {
-        let gaps = results.samples.iter().flat_map(|sample| &sample.outcome.gap_mean);
-        let range: Vec<f64> = gaps.copied().filter(|gap| *gap > 0.0).collect();
-        let methods: Vec<&str> = self
-            .definition
-            .methods
-            .iter()
-            .map(|method| &*method.algorithm)
-            .collect();
-        let texts = |name: &str| {
-            let mut values: Vec<String> = Vec::new();
-            for text in results
-                .samples
-                .iter()
-                .filter_map(|sample| sample.configuration.text(name))
-            {
-                if !values.contains(&text) {
-                    values.push(text);
-                }
-            }
-            values
-        };
-        let (scales, kinds) = (texts("step-scale"), texts(DRAWN_NOISE));
-        let mut panels = Vec::new();
-        for scale in &scales {
-            for half in methods.chunks(methods.len().div_ceil(2)) {
-                for (kind, method) in kinds
-                    .iter()
-                    .flat_map(|kind| half.iter().map(move |method| (kind, method)))
-                {
-                    let shown = results.samples.iter().filter(|sample| {
-                        let configuration = &sample.configuration;
-                        configuration.algorithm == **method
-                            && configuration.text("step-scale").as_ref() == Some(scale)
-                            && configuration.text(DRAWN_NOISE).as_ref() == Some(kind)
-                    });
-                    let curve = |(colour, sample): (usize, &Sample<Gaps>)| {
-                        let rounds = sample.configuration.text("rounds").unwrap_or_default();
-                        Series::new(format!("T = {rounds}"), Style::Curve, colour, sample.curve())
-                    };
-                    let noise = if kind == "correct" {
-                        "Laplace(b_t)"
-                    } else {
-                        "noise of the authors' code"
-                    };
-                    let title = format!("{method}, c = {scale}, {noise}");
-                    let y = Axis::logarithmic("F(x_t) − F*").including(range.iter().copied());
-                    let series = shown.enumerate().map(curve).collect();
-                    let chart = Chart::new(title.clone(), "", Axis::linear("round t"), y, series);
-                    panels.push(Panel::chart(&title, "", chart));
-                }
-            }
-        }
-        panels
     }
 }
 
@@ -397,7 +349,7 @@ mod tests {
         name = "small"
         study = "convergence"
         about = "small"
-        options = { title = "small", runs = 3, evaluations = 5 }
+        options = { title = "small", columns = 4, runs = 3, evaluations = 5 }
         [parameters]
         batch-size = BATCH
         epsilon = 1.0

@@ -366,7 +366,7 @@ mod tests {
             study = "depth-against-work"
             about = "small"
             threads = [1, 2]
-            options = { most-queries = 1_000, most-seconds = 9.0, most-seconds-again = 9.0 }
+            options = { most-queries = 200, most-seconds = 9.0, most-seconds-again = 9.0 }
             [[problem]]
             dataset = "max-of-linear"
             parameters = { dimension = 16, accuracy = [0.16, 0.02, 0.01] }

@@ -5,13 +5,13 @@ use std::path::Path;
 use rounds_algorithms::theory::multistage::Schedule;
 use rounds_algorithms::theory::{Curvature, QuadraticMode, allocation, heavy_ball};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::panels;
 use crate::experiment::{
     Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Study, definition,
 };
 use crate::report;
-use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Series, Style};
+use crate::report::{Axis, Figure, Panel, Part, Point};
 
 /// The study.
 pub struct Formulas {
@@ -184,49 +184,30 @@ impl Study for Formulas {
 }
 
 impl Formulas {
-    /// A panel for the cells that differ in the varied parameter alone; a colour for each of its values, a dash for each curve
-    /// of a cell.
     fn panels(&self, results: &Results<Curves>) -> anyhow::Result<Vec<Panel>> {
-        let mut panels: Vec<(Configuration, Chart)> = Vec::new();
-        let cells = self.measured(results)?;
-        for (cell, samples) in &cells {
-            let sample = samples[0];
-            let formula = formula(&cell.configuration.algorithm)?;
-            let mut common = cell.configuration.clone();
-            let varied = common.parameters.remove(formula.varied);
-            let differs = |(name, value): &(&String, &Value)| {
-                cells
-                    .iter()
-                    .any(|(cell, _)| cell.configuration.parameters.get(*name) != Some(*value))
-            };
-            let swept = common.parameters.iter().filter(differs);
-            let setting: Vec<String> = swept.map(|(name, value)| format!("{name} = {value}")).collect();
-            let place = panels
+        let of = |cell: &Configuration| FORMULAS.iter().find(|formula| formula.id == cell.algorithm);
+        let axes = |cell: &Configuration| {
+            let (x, y, logarithmic) =
+                of(cell).map_or(("", "", false), |formula| (formula.x, formula.y, formula.logarithmic));
+            (
+                Axis::linear(x),
+                if logarithmic {
+                    Axis::logarithmic(y)
+                } else {
+                    Axis::linear(y)
+                },
+            )
+        };
+        let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
+        let curves = |found: &Curves| {
+            found
+                .curves
                 .iter()
-                .position(|(known, _)| *known == common)
-                .unwrap_or_else(|| {
-                    let title = format!("{}: {}", common.label(), setting.join(", "));
-                    let y = if formula.logarithmic {
-                        Axis::logarithmic(formula.y)
-                    } else {
-                        Axis::linear(formula.y)
-                    };
-                    panels.push((common, Chart::new(title, "", Axis::linear(formula.x), y, Vec::new())));
-                    panels.len() - 1
-                });
-            let chart = &mut panels[place].1;
-            let colour = chart.series.len() / sample.curves.len();
-            for (variant, (name, points)) in sample.curves.iter().enumerate() {
-                let own = varied.as_ref().map(|value| format!("{} = {value}", formula.varied));
-                let points = points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
-                let series = Series::new(name.clone(), Style::Curve, colour, points).variant(variant);
-                chart.series.push(series.keys(own.unwrap_or_default(), name.clone()));
-            }
-        }
-        Ok(panels
-            .into_iter()
-            .map(|(_, chart)| Panel::chart(&chart.title.clone(), "", chart))
-            .collect())
+                .map(|(name, curve)| (name.clone(), points(curve)))
+                .collect()
+        };
+        let varied = |cell: &Configuration| of(cell).map_or("", |formula| formula.varied);
+        Ok(panels::by_setting(&self.measured(results)?, &varied, &axes, &curves))
     }
 }
 

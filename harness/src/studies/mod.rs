@@ -8,6 +8,7 @@ pub mod exponents;
 pub mod formulas;
 mod logistic;
 pub mod noise_mechanisms;
+mod panels;
 pub mod round_time;
 pub mod scaling;
 pub mod training;

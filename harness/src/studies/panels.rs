@@ -1,0 +1,57 @@
+//! Panels of curves, one for each setting of an experiment.
+
+use crate::experiment::{Configuration, Measured};
+use crate::report::{Axis, Chart, Panel, Point, Series, Style};
+
+/// Curves of a cell, by name.
+pub(super) type Curves = Vec<(String, Vec<Point>)>;
+
+/// A panel for the cells that differ in the parameter `varied` alone. Each of its values has a colour, each curve of a cell a
+/// dash.
+pub(super) fn by_setting<T>(
+    measured: &[Measured<'_, T>],
+    varied: &dyn Fn(&Configuration) -> &'static str,
+    axes: &dyn Fn(&Configuration) -> (Axis, Axis),
+    curves: &dyn Fn(&T) -> Curves,
+) -> Vec<Panel> {
+    let mut panels: Vec<(Configuration, Chart)> = Vec::new();
+    for (cell, runs) in measured {
+        let (varied, curves) = (varied(&cell.configuration), curves(&runs[0].outcome));
+        let mut common = cell.configuration.clone();
+        let value = common.parameters.remove(varied);
+        let place = panels.iter().position(|(known, _)| *known == common);
+        let place = place.unwrap_or_else(|| {
+            let (x, y) = axes(&common);
+            panels.push((
+                common.clone(),
+                Chart::new(title(&common, measured), "", x, y, Vec::new()),
+            ));
+            panels.len() - 1
+        });
+        let chart = &mut panels[place].1;
+        let colour = chart.series.len() / curves.len().max(1);
+        let own = value.map_or_else(String::new, |value| format!("{varied} = {value}"));
+        for (variant, (name, points)) in curves.into_iter().enumerate() {
+            let series = Series::new(format!("{own} {name}"), Style::Curve, colour, points).variant(variant);
+            chart.series.push(series.keys(own.clone(), name));
+        }
+    }
+    let panel = |(_, chart): (Configuration, Chart)| Panel::chart(&chart.title.clone(), "", chart);
+    panels.into_iter().map(panel).collect()
+}
+
+/// The method with those parameters that differ among the cells.
+fn title<T>(common: &Configuration, measured: &[Measured<'_, T>]) -> String {
+    let method = if common.problem.is_empty() {
+        &common.algorithm
+    } else {
+        &common.problem
+    };
+    let differs = |name: &str| {
+        let values = measured.iter().map(|(cell, _)| cell.configuration.parameters.get(name));
+        values.flatten().any(|value| Some(value) != common.parameters.get(name))
+    };
+    let swept = common.parameters.iter().filter(|(name, _)| differs(name));
+    let swept = swept.map(|(name, value)| format!(", {name} = {}", crate::experiment::text(value)));
+    format!("{method}{}", swept.collect::<String>())
+}
