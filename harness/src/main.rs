@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     };
     let output = if line.json { Output::Json } else { Output::Text };
     let result = match &line.command {
-        Command::Run(arguments) => run::run(arguments, line.json),
+        Command::Run(arguments) => run::run(arguments, output),
         Command::Train(arguments) => train::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, output),

@@ -1,5 +1,5 @@
-//! What `--engine mpi` promises: the bits of one process on any number of ranks and threads, an end within seconds with the
-//! rank named when one fails, and checkpoints that any number of ranks resumes from. Run by `make mpi`.
+//! `--engine mpi`: the bits of one process on any number of ranks and threads, an end within seconds with the rank named when
+//! one fails, and checkpoints that any number of ranks resumes from. Run by `make mpi`.
 #![cfg(feature = "mpi")]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: &str = env!("CARGO_BIN_EXE_rounds");
 
-/// No launch in a test takes longer.
+/// Longest time of a launch.
 const MOST: Duration = Duration::from_mins(2);
 
 /// MNIST's four files with `rows` training rows of 28 × 28 bytes, class by class distinguishable.
@@ -87,22 +87,9 @@ fn text(bytes: &[u8]) -> String {
 
 /// Arguments of a training run.
 fn training(data: &Path, more: &[&str]) -> Vec<String> {
-    let fixed = [
-        "train",
-        "--noise-multiplier",
-        "1",
-        "--batch-size",
-        "700",
-        "--json",
-        "--data",
-    ];
-    fixed
-        .iter()
-        .copied()
-        .chain([data.to_str().unwrap()])
-        .chain(more.iter().copied())
-        .map(str::to_owned)
-        .collect()
+    let fixed = "train --noise-multiplier 1 --batch-size 700 --json --data";
+    let words = fixed.split(' ').chain([data.to_str().unwrap()]);
+    words.chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
 fn alone(arguments: &[String]) -> serde_json::Value {
@@ -111,13 +98,18 @@ fn alone(arguments: &[String]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The program on `ranks` ranks.
+fn launched(ranks: usize, arguments: &[String]) -> Command {
+    let mut command = mpirun();
+    command
+        .args(["-n", &ranks.to_string(), ROUNDS])
+        .args(arguments)
+        .args(["--engine", "mpi"]);
+    command
+}
+
 fn on_ranks(ranks: usize, arguments: &[String]) -> serde_json::Value {
-    let output = finish(
-        mpirun()
-            .args(["-n", &ranks.to_string(), ROUNDS])
-            .args(arguments)
-            .args(["--engine", "mpi"]),
-    );
+    let output = finish(&mut launched(ranks, arguments));
     assert!(output.status.success(), "{}", text(&output.stderr));
     // One document: rank 0 alone prints.
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
@@ -267,12 +259,7 @@ fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
         &["--checkpoint", checkpoint.to_str().unwrap(), "--checkpoint-every", "50"],
     ]
     .concat();
-    let running = mpirun()
-        .args(["-n", "3", ROUNDS])
-        .args(training(folder.path(), &saving))
-        .args(["--engine", "mpi"])
-        .spawn()
-        .unwrap();
+    let running = launched(3, &training(folder.path(), &saving)).spawn().unwrap();
     let started = Instant::now();
     while !checkpoint.exists() {
         assert!(started.elapsed() < MOST, "no checkpoint was written");
@@ -323,6 +310,12 @@ fn two_ranks(first: (&str, Vec<String>), second: (&str, Vec<String>)) -> Output 
     )
 }
 
+/// Arguments of a training run on data in `folder`. Ranks compare the name of the data, not its folder.
+fn arguments_in(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().unwrap();
+    training(Path::new("mnist"), &["--threads", "1", "--data-dir", folder])
+}
+
 #[test]
 fn a_file_that_one_rank_cannot_read_ends_all_with_one_message() {
     let folder = tempfile::tempdir().unwrap();
@@ -330,13 +323,7 @@ fn a_file_that_one_rank_cannot_read_ends_all_with_one_message() {
     std::fs::create_dir(&there).unwrap();
     write_data(&there, 500, false);
     let missing = folder.path().join("missing");
-    // The data's name is part of the command line that ranks compare; where it lies is not.
-    let arguments = |folder: &Path| {
-        let mut arguments = training(Path::new("mnist"), &["--threads", "1", "--data-dir"]);
-        arguments.push(folder.to_str().unwrap().to_owned());
-        arguments
-    };
-    let output = two_ranks((ROUNDS, arguments(&there)), (ROUNDS, arguments(&missing)));
+    let output = two_ranks((ROUNDS, arguments_in(&there)), (ROUNDS, arguments_in(&missing)));
     let lines = own_lines(&output);
     assert_eq!(output.status.code(), Some(1), "{lines:?}");
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -354,12 +341,7 @@ fn ranks_that_see_different_data_are_refused() {
         std::fs::create_dir(folder).unwrap();
         write_data(folder, 500, flipped);
     }
-    let arguments = |folder: &Path| {
-        let mut arguments = training(Path::new("mnist"), &["--threads", "1", "--data-dir"]);
-        arguments.push(folder.to_str().unwrap().to_owned());
-        arguments
-    };
-    let output = two_ranks((ROUNDS, arguments(&folders[0])), (ROUNDS, arguments(&folders[1])));
+    let output = two_ranks((ROUNDS, arguments_in(&folders[0])), (ROUNDS, arguments_in(&folders[1])));
     let lines = own_lines(&output);
     assert_eq!(output.status.code(), Some(2), "{lines:?}");
     assert!(
@@ -446,12 +428,7 @@ fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
     let file = folder.path().join("few.csv");
     std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n5,1,0\n").unwrap();
     let arguments = training(&file, &["--threads", "1"]);
-    let output = finish(
-        mpirun()
-            .args(["-n", "4", ROUNDS])
-            .args(&arguments)
-            .args(["--engine", "mpi"]),
-    );
+    let output = finish(&mut launched(4, &arguments));
     let lines = own_lines(&output);
     assert_eq!(output.status.code(), Some(2), "{lines:?}");
     assert!(

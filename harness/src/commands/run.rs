@@ -60,8 +60,7 @@ pub struct RunArguments {
 ///
 /// # Errors
 /// Unknown suites, algorithms or data sets; results that cannot be written or resumed. Finished cells are kept.
-pub fn run(arguments: &RunArguments, json: bool) -> anyhow::Result<()> {
-    let output = if json { Output::Json } else { Output::Text };
+pub fn run(arguments: &RunArguments, output: Output) -> anyhow::Result<()> {
     let cluster = Cluster::start(arguments.engine)?;
     let result = run_on(arguments, output, &cluster);
     cluster.finish(result)
