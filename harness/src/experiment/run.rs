@@ -180,7 +180,9 @@ impl<S: Study> Plan for Planned<S> {
         }
         let data_dir = session.data_dir.clone();
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
+        let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
         for configuration in &self.without_files {
+            *left_out.entry(format!("{}: {NO_FILES}", configuration.dataset)).or_default() += 1;
             let configuration = configuration.clone();
             let reason = NO_FILES.to_owned();
             store.append(Record::Skipped { configuration, reason })?;
@@ -191,7 +193,7 @@ impl<S: Study> Plan for Planned<S> {
             context: &context,
             store: &mut store,
             progress: session.output.progress(missing.len() as u64, PROGRESS),
-            left_out: BTreeMap::new(),
+            left_out,
         };
         let done = match S::EXECUTION {
             Execution::Concurrent => bench.spread(&missing)?,
