@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
 use jiff::Timestamp;
-use rayon::prelude::*;
 
 use super::cell::{Cell, Configuration, Record, Sample, Trial};
 use super::definition::{Definition, Selection, Source};
@@ -293,28 +292,29 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync> Be
 
     /// Spreads runs over the threads, one a thread, and returns how many were made.
     fn spread<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.context.threads)
-            .build()?;
         let earlier = self.store.results().clone();
-        let failed = AtomicBool::new(false);
+        let (failed, next) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (sender, receiver) = mpsc::channel();
         let mut done = 0;
         std::thread::scope(|scope| {
             let (failed, earlier, context, session) = (&failed, &earlier, self.context, self.session);
-            let make = move |sender: &mut mpsc::Sender<_>, (place, task): (usize, &Task<'_, S>)| {
-                if failed.load(Ordering::Relaxed) || session.stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                let (cell, trial) = (task.cell, task.trial);
-                let outcome = task.study.measure(&Run { cell, trial, earlier }, context);
-                // The receiver only leaves early after an error, and then the result is not wanted.
-                let _ = sender.send((place, outcome));
-            };
-            scope.spawn(move || {
-                let tasks = missing.par_iter().enumerate().with_max_len(1);
-                pool.install(|| tasks.for_each_with(sender, make));
-            });
+            let next = &next;
+            // Threads of their own: a thread of a pool that waits within a run could begin another run, which may need what the
+            // first one is making.
+            for _ in 0..context.threads.max(1) {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    while !failed.load(Ordering::Relaxed) && !session.stopped.load(Ordering::Relaxed) {
+                        let place = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(task) = missing.get(place) else { break };
+                        let (cell, trial) = (task.cell, task.trial);
+                        let outcome = task.study.measure(&Run { cell, trial, earlier }, context);
+                        // The receiver only leaves early after an error, and then the result is not wanted.
+                        let _ = sender.send((place, outcome));
+                    }
+                });
+            }
+            drop(sender);
             for (place, outcome) in &receiver {
                 let task = &missing[place];
                 self.progress.set_message(task.cell.configuration.key());
