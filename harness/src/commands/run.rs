@@ -10,7 +10,7 @@ use super::{Output, UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::experiment::store::{Mode, results_directory};
 use crate::experiment::{Cell, Kind, Plan, Selection, Session, Source, definition};
-use crate::machine::{Environment, PinPolicy, Topology};
+use crate::machine::{Environment, PinPolicy, Pinning, Topology};
 use crate::studies;
 
 /// The suite that `rounds run` measures by default.
@@ -109,7 +109,10 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         };
         let keys: Vec<String> = plan.cells().iter().map(|cell| cell.configuration.key()).collect();
         cluster.check_same("list of cells", &keys.join("\n"))?;
-        let pinning = cluster.all_ok(threads::pinning(arguments.pin.unwrap_or(group.kind.pin), cluster))?;
+        let pinning = match arguments.pin {
+            Some(policy) => cluster.all_ok(threads::pinning(policy, cluster))?,
+            None => Pinning::new(group.kind.pin).unwrap_or_else(|_| Pinning::none()),
+        };
         plan.run(&session, pinning, &root.join(group.below))?;
     }
     Ok(())
