@@ -18,7 +18,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether a value lies in it, ends included.
+    /// True for a value in it, ends included.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -148,7 +148,7 @@ pub fn percentile_interval(values: &mut [f64], level: f64) -> Interval {
     }
 }
 
-/// What makes samples of one cell untrustworthy, with the remedy.
+/// A warning about the samples of one cell, with the remedy.
 #[derive(Debug, Clone, PartialEq, Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -24,7 +24,7 @@ use crate::cluster::Cluster;
 use crate::machine::{Environment, PinPolicy, Pinning};
 use crate::{data, factorization_cache, settings};
 
-/// What a run needs beside its cell.
+/// Environment of the runs: ranks, threads, data and values that are made once.
 pub struct Context<'a> {
     /// Ranks, or this process alone.
     pub cluster: &'a Cluster,

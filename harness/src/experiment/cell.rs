@@ -206,7 +206,7 @@ pub struct Sample<T> {
     /// The run.
     #[serde(flatten)]
     pub trial: Trial,
-    /// What it yielded.
+    /// Its result.
     #[serde(flatten)]
     pub outcome: T,
     /// When it ended, in UTC.
@@ -251,9 +251,9 @@ pub enum Record<T> {
     Rejected {
         /// The cell.
         configuration: Configuration,
-        /// Which repeat.
+        /// Repeat, from 0.
         repeat: usize,
-        /// What was wrong with the result.
+        /// The reason.
         reason: String,
     },
 }

@@ -31,7 +31,7 @@ pub enum DefinitionError {
         name: String,
         /// From 1.
         line: usize,
-        /// What is wrong; for an unknown key with the nearest one.
+        /// The mistake; for an unknown key with the nearest one.
         message: String,
     },
     /// A value that makes no sense.
@@ -39,7 +39,7 @@ pub enum DefinitionError {
     Invalid {
         /// Its name.
         name: String,
-        /// What, and what would be right.
+        /// The mistake and the remedy.
         message: String,
     },
     /// An unknown name.
@@ -57,7 +57,7 @@ pub enum DefinitionError {
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// Message of the system.
         message: String,
     },
 }
@@ -69,7 +69,7 @@ pub struct Source {
     pub name: String,
     /// TOML.
     pub text: String,
-    /// What every definition says of itself.
+    /// Keys that every definition has.
     pub head: Head,
 }
 
@@ -81,7 +81,7 @@ pub struct Head {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
-    /// What it shows, in a line.
+    /// Subject, in a line.
     pub about: String,
 }
 
@@ -143,7 +143,7 @@ pub struct Definition<O> {
     /// Its kind.
     #[serde(default = "default_study")]
     pub study: String,
-    /// What it shows, in a line.
+    /// Subject, in a line.
     pub about: String,
     /// First seed of noise and sampling.
     #[serde(default = "one_seed")]
@@ -166,7 +166,7 @@ pub struct Definition<O> {
     /// The study's own keys.
     #[serde(default = "Option::default")]
     options: Option<O>,
-    /// What is solved.
+    /// Problems.
     #[serde(default, rename = "problem")]
     pub problems: Vec<Problem>,
     /// By what, on all problems that have no methods of their own.

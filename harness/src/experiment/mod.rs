@@ -58,7 +58,7 @@ pub struct Run<'a, T> {
     pub earlier: &'a Results<T>,
 }
 
-/// What a study shows.
+/// Tables, pictures and warnings of a study.
 #[derive(Debug, Clone, Default)]
 pub struct Presentation {
     /// Text for a terminal.
@@ -131,7 +131,7 @@ pub trait Study: Sized + Sync {
 
     /// The table `[options]` of a definition. Derive with `deny_unknown_fields`; [`NoOptions`] for none.
     type Options: DeserializeOwned + Serialize;
-    /// What one run yields, as plain data. Names of its fields differ from those of [`Configuration`] and [`Sample`].
+    /// Result of one run, as plain data. Names of its fields differ from those of [`Configuration`] and [`Sample`].
     type Outcome: DeserializeOwned + Serialize + Clone + Send + Sync;
 
     /// Checks a definition.

@@ -23,7 +23,7 @@ use crate::statistics::Choices;
 pub struct Session<'a> {
     /// Ranks, or this process alone.
     pub cluster: &'a Cluster,
-    /// What is selected.
+    /// Selected part of the experiments.
     pub selection: Selection,
     /// Folder of data files.
     pub data_dir: Option<PathBuf>,

@@ -29,11 +29,11 @@ pub enum StoreError {
     /// The file system refuses.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The action.
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// Message of the system.
         source: io::Error,
     },
     /// Another run holds the folder.
@@ -64,7 +64,7 @@ pub enum StoreError {
     Mismatch {
         /// The folder.
         folder: PathBuf,
-        /// What differs: machine, build, instruction set, pinning, suite or data.
+        /// The difference: machine, build, instruction set, pinning, suite or data.
         what: String,
         /// As recorded.
         recorded: String,
@@ -78,7 +78,7 @@ pub enum StoreError {
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What the parser said.
+        /// Message of the parser.
         message: String,
     },
     /// Written by another version.
@@ -106,9 +106,9 @@ pub enum StoreError {
         path: PathBuf,
         /// The cell that is lost.
         key: String,
-        /// How many are not.
+        /// Number of intact runs.
         finished: usize,
-        /// What the system said.
+        /// Message of the system.
         source: io::Error,
     },
     /// There is no run here.
@@ -119,7 +119,7 @@ pub enum StoreError {
     },
 }
 
-/// What must be the same for cells to be comparable within one folder. A resumed run must match it.
+/// Conditions under which runs of one folder are comparable. A resumed run must match them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Binding {
     /// `Machine::id`.
@@ -128,7 +128,7 @@ pub struct Binding {
     pub build: String,
     /// The vector extension built for.
     pub isa: String,
-    /// How threads are bound.
+    /// Binding of threads to cores.
     #[serde(default = "unbound")]
     pub pinning: String,
     /// Digest of each suite, by name.
@@ -139,7 +139,7 @@ pub struct Binding {
     pub data: BTreeMap<String, String>,
 }
 
-/// What runs did before threads could be bound.
+/// The binding of results that name none.
 fn unbound() -> String {
     "none".to_owned()
 }
@@ -183,7 +183,7 @@ impl Binding {
     }
 }
 
-/// Whether a run starts anew or continues.
+/// Begin of a run: anew or continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The folder must hold no cells.
@@ -312,7 +312,7 @@ pub struct Stored<T> {
     pub folder: PathBuf,
     /// The experiment sheet.
     pub environment: Environment,
-    /// What its runs are bound to.
+    /// Conditions of its runs.
     pub binding: Binding,
     /// Its runs.
     pub results: Results<T>,
@@ -404,12 +404,12 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         &self.sheet.environment
     }
 
-    /// Where the run lies.
+    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What a person should know about the files that were found.
+    /// Messages about the files that were found.
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
@@ -565,7 +565,7 @@ pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError>
     })
 }
 
-/// Where a run goes below `root`: `<day>/<machine>` when it starts anew, `<day>-2/<machine>` and so on when that
+/// Folder of a run below `root`: `<day>/<machine>` when it starts anew, `<day>-2/<machine>` and so on when that
 /// holds a run already; the newest folder of this machine when it is resumed (a new one where there is none).
 pub fn results_directory(root: &Path, environment: &Environment, mode: Mode) -> PathBuf {
     let machine = &environment.machine.id;
@@ -658,7 +658,7 @@ fn read_sheet(folder: &Path) -> Result<Sheet, StoreError> {
     parse(&text, &path, None)
 }
 
-/// What `measurements.jsonl` holds.
+/// Contents of `measurements.jsonl`.
 struct Contents<T> {
     results: Results<T>,
     /// Whole lines.

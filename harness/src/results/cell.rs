@@ -119,7 +119,7 @@ pub struct Quality {
     pub excess_risk: Option<f64>,
 }
 
-/// What one run of a cell of a suite yields.
+/// Result of one run of a cell of a suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundCost {
     /// Shape of the data.
@@ -148,7 +148,7 @@ pub struct RoundCost {
     pub model_sha256: String,
     /// The privacy statement.
     pub privacy: Value,
-    /// What makes the samples untrustworthy.
+    /// Warnings about the samples.
     #[serde(default)]
     pub warnings: Vec<SampleWarning>,
 }

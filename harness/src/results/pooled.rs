@@ -18,7 +18,7 @@ pub struct Pooled {
     pub repeat_medians: Vec<f64>,
     /// 95 % bootstrap interval of the median over all samples, in nanoseconds.
     pub interval: Interval,
-    /// What makes any repeat's samples untrustworthy, each kind once.
+    /// Warnings about the samples of any repeat, each kind once.
     pub warnings: Vec<SampleWarning>,
 }
 
@@ -62,7 +62,7 @@ impl Pooled {
     }
 }
 
-/// How many configurations exceed the roofline of their threads and what lets them; `None` where none does.
+/// Number of configurations that exceed the roofline of their threads, with the explanation; `None` for none.
 pub fn beyond_roofline(cells: &[Pooled], environment: &Environment) -> Option<String> {
     let rates = cells.iter().filter_map(|pooled| {
         let limit = environment.roofline(pooled.configuration().threads)?;

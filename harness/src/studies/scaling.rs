@@ -46,7 +46,7 @@ pub struct Options {
     pub rounds: RoundBudget,
 }
 
-/// What one run yields.
+/// Result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rounds {
     /// Times of the timed rounds.
@@ -131,7 +131,7 @@ pub struct Timed {
     pub medians: Vec<f64>,
     /// Median over all rounds, in nanoseconds, with its interval.
     pub round_ns: Estimate,
-    /// What makes any repeat's samples untrustworthy, each kind once.
+    /// Warnings about the samples of any repeat, each kind once.
     pub warnings: Vec<SampleWarning>,
 }
 
@@ -406,7 +406,7 @@ fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
     }
 }
 
-/// How many cells have doubtful samples, where any have.
+/// Number of cells with doubtful samples, if there are any.
 fn doubtful(cells: &[Timed]) -> Option<Disturbance> {
     let mut kinds: Vec<&'static str> = Vec::new();
     let mut count = 0;

@@ -74,7 +74,7 @@ impl Metric {
     }
 }
 
-/// What one run yields.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trained {
     /// Its value in the metric.
