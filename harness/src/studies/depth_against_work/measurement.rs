@@ -262,10 +262,12 @@ pub fn measure(
     let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed));
     let mut run = Run::new(method, dimension, lipschitz, accuracy, StreamKey::Simulation(seed))?;
     let gap = |point: &[f64]| function.value(point) - minimum;
+    // JSON has no infinity: a run that ends in its first round has the gap of its start.
+    let start_gap = gap(&vec![0.0; dimension]);
     let mut found = Found {
         dimension,
-        start_gap: gap(&vec![0.0; dimension]),
-        gap: f64::INFINITY,
+        start_gap,
+        gap: start_gap,
         ..Found::default()
     };
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
