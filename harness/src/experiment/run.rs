@@ -181,7 +181,9 @@ impl<S: Study> Plan for Planned<S> {
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
         let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
         for configuration in &self.without_files {
-            *left_out.entry(format!("{}: {NO_FILES}", configuration.dataset)).or_default() += 1;
+            *left_out
+                .entry(format!("{}: {NO_FILES}", configuration.dataset))
+                .or_default() += 1;
             let configuration = configuration.clone();
             let reason = NO_FILES.to_owned();
             store.append(Record::Skipped { configuration, reason })?;
