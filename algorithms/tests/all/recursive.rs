@@ -76,11 +76,10 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
             .with("batch-size", 50)
             .with("noise", NoiseKind::Tree)
             .with("epochs", 1.0)
-            .with("momentum", 0.0)
-            .with("learning-rate", 0.5)
             .with("clip-norm", 0.4)
     };
-    let ftrl = last(&problem, "dp-ftrl", &common(&[]));
+    let descent = [("momentum", "0"), ("learning-rate", "0.5")];
+    let ftrl = last(&problem, "dp-ftrl", &common(&descent));
     let limit = last(
         &problem,
         "accelerated-dp-srg",
