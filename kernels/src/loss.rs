@@ -104,7 +104,7 @@ macro_rules! with_margin_loss {
             Loss::Huber(h) => { let $one = loss::huber::Huber(h); $body }
             Loss::Hinge => { let $one = loss::hinge::Hinge; $body }
             Loss::Absolute => { let $one = loss::absolute::Absolute; $body }
-                                                        };
+                                                            };
         found
     }};
 }

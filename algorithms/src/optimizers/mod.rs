@@ -225,20 +225,37 @@ impl Algorithm {
         self.parameters().any(|own| own.name == parameter)
     }
 
+    /// Checks the parameters of `settings`, one by one.
+    ///
+    /// # Errors
+    /// A parameter that the algorithm does not read, or whose value is not allowed.
+    pub fn check(&self, settings: &Settings) -> Result<(), SettingsError> {
+        for (name, value) in &settings.parameters {
+            let Some(parameter) = self.parameters().find(|own| own.name == name) else {
+                let known: Vec<_> = self.parameters().map(|parameter| parameter.name).collect();
+                return Err(SettingsError::UnknownParameter {
+                    parameter: name.clone(),
+                    algorithm: self.id,
+                    known: known.join(", "),
+                });
+            };
+            if !(parameter.accepts)(value) {
+                return Err(SettingsError::OutOfRange {
+                    parameter: parameter.name,
+                    value: value.clone(),
+                    expected: parameter.expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// The optimiser for `problem`, calibrated to the budget of `settings`.
     ///
     /// # Errors
     /// Parameters out of range or not read by the algorithm, guarantees that no theorem covers.
     pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-        if let Some(parameter) = settings.parameters.keys().find(|parameter| !self.reads(parameter)) {
-            let known: Vec<_> = self.parameters().map(|parameter| parameter.name).collect();
-            return Err(SettingsError::UnknownParameter {
-                parameter: parameter.clone(),
-                algorithm: self.id,
-                known: known.join(", "),
-            }
-            .into());
-        }
+        self.check(settings)?;
         let mut prepared = (self.constructor)(problem, settings)?;
         prepared.release = settings.is_release();
         if prepared.release && !self.release && prepared.privacy.claim == Claim::Release {

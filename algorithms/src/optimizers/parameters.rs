@@ -18,6 +18,8 @@ pub struct Parameter {
     pub about: &'static str,
     /// The allowed values.
     pub expected: &'static str,
+    /// True for the text of an allowed value.
+    pub accepts: fn(&str) -> bool,
     /// The default, where it is a constant.
     pub default: fn() -> Option<String>,
 }
@@ -280,6 +282,13 @@ macro_rules! parameters {
                         name: TEXT,
                         about: concat!($($about),+),
                         expected: $crate::optimizers::parameters::expected!($type $(, $range)?),
+                        accepts: |text| {
+                            let value = <$type as $crate::optimizers::parameters::ParameterValue>::parsed(text);
+                            let number = $crate::optimizers::parameters::ParameterValue::number;
+                            value.is_some_and(|value| {
+                                number(&value).is_none_or($crate::optimizers::parameters::holds!($($range)?))
+                            })
+                        },
                         default: || {
                             let default: $type = $crate::optimizers::parameters::default!($($default)?);
                             $crate::optimizers::parameters::ParameterValue::text(&default)

@@ -88,7 +88,12 @@ impl Entry {
                 output::wrapped(self.about.as_deref().unwrap_or_default(), 4)
             );
         };
-        let mut text = format!("{} ({})\n", self.id, algorithm.name) + &output::wrapped(algorithm.promise, 4);
+        let mut text = format!(
+            "{}\n{}\n{}",
+            self.id,
+            output::wrapped(algorithm.name, 4),
+            output::wrapped(algorithm.promise, 4)
+        );
         if details {
             text = text + "\n\nSource\n" + &output::wrapped(algorithm.source, 4);
             if !algorithm.parameters.is_empty() {

@@ -289,7 +289,10 @@ pub fn check(cells: &[Cell]) -> anyhow::Result<()> {
     for cell in cells.iter().map(|cell| &cell.configuration) {
         definition::known("algorithm", &cell.algorithm, &algorithms)?;
         definition::known("data set", &cell.dataset, &datasets)?;
-        settings_of(cell, 0).with_context(|| cell.key())?;
+        let settings = settings_of(cell, 0).with_context(|| cell.key())?;
+        catalog::find(&cell.algorithm)?
+            .check(&settings)
+            .with_context(|| cell.key())?;
         settings::regularization(&cell.parameters).with_context(|| cell.key())?;
         settings::loss(&cell.parameters).with_context(|| cell.key())?;
     }

@@ -264,8 +264,8 @@ fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goe
     // A study beside the cells that cannot be read is named, and the rest is shown.
     let study = folder.path().join("quick-training");
     fs::create_dir(&study).unwrap();
-    fs::write(study.join("study.json"), "{\"name\": \"half").unwrap();
+    fs::write(study.join("presentation.json"), "{\"name\": \"half").unwrap();
     let (code, said) = report(&good);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("study.json is left out"), "{said}");
+    assert!(said.contains("presentation.json is left out"), "{said}");
 }

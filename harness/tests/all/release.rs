@@ -121,7 +121,7 @@ fn bad_declarations_are_refused_by_name() {
     let line = release(folder.path());
     for (more, named) in [
         ("--adjacency add-remove", "public-rows"),
-        ("--adjacency add-remove --public-rows 10", "--batch-size"),
+        ("--adjacency add-remove --public-rows 10", "batch-size 20"),
         (
             "--adjacency add-remove --public-rows 200 --algorithm dp-ftrl",
             "add-remove",
