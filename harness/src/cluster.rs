@@ -238,7 +238,7 @@ impl Cluster {
         explain: &dyn Fn(DataError) -> anyhow::Error,
     ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load_declared(name_or_path, data_dir, domain.cloned()).map_err(explain)?;
+            let whole = crate::data::load_declared(name_or_path, data_dir, domain).map_err(explain)?;
             return Ok(Part {
                 train: whole.train,
                 test: whole.test,

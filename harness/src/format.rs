@@ -72,7 +72,7 @@ pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
     for word in text.split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => *line += &format!(" {word}"),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => line.extend([" ", word]),
             _ => lines.push(word.to_owned()),
         }
     }

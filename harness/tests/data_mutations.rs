@@ -239,9 +239,10 @@ fn idx_files() {
         // The damaged bytes are images or labels, whichever they still look like.
         let is_labels = bytes.get(3) == Some(&1);
         let good_images = header(&[30, 1], 8).into_iter().chain(0..30).collect::<Vec<u8>>();
-        let (images, labels) = match is_labels {
-            true => (&*good_images, bytes),
-            false => (bytes, &*labels_for_features),
+        let (images, labels) = if is_labels {
+            (&*good_images, bytes)
+        } else {
+            (bytes, &*labels_for_features)
         };
         write(folder, "train-images-idx3-ubyte", images);
         write(folder, "t10k-images-idx3-ubyte", images);

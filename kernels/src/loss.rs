@@ -96,16 +96,29 @@ pub(crate) trait MarginLoss: Copy {
 macro_rules! with_margin_loss {
     ($loss:expr, $one:ident => $body:expr, softmax => $softmax:expr $(,)?) => {{
         use $crate::loss::{self, Loss};
-        #[rustfmt::skip]
-        let found = match $loss {
+        match $loss {
             Loss::Softmax => $softmax,
-            Loss::Logistic => { let $one = loss::logistic::Logistic; $body }
-            Loss::Squared => { let $one = loss::squared::Squared; $body }
-            Loss::Huber(h) => { let $one = loss::huber::Huber(h); $body }
-            Loss::Hinge => { let $one = loss::hinge::Hinge; $body }
-            Loss::Absolute => { let $one = loss::absolute::Absolute; $body }
-                                                            };
-        found
+            Loss::Logistic => {
+                let $one = loss::logistic::Logistic;
+                $body
+            }
+            Loss::Squared => {
+                let $one = loss::squared::Squared;
+                $body
+            }
+            Loss::Huber(h) => {
+                let $one = loss::huber::Huber(h);
+                $body
+            }
+            Loss::Hinge => {
+                let $one = loss::hinge::Hinge;
+                $body
+            }
+            Loss::Absolute => {
+                let $one = loss::absolute::Absolute;
+                $body
+            }
+        }
     }};
 }
 pub(crate) use with_margin_loss;

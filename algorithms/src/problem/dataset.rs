@@ -89,9 +89,12 @@ impl Dataset {
     pub fn new(name: impl Into<String>, features: Features, mut labels: Labels) -> Result<Self, DatasetError> {
         let name = name.into();
         let (rows, count) = (features.len(), labels.len());
-        let counts = || match rows == count {
-            true => Ok(()),
-            false => fault("", format!("{rows} rows but {count} labels; each row has exactly one")),
+        let counts = || {
+            if rows == count {
+                Ok(())
+            } else {
+                fault("", format!("{rows} rows but {count} labels; each row has exactly one"))
+            }
         };
         let checked = features.check().and_then(|()| labels.check()).and_then(|()| counts());
         checked.map_err(|fault| invalid(&name, fault))?;

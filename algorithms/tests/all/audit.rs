@@ -244,7 +244,7 @@ fn findings_do_not_depend_on_the_number_of_threads() {
     let (algorithm, scene) = scene("dp-memf", 0);
     let bounds = [1, 3].map(|threads| {
         let engine = Engine::with_threads(threads).unwrap();
-        let report = audit(algorithm, &scene, &with_runs(800), &engine, &|_| {}).unwrap();
+        let report = audit(algorithm, scene, &with_runs(800), &engine, &|_| {}).unwrap();
         let found = report.finding.unwrap();
         (found.false_alarms, found.misses, found.shift.to_bits())
     });

@@ -86,9 +86,9 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         }
     }
     let mut plans = Vec::new();
-    for group in cluster.all_ok(groups(&names, cluster).map_err(usage))? {
+    for group in cluster.all_ok(groups(&names, cluster).map_err(|error| usage(&error)))? {
         let selection = selection(arguments, cluster, group.kind);
-        let plan = cluster.all_ok((group.kind.plan)(&group.sources, &selection).map_err(usage))?;
+        let plan = cluster.all_ok((group.kind.plan)(&group.sources, &selection).map_err(|error| usage(&error)))?;
         plans.push((group, selection, plan));
     }
     if arguments.list {
@@ -118,7 +118,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     Ok(())
 }
 
-fn usage(error: anyhow::Error) -> anyhow::Error {
+fn usage(error: &anyhow::Error) -> anyhow::Error {
     UsageError::new(format!("{error:#}")).into()
 }
 

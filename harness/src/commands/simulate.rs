@@ -323,7 +323,8 @@ fn queries_text(rows: &[Row]) -> String {
     for row in rows.iter().filter(|row| row.place == rows[0].place) {
         if let Some(error) = row.two_thread_model_error {
             let (name, percent) = (&row.algorithm, 100.0 * error);
-            text += &format!("\n{name}: the model's two-thread time is {percent:+.0} % off the measured one");
+            let line = format!("\n{name}: the model's two-thread time is {percent:+.0} % off the measured one");
+            text.push_str(&line);
         }
     }
     text + "\nModelled from one-thread times on the maximum of linear functions; bandwidth is not modelled."

@@ -179,7 +179,7 @@ fn finish(
 /// # Errors
 /// As [`load_declared`].
 pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, DataError> {
-    load_declared(name_or_path, data_dir, names::built_in(name_or_path, data_dir))
+    load_declared(name_or_path, data_dir, names::built_in(name_or_path, data_dir).as_ref())
 }
 
 /// Loads a data set by its name, or a file or folder by its path; a name wins over a file called so, which `./name` means.
@@ -196,9 +196,8 @@ pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, Da
 pub fn load_declared(
     name_or_path: &str,
     data_dir: Option<&Path>,
-    domain: Option<Arc<Domain>>,
+    domain: Option<&Arc<Domain>>,
 ) -> Result<TrainTest, DataError> {
-    let domain = domain.as_ref();
     if let Some(named) = names::find(name_or_path) {
         return named.load(data_dir, domain);
     }

@@ -109,7 +109,7 @@ pub fn load(
             },
         });
     }
-    let whole = super::load_declared(name_or_path, data_dir, domain.cloned())?;
+    let whole = super::load_declared(name_or_path, data_dir, domain)?;
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {

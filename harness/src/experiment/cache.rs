@@ -68,10 +68,16 @@ struct Calibration {
 /// Values by key, each made once even where several threads want it.
 pub struct Memo<T>(Mutex<HashMap<String, Arc<Mutex<Option<T>>>>>);
 
+impl<T: Clone> Default for Memo<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
 impl<T: Clone> Memo<T> {
     /// No values.
     pub fn new() -> Self {
-        Self(Mutex::new(HashMap::new()))
+        Self::default()
     }
 
     /// The value of `key`, made by `make` where it is missing.
@@ -319,11 +325,11 @@ fn data_key(cell: &Configuration, draw: usize) -> String {
     let mut key = cell.dataset.clone();
     for name in PROBLEM_PARAMETERS {
         if let Some(value) = cell.text(name) {
-            key.push_str(&format!(" {name}={value}"));
+            key.extend([" ", name, "=", &value]);
         }
     }
     if draw > 0 {
-        key.push_str(&format!(" draw={draw}"));
+        key.extend([" draw=", &draw.to_string()]);
     }
     key
 }

@@ -227,6 +227,9 @@ pub mod testing {
     }
 
     /// Runs a definition and presents it, in a folder that is removed.
+    ///
+    /// # Errors
+    /// Those of the study.
     pub fn run<S: Study + 'static>(text: &str, threads: usize) -> anyhow::Result<(S, Results<S::Outcome>)> {
         let folder = tempfile::tempdir()?;
         let selection = selection(threads);

@@ -61,7 +61,8 @@ struct Row {
 /// A peer's time over that of `rounds`, with its bootstrap interval.
 #[derive(Clone, Copy, Deserialize)]
 struct Ratio {
-    ratio: f64,
+    #[serde(rename = "ratio")]
+    value: f64,
     low: f64,
     high: f64,
 }
@@ -179,9 +180,9 @@ impl Document {
         rows.sort_by_key(|row| (row.kind != KINDS[0].0, row.batch_size, place(row), row.threads));
         let milliseconds = |value: f64| Entry::number(value * 1e6, time);
         let ratio = |ratio: Option<Ratio>| {
-            ratio.map_or_else(Entry::default, |Ratio { ratio, low, high }| {
-                let [text, low, high] = [ratio, low, high].map(three_digits);
-                Entry::sorted(format!("{text} ({low} – {high})"), ratio)
+            ratio.map_or_else(Entry::default, |Ratio { value, low, high }| {
+                let [text, low, high] = [value, low, high].map(three_digits);
+                Entry::sorted(format!("{text} ({low} – {high})"), value)
             })
         };
         for row in rows {
@@ -216,7 +217,7 @@ impl Row {
     fn point(&self, name: &str) -> Point {
         let ratio = self
             .ratio_u8
-            .map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.ratio)));
+            .map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.value)));
         let (size, median) = (self.batch_size as f64, self.median_ms * 1e6);
         Point::new(
             size,

@@ -80,7 +80,7 @@ pub struct Gaps {
 struct Plan<'a> {
     problem: &'a Problem,
     engine: &'a Engine,
-    plan: AcceleratedPlan,
+    method: AcceleratedPlan,
     keys: Vec<StreamKey>,
     iterations: Vec<usize>,
     epsilon: f64,
@@ -125,7 +125,7 @@ impl Study for Convergence {
         );
         let optimum = self.minima.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
-        let (visited, gradient_queries) = if plan.plan.batch == loaded.train.rows() {
+        let (visited, gradient_queries) = if plan.method.batch == loaded.train.rows() {
             plan.side_by_side()?
         } else {
             plan.on_batches()?
@@ -199,7 +199,7 @@ impl Convergence {
         Ok(Plan {
             problem,
             engine,
-            plan,
+            method: plan,
             keys,
             iterations: (0..=parts).map(|part| (rounds * part + parts / 2) / parts).collect(),
             epsilon,
@@ -214,7 +214,7 @@ fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> any
     let (batch, id) = (configuration.batch_size, &configuration.algorithm);
     let mut name = format!("{seed}/{batch}/{id}/{rounds}/{scale}/{run}");
     if draw > 0 {
-        name.push_str(&format!("/{draw}"));
+        name.extend(["/", &draw.to_string()]);
     }
     let hash = Sha256::digest(name.as_bytes());
     Ok(StreamKey::Simulation(u64::from_le_bytes(std::array::from_fn(
@@ -240,17 +240,17 @@ impl Gaps {
 impl Plan<'_> {
     /// All runs on the whole data: a pass over the rows answers all of them.
     fn side_by_side(&self) -> anyhow::Result<(Vec<Visited>, u64)> {
-        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.plan.clip)?;
+        let mut oracle = ReplicatedOracle::new(self.problem, self.engine.clone(), self.keys.len(), self.method.clip)?;
         let iterations = self
             .keys
             .iter()
-            .map(|key| self.plan.iteration(self.problem, key.clone()));
+            .map(|key| self.method.iteration(self.problem, key.clone()));
         let mut runs: Vec<_> = iterations
             .map(|iteration| (iteration.iterate().to_vec(), iteration))
             .collect();
         let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
         let active: Vec<usize> = (0..runs.len()).collect();
-        for done in 1..=self.plan.steps.len() {
+        for done in 1..=self.method.steps.len() {
             let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query()).collect();
             oracle.gradient_sums(&active, &points, &mut sums)?;
             for ((visited, run), sum) in runs.iter_mut().zip(&mut sums) {
@@ -279,7 +279,7 @@ impl Plan<'_> {
     }
 
     fn alone(&self, key: &StreamKey) -> anyhow::Result<(Visited, u64)> {
-        let prepared = self.plan.prepared(self.problem, key)?;
+        let prepared = self.method.prepared(self.problem, key)?;
         let oracle = Oracle::new(self.problem, Engine::Sequential);
         let mut run = Executor::on(oracle, prepared);
         let mut visited = run.solution().to_vec();
@@ -315,12 +315,12 @@ impl Plan<'_> {
             (squares / (runs - 1.0).max(1.0) / runs).sqrt()
         };
         let curvature = self
-            .plan
+            .method
             .curvature
             .context("the figure needs a regularisation above 0")?;
-        let claim = serde_json::to_value(self.plan.statement.claim)?;
+        let claim = serde_json::to_value(self.method.statement.claim)?;
         Ok(Gaps {
-            rounds: self.plan.steps.len(),
+            rounds: self.method.steps.len(),
             gradient_queries,
             runs: visited.len(),
             epsilon: self.epsilon,

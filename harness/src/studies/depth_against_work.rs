@@ -42,6 +42,7 @@ pub struct DepthAgainstWork {
 /// Keys of the study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "they are the keys of a definition")]
 pub struct Options {
     /// Queries after which a cell is given up.
     most_queries: u64,

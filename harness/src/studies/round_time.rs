@@ -273,7 +273,7 @@ fn quality(loaded: &Loaded, engine: &oracle::Engine, parameters: &[f32]) -> anyh
 impl Verification {
     /// The reason for which a result may not be kept. `planned` holds rounds and queries, `earlier` the model of an equal run.
     fn rejects(
-        &self,
+        self,
         measurement: &Measurement,
         planned: (u64, Option<u64>),
         train_loss: Option<f64>,

@@ -193,7 +193,7 @@ fn a_suite_that_cannot_be_is_bad_usage_before_anything_is_measured() {
             "algorithm = \"dp-mags\"",
             "did you mean 'dp-masg'?",
         ),
-        (parameters, "{ epsilon = 1.0, noise = \"treee\" }", "'treee'"),
+        (parameters, "{ epsilon = 1.0, noise = \"treee\" }", "noise treee: "),
         (parameters, "{ epsilon = \"one\" }", "epsilon = one"),
     ] {
         assert!(SUITE.contains(right));

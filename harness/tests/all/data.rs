@@ -140,7 +140,7 @@ fn idx_of_every_element_type_is_read() {
 #[test]
 fn idx_files_that_do_not_keep_their_promises_are_refused() {
     let good = idx(8, &[3, 2, 2], &[0; 12]);
-    let mut floats = vec![1f32; 12];
+    let mut floats = [1f32; 12];
     floats[5] = f32::NAN;
     let nan: Vec<u8> = floats.iter().flat_map(|value| value.to_be_bytes()).collect();
     for (bytes, parts) in [

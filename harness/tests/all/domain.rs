@@ -54,9 +54,7 @@ impl Folder {
 
     fn load(&self, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Dataset {
         let path = self.write(name, text);
-        load_declared(path.to_str().unwrap(), None, Some(Arc::clone(domain)))
-            .unwrap()
-            .train
+        load_declared(path.to_str().unwrap(), None, Some(domain)).unwrap().train
     }
 }
 
@@ -198,7 +196,7 @@ fn syntax_errors_are_errors_about_the_file() {
     let folder = Folder::new();
     let refused = |name: &str, text: &str, domain: &Arc<Domain>| {
         let path = folder.write(name, text);
-        load_declared(path.to_str().unwrap(), None, Some(Arc::clone(domain))).unwrap_err()
+        load_declared(path.to_str().unwrap(), None, Some(domain)).unwrap_err()
     };
     let table = Arc::new(parse("schema.toml", TABLE).unwrap());
     let header = "id,town,age,y,job,height\n";
@@ -248,7 +246,7 @@ fn syntax_errors_are_errors_about_the_file() {
     npy.resize(80, b' ');
     npy.extend([0; 16]);
     let path = folder.write("t.npy", npy);
-    let error = load_declared(path.to_str().unwrap(), None, Some(columns))
+    let error = load_declared(path.to_str().unwrap(), None, Some(&columns))
         .unwrap_err()
         .to_string();
     assert!(error.contains("it has 3 columns, but its schema declares 5"), "{error}");
@@ -279,7 +277,7 @@ fn arrays_and_images_are_encoded_whatever_they_hold() {
     let text = "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 2\nbounds = [0, 255]\n[label]\nclasses = [0, 1, 2]\n";
     let domain = Arc::new(parse("s", text).unwrap());
     let path = folder.0.path().to_str().unwrap();
-    let TrainTest { train, test } = load_declared(path, None, Some(Arc::clone(&domain))).unwrap();
+    let TrainTest { train, test } = load_declared(path, None, Some(&domain)).unwrap();
     assert_eq!(
         train.features(),
         &Features::bytes(&[0, 255, 0, 0, 51, 0], 2, 1.0 / 255.0)
@@ -465,7 +463,7 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     // Named data sets.
     let logistic = declare("synthetic-logistic", None, &add_remove(None, 9));
     let logistic = logistic.unwrap().unwrap();
-    let data = load_declared("synthetic-logistic", None, Some(Arc::clone(&logistic)))
+    let data = load_declared("synthetic-logistic", None, Some(&logistic))
         .unwrap()
         .train;
     assert_eq!(data.domain(), Some(&logistic));
@@ -512,7 +510,7 @@ fn a_draft_describes_the_data_and_claims_nothing() {
         let text = draft::draft(&path).unwrap();
         let domain = parse("s", &text).unwrap();
         assert!(domain.is_draft() && text.contains("A person checks"), "{text}");
-        let data = load_declared(path.to_str().unwrap(), None, Some(Arc::new(domain.clone())))
+        let data = load_declared(path.to_str().unwrap(), None, Some(&Arc::new(domain.clone())))
             .unwrap()
             .train;
         assert!((0..data.len()).all(|row| !data.is_null(row)));

@@ -134,7 +134,7 @@ fn behaviour(
     let path = path.display().to_string();
     let domain = data::declare(&path, None, &Declaration::default()).expect("a good schema");
     let domain = domain.expect("a schema beside the file");
-    let train = data::load_declared(&path, None, Some(domain.clone()))
+    let train = data::load_declared(&path, None, Some(&domain))
         .expect("rows cannot fail")
         .train;
     let loss = if algorithm.id == "phased-sgd" {
