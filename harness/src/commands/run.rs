@@ -24,7 +24,7 @@ pub struct RunArguments {
     /// Suites and studies: names of `rounds list suites`, or TOML files [default: quick quick-training]
     #[arg(value_name = "SUITE")]
     pub(super) suites: Vec<String>,
-    /// Folder of the results [default: results/<day>/<machine>]
+    /// Folder of the results [default: results/DAY/MACHINE]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Numbers of threads [default: 1 and all cores]
