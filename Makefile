@@ -7,13 +7,17 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test bench peers report readme lint mpi deps deps-mpi
+.PHONY: run test test-all bench peers report readme lint mpi deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
 
 test: deps
 	$(CARGO) test --workspace
+
+# The tests and those that take long: audits of all algorithms, tails of samplers.
+test-all: test
+	$(CARGO) test --workspace -- --ignored
 
 # The engine over MPI: installs what it needs, runs its tests on ranks, and lints what only its feature builds.
 mpi: deps-mpi
