@@ -91,7 +91,7 @@ choices! {
 choices! {
     /// The origin of the constants.
     enum Origin {
-        /// What works.
+        /// Constants that work in practice, without the proof.
         Practical = "practical",
         /// The papers' constants, refused outside their assumptions.
         Theory = "theory",

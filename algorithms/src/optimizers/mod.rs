@@ -137,7 +137,7 @@ pub struct Prepared {
     pub rounds: u64,
     /// Gradient queries of all rounds, where sampling does not make their number random.
     pub queries: Option<u64>,
-    /// What the whole run releases, for accountants; `None` for a method without noise.
+    /// Mechanism of the whole run, read by accountants; `None` without noise.
     pub mechanism: Option<Mechanism>,
     /// Assumptions of its theorem that the run leaves.
     pub warnings: Vec<AssumptionWarning>,

@@ -1,5 +1,5 @@
 //! Output of the commands. A command builds one value, and [`Output::print`] prints it: as JSON through its `Serialize`, as
-//! text for people through its `Display`.
+//! readable text through its `Display`.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::format;
 /// Form of what a command prints on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Text for people.
+    /// Readable text.
     Text,
     /// One JSON document, or one a line.
     Json,

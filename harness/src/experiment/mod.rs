@@ -65,7 +65,7 @@ pub struct Presentation {
     pub text: String,
     /// Files by name, written into the folder of the results: pictures, tables, JSON.
     pub files: Vec<(String, String)>,
-    /// Warnings for people, each with its remedy.
+    /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
 }
 
