@@ -2,15 +2,19 @@
 //! they are packed. A reader answers each with data or with one message; it does not panic, hang, or allocate what the
 //! file's size does not justify.
 
-use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
+
+use files::{MNIST, digits, gzip, idx, npy, npz, xz};
 
 use peak_alloc::PeakAlloc;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rounds::data::load;
+
+#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
+#[path = "all/files.rs"]
+mod files;
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -100,19 +104,11 @@ enum Packing {
     Xz,
 }
 
-fn pack(bytes: &[u8], packing: Packing) -> Vec<u8> {
+fn pack(bytes: Vec<u8>, packing: Packing) -> Vec<u8> {
     match packing {
-        Packing::Plain => bytes.to_vec(),
-        Packing::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
-        }
-        Packing::Xz => {
-            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
-        }
+        Packing::Plain => bytes,
+        Packing::Gzip => gzip(bytes),
+        Packing::Xz => xz(bytes),
     }
 }
 
@@ -149,7 +145,7 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
     let mut check = |case: &Case| {
         let mut bytes = good[case.good].clone();
         case.inside.iter().for_each(|damage| damage.apply(&mut bytes));
-        let mut bytes = pack(&bytes, case.packing);
+        let mut bytes = pack(bytes, case.packing);
         case.outside.iter().for_each(|damage| damage.apply(&mut bytes));
         let what = place(folder.path(), &bytes);
         let per_byte = if case.packing == Packing::Plain {
@@ -216,54 +212,34 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> String {
-    let path = folder.join(name);
-    fs::write(&path, bytes).unwrap();
-    path.to_str().unwrap().to_owned()
+    files::write(folder, name, bytes).to_str().unwrap().to_owned()
 }
 
 #[test]
 fn idx_files() {
-    let header = |sizes: &[u32], element: u8| {
-        let mut bytes = vec![0, 0, element, sizes.len() as u8];
-        sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
-        bytes
-    };
-    let mut images = header(&[30, 4, 4], 8);
-    images.extend((0..30 * 16).map(|byte| byte as u8));
-    let mut floats = header(&[30, 3], 0x0d);
-    (0..90).for_each(|value| floats.extend((value as f32 / 7.0).to_be_bytes()));
-    let mut labels = header(&[30], 8);
-    labels.extend((0..30).map(|row| row % 10));
-    let labels_for_features = labels.clone();
-    let place = move |folder: &Path, bytes: &[u8]| {
+    let images = idx(8, &[30, 4, 4], &(0..30 * 16).map(|byte| byte as u8).collect::<Vec<_>>());
+    let floats: Vec<u8> = (0..90).flat_map(|value| (value as f32 / 7.0).to_be_bytes()).collect();
+    let place = |folder: &Path, bytes: &[u8]| {
         // The damaged bytes are images or labels, whichever they still look like.
         let is_labels = bytes.get(3) == Some(&1);
-        let good_images = header(&[30, 1], 8).into_iter().chain(0..30).collect::<Vec<u8>>();
+        let good = [idx(8, &[30, 1], &(0..30).collect::<Vec<_>>()), digits(30)];
         let (images, labels) = if is_labels {
-            (&*good_images, bytes)
+            (&*good[0], bytes)
         } else {
-            (bytes, &*labels_for_features)
+            (bytes, &*good[1])
         };
-        write(folder, "train-images-idx3-ubyte", images);
-        write(folder, "t10k-images-idx3-ubyte", images);
-        write(folder, "train-labels-idx1-ubyte", labels);
-        write(folder, "t10k-labels-idx1-ubyte", &labels_for_features);
+        for (name, bytes) in MNIST.into_iter().zip([images, labels, images, &good[1]]) {
+            write(folder, name, bytes);
+        }
         folder.to_str().unwrap().to_owned()
     };
-    survive(&[images, floats, labels], place);
+    survive(&[images, idx(0x0d, &[30, 3], &floats), digits(30)], place);
 }
 
 #[test]
 fn cifar_records() {
-    let records: Vec<u8> = (0..3 * 3073)
-        .map(|byte| {
-            if byte % 3073 == 0 {
-                (byte / 3073) as u8
-            } else {
-                byte as u8
-            }
-        })
-        .collect();
+    let byte = |byte| if byte % 3073 == 0 { byte / 3073 } else { byte } as u8;
+    let records: Vec<u8> = (0..3 * 3073).map(byte).collect();
     let place = |folder: &Path, bytes: &[u8]| write(folder, "train_1.bin", bytes);
     survive(&[records], place);
 }
@@ -299,15 +275,6 @@ fn csv_text() {
     survive(&good, place);
 }
 
-/// An array as numpy writes it.
-fn npy(descr: &str, fortran: bool, shape: &str, bytes: &[u8]) -> Vec<u8> {
-    let order = if fortran { "True" } else { "False" };
-    let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': ({shape}), }}").into_bytes();
-    header.resize(117, b' ');
-    header.push(b'\n');
-    [b"\x93NUMPY\x01\x00", &118u16.to_le_bytes()[..], &header, bytes].concat()
-}
-
 #[test]
 fn npy_arrays() {
     let floats: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f32).to_le_bytes()).collect();
@@ -325,18 +292,11 @@ fn npy_arrays() {
 fn npz_archives() {
     let floats: Vec<u8> = (0..60).flat_map(|value| ((value % 5) as f32).to_le_bytes()).collect();
     let labels: Vec<u8> = (0..20).map(|row| row % 3).collect();
-    let good = [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated].map(|method| {
-        let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        let options = zip::write::SimpleFileOptions::default().compression_method(method);
-        for (name, bytes) in [
-            ("x", npy("<f4", false, "20, 3", &floats)),
-            ("y", npy("|u1", false, "20,", &labels)),
-        ] {
-            archive.start_file(format!("{name}.npy"), options).unwrap();
-            archive.write_all(&bytes).unwrap();
-        }
-        archive.finish().unwrap().into_inner()
-    });
+    let arrays = [
+        ("x", npy("<f4", false, "20, 3", &floats)),
+        ("y", npy("|u1", false, "20,", &labels)),
+    ];
+    let good = [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated].map(|method| npz(&arrays, method));
     let place = |folder: &Path, bytes: &[u8]| write(folder, "data.npz", bytes);
     survive(&good, place);
 }

@@ -6,6 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use files::{digits, idx, write_mnist};
+
+#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
+#[path = "all/files.rs"]
+mod files;
+
 const ROUNDS: &str = env!("CARGO_BIN_EXE_rounds");
 
 /// Longest time of a launch.
@@ -19,37 +25,19 @@ fn write_data(folder: &Path, rows: u32, flipped: bool) {
         state >> 24
     };
     let mut images = |rows: u32| {
-        let mut bytes = vec![0, 0, 8, 3];
-        [rows, 28, 28].iter().for_each(|size| bytes.extend(size.to_be_bytes()));
-        for row in 0..rows {
-            bytes.extend((0..784).map(|pixel| {
-                if pixel % 10 == row % 10 {
-                    200
-                } else {
-                    random() as u8 / 2
-                }
-            }));
-        }
-        bytes
+        let mut pixel = |place: u32| {
+            if place % 784 % 10 == place / 784 % 10 {
+                200
+            } else {
+                random() as u8 / 2
+            }
+        };
+        let pixels: Vec<u8> = (0..784 * rows).map(&mut pixel).collect();
+        idx(8, &[rows, 28, 28], &pixels)
     };
-    let labels = |rows: u32| {
-        let mut bytes = vec![0, 0, 8, 1];
-        bytes.extend(rows.to_be_bytes());
-        bytes.extend((0..rows).map(|row| (row % 10) as u8));
-        bytes
-    };
-    let mut train = images(rows);
-    if flipped {
-        *train.last_mut().unwrap() ^= 1;
-    }
-    for (name, bytes) in [
-        ("train-images-idx3-ubyte", train),
-        ("train-labels-idx1-ubyte", labels(rows)),
-        ("t10k-images-idx3-ubyte", images(50)),
-        ("t10k-labels-idx1-ubyte", labels(50)),
-    ] {
-        std::fs::write(folder.join(name), bytes).unwrap();
-    }
+    let (mut train, test) = (images(rows), images(50));
+    *train.last_mut().unwrap() ^= u8::from(flipped);
+    write_mnist(folder, [train, digits(rows), test, digits(50)]);
 }
 
 fn mpirun() -> Command {
@@ -122,6 +110,17 @@ fn own_lines(output: &Output) -> Vec<String> {
         .filter(|line| line.starts_with("rounds: "))
         .map(str::to_owned)
         .collect()
+}
+
+/// Checks that rounds ended with this exit code and one line that contains `parts`.
+#[track_caller]
+fn assert_ended(output: &Output, code: i32, parts: &[&str]) {
+    let lines = own_lines(output);
+    assert_eq!(output.status.code(), Some(code), "{lines:?}");
+    assert!(
+        lines.len() == 1 && parts.iter().all(|part| lines[0].contains(part)),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -320,17 +319,10 @@ fn arguments_in(folder: &Path) -> Vec<String> {
 fn a_file_that_one_rank_cannot_read_ends_all_with_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let there = folder.path().join("there");
-    std::fs::create_dir(&there).unwrap();
     write_data(&there, 500, false);
     let missing = folder.path().join("missing");
     let output = two_ranks((ROUNDS, arguments_in(&there)), (ROUNDS, arguments_in(&missing)));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(1), "{lines:?}");
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        lines[0].starts_with("rounds: rank 1 of 2: ") && lines[0].contains("missing"),
-        "{lines:?}"
-    );
+    assert_ended(&output, 1, &["rounds: rank 1 of 2: ", "missing"]);
 }
 
 #[test]
@@ -338,16 +330,10 @@ fn ranks_that_see_different_data_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folders = ["one", "other"].map(|name| folder.path().join(name));
     for (folder, flipped) in folders.iter().zip([false, true]) {
-        std::fs::create_dir(folder).unwrap();
         write_data(folder, 500, flipped);
     }
     let output = two_ranks((ROUNDS, arguments_in(&folders[0])), (ROUNDS, arguments_in(&folders[1])));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(2), "{lines:?}");
-    assert!(
-        lines.len() == 1 && lines[0].contains("ranks see different data"),
-        "{lines:?}"
-    );
+    assert_ended(&output, 2, &["ranks see different data"]);
 }
 
 #[test]
@@ -361,30 +347,18 @@ fn ranks_of_different_builds_and_command_lines_are_refused() {
     assert!(Command::new("chmod").arg("+x").arg(&other).status().unwrap().success());
     let arguments = || training(folder.path(), &["--threads", "1"]);
     let output = two_ranks((ROUNDS, arguments()), (other.to_str().unwrap(), arguments()));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(2), "{lines:?}");
-    assert!(
-        lines.len() == 1 && lines[0].contains("rank 1") && lines[0].contains("build"),
-        "{lines:?}"
-    );
+    assert_ended(&output, 2, &["rank 1", "build"]);
 
     let seeded = training(folder.path(), &["--threads", "1", "--seed", "2"]);
     let output = two_ranks((ROUNDS, arguments()), (ROUNDS, seeded));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(2), "{lines:?}");
-    assert!(lines.len() == 1 && lines[0].contains("command line"), "{lines:?}");
+    assert_ended(&output, 2, &["command line"]);
 
     let cells = |threads: &str| -> Vec<String> {
         let fixed = "run ranks --algorithms dp-sgd --batch-sizes 500 --threads";
         fixed.split(' ').chain([threads]).map(str::to_owned).collect()
     };
     let output = two_ranks((ROUNDS, cells("1")), (ROUNDS, cells("2")));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(2), "{lines:?}");
-    assert!(
-        lines.len() == 1 && lines[0].contains("rank 1") && lines[0].contains("list of cells"),
-        "{lines:?}"
-    );
+    assert_ended(&output, 2, &["rank 1", "list of cells"]);
 }
 
 #[test]
@@ -417,9 +391,7 @@ fn processes_that_were_started_together_and_do_not_share_their_work_say_so() {
             .args(["-n", "2", ROUNDS])
             .args(training(folder.path(), &["--threads", "1"])),
     );
-    let lines = own_lines(&output);
-    assert!(output.status.success(), "{lines:?}");
-    assert!(lines.len() == 1 && lines[0].contains("--engine mpi"), "{lines:?}");
+    assert_ended(&output, 0, &["--engine mpi"]);
 }
 
 #[test]
@@ -429,12 +401,7 @@ fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
     std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n5,1,0\n").unwrap();
     let arguments = training(&file, &["--threads", "1"]);
     let output = finish(&mut launched(4, &arguments));
-    let lines = own_lines(&output);
-    assert_eq!(output.status.code(), Some(2), "{lines:?}");
-    assert!(
-        lines.len() == 1 && lines[0].contains("fewer rows than there are ranks, 4"),
-        "{lines:?}"
-    );
+    assert_ended(&output, 2, &["fewer rows than there are ranks, 4"]);
 
     let output = Command::new(ROUNDS)
         .args(&arguments)

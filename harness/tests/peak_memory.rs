@@ -2,12 +2,16 @@
 //! system tells the peak of the process.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
+use files::{digits, gzip, idx, npy, write, write_mnist};
 use rounds::data::load;
 use rounds_algorithms::problem::Features;
 use rounds_algorithms::problem::synthetic::{synthetic_logistic, synthetic_mnist};
+
+#[expect(dead_code, reason = "a part of the builders is for other test binaries")]
+#[path = "all/files.rs"]
+mod files;
 
 /// Memory above which the allocator always asks the system, and gives back to it; in MiB.
 const ROWS: usize = 40;
@@ -30,20 +34,6 @@ fn peak<T>(work: impl FnOnce() -> T) -> Option<(T, f64)> {
     Some((outcome, status("VmHWM:")? - before))
 }
 
-fn idx_header(sizes: &[u32]) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 8, sizes.len() as u8];
-    sizes.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
-    bytes
-}
-
-fn npy_header(descr: &str, rows: usize, columns: usize) -> Vec<u8> {
-    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({rows}, {columns}), }}\n");
-    let mut bytes = b"\x93NUMPY\x01\0".to_vec();
-    bytes.extend((text.len() as u16).to_le_bytes());
-    bytes.extend(text.as_bytes());
-    bytes
-}
-
 /// Bytes that do not repeat soon, and pack about as images do.
 fn pixels(count: usize) -> Vec<u8> {
     (0..count as u64)
@@ -54,44 +44,11 @@ fn pixels(count: usize) -> Vec<u8> {
         .collect()
 }
 
-fn write(folder: &Path, name: &str, parts: &[&[u8]]) {
-    let path = folder.join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut file: Box<dyn std::io::Write> = if path.extension().is_some_and(|extension| extension == "gz") {
-        let file = fs::File::create(&path).unwrap();
-        Box::new(flate2::write::GzEncoder::new(file, flate2::Compression::fast()))
-    } else {
-        Box::new(std::io::BufWriter::new(fs::File::create(&path).unwrap()))
-    };
-    parts.iter().for_each(|part| file.write_all(part).unwrap());
-    file.flush().unwrap();
-}
-
-/// Four files like MNIST's, the training images packed or not.
-fn write_idx(folder: &Path, name: &str, extension: &str) {
+/// Four files like MNIST's.
+fn write_idx(folder: &Path) {
     let rows = (ROWS << 20) / 784;
-    let images = format!("{name}/train-images-idx3-ubyte{extension}");
-    write(
-        folder,
-        &images,
-        &[&idx_header(&[rows as u32, 28, 28]), &pixels(rows * 784)],
-    );
-    let labels: Vec<u8> = (0..rows).map(|row| (row % 10) as u8).collect();
-    write(
-        folder,
-        &format!("{name}/train-labels-idx1-ubyte"),
-        &[&idx_header(&[rows as u32]), &labels],
-    );
-    write(
-        folder,
-        &format!("{name}/t10k-images-idx3-ubyte"),
-        &[&idx_header(&[10, 28, 28]), &pixels(7_840)],
-    );
-    write(
-        folder,
-        &format!("{name}/t10k-labels-idx1-ubyte"),
-        &[&idx_header(&[10]), &labels[..10]],
-    );
+    let images = |rows: usize| idx(8, &[rows as u32, 28, 28], &pixels(rows * 784));
+    write_mnist(folder, [images(rows), digits(rows as u32), images(10), digits(10)]);
 }
 
 fn write_records(folder: &Path, name: &str, rows: usize) {
@@ -103,13 +60,13 @@ fn write_records(folder: &Path, name: &str, rows: usize) {
             record.to_vec()
         })
         .collect();
-    write(folder, name, &[&bytes]);
+    write(folder, name, bytes);
 }
 
-fn write_text(folder: &Path, name: &str, rows: usize, line: impl Fn(usize, &mut String)) {
+fn text(rows: usize, line: impl Fn(usize, &mut String)) -> String {
     let mut text = String::new();
     (0..rows).for_each(|row| line(row, &mut text));
-    write(folder, name, &[text.as_bytes()]);
+    text
 }
 
 #[test]
@@ -120,8 +77,15 @@ fn rows_are_held_once_while_they_are_read() {
     }
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    write_idx(at, "idx", "");
-    write_idx(at, "packed", ".gz");
+    write_idx(&at.join("idx"));
+    write_idx(&at.join("packed"));
+    let images = at.join("packed/train-images-idx3-ubyte");
+    write(
+        at,
+        "packed/train-images-idx3-ubyte.gz",
+        gzip(fs::read(&images).unwrap()),
+    );
+    fs::remove_file(images).unwrap();
     let records = (ROWS << 20) / 3_072;
     write_records(at, "records/test_batch.bin", 10);
     write_records(at, "records/data_batch_1.bin", records);
@@ -130,21 +94,29 @@ fn rows_are_held_once_while_they_are_read() {
     }
     write_records(at, "parts/test_batch.bin", 10);
     let table = (ROWS << 20) / 100;
-    write(at, "bytes.npy", &[&npy_header("|u1", table, 100), &pixels(table * 100)]);
+    write(
+        at,
+        "bytes.npy",
+        npy("|u1", false, &format!("{table}, 100"), &pixels(table * 100)),
+    );
     let floats: Vec<u8> = (0..ROWS << 18)
         .flat_map(|place| ((place % 100) as f32).to_le_bytes())
         .collect();
-    write(at, "floats.npy", &[&npy_header("<f4", (ROWS << 18) / 64, 64), &floats]);
+    write(
+        at,
+        "floats.npy",
+        npy("<f4", false, &format!("{}, 64", (ROWS << 18) / 64), &floats),
+    );
     drop(floats);
     let digit = |row: usize, column: usize| (row * 7 + column * column * 3) % 10;
     let text_rows = (ROWS << 18) / 32;
-    for name in ["table.csv", "table.csv.gz"] {
-        write_text(at, name, text_rows, |row, text| {
-            (0..32).for_each(|column| text.extend(["0.", &digit(row, column).to_string(), ","]));
-            text.push_str(["no\n", "yes\n"][row % 2]);
-        });
-    }
-    write_text(at, "table.svm", text_rows, |row, text| {
+    let table = text(text_rows, |row, text| {
+        (0..32).for_each(|column| text.extend(["0.", &digit(row, column).to_string(), ","]));
+        text.push_str(["no\n", "yes\n"][row % 2]);
+    });
+    write(at, "table.csv.gz", gzip(&table));
+    write(at, "table.csv", table);
+    let rows = text(text_rows, |row, text| {
         text.push_str(["-1", "1"][row % 2]);
         for column in 0..32 {
             let (index, value) = (column + 1, digit(row, column) + 1);
@@ -152,6 +124,7 @@ fn rows_are_held_once_while_they_are_read() {
         }
         text.push('\n');
     });
+    write(at, "table.svm", rows);
 
     // Blocks of text in flight are a few for each thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();

@@ -2,15 +2,16 @@
 //! domain's.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use rounds::data::schema::{parse, write};
-use rounds::data::{Declaration, NAMES, TrainTest, built_in, declare, draft, load, load_declared};
+use rounds::data::{DataError, Declaration, NAMES, TrainTest, built_in, declare, draft, load, load_declared, part};
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation};
+
+use crate::files::{Folder, idx, npy, write_mnist};
 
 const TABLE: &str = r#"
 [rows]
@@ -39,23 +40,10 @@ fn matrix(storage: &str, bounds: &str, label: &str) -> Arc<Domain> {
     Arc::new(parse("schema.toml", &text).unwrap())
 }
 
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn load(&self, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Dataset {
-        let path = self.write(name, text);
-        load_declared(path.to_str().unwrap(), None, Some(domain)).unwrap().train
-    }
+/// The training rows of a file in `domain`.
+fn encoded(folder: &Folder, name: &str, text: impl AsRef<[u8]>, domain: &Arc<Domain>) -> Result<Dataset, DataError> {
+    let path = folder.write(name, text);
+    load_declared(path.to_str().unwrap(), None, Some(domain)).map(|data| data.train)
 }
 
 /// Each row's features and target, as bits.
@@ -156,7 +144,7 @@ proptest! {
     fn no_row_of_a_table_fails_or_enters_another_ones_image((texts, row, other) in neighbours(|| csv_row(6))) {
         let (folder, domain) = (Folder::new(), Arc::new(parse("schema.toml", TABLE).unwrap()));
         let load = |texts: &[String]| {
-            folder.load("t.csv", format!("id,town,age,y,job,height\n{}\n", texts.join("\n")), &domain)
+            encoded(&folder, "t.csv", format!("id,town,age,y,job,height\n{}\n", texts.join("\n")), &domain).unwrap()
         };
         let row = row.index(texts.len());
         check_neighbours(load, texts, row, other, &domain)?;
@@ -170,7 +158,7 @@ proptest! {
     ) {
         let label = if number_label { "bounds = [-5, 5]" } else { "classes = [\"no\", \"yes\", \"1\"]" };
         let (folder, domain) = (Folder::new(), matrix(storage, "[-3, 100]", label));
-        let load = |texts: &[String]| folder.load("t.csv", format!("{}\n", texts.join("\n")), &domain);
+        let load = |texts: &[String]| encoded(&folder, "t.csv", format!("{}\n", texts.join("\n")), &domain).unwrap();
         let row = row.index(texts.len());
         check_neighbours(load, texts, row, other, &domain)?;
     }
@@ -185,7 +173,7 @@ proptest! {
     ) {
         let label = if number_label { "bounds = [-5, 5]" } else { "classes = [-1, 1]" };
         let (folder, domain) = (Folder::new(), matrix(storage, bounds, label));
-        let load = |texts: &[String]| folder.load("t", format!("{}\n", texts.join("\n")), &domain);
+        let load = |texts: &[String]| encoded(&folder, "t", format!("{}\n", texts.join("\n")), &domain).unwrap();
         let row = row.index(texts.len());
         check_neighbours(load, texts, row, other, &domain)?;
     }
@@ -194,10 +182,7 @@ proptest! {
 #[test]
 fn syntax_errors_are_errors_about_the_file() {
     let folder = Folder::new();
-    let refused = |name: &str, text: &str, domain: &Arc<Domain>| {
-        let path = folder.write(name, text);
-        load_declared(path.to_str().unwrap(), None, Some(domain)).unwrap_err()
-    };
+    let refused = |name: &str, text: &[u8], domain| encoded(&folder, name, text, domain).unwrap_err();
     let table = Arc::new(parse("schema.toml", TABLE).unwrap());
     let header = "id,town,age,y,job,height\n";
     for (row, part) in [
@@ -206,7 +191,7 @@ fn syntax_errors_are_errors_about_the_file() {
         ("\"1,x,2,no,a,1", "closing quote"),
         ("\"1\"2,x,2,no,a,1", "separator after the closing quote"),
     ] {
-        let error = refused("t.csv", &format!("{header}1,x,2,no,a,1\n{row}\n"), &table);
+        let error = refused("t.csv", format!("{header}1,x,2,no,a,1\n{row}\n").as_bytes(), &table);
         assert!(
             error.to_string().contains(part) && error.to_string().contains("line 3"),
             "{error}"
@@ -224,7 +209,7 @@ fn syntax_errors_are_errors_about_the_file() {
             ["two columns have one name", "found age"],
         ),
     ] {
-        let error = refused("t.csv", header, &table).to_string();
+        let error = refused("t.csv", header.as_bytes(), &table).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     let columns = matrix("sparse", "[0, 1]", "classes = [-1, 1]");
@@ -238,45 +223,33 @@ fn syntax_errors_are_errors_about_the_file() {
         "1 0:1",
         "1:1 2:1",
     ] {
-        refused("t", &format!("1 2:1\n{text}\n"), &columns);
+        refused("t", format!("1 2:1\n{text}\n").as_bytes(), &columns);
     }
-    let error = refused("t", "1 2:1\n", &table).to_string();
+    let error = refused("t", b"1 2:1\n", &table).to_string();
     assert!(error.contains("6 fields") || error.contains("two fields"), "{error}");
-    let mut npy = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4), }".to_vec();
-    npy.resize(80, b' ');
-    npy.extend([0; 16]);
-    let path = folder.write("t.npy", npy);
-    let error = load_declared(path.to_str().unwrap(), None, Some(&columns))
-        .unwrap_err()
-        .to_string();
+    let error = refused("t.npy", &npy("<f4", false, "1, 4", &[0; 16]), &columns).to_string();
     assert!(error.contains("it has 3 columns, but its schema declares 5"), "{error}");
 }
 
 #[test]
 fn arrays_and_images_are_encoded_whatever_they_hold() {
     let folder = Folder::new();
-    let mut npy = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f8', 'fortran_order': False, 'shape': (3, 3), }".to_vec();
-    npy.resize(80, b' ');
     let values = [f64::NAN, 1e300, 1.0, -1e300, 2.0, f64::NAN, 2.0, 4.0, -1.0];
-    npy.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    let array = npy("<f8", false, "3, 3", &values.map(f64::to_le_bytes).concat());
     let text = "[columns]\ncount = 2\nbounds = [-4, 4]\n[label]\nclasses = [-1, 1]\n";
-    let data = folder.load("t.npy", npy, &Arc::new(parse("s", text).unwrap()));
+    let data = encoded(&folder, "t.npy", array, &Arc::new(parse("s", text).unwrap())).unwrap();
     assert_eq!(data.features(), &Features::f32(vec![0.0, 1.0, 0.0, 0.0, 0.5, 1.0], 2));
     assert_eq!([0, 1, 2].map(|row| data.is_null(row)), [false, true, false]);
 
-    let idx = |shape: &[u32], payload: &[u8]| {
-        let mut bytes = vec![0, 0, 8, shape.len() as u8];
-        shape.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
-        bytes.extend(payload);
-        bytes
-    };
-    folder.write("train-images-idx3-ubyte", idx(&[3, 1, 2], &[0, 255, 9, 9, 51, 0]));
-    folder.write("train-labels-idx1-ubyte", idx(&[3], &[0, 77, 2]));
-    folder.write("t10k-images-idx3-ubyte", idx(&[1, 1, 2], &[1, 2]));
-    folder.write("t10k-labels-idx1-ubyte", idx(&[1], &[1]));
+    let images = [idx(8, &[3, 1, 2], &[0, 255, 9, 9, 51, 0]), idx(8, &[1, 1, 2], &[1, 2])];
+    let [train, test] = images;
+    write_mnist(
+        folder.path(),
+        [train, idx(8, &[3], &[0, 77, 2]), test, idx(8, &[1], &[1])],
+    );
     let text = "[rows]\nstorage = \"bytes\"\n[columns]\ncount = 2\nbounds = [0, 255]\n[label]\nclasses = [0, 1, 2]\n";
     let domain = Arc::new(parse("s", text).unwrap());
-    let path = folder.0.path().to_str().unwrap();
+    let path = folder.name();
     let TrainTest { train, test } = load_declared(path, None, Some(&domain)).unwrap();
     assert_eq!(
         train.features(),
@@ -285,7 +258,7 @@ fn arrays_and_images_are_encoded_whatever_they_hold() {
     assert!(train.is_null(1) && test.unwrap().classes() == Some(3));
     for ranks in [1, 2, 3] {
         for rank in 0..ranks {
-            let part = rounds::data::part::load(path, None, Some(&domain), rank, ranks).unwrap();
+            let part = part::load(path, None, Some(&domain), rank, ranks).unwrap();
             assert_eq!(part.train, train.clone().part(3 * rank / ranks..3 * (rank + 1) / ranks));
         }
     }
@@ -427,7 +400,7 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     };
     let other = folder.write("other.toml", TABLE.replace("[0, 120]", "[0, 99]"));
     assert_ne!(of(schema(other)).unwrap(), Some(Arc::clone(&beside)));
-    let of_folder = declare(folder.0.path().to_str().unwrap(), None, &none());
+    let of_folder = declare(folder.name(), None, &none());
     assert_eq!(of_folder.unwrap(), Some(beside));
     says(schema(PathBuf::from("none.toml")), "none.toml: cannot be read");
 

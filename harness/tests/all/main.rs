@@ -5,6 +5,7 @@ mod bad_input;
 mod compare;
 mod data;
 mod domain;
+mod files;
 mod floor_plan;
 mod model_hashes;
 mod neighbours;
