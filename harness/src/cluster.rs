@@ -528,20 +528,18 @@ impl Ranks for TimedRanks {
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     use rounds_algorithms::oracle::mpi::MpiRanks;
     let Some((launcher, launched)) = launcher::launched() else {
-        return Err(UsageError::new(
+        return Err(UsageError::of(
             "--engine mpi: no launcher started this process; start it as mpirun -n 4 rounds … --engine mpi (or with srun \
              --mpi=pmix), or use --engine threads",
-        )
-        .into());
+        ));
     };
     let ranks = MpiRanks::start()?;
     if ranks.count() != launched {
-        return Err(UsageError::new(format!(
+        return Err(UsageError::of(format!(
             "--engine mpi: {launcher} names {launched} processes, but MPI finds {}: the launcher does not fit this MPI; use the \
              mpirun of the MPI that rounds was built with, or srun --mpi=pmix",
             ranks.count()
-        ))
-        .into());
+        )));
     }
     let rank = ranks.rank();
     let report = std::panic::take_hook();
@@ -557,11 +555,10 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
 #[cfg(not(feature = "mpi"))]
 fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     launcher::wait_for_root();
-    Err(UsageError::new(
+    Err(UsageError::of(
         "--engine mpi: this build has no MPI; build it with cargo build --release -p rounds --features mpi (make mpi \
          installs what that needs), or use --engine threads",
-    )
-    .into())
+    ))
 }
 
 /// Ends all ranks.
@@ -588,53 +585,57 @@ mod tests {
         })
     }
 
+    /// Exit code and message of what `work` refuses on each rank.
+    fn refusals<T>(count: usize, work: impl Fn(usize, Cluster) -> anyhow::Result<T> + Sync) -> Vec<(u8, String)> {
+        on_ranks(count, |rank, cluster| {
+            let error = work(rank, cluster).err().expect("a refusal");
+            (code_of(&error), error.to_string())
+        })
+    }
+
     #[test]
     fn the_rank_that_failed_is_named_on_all_ranks() {
-        let outcomes = on_ranks(3, |rank, cluster| {
-            cluster
-                .all_ok(if rank == 2 {
-                    Err(anyhow::anyhow!("no such file"))
-                } else {
-                    Ok(rank)
-                })
-                .unwrap_err()
-                .downcast::<SharedError>()
-                .unwrap()
+        let failed = refusals(3, |rank, cluster| {
+            cluster.all_ok(if rank == 2 {
+                Err(anyhow::anyhow!("no such file"))
+            } else {
+                Ok(rank)
+            })
         });
-        for outcome in outcomes {
-            assert_eq!(
-                (outcome.to_string().as_str(), outcome.code()),
-                ("rank 2 of 3: no such file", 1)
-            );
-        }
-        let outcomes = on_ranks(2, |_, cluster| {
-            let error = cluster.all_ok::<()>(Err(UsageError::new("bad").into())).unwrap_err();
-            (error.to_string(), code_of(&error))
-        });
-        assert_eq!(outcomes, [("bad".to_owned(), 2), ("bad".to_owned(), 2)]);
+        assert_eq!(failed, vec![(1, "rank 2 of 3: no such file".to_owned()); 3]);
+        let failed = refusals(2, |_, cluster| cluster.all_ok::<()>(Err(UsageError::of("bad"))));
+        assert_eq!(failed, vec![(2, "bad".to_owned()); 2]);
         assert_eq!(on_ranks(2, |rank, cluster| cluster.all_ok(Ok(rank)).unwrap()), [0, 1]);
     }
 
     #[test]
     fn ranks_that_differ_are_refused_by_name() {
-        let outcomes = on_ranks(3, |rank, cluster| {
-            let error = cluster
-                .check_same("build", if rank == 1 { "b" } else { "a" })
-                .unwrap_err();
-            assert_eq!(code_of(&error), 2);
-            error.to_string()
+        for (code, text) in refusals(3, |rank, cluster| {
+            cluster.check_same("build", if rank == 1 { "b" } else { "a" })
+        }) {
+            assert!(
+                code == 2 && text.contains("rank 1 (on ") && text.ends_with("b and a"),
+                "{text}"
+            );
+        }
+        // Kernels on other instructions in the same build.
+        for (code, text) in refusals(2, |rank, cluster| {
+            cluster.check_same_build("an identity", if rank == 1 { "avx2" } else { "avx512" })
+        }) {
+            assert_eq!(code, 2);
+            for part in [
+                "rank 1 (on ",
+                "instruction set",
+                "avx2 and avx512",
+                "the same executable",
+            ] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+        let same = on_ranks(3, |_, cluster| {
+            cluster.check_same_build("an identity", "avx512").is_ok()
         });
-        assert!(
-            outcomes
-                .iter()
-                .all(|text| text.contains("rank 1 (on ") && text.ends_with("b and a")),
-            "{outcomes:?}"
-        );
-        assert!(
-            on_ranks(2, |_, cluster| cluster.check_same("build", "a").is_ok())
-                .iter()
-                .all(|&same| same)
-        );
+        assert_eq!(same, [true; 3]);
     }
 
     #[test]
@@ -645,30 +646,17 @@ mod tests {
             own: [2; 32],
             next: [2; 32],
         };
+        let (common, own, next) = ([9; 32], [9; 32], [9; 32]);
         let others = [
-            (
-                Digests {
-                    common: [9; 32],
-                    ..shared
-                },
-                ["rank 1 (on ", "rank 0 (on "],
-            ),
-            (Digests { own: [9; 32], ..shared }, ["rank 0 and rank 1", "rank 1's"]),
-            (
-                Digests {
-                    next: [9; 32],
-                    ..shared
-                },
-                ["rank 1 and rank 2", "rank 2's"],
-            ),
+            (Digests { common, ..shared }, ["rank 1 (on ", "rank 0 (on "]),
+            (Digests { own, ..shared }, ["rank 0 and rank 1", "rank 1's"]),
+            (Digests { next, ..shared }, ["rank 1 and rank 2", "rank 2's"]),
         ];
         for (other, named) in others {
-            let outcomes = on_ranks(3, |rank, cluster| {
-                let digests = if rank == 1 { other } else { shared };
-                let error = check_same_rows(cluster.ranks().unwrap(), &digests).unwrap_err();
-                (code_of(&error), error.to_string())
-            });
-            for (code, text) in outcomes {
+            let check = |rank, cluster: Cluster| {
+                check_same_rows(cluster.ranks().unwrap(), if rank == 1 { &other } else { &shared })
+            };
+            for (code, text) in refusals(3, check) {
                 assert!(code == 2 && text.starts_with("ranks see different data"), "{text}");
                 assert!(named.iter().all(|name| text.contains(name)), "{text}");
                 for byte in ["01", "02", "09"] {
@@ -691,37 +679,10 @@ mod tests {
             });
             assert_eq!(outcomes, vec![vec![1; length]; 3]);
         }
-        let failed = on_ranks(3, |rank, cluster| {
-            let error = cluster.root_only(|| anyhow::bail!("rank {rank} failed")).unwrap_err();
-            error.to_string()
+        let failed = refusals(3, |rank, cluster| {
+            cluster.root_only(|| anyhow::bail!("rank {rank} failed"))
         });
-        assert_eq!(failed, vec!["rank 0 of 3: rank 0 failed"; 3]);
-    }
-
-    #[test]
-    fn ranks_whose_kernels_run_on_other_instructions_are_refused_though_their_builds_are_the_same() {
-        let outcomes = on_ranks(2, |rank, cluster| {
-            let isa = if rank == 1 { "avx2" } else { "avx512" };
-            let error = cluster.check_same_build("an identity", isa).unwrap_err();
-            (code_of(&error), error.to_string())
-        });
-        for (code, text) in outcomes {
-            assert!(
-                code == 2
-                    && text.contains("rank 1 (on ")
-                    && text.contains("instruction set")
-                    && text.contains("avx2 and avx512"),
-                "{text}"
-            );
-            assert!(text.contains("the same executable"), "{text}");
-        }
-        assert!(
-            on_ranks(3, |_, cluster| cluster
-                .check_same_build("an identity", "avx512")
-                .is_ok())
-            .iter()
-            .all(|&same| same)
-        );
+        assert_eq!(failed, vec![(1, "rank 0 of 3: rank 0 failed".to_owned()); 3]);
     }
 
     #[test]
@@ -766,18 +727,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("few.csv");
         std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n").unwrap();
-        let outcomes = on_ranks(3, |_, cluster| {
-            let error = cluster
-                .load(file.to_str().unwrap(), None, None, &anyhow::Error::from)
-                .err()
-                .unwrap();
-            (code_of(&error), error.to_string())
-        });
-        assert!(
-            outcomes
-                .iter()
-                .all(|(code, text)| *code == 2 && text.contains("fewer rows than there are ranks, 3")),
-            "{outcomes:?}"
-        );
+        let load = |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, None, &anyhow::Error::from);
+        for (code, text) in refusals(3, load) {
+            assert!(
+                code == 2 && text.contains("fewer rows than there are ranks, 3"),
+                "{text}"
+            );
+        }
     }
 }

@@ -194,14 +194,24 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
             output.print(&answer)
         }
         (None, Some(path)) => {
-            let (statement, stated) = read_statement(path)?;
-            let recomputed = recompute(&statement, stated)
+            let (statement, stated_epsilon) = read_statement(path)?;
+            let epsilon = statement
+                .recomputed_epsilon()
                 .map_err(|error| refused(path, format!("its mechanisms cannot be accounted: {error}")))?;
+            let recomputed = Recomputed {
+                epsilon,
+                stated_epsilon,
+                delta: statement.delta,
+                adjacency: statement.adjacency,
+                accountant: statement.accountant,
+                mechanisms: &statement.mechanisms,
+                sensitivity_factor: statement.sensitivity_factor,
+                holds: epsilon <= stated_epsilon * (1.0 + TOLERANCE),
+            };
             output.print(&recomputed)?;
-            let epsilon = recomputed.epsilon;
             anyhow::ensure!(
                 recomputed.holds,
-                "the mechanisms give ε = {epsilon}, more than the stated {stated}: the statement does not hold"
+                "the mechanisms give ε = {epsilon}, more than the stated {stated_epsilon}: the statement does not hold"
             );
             Ok(())
         }
@@ -261,20 +271,6 @@ fn read_statement(path: &Path) -> Result<(PrivacyStatement, f64)> {
     Ok((statement, stated))
 }
 
-fn recompute(statement: &PrivacyStatement, stated_epsilon: f64) -> Result<Recomputed<'_>, PrivacyError> {
-    let epsilon = statement.recomputed_epsilon()?;
-    Ok(Recomputed {
-        epsilon,
-        stated_epsilon,
-        delta: statement.delta,
-        adjacency: statement.adjacency,
-        accountant: statement.accountant,
-        mechanisms: &statement.mechanisms,
-        sensitivity_factor: statement.sensitivity_factor,
-        holds: epsilon <= stated_epsilon * (1.0 + TOLERANCE),
-    })
-}
-
 /// The answer to a question: the keys of every mechanism, and those of this one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Answer {
@@ -291,6 +287,22 @@ struct Answer {
 }
 
 impl Answer {
+    /// An answer in the keys of every mechanism; `examples` is the number that δ is compared with.
+    fn new(accountant: Accountant, adjacency: Adjacency, delta: f64, examples: Option<usize>) -> Self {
+        let warning = examples.and_then(|examples| PrivacyWarning::for_delta(delta, examples));
+        Self {
+            epsilon: f64::NAN,
+            delta,
+            noise_multiplier: f64::NAN,
+            accountant,
+            adjacency,
+            unit: "example",
+            statement: String::new(),
+            details: Map::new(),
+            warnings: warning.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     fn with<const N: usize>(mut self, details: [(&str, Value); N]) -> Self {
         self.details.extend(details.map(|(key, value)| (key.to_owned(), value)));
         self
@@ -318,25 +330,24 @@ impl Display for Answer {
 fn answer(mechanism: &MechanismArguments) -> Result<Answer, PrivacyError> {
     match mechanism {
         MechanismArguments::Gaussian(arguments) => {
-            let question = &arguments.question;
-            let answer = question.solve(Adjacency::AddRemove, None, &|noise_multiplier| Mechanism::Gaussian {
+            let mechanism = |noise_multiplier| Mechanism::Gaussian {
                 noise_multiplier,
                 sampling: Sampling::FullBatch,
                 participations: arguments.steps,
-            })?;
+            };
+            let answer = arguments.question.solve(Adjacency::AddRemove, None, &mechanism)?;
             Ok(answer.with([("steps", json!(arguments.steps))]))
         }
         MechanismArguments::SubsampledGaussian(arguments) => subsampled_answer(arguments),
         MechanismArguments::Laplace(arguments) => laplace_answer(arguments),
         MechanismArguments::Tree(arguments) => {
-            let answer = arguments
-                .question
-                .solve(Adjacency::ZeroOut, None, &|noise_multiplier| Mechanism::Tree {
-                    noise_multiplier,
-                    sampling: Sampling::ShuffledOnce,
-                    rounds: arguments.steps,
-                    trees: arguments.restarts,
-                })?;
+            let mechanism = |noise_multiplier| Mechanism::Tree {
+                noise_multiplier,
+                sampling: Sampling::ShuffledOnce,
+                rounds: arguments.steps,
+                trees: arguments.restarts,
+            };
+            let answer = arguments.question.solve(Adjacency::ZeroOut, None, &mechanism)?;
             Ok(answer.with([("steps", json!(arguments.steps)), ("trees", json!(arguments.restarts))]))
         }
         MechanismArguments::Zcdp(arguments) => zcdp_answer(arguments),
@@ -385,20 +396,15 @@ fn laplace_answer(arguments: &LaplaceArguments) -> Result<Answer, PrivacyError> 
         Accountant::Pld
     };
     let accountant = method.accountant.unwrap_or(pure);
-    let scale = noise(arguments.scale, arguments.epsilon, |target| {
-        calibrate(accountant, adjacency, target, delta, mechanism)
-    })?;
+    let target = arguments.epsilon.unwrap_or(f64::NAN);
+    let smallest = || calibrate(accountant, adjacency, target, delta, mechanism);
+    let scale = arguments.scale.map_or_else(smallest, Ok)?;
     let answer = Answer {
         epsilon: accountant.epsilon(&mechanism(scale), adjacency, delta)?,
-        delta,
         // Standard deviation √2·b over the sensitivity S/m of the mean.
         noise_multiplier: std::f64::consts::SQRT_2 * scale * batch as f64 / arguments.l1_sensitivity,
-        accountant,
-        adjacency,
-        unit: "example",
         statement: mechanism(scale).to_string(),
-        details: Map::new(),
-        warnings: warnings(delta, method.examples),
+        ..Answer::new(accountant, adjacency, delta, method.examples)
     };
     Ok(answer.with([
         ("mechanism", json!("laplace")),
@@ -427,14 +433,9 @@ fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
     };
     let answer = Answer {
         epsilon: zcdp::epsilon(delta, rho)?,
-        delta,
         noise_multiplier: adjacency.row_change_factor() / (2.0 * rho).sqrt(),
-        accountant: Accountant::Zcdp,
-        adjacency,
-        unit: "example",
         statement: format!("{rho}-zCDP, that of Gaussian noise with the multiplier below"),
-        details: Map::new(),
-        warnings: warnings(delta, arguments.examples),
+        ..Answer::new(Accountant::Zcdp, adjacency, delta, arguments.examples)
     };
     let simple = zcdp::simple_epsilon(delta, rho)?;
     Ok(answer.with([
@@ -442,15 +443,6 @@ fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
         ("rho", json!(rho)),
         ("simple_epsilon", json!(simple)),
     ]))
-}
-
-/// The noise given, or the smallest one for the target ε.
-fn noise(
-    given: Option<f64>,
-    target: Option<f64>,
-    smallest: impl FnOnce(f64) -> Result<f64, PrivacyError>,
-) -> Result<f64, PrivacyError> {
-    given.map_or_else(|| smallest(target.unwrap_or(f64::NAN)), Ok)
 }
 
 impl Question {
@@ -466,20 +458,24 @@ impl Question {
         let accountant = method
             .accountant
             .unwrap_or_else(|| Accountant::default_for(&mechanism_at(1.0)));
-        let noise_multiplier = noise(self.noise_multiplier, self.epsilon, |target| {
-            calibrate(accountant, adjacency, target, delta, mechanism_at)
-        })?;
+        let target = self.epsilon.unwrap_or(f64::NAN);
+        let smallest = || calibrate(accountant, adjacency, target, delta, mechanism_at);
+        let noise_multiplier = self.noise_multiplier.map_or_else(smallest, Ok)?;
         let mechanism = mechanism_at(noise_multiplier);
-        let mut details = vec![("mechanism", json!(mechanism.name()))];
-        let epsilon = match (accountant, interval) {
+        let answer = Answer {
+            noise_multiplier,
+            statement: mechanism.to_string(),
+            ..Answer::new(accountant, adjacency, delta, method.examples)
+        };
+        let answer = answer.with([("mechanism", json!(mechanism.name()))]);
+        let (epsilon, answer) = match (accountant, interval) {
             (Accountant::Pld, _) => {
                 let mut loss = PrivacyLoss::new(&mechanism, adjacency)?;
                 if let Some(interval) = interval {
                     loss = loss.with_interval(interval)?;
                 }
                 let bounds = loss.epsilon_bounds(delta)?;
-                details.push(("epsilon_lower", json!(bounds.lower)));
-                bounds.upper
+                (bounds.upper, answer.with([("epsilon_lower", json!(bounds.lower))]))
             }
             (_, Some(_)) => {
                 return Err(PrivacyError::RefusedAccountant {
@@ -490,34 +486,16 @@ impl Question {
             }
             (Accountant::Rdp, None) => {
                 let (epsilon, order) = RenyiCurve::new(&mechanism, adjacency)?.epsilon(delta)?;
-                details.push(("order", json!(order)));
-                epsilon
+                (epsilon, answer.with([("order", json!(order))]))
             }
-            _ => accountant.epsilon(&mechanism, adjacency, delta)?,
+            _ => (accountant.epsilon(&mechanism, adjacency, delta)?, answer),
         };
-        if let Ok(mu) = gdp::mu(&mechanism, adjacency) {
-            details.extend([("mu", json!(mu)), ("rho", json!(0.5 * mu * mu))]);
-        }
-        Ok(Answer {
-            epsilon,
-            delta,
-            noise_multiplier,
-            accountant,
-            adjacency,
-            unit: "example",
-            statement: mechanism.to_string(),
-            details: details
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
-            warnings: warnings(delta, method.examples),
+        let answer = Answer { epsilon, ..answer };
+        Ok(match gdp::mu(&mechanism, adjacency) {
+            Ok(mu) => answer.with([("mu", json!(mu)), ("rho", json!(0.5 * mu * mu))]),
+            Err(_) => answer,
         })
     }
-}
-
-fn warnings(delta: f64, examples: Option<usize>) -> Vec<String> {
-    let warning = examples.and_then(|examples| PrivacyWarning::for_delta(delta, examples));
-    warning.iter().map(ToString::to_string).collect()
 }
 
 /// Six significant digits, never below the value: neither an ε nor a noise multiplier may look better than it is.

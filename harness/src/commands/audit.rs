@@ -121,27 +121,26 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         reports.push(TimedReport { report, seconds });
     }
     progress.finish_and_clear();
-    let reports = Reports {
-        reports,
-        all: arguments.algorithm == "all",
-    };
+    let all = arguments.algorithm == "all";
+    let reports = Reports { reports, all };
     output.print(&reports)?;
     reports.judge()
 }
 
 /// The algorithms and scenes to audit.
 fn audited(arguments: &AuditArguments) -> anyhow::Result<Vec<(&'static Algorithm, &'static Scene)>> {
-    let algorithms: Vec<&'static Algorithm> = if arguments.algorithm == "all" {
-        let private = catalog::ALGORITHMS.iter().copied();
-        private.filter(|algorithm| algorithm.private).collect()
-    } else {
-        vec![catalog::find(&arguments.algorithm).map_err(|error| UsageError::new(error.to_string()))?]
+    let algorithms: Vec<&'static Algorithm> = match arguments.algorithm.as_str() {
+        "all" => catalog::ALGORITHMS
+            .iter()
+            .copied()
+            .filter(|algorithm| algorithm.private)
+            .collect(),
+        id => vec![catalog::find(id).map_err(UsageError::of)?],
     };
-    let scenes: Vec<_> = algorithms
+    let scenes = algorithms
         .iter()
-        .flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)))
-        .filter(|(_, scene)| scene.takes(arguments.rows))
-        .collect();
+        .flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)));
+    let scenes: Vec<_> = scenes.filter(|(_, scene)| scene.takes(arguments.rows)).collect();
     match (scenes.is_empty(), algorithms.as_slice()) {
         (true, [algorithm, ..]) => Err(UsageError::of(AuditError::Rows(algorithm.id))),
         _ => Ok(scenes),
@@ -163,19 +162,17 @@ struct Reports {
 impl Reports {
     /// Fails where a claim is disproved, or where sabotage is not detected.
     fn judge(&self) -> anyhow::Result<()> {
-        let wrong: Vec<_> = self
-            .reports
-            .iter()
-            .filter_map(|TimedReport { report, .. }| {
-                let finding = report.finding.as_ref().ok()?;
-                (finding.disproves() != report.sabotage.is_some())
-                    .then(|| format!("{} ({})", report.algorithm, report.scene))
-            })
+        let wrong = self.reports.iter().map(|one| &one.report).filter(|report| {
+            let finding = report.finding.as_ref();
+            finding.is_ok_and(|finding| finding.disproves() != report.sabotage.is_some())
+        });
+        let wrong: Vec<_> = wrong
+            .map(|report| format!("{} ({})", report.algorithm, report.scene))
             .collect();
-        let wrong = match wrong.as_slice() {
-            [] => return Ok(()),
-            wrong => wrong.join(", "),
-        };
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        let wrong = wrong.join(", ");
         match self.reports.first().and_then(|first| first.report.sabotage) {
             None => anyhow::bail!(
                 "the bound exceeds the claim of {wrong}: except with probability {:e}, less noise was added than the claim needs",
@@ -247,10 +244,10 @@ impl Serialize for TimedReport {
 }
 
 impl TimedReport {
-    fn row(&self) -> [String; 11] {
+    fn row(&self) -> Vec<String> {
         let report = &self.report;
         let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.3}"));
-        let [claimed_mu, mu, claimed_epsilon, epsilon, delta, rate, verdict] = match &report.finding {
+        let found = match &report.finding {
             Ok(finding) => [
                 number(finding.claimed_mu),
                 number(finding.lower_bound_mu),
@@ -270,26 +267,13 @@ impl TimedReport {
                 ["–", "–", "–", "–", "–", "–", &verdict].map(str::to_owned)
             }
         };
-        let [algorithm, scene, relation, key] = [
+        let names = [
             report.algorithm,
             report.scene,
             report.adjacency.name(),
             report.key.name(),
-        ]
-        .map(str::to_owned);
-        [
-            algorithm,
-            scene,
-            relation,
-            key,
-            claimed_mu,
-            mu,
-            claimed_epsilon,
-            epsilon,
-            delta,
-            rate,
-            verdict,
-        ]
+        ];
+        names.map(str::to_owned).into_iter().chain(found).collect()
     }
 }
 
@@ -311,20 +295,15 @@ impl Display for Reports {
         table.add_rows(self.reports.iter().map(TimedReport::row));
         writeln!(formatter, "{table}")?;
         let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integer_tiles));
-        match self.reports.iter().find_map(found) {
-            Some((CanaryRows::Bytes, true)) => writeln!(formatter, "Rows of bytes, summed by integer tiles.")?,
-            Some((CanaryRows::Bytes, false)) => {
-                writeln!(
-                    formatter,
-                    "Rows of bytes, summed in f32: there are no integer tiles here."
-                )?;
-            }
-            Some((CanaryRows::F32, _)) => writeln!(formatter, "Rows of f32.")?,
-            None => {}
-        }
+        let rows = match self.reports.iter().find_map(found) {
+            Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed by integer tiles.\n",
+            Some((CanaryRows::Bytes, false)) => "Rows of bytes, summed in f32: there are no integer tiles here.\n",
+            Some((CanaryRows::F32, _)) => "Rows of f32.\n",
+            None => "",
+        };
         write!(
             formatter,
-            "Bounds hold with probability {} each; a bound below a claim is no proof of it.",
+            "{rows}Bounds hold with probability {} each; a bound below a claim is no proof of it.",
             1.0 - audit::ERROR
         )
     }
@@ -337,18 +316,16 @@ mod tests {
 
     #[test]
     fn documents_say_which_rows_were_audited_and_what_summed_them() {
-        for (rows, name, tiles) in [
-            (CanaryRows::F32, "f32", false),
-            (CanaryRows::Bytes, "bytes", rounds_kernels::linear::has_integer_tiles()),
-        ] {
+        let tiles = rounds_kernels::linear::has_integer_tiles();
+        for (rows, name, tiles) in [(CanaryRows::F32, "f32", false), (CanaryRows::Bytes, "bytes", tiles)] {
             let settings = AuditSettings {
                 runs: FEWEST_RUNS,
                 rows,
                 ..AuditSettings::default()
             };
             let algorithm = catalog::find("dp-memf").ok().unwrap();
-            let report =
-                audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ()).unwrap();
+            let report = audit::audit(algorithm, &algorithm.scenes[0], &settings, &Engine::Sequential, &|_| ());
+            let report = report.unwrap();
             let document = serde_json::to_value(TimedReport { report, seconds: 1.0 }).unwrap();
             assert_eq!(document["rows"], name);
             assert_eq!(document["integer_tiles"], tiles);

@@ -12,8 +12,8 @@ use ndarray_npy::ReadNpyExt as _;
 use rounds_algorithms::audit::{self, ReleasedBound};
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::privacy::Adjacency;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::{Output, UsageError};
 
@@ -44,13 +44,6 @@ struct Shown {
     document: Value,
     model_bytes: u64,
     model_shape: [usize; 2],
-}
-
-/// One run.
-struct Run {
-    present: bool,
-    number: usize,
-    outcome: anyhow::Result<(Shown, Vec<f32>)>,
 }
 
 impl Comparison {
@@ -144,27 +137,21 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, outp
         fs::write(folder.join("schema.toml"), comparison.schema())?;
         fs::write(folder.join("rows.svm"), comparison.file(present))?;
     }
-    let mut runs: Vec<Run> = (0..2 * comparison.runs)
-        .map(|number| Run {
-            present: number % 2 == 1,
-            number,
-            outcome: Err(anyhow::anyhow!("not run")),
-        })
-        .collect();
+    let mut runs: Vec<_> = (0..2 * comparison.runs).map(|number| (number, None)).collect();
     engine.install(|| {
-        engine.for_each(&mut runs, &|run, _| {
-            run.outcome = comparison.train(program, &folders[usize::from(run.present)], run.number);
+        engine.for_each(&mut runs, &|(number, outcome), _| {
+            *outcome = Some(comparison.train(program, &folders[*number % 2], *number));
         });
     });
     let mut models = [Vec::new(), Vec::new()];
     let mut first: Option<Shown> = None;
-    for run in runs {
-        let (shown, model) = run.outcome?;
+    for (number, outcome) in runs {
+        let (shown, model) = outcome.context("not run")??;
         match &first {
             None => first = Some(shown),
             Some(first) => same(first, &shown)?,
         }
-        models[usize::from(run.present)].push(model);
+        models[number % 2].push(model);
     }
     let shown = first.context("no run")?;
     if shown.exit_code != Some(0) {
@@ -172,11 +159,16 @@ pub(super) fn run(comparison: &Comparison, program: &Path, engine: &Engine, outp
     }
     let claim = &shown.document["privacy"];
     anyhow::ensure!(claim["claim"] == "release", "nothing is claimed: {}", claim["reason"]);
-    let claimed = claim["epsilon"].as_f64().context("a release without an ε")?;
+    let claimed_epsilon = claim["epsilon"].as_f64().context("a release without an ε")?;
     let bound = audit::released_bound([&models[0], &models[1]], comparison.delta, audit::ERROR);
-    output.print(&Report::new(comparison, claimed, &bound))?;
+    let lowest = bound.epsilon;
+    output.print(&Report {
+        comparison,
+        claimed_epsilon,
+        bound,
+    })?;
     anyhow::ensure!(
-        bound.epsilon <= claimed,
+        lowest <= claimed_epsilon,
         "the bound exceeds the claim: except with probability {:e}, the released models tell neighbours apart",
         audit::ERROR
     );
@@ -206,77 +198,59 @@ fn same(left: &Shown, right: &Shown) -> anyhow::Result<()> {
 }
 
 /// The claim beside the bound.
-#[derive(Serialize)]
 struct Report<'a> {
-    algorithm: &'a str,
-    adjacency: Adjacency,
-    rows: usize,
-    parameters: usize,
-    runs: usize,
+    comparison: &'a Comparison,
     claimed_epsilon: f64,
-    delta: f64,
-    lower_bound_epsilon: f64,
-    #[serde(flatten)]
-    evidence: Evidence,
+    bound: ReleasedBound,
 }
 
-#[derive(Serialize)]
-struct Evidence {
-    statistic: &'static str,
-    trials: u64,
-    false_alarms: u64,
-    misses: u64,
-    confidence: f64,
-}
-
-impl<'a> Report<'a> {
-    fn new(comparison: &'a Comparison, claimed_epsilon: f64, bound: &ReleasedBound) -> Self {
-        Self {
-            algorithm: &comparison.algorithm,
-            adjacency: comparison.relation,
-            rows: comparison.rows,
-            parameters: comparison.features + 1,
-            runs: 2 * comparison.runs,
-            claimed_epsilon,
-            delta: comparison.delta,
-            lower_bound_epsilon: bound.epsilon,
-            evidence: Evidence {
-                statistic: bound.statistic.name(),
-                trials: bound.trials,
-                false_alarms: bound.false_alarms,
-                misses: bound.misses,
-                confidence: 1.0 - audit::ERROR,
-            },
-        }
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { comparison, bound, .. } = self;
+        json!({
+            "algorithm": comparison.algorithm,
+            "adjacency": comparison.relation,
+            "rows": comparison.rows,
+            "parameters": comparison.features + 1,
+            "runs": 2 * comparison.runs,
+            "claimed_epsilon": self.claimed_epsilon,
+            "delta": comparison.delta,
+            "lower_bound_epsilon": bound.epsilon,
+            "statistic": bound.statistic.name(),
+            "trials": bound.trials,
+            "false_alarms": bound.false_alarms,
+            "misses": bound.misses,
+            "confidence": 1.0 - audit::ERROR,
+        })
+        .serialize(serializer)
     }
 }
 
 impl Display for Report<'_> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let Evidence {
-            statistic,
-            trials,
-            false_alarms,
-            misses,
-            confidence,
-        } = self.evidence;
-        let Self {
+        let Comparison {
             algorithm,
-            adjacency,
-            rows,
-            parameters,
             runs,
-            claimed_epsilon,
+            relation,
             delta,
+            rows,
             ..
-        } = self;
-        let (each, bound) = (runs / 2, self.lower_bound_epsilon);
+        } = self.comparison;
+        let bound = &self.bound;
         write!(
             formatter,
-            "{algorithm}: {each} + {each} releases on neighbouring files ({adjacency}, {rows} rows, {parameters} parameters).\n\
+            "{algorithm}: {runs} + {runs} releases on neighbouring files ({relation}, {rows} rows, {} parameters).\n\
              Exit codes, messages, documents and shapes agree.\n\
-             ε claimed {claimed_epsilon:.3}, at least {bound:.3} at δ = {delta:e} (best statistic: {statistic}; {false_alarms} \
-             false alarms and {misses} misses of {trials}); the bound holds with probability {confidence}."
+             ε claimed {:.3}, at least {:.3} at δ = {delta:e} (best statistic: {}; {} false alarms and {} misses of {}); \
+             the bound holds with probability {}.",
+            self.comparison.features + 1,
+            self.claimed_epsilon,
+            bound.epsilon,
+            bound.statistic.name(),
+            bound.false_alarms,
+            bound.misses,
+            bound.trials,
+            1.0 - audit::ERROR
         )
     }
 }

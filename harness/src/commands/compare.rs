@@ -104,12 +104,8 @@ impl Calibration {
             .into_iter()
             .flat_map(|noise| REPEATS.map(|repeats| (noise, repeats)));
         let machines: Vec<(Noise, usize)> = machines.collect();
-        let rates = machines.into_par_iter();
-        Self(
-            rates
-                .map(|(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131))
-                .collect(),
-        )
+        let simulate = |(noise, repeats)| calibrate(noise, repeats, comparisons, rules, 20_260_131);
+        Self(machines.into_par_iter().map(simulate).collect())
     }
 }
 
@@ -124,6 +120,7 @@ impl fmt::Display for Calibration {
         ];
         let mut table = Table::new("Calibration", &columns);
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
         let found = CHANGES.map(|change| Column::new(&format!("#{:.0} % found", 100.0 * change)));
         table
             .columns
@@ -131,13 +128,9 @@ impl fmt::Display for Calibration {
         for own in &self.0 {
             let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
             row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
-            row.push(Entry::number(own.false_verdicts, |share| {
-                format!("{:.2} %", 100.0 * share)
-            }));
+            row.push(rare(own.false_verdicts));
             row.extend(own.power.map(|share| Entry::number(share, percent)));
-            row.push(Entry::number(own.false_beside, |share| {
-                format!("{:.2} %", 100.0 * share)
-            }));
+            row.push(rare(own.false_beside));
             table.row(row);
         }
         let comparisons = self.0.first().map_or(0, |own| own.comparisons);
@@ -174,25 +167,16 @@ impl fmt::Display for Shown {
         ];
         let mut table = Table::new("Changes", &columns);
         let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
-        comparison
-            .changes
-            .iter()
-            .filter(shown)
-            .for_each(|change| table.row(row(change)));
+        let changes = &comparison.changes;
+        changes.iter().filter(shown).for_each(|change| table.row(row(change)));
         if !table.rows.is_empty() {
             writeln!(formatter, "{}", table.terminal())?;
         }
-        let count = |verdict| {
-            comparison
-                .changes
-                .iter()
-                .filter(|change| change.verdict == verdict)
-                .count()
-        };
+        let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
         write!(
             formatter,
             "{} configurations: {} faster, {} slower, {} without significant change; geometric mean of the ratios {:.3}",
-            comparison.changes.len(),
+            changes.len(),
             count(Verdict::Faster),
             count(Verdict::Slower),
             count(Verdict::Unchanged),

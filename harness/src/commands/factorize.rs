@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use rounds_algorithms::factorization::{
     Factorization, FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::UsageError;
 use super::output::{Output, table};
@@ -90,79 +91,76 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
         factorization_file::write(path, &factorization)
             .with_context(|| format!("--out {}: C could not be written", path.display()))?;
     }
-    output.print(&Errors::new(arguments, &factorization, seconds, from_cache))
+    output.print(&Errors {
+        arguments,
+        factorization,
+        seconds,
+        from_cache,
+    })
 }
 
 /// The errors of a factorisation.
-#[derive(Serialize)]
-struct Errors {
-    rounds: usize,
-    epochs: usize,
-    workload: String,
-    method: String,
-    sensitivity: f64,
-    sensitivity_exactness: String,
-    #[serde(skip)]
-    sensitivity_reason: String,
-    rms_error: f64,
-    max_error: f64,
-    frobenius: f64,
-    relative_gap: Option<f64>,
-    #[serde(flatten)]
-    effort: Effort,
-}
-
-/// The time of a factorisation.
-#[derive(Serialize)]
-struct Effort {
+struct Errors<'a> {
+    arguments: &'a FactorizeArguments,
+    factorization: Factorization,
     seconds: f64,
     from_cache: bool,
 }
 
-impl Errors {
-    fn new(arguments: &FactorizeArguments, factorization: &Factorization, seconds: f64, from_cache: bool) -> Self {
-        let method = factorization.method().map(|method| method.to_string());
-        let sensitivity = factorization.sensitivity();
-        Self {
-            rounds: factorization.rounds(),
-            epochs: arguments.epochs,
-            workload: arguments.workload.clone(),
-            method: method.unwrap_or_else(|| "from a file".to_owned()),
-            sensitivity: sensitivity.value,
-            sensitivity_exactness: format!("{:?}", sensitivity.exactness),
-            sensitivity_reason: sensitivity.reason.to_string(),
-            rms_error: factorization.rms_error(),
-            max_error: factorization.max_error(),
-            frobenius: factorization.frobenius(),
-            relative_gap: factorization.relative_gap(),
-            effort: Effort { seconds, from_cache },
-        }
+impl Errors<'_> {
+    fn method(&self) -> String {
+        let method = self.factorization.method();
+        method.map_or_else(|| "from a file".to_owned(), |method| method.to_string())
     }
 }
 
-impl fmt::Display for Errors {
+impl Serialize for Errors<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let factorization = &self.factorization;
+        let sensitivity = factorization.sensitivity();
+        json!({
+            "rounds": factorization.rounds(),
+            "epochs": self.arguments.epochs,
+            "workload": self.arguments.workload,
+            "method": self.method(),
+            "sensitivity": sensitivity.value,
+            "sensitivity_exactness": format!("{:?}", sensitivity.exactness),
+            "rms_error": factorization.rms_error(),
+            "max_error": factorization.max_error(),
+            "frobenius": factorization.frobenius(),
+            "relative_gap": factorization.relative_gap(),
+            "seconds": self.seconds,
+            "from_cache": self.from_cache,
+        })
+        .serialize(serializer)
+    }
+}
+
+impl fmt::Display for Errors<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sensitivity = format!(
-            "{:.9} ({}: {})",
-            self.sensitivity, self.sensitivity_exactness, self.sensitivity_reason
-        );
-        let gap = self.relative_gap.map(|gap| format!("{gap:.2e}"));
-        let cached = if self.effort.from_cache {
-            " (from the cache)"
-        } else {
-            ""
-        };
+        let (arguments, factorization) = (self.arguments, &self.factorization);
+        let sensitivity = factorization.sensitivity();
+        let gap = factorization.relative_gap().map(|gap| format!("{gap:.2e}"));
+        let cached = if self.from_cache { " (from the cache)" } else { "" };
+        let (rounds, epochs) = (factorization.rounds(), arguments.epochs);
         let mut table = table([
-            self.method.clone(),
-            format!("{} rounds of {}, {} epochs", self.rounds, self.workload, self.epochs),
+            self.method(),
+            format!("{rounds} rounds of {}, {epochs} epochs", arguments.workload),
         ]);
+        let number = |value: f64| format!("{value:.9}");
         table.add_rows([
-            ["root mean square error", &format!("{:.9}", self.rms_error)],
-            ["largest error of a round", &format!("{:.9}", self.max_error)],
-            ["‖B‖_F", &format!("{:.9}", self.frobenius)],
-            ["sensitivity of C as written", &sensitivity],
+            ["root mean square error", &number(factorization.rms_error())],
+            ["largest error of a round", &number(factorization.max_error())],
+            ["‖B‖_F", &number(factorization.frobenius())],
+            [
+                "sensitivity of C as written",
+                &format!(
+                    "{:.9} ({:?}: {})",
+                    sensitivity.value, sensitivity.exactness, sensitivity.reason
+                ),
+            ],
             ["certified relative gap", gap.as_deref().unwrap_or("not an optimum")],
-            ["seconds", &format!("{:.3}{cached}", self.effort.seconds)],
+            ["seconds", &format!("{:.3}{cached}", self.seconds)],
         ]);
         write!(formatter, "{table}\nErrors are per unit of noise, at sensitivity 1.")
     }

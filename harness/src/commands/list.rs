@@ -30,20 +30,19 @@ enum Subject {
 
 /// One line of the list, and what more there is to say of it.
 #[derive(Serialize)]
-struct Entry {
-    id: String,
-    #[serde(flatten)]
-    algorithm: Option<AlgorithmFacts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    about: Option<String>,
-}
-
-#[derive(Serialize)]
-struct AlgorithmFacts {
-    name: &'static str,
-    source: &'static str,
-    promise: &'static str,
-    parameters: Vec<Parameter>,
+#[serde(untagged)]
+enum Entry {
+    Algorithm {
+        id: &'static str,
+        name: &'static str,
+        source: &'static str,
+        promise: &'static str,
+        parameters: Vec<Parameter>,
+    },
+    Other {
+        id: String,
+        about: String,
+    },
 }
 
 /// A parameter of an algorithm.
@@ -55,11 +54,8 @@ struct Parameter {
 
 impl Entry {
     fn of(id: &str, about: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            algorithm: None,
-            about: Some(about.to_owned()),
-        }
+        let (id, about) = (id.to_owned(), about.to_owned());
+        Self::Other { id, about }
     }
 
     fn of_algorithm(algorithm: &Algorithm) -> Self {
@@ -67,44 +63,47 @@ impl Entry {
             name: parameter.name,
             about: parameter.help(),
         });
-        Self {
-            id: algorithm.id.to_owned(),
-            algorithm: Some(AlgorithmFacts {
-                name: algorithm.name,
-                source: algorithm.source,
-                promise: algorithm.promise,
-                parameters: parameters.collect(),
-            }),
-            about: None,
+        Self::Algorithm {
+            id: algorithm.id,
+            name: algorithm.name,
+            source: algorithm.source,
+            promise: algorithm.promise,
+            parameters: parameters.collect(),
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Algorithm { id, .. } => id,
+            Self::Other { id, .. } => id,
         }
     }
 
     /// The entry in lines of at most 80 characters.
     fn text(&self, details: bool) -> String {
-        let Some(algorithm) = &self.algorithm else {
-            return format!(
-                "{}\n{}",
-                self.id,
-                output::wrapped(self.about.as_deref().unwrap_or_default(), 4)
-            );
+        let lines = |text: &str| output::wrapped(text, 4);
+        let (id, name, source, promise, parameters) = match self {
+            Self::Other { id, about } => return format!("{id}\n{}", lines(about)),
+            Self::Algorithm {
+                id,
+                name,
+                source,
+                promise,
+                parameters,
+            } => (id, name, source, promise, parameters),
         };
-        let mut text = format!(
-            "{}\n{}\n{}",
-            self.id,
-            output::wrapped(algorithm.name, 4),
-            output::wrapped(algorithm.promise, 4)
-        );
+        let mut text = format!("{id}\n{}\n{}", lines(name), lines(promise));
         if details {
-            text = text + "\n\nSource\n" + &output::wrapped(algorithm.source, 4);
-            if !algorithm.parameters.is_empty() {
+            text = text + "\n\nSource\n" + &lines(source);
+            if !parameters.is_empty() {
                 text += "\n\nParameters";
             }
-            for parameter in &algorithm.parameters {
+            for parameter in parameters {
                 text = text + "\n    " + parameter.name + "\n" + &output::wrapped(&parameter.about, 8);
             }
-        } else if !algorithm.parameters.is_empty() {
-            let names: Vec<_> = algorithm.parameters.iter().map(|parameter| parameter.name).collect();
-            text = text + "\n" + &output::wrapped(&format!("Parameters: {}", names.join(", ")), 4);
+        } else if !parameters.is_empty() {
+            let names: Vec<_> = parameters.iter().map(|parameter| parameter.name).collect();
+            text = text + "\n" + &lines(&format!("Parameters: {}", names.join(", ")));
         }
         text
     }
@@ -133,11 +132,10 @@ impl Display for List {
 pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
     let (entries, subject): (Vec<Entry>, _) = match arguments.subject {
         Subject::Algorithms => {
-            let all = catalog::ALGORITHMS.iter();
-            (
-                all.map(|algorithm| Entry::of_algorithm(algorithm)).collect(),
-                "algorithm",
-            )
+            let all = catalog::ALGORITHMS
+                .iter()
+                .map(|algorithm| Entry::of_algorithm(algorithm));
+            (all.collect(), "algorithm")
         }
         Subject::Suites => {
             let suites = definition::all()?.into_iter().map(|source| source.head);
@@ -149,7 +147,7 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
         }
     };
     let details = arguments.id.is_some();
-    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
+    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| id == entry.id());
     let entries: Vec<_> = entries.into_iter().filter(wanted).collect();
     if let (true, Some(id)) = (entries.is_empty(), &arguments.id) {
         return Err(match arguments.subject {

@@ -146,27 +146,25 @@ fn places(threads: usize) -> Vec<(PinPolicy, Vec<Place>)> {
 /// Processors of each thread in order, memory nodes in brackets where there are several: `0 2 4+5 [1: 8 10]`.
 fn places_in_words(places: &[Place]) -> String {
     let several = places.iter().any(|place| place.node != places[0].node);
-    let of_node = |places: &[Place]| -> String {
-        let words: Vec<String> = places
-            .iter()
-            .map(|place| {
-                let processors: Vec<_> = place.processors.iter().map(ToString::to_string).collect();
-                processors.join("+")
-            })
-            .collect();
-        words.join(" ")
+    let of_node = |places: &[Place]| {
+        let word = |place: &Place| {
+            place
+                .processors
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join("+")
+        };
+        places.iter().map(word).collect::<Vec<_>>().join(" ")
     };
-    places
-        .chunk_by(|left, right| left.node == right.node)
-        .map(|near| {
-            if several {
-                format!("[node {}: {}]", near[0].node, of_node(near))
-            } else {
-                of_node(near)
-            }
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
+    let nodes = places.chunk_by(|left, right| left.node == right.node).map(|near| {
+        if several {
+            format!("[node {}: {}]", near[0].node, of_node(near))
+        } else {
+            of_node(near)
+        }
+    });
+    nodes.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -91,10 +91,11 @@ pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) 
 /// `text` in lines of at most 80 characters, each after `indent` spaces.
 pub fn wrapped(text: &str, indent: usize) -> String {
     let lines = text.lines().flat_map(|line| format::wrapped(line, 80 - indent));
-    let lines = lines
-        .filter(|line| !line.is_empty())
-        .map(|line| " ".repeat(indent) + &line);
-    lines.collect::<Vec<_>>().join("\n")
+    let lines = lines.filter(|line| !line.is_empty());
+    lines
+        .map(|line| " ".repeat(indent) + &line)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]

@@ -81,9 +81,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         names.push(DEFAULT.to_owned());
         // Rows of cells, or some cells alone, leave the study out.
         let all = output == Output::Text && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
-        if all && cluster.count().is_none() {
-            names.push(DEFAULT_STUDY.to_owned());
-        }
+        names.extend((all && cluster.count().is_none()).then(|| DEFAULT_STUDY.to_owned()));
     }
     let mut plans = Vec::new();
     for group in cluster.all_ok(groups(&names, cluster).map_err(|error| usage(&error)))? {
@@ -134,11 +132,7 @@ fn groups(names: &[String], cluster: &Cluster) -> anyhow::Result<Vec<Group>> {
             cluster.count().is_none() || kind.on_ranks,
             "--engine mpi: '{name}' is a study, which runs in one process; suites run on ranks"
         );
-        let below = if kind.at_root {
-            String::new()
-        } else {
-            source.head.name.clone()
-        };
+        let below = if kind.at_root { "" } else { &source.head.name }.to_owned();
         match groups.iter_mut().find(|group| group.below == below) {
             Some(group) => group.sources.push(source),
             None => groups.push(Group {

@@ -41,12 +41,13 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
         let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(schema.as_bytes()));
-        written.with_context(|| {
+        let refused = || {
             format!(
                 "{}: cannot be written; if it is there, move it away first",
                 path.display()
             )
-        })?;
+        };
+        written.with_context(refused)?;
         if output == Output::Text {
             return Ok(());
         }

@@ -62,31 +62,34 @@ struct MeasuredRun {
     folder: PathBuf,
 }
 
-fn number(text: &str, valid: impl Fn(f64) -> bool) -> Option<f64> {
-    text.parse::<f64>()
+/// A finite number that is `valid`; else what is `expected`.
+fn number(text: &str, valid: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    let number = text
+        .parse()
         .ok()
-        .filter(|&value| value.is_finite() && valid(value))
+        .filter(|&value: &f64| value.is_finite() && valid(value));
+    number.ok_or_else(|| format!("'{text}' is not {expected}"))
 }
 
 fn latency(text: &str) -> Result<f64, String> {
-    number(text, |seconds| seconds >= 0.0)
-        .ok_or_else(|| format!("'{text}' is not a number of seconds of at least 0, such as 0.03"))
+    number(
+        text,
+        |seconds| seconds >= 0.0,
+        "a number of seconds of at least 0, such as 0.03",
+    )
 }
 
 fn accuracy(text: &str) -> Result<f64, String> {
-    number(text, |epsilon| epsilon > 0.0 && epsilon < 1.0)
-        .ok_or_else(|| format!("'{text}' is not an accuracy between 0 and 1 (L = R = 1), such as 0.05"))
+    let expected = "an accuracy between 0 and 1 (L = R = 1), such as 0.05";
+    number(text, |epsilon| epsilon > 0.0 && epsilon < 1.0, expected)
 }
 
 fn measured_run(text: &str) -> Result<MeasuredRun, String> {
-    text.split_once('=')
-        .and_then(|(delay, folder)| {
-            Some(MeasuredRun {
-                delay: number(delay, |delay| delay >= 0.0)?,
-                folder: folder.into(),
-            })
-        })
-        .ok_or_else(|| format!("'{text}' is not of the form SECONDS=DIR, such as 0.01=results/10ms"))
+    let read = text.split_once('=').and_then(|(delay, folder)| {
+        let (delay, folder) = (latency(delay).ok()?, folder.into());
+        Some(MeasuredRun { delay, folder })
+    });
+    read.ok_or_else(|| format!("'{text}' is not of the form SECONDS=DIR, such as 0.01=results/10ms"))
 }
 
 /// Measures or reads costs, and prints the predictions.
@@ -187,12 +190,9 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
         cells.filter(|cell| cell.family == Kind::MaxOfLinear && cell.reached)
     };
     let find = |method: &Method, threads: usize| {
-        reached()
-            .find(|cell| {
-                cell.algorithm == method.id()
-                    && (cell.dimension, cell.accuracy, cell.threads) == (dimension, accuracy, threads)
-            })
-            .cloned()
+        let wanted = (method.id(), dimension, accuracy, threads);
+        let is_wanted = |cell: &&Cell| (&*cell.algorithm, cell.dimension, cell.accuracy, cell.threads) == wanted;
+        reached().find(is_wanted).cloned()
     };
     let cells: Vec<_> = methods
         .iter()
@@ -203,12 +203,11 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
             .map(|cell| format!("--dimension {} --accuracy {}", cell.dimension, cell.accuracy))
             .collect();
         known.dedup();
-        return Err(UsageError::new(format!(
+        return Err(UsageError::of(format!(
             "{} holds no finished cell with --dimension {dimension} --accuracy {accuracy}; it holds: {}",
             path.display(),
             known.join(", ")
-        ))
-        .into());
+        )));
     }
     Ok(Costs {
         cells,
@@ -220,41 +219,39 @@ fn costs_from_study(path: &Path, arguments: &SimulateArguments, methods: &[Metho
 /// picture.
 fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) -> anyhow::Result<()> {
     let pooled = |folder: &Path| -> anyhow::Result<Vec<Pooled>> { Ok(pool(&read_run(folder)?.results.samples)) };
-    let mut measurements = Measurements {
-        one_process: pooled(alone)?
-            .into_iter()
-            .map(|pooled| pooled.cell)
-            .filter(|cell| cell.configuration.ranks.is_none())
-            .collect(),
-        ranks: Vec::new(),
-    };
+    let one_process = pooled(alone)?.into_iter().map(|pooled| pooled.cell);
+    let mut ranks = Vec::new();
     for run in &arguments.measured {
-        measurements.ranks.push((run.delay, pooled(&run.folder)?));
+        ranks.push((run.delay, pooled(&run.folder)?));
     }
-    measurements.ranks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    ranks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let measurements = Measurements {
+        one_process: one_process.filter(|cell| cell.configuration.ranks.is_none()).collect(),
+        ranks,
+    };
     if measurements.undelayed().next().is_none() {
-        return Err(UsageError::new(
+        return Err(UsageError::of(
             "--measured: one of the folders must be without delay (0=DIR): the link's own time comes from it",
-        )
-        .into());
+        ));
     }
-    let rows = measurements
-        .latency_rows(&arguments.link)
-        .map_err(|error| UsageError::new(error.to_string()))?;
+    let rows = measurements.latency_rows(&arguments.link).map_err(UsageError::of)?;
     let scaling = measurements.scaling_rows(Topology::detect().cores);
     let (latency, ranks) = (presentation::latency(&rows), presentation::ranks(&scaling));
     if let Some(out) = &arguments.out {
-        let write = |name: &str, text: String| {
+        let mut files = latency.pictures();
+        files.extend(
+            [
+                ("latency.json", rows_of_json(&rows)?),
+                ("latency.md", latency.markdown()),
+                ("scaling.json", rows_of_json(&scaling)?),
+                ("scaling.md", ranks.markdown()),
+            ]
+            .map(|(name, text)| (name.to_owned(), text)),
+        );
+        for (name, text) in files {
             let path = out.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-        };
-        write("latency.json", rows_of_json(&rows)?)?;
-        write("latency.md", latency.markdown())?;
-        for (file, picture) in latency.pictures() {
-            write(&file, picture)?;
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        write("scaling.json", rows_of_json(&scaling)?)?;
-        write("scaling.md", ranks.markdown())?;
     }
     print(&rows, output, || {
         format!("{}\n\n{}", latency.terminal(), ranks.terminal())
@@ -266,9 +263,7 @@ fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
     fn rounded(value: &mut serde_json::Value) {
         match value {
             serde_json::Value::Number(number) if number.is_f64() => {
-                let short = number
-                    .as_f64()
-                    .and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
+                let short = format!("{:.5e}", number.as_f64().unwrap_or(f64::NAN)).parse::<f64>();
                 *value = short.map_or(serde_json::Value::Null, Into::into);
             }
             serde_json::Value::Array(values) => values.iter_mut().for_each(rounded),
@@ -276,12 +271,12 @@ fn rows_of_json<Row: Serialize>(rows: &[Row]) -> anyhow::Result<String> {
             _ => {}
         }
     }
-    let mut lines = Vec::new();
-    for row in rows {
+    let line = |row| {
         let mut value = serde_json::to_value(row)?;
         rounded(&mut value);
-        lines.push(value.to_string());
-    }
+        anyhow::Ok(value.to_string())
+    };
+    let lines: Vec<String> = rows.iter().map(line).collect::<Result<_, _>>()?;
     Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 

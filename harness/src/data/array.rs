@@ -52,8 +52,7 @@ impl Element {
     /// Appends the elements in `bytes`, each rounded to the nearest f32.
     fn decode(self, big_endian: bool, bytes: &[u8], out: &mut Vec<f32>) {
         fn extend<const N: usize>(bytes: &[u8], out: &mut Vec<f32>, swap: bool, number: impl Fn([u8; N]) -> f32) {
-            out.extend(bytes.as_chunks::<N>().0.iter().map(|&element| {
-                let mut element = element;
+            out.extend(bytes.as_chunks::<N>().0.iter().map(|&(mut element)| {
                 if swap {
                     element.reverse();
                 }
@@ -97,12 +96,8 @@ impl Header {
     /// # Errors
     /// Shapes without elements or impossibly large, and files of another size.
     pub(super) fn checked(self, source: &Source<'_>) -> Result<Self, DataError> {
-        let elements = self
-            .shape
-            .iter()
-            .try_fold(self.element.bytes() as u128, |total, &size| {
-                total.checked_mul(size as u128)
-            });
+        let multiply = |total: u128, &size: &usize| total.checked_mul(size as u128);
+        let elements = self.shape.iter().try_fold(self.element.bytes() as u128, multiply);
         let elements = elements.filter(|_| (1..=8).contains(&self.shape.len()) && !self.shape.contains(&0));
         let Some(bytes) = elements else {
             let found: String = format!("the shape {:?}", self.shape).chars().take(90).collect();
@@ -145,11 +140,8 @@ impl Header {
     pub(super) fn read_features(&self, source: &mut Source<'_>, scale: f32) -> Result<Features, DataError> {
         if self.shape.len() < 2 {
             let expected = "features of two dimensions or more (one dimension holds labels)";
-            return Err(DataError::header(
-                source.path(),
-                &format!("the shape {:?}", self.shape),
-                expected,
-            ));
+            let found = format!("the shape {:?}", self.shape);
+            return Err(DataError::header(source.path(), &found, expected));
         }
         let mut rows = Rows::new(self, source.justified_bytes());
         self.for_each_block(source, |bytes| rows.extend(bytes))?;

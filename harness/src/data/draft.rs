@@ -90,12 +90,8 @@ impl Summary {
     }
 
     fn values(&self) -> Vec<String> {
-        let mut values: Vec<String> = self
-            .distinct
-            .iter()
-            .flatten()
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .collect();
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        let mut values: Vec<String> = self.distinct.iter().flatten().map(text).collect();
         if self.words == 0 {
             values.sort_by(|a, b| encoding::number(a.as_bytes()).total_cmp(&encoding::number(b.as_bytes())));
         }
@@ -135,46 +131,31 @@ pub fn draft(path: &Path) -> Result<String, DataError> {
         _ => {
             notes.insert("columns".into(), "bounds of every column, read from the data".into());
             notes.insert("label".into(), "read from the data".into());
-            of_matrix(
-                source,
-                &folder::load_declared(&path.to_string_lossy(), None, None)?.train,
-            )
+            let data = folder::load_declared(&path.to_string_lossy(), None, None)?;
+            of_matrix(source, &data.train)
         }
     };
     Ok(schema::write(&domain, &notes))
 }
 
 fn of_matrix(source: DomainSource, data: &Dataset) -> Domain {
-    let range = |values: &[f32], start: (f64, f64)| {
-        values.iter().fold(start, |(lo, hi), &value| {
-            (lo.min(f64::from(value)), hi.max(f64::from(value)))
-        })
+    let range = |values: &[f32], (lo, hi): (f64, f64)| {
+        let widen = |(lo, hi): (f64, f64), value: f64| (lo.min(value), hi.max(value));
+        let (lo, hi) = values.iter().copied().map(f64::from).fold((lo, hi), widen);
+        rounded_out(lo, hi)
     };
-    let (lo, hi, storage) = match data.features() {
-        Features::U8 { .. } => (0.0, 255.0, Storage::Bytes),
-        Features::F32 { values, .. } => {
-            let (lo, hi) = range(values, (f64::INFINITY, f64::NEG_INFINITY));
-            (lo, hi, Storage::Dense)
-        }
-        Features::Sparse(SparseMatrix { values, .. }) => {
-            let (lo, hi) = range(values, (0.0, 0.0));
-            (lo, hi, Storage::Sparse)
-        }
-    };
-    let bounds = match storage {
-        Storage::Bytes => Bounds::new(lo, hi).expect("bytes have bounds"),
-        _ => rounded_out(lo, hi),
+    let nothing = (f64::INFINITY, f64::NEG_INFINITY);
+    let (bounds, storage) = match data.features() {
+        Features::U8 { .. } => (Bounds::new(0.0, 255.0).expect("bytes have bounds"), Storage::Bytes),
+        Features::F32 { values, .. } => (range(values, nothing), Storage::Dense),
+        Features::Sparse(SparseMatrix { values, .. }) => (range(values, (0.0, 0.0)), Storage::Sparse),
     };
     let label = match data.labels() {
-        Labels::Classes { classes, names, .. } => Label::Classes(
-            names
-                .clone()
-                .unwrap_or_else(|| (0..*classes).map(|class| class.to_string()).collect()),
-        ),
-        Labels::Values(values) => {
-            let (lo, hi) = range(values, (f64::INFINITY, f64::NEG_INFINITY));
-            Label::Number(rounded_out(lo, hi))
+        Labels::Classes { classes, names, .. } => {
+            let numbered = || (0..*classes).map(|class| class.to_string()).collect();
+            Label::Classes(names.clone().unwrap_or_else(numbered))
         }
+        Labels::Values(values) => Label::Number(range(values, nothing)),
     };
     let count = data.columns();
     Domain::new(Columns::Matrix { count, bounds }, storage, label, source)
@@ -207,36 +188,30 @@ fn of_table(
         } else {
             ""
         };
+        let (note, kind);
         if of.words == 0 && of.lo <= of.hi {
             let counts = of.distinct.is_none() && matches!(of.counting, Some(Some(_)));
-            let note = if counts {
+            note = if counts {
                 "counts the rows: an identifier? then drop it".to_owned()
             } else {
                 format!("bounds read from the data{empty}")
             };
-            notes.insert(name.clone(), note);
             let (bounds, missing) = (of.bounds(), None);
-            columns.push(Column {
-                name: name.clone(),
-                kind: ColumnKind::Number { bounds, missing },
-            });
+            kind = ColumnKind::Number { bounds, missing };
         } else if of.distinct.as_ref().is_some_and(|distinct| !distinct.is_empty()) {
-            notes.insert(name.clone(), "values read from the data".into());
-            columns.push(Column {
-                name: name.clone(),
-                kind: ColumnKind::Category {
-                    values: of.values(),
-                    other: Other::NullRow,
-                },
-            });
+            note = "values read from the data".to_owned();
+            let (values, other) = (of.values(), Other::NullRow);
+            kind = ColumnKind::Category { values, other };
         } else {
             dropped.push(name.clone());
+            continue;
         }
+        notes.insert(name.clone(), note);
+        let name = name.clone();
+        columns.push(Column { name, kind });
     }
-    notes.insert(
-        "drop".into(),
-        format!("empty, or more than {MOST_WORDS} different words: identifiers or text"),
-    );
+    let note = format!("empty, or more than {MOST_WORDS} different words: identifiers or text");
+    notes.insert("drop".into(), note);
     let mut domain = Domain::new(Columns::Named(columns), Storage::Dense, label, source);
     domain.label_column = Some(header.fields[label_place].clone());
     domain.dropped = dropped;

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use rounds_algorithms::problem::{Columns, Dataset, DatasetError, Domain, Encoder, Features};
 
 use super::error::{DataError, listing};
@@ -215,9 +214,8 @@ pub fn load_declared(
     let similar = NAMES
         .iter()
         .map(|named| (strsim::jaro_winkler(named.name, &wanted), named.name));
-    let nearest = similar
-        .filter(|(similarity, _)| *similarity > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let similar = similar.filter(|(similarity, _)| *similarity > 0.75);
+    let nearest = similar.max_by(|a, b| a.0.total_cmp(&b.0));
     Err(DataError::Unknown {
         name: name_or_path.into(),
         nearest: nearest.map(|(_, name)| name),
@@ -230,22 +228,21 @@ pub(super) fn redeclared(data: TrainTest, domain: Option<&Arc<Domain>>) -> Resul
     let Some(domain) = domain else { return Ok(data) };
     let declare = |data: Dataset| {
         let path = PathBuf::from(data.name());
-        data.in_domain(Arc::clone(domain))
-            .map_err(|error| no_dataset(&path, &error))
+        let declared = data.in_domain(Arc::clone(domain));
+        declared.map_err(|error| no_dataset(&path, &error))
     };
+    let test = data.test.map(declare).transpose()?;
     Ok(TrainTest {
         train: declare(data.train)?,
-        test: data.test.map(declare).transpose()?,
+        test,
     })
 }
 
 /// The table of training rows at `path`, a file or a folder: a CSV file.
 pub(super) fn table(path: &Path) -> Option<PathBuf> {
-    let file = if path.is_dir() {
-        let train = list(path).ok()?.into_iter().find(|file| file.starts_with("train."))?;
-        path.join(train)
-    } else {
-        path.to_owned()
+    let file = match path.is_dir().then(|| list(path)) {
+        Some(files) => path.join(files.ok()?.into_iter().find(|file| file.starts_with("train."))?),
+        None => path.to_owned(),
     };
     matches!(format_of(&file, None), Ok(Format::Csv)).then_some(file)
 }
@@ -253,10 +250,8 @@ pub(super) fn table(path: &Path) -> Option<PathBuf> {
 /// A file's name without the endings of packing.
 pub(super) fn unpacked_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    name.strip_suffix(".gz")
-        .or_else(|| name.strip_suffix(".xz"))
-        .unwrap_or(&name)
-        .to_owned()
+    let unpacked = [".gz", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
+    unpacked.unwrap_or(&name).to_owned()
 }
 
 /// A name for the data set at `path`.
@@ -271,24 +266,25 @@ fn stem(path: &Path) -> String {
 
 /// The file called `name` in `folder`, plain or packed.
 fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
-    ["", ".gz", ".xz"]
-        .into_iter()
+    let mut paths = ["", ".gz", ".xz"]
         .map(|ending| folder.join(format!("{name}{ending}")))
-        .find(|path| path.is_file())
+        .into_iter();
+    paths.find(|path| path.is_file())
 }
 
 /// The first file called one of `names`, plain or packed.
 pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBuf> {
-    folders
-        .iter()
-        .find_map(|folder| names.iter().find_map(|name| packed_or_not(folder, name)))
+    let first = |folder: &PathBuf| names.iter().find_map(|name| packed_or_not(folder, name));
+    folders.iter().find_map(first)
 }
 
 /// The file of test rows beside a file of training rows.
 fn test_file(path: &Path) -> Option<PathBuf> {
     let name = unpacked_name(path);
-    let counterpart = name.strip_suffix(".trn").map(|name| format!("{name}.tst"));
-    packed_or_not(path.parent()?, &counterpart.unwrap_or_else(|| format!("{name}.t")))
+    let test = name
+        .strip_suffix(".trn")
+        .map_or_else(|| format!("{name}.t"), |name| format!("{name}.tst"));
+    packed_or_not(path.parent()?, &test)
 }
 
 /// A file is called as binary records are.
@@ -315,17 +311,14 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     let mut start = Vec::new();
     source.read_up_to(1 << 16, &mut start)?;
     let refuse = |found: &str| {
-        let expected =
-            "a file in LIBSVM, CSV, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
-        Err(DataError::file(path, format!("{found}; expected {expected}")))
+        let formats = "LIBSVM, CSV, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
+        Err(DataError::file(path, format!("{found}; expected a file in {formats}")))
     };
     match start[..] {
         [] => return refuse("an empty file"),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
         [b'P', b'K', 3..=6, 4..=8, ..] => return Ok(Format::Npz),
-        [0, 0, 8..=14, _, ..] => {
-            return refuse("a single IDX file, which lacks features or labels; give its folder");
-        }
+        [0, 0, 8..=14, _, ..] => return refuse("a single IDX file, which lacks features or labels; give its folder"),
         _ => {}
     }
     if is_records(path) {
@@ -339,11 +332,10 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     if start.contains(&0) {
         return refuse("binary data without a known magic number");
     }
-    let line = start
-        .split(|&byte| byte == b'\n')
-        .map(<[u8]>::trim_ascii)
-        .find(|line| !line.is_empty() && line[0] != b'#');
-    let Some(line) = line else { return refuse("no row") };
+    let mut lines = start.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let Some(line) = lines.find(|line| !line.is_empty() && line[0] != b'#') else {
+        return refuse("no row");
+    };
     let pair = |field: &[u8]| {
         let colon = field.iter().position(|&byte| byte == b':');
         colon.is_some_and(|colon| colon > 0 && field[..colon].iter().all(u8::is_ascii_digit))
@@ -400,14 +392,12 @@ fn load_file(
     test: Option<&Path>,
     domain: Option<&Arc<Domain>>,
 ) -> Result<TrainTest, DataError> {
-    let single = |format| Single {
-        format,
-        label: None,
-        shape: libsvm::Shape::default(),
-    };
     match format_of(path, domain)? {
         Format::Npz => load_npz(name, path, domain),
-        format => single(format).load(name, path, test, domain),
+        format => {
+            let (label, shape) = (None, libsvm::Shape::default());
+            Single { format, label, shape }.load(name, path, test, domain)
+        }
     }
 }
 
@@ -420,10 +410,10 @@ fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest,
         return load_cifar(&name, &files, domain);
     }
     let files = list(folder)?;
-    let arrays: Vec<String> = files
+    let arrays = files
         .iter()
-        .filter_map(|file| file.strip_suffix(".npy").map(str::to_owned))
-        .collect();
+        .filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
+    let arrays: Vec<String> = arrays.collect();
     if let Some(roles) = Roles::of(&arrays) {
         return load_arrays(&name, &roles, domain, |[features, labels]| {
             let path = |array: &String| folder.join(format!("{array}.npy"));
@@ -443,18 +433,13 @@ fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest,
     if let Some(train) = start("train.") {
         return load_file(&name, &train, start("test.").as_deref(), domain);
     }
-    let found = if files.is_empty() {
-        "no files".to_owned()
-    } else {
-        format!("a folder with {}", listing(files))
+    let found = match &files[..] {
+        [] => "no files".to_owned(),
+        files => format!("a folder with {}", listing(files)),
     };
-    Err(DataError::file(
-        folder,
-        format!(
-            "{found}; expected MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY \
-             arrays (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it"
-        ),
-    ))
+    let expected = "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays \
+                    (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it";
+    Err(DataError::file(folder, format!("{found}; expected {expected}")))
 }
 
 /// Names of the files in a folder, sorted.
@@ -484,16 +469,12 @@ pub(super) fn check_unnamed(path: &Path, domain: &Domain) -> Result<(), DataErro
 fn load_npz(name: &str, path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
     let mut archive = Archive::open(path)?;
     let Some(roles) = Roles::of(archive.names()) else {
-        let names = archive.names();
-        let found = if names.is_empty() {
-            "no arrays".into()
-        } else {
-            format!("the arrays {}", listing(names))
+        let found = match archive.names() {
+            [] => "no arrays".to_owned(),
+            names => format!("the arrays {}", listing(names)),
         };
-        return Err(DataError::file(
-            path,
-            format!("{found}; expected {}", npy::EXPECTED_ARRAYS),
-        ));
+        let expected = npy::EXPECTED_ARRAYS;
+        return Err(DataError::file(path, format!("{found}; expected {expected}")));
     };
     load_arrays(name, &roles, domain, |[features, labels]| {
         let entry = |array: &String| path.join(format!("{array}.npy"));
@@ -530,11 +511,8 @@ pub(super) fn cifar_files(folder: &Path) -> Option<CifarFiles> {
         let wanted = |file: &&String| start.iter().any(|start| file.starts_with(start)) && is_records(Path::new(file));
         files.iter().filter(wanted).map(|file| folder.join(file)).collect()
     };
-    let train = find(&["data_batch_", "train"]);
-    (!train.is_empty()).then(|| CifarFiles {
-        train,
-        test: find(&["test"]),
-    })
+    let (train, test) = (find(&["data_batch_", "train"]), find(&["test"]));
+    (!train.is_empty()).then_some(CifarFiles { train, test })
 }
 
 pub(super) fn load_cifar(name: &str, files: &CifarFiles, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
@@ -551,8 +529,8 @@ pub(super) type IdxFiles = [PathBuf; 4];
 /// MNIST's files in a folder.
 pub(super) fn idx_files(folder: &Path) -> Option<IdxFiles> {
     let find = |start: &str, kind: &str| {
-        packed_or_not(folder, &format!("{start}-{kind}-ubyte"))
-            .or_else(|| packed_or_not(folder, &format!("{start}.{kind}-ubyte")))
+        let called = |separator| packed_or_not(folder, &format!("{start}{separator}{kind}-ubyte"));
+        called('-').or_else(|| called('.'))
     };
     Some([
         find("train-images", "idx3")?,
@@ -581,10 +559,10 @@ pub(super) fn load_idx(
     classes: Option<usize>,
     domain: Option<&Arc<Domain>>,
 ) -> Result<TrainTest, DataError> {
-    let mut tables: Vec<Table> = files
-        .par_chunks(2)
-        .map(|pair| Table::of_idx(&pair[0], &pair[1], classes))
-        .collect::<Result<_, _>>()?;
-    let test = tables.pop();
-    finish(name, tables.remove(0), test, domain)
+    let [images, labels, test_images, test_labels] = files;
+    let (train, test) = rayon::join(
+        || Table::of_idx(images, labels, classes),
+        || Table::of_idx(test_images, test_labels, classes),
+    );
+    finish(name, train?, Some(test?), domain)
 }

@@ -99,11 +99,7 @@ impl RawLabels {
             Self::Numbers(values) => {
                 check_finite(path, values)?;
                 let integers = values.iter().all(|value| value.fract() == 0.0);
-                let numbers = if integers {
-                    distinct(values, AUTOMATIC_CLASSES)
-                } else {
-                    None
-                };
+                let numbers = integers.then(|| distinct(values, AUTOMATIC_CLASSES)).flatten();
                 numbers.map_or(Meaning::Targets, Meaning::Numbers)
             }
             Self::Indices {
@@ -182,15 +178,11 @@ fn check_finite(path: &Path, values: &[f32]) -> Result<(), DataError> {
 
 fn check_indices(path: &Path, values: &[i64], classes: usize) -> Result<(), DataError> {
     let is_class = |&label: &i64| usize::try_from(label).is_ok_and(|label| label < classes);
-    match values.iter().position(|label| !is_class(label)) {
-        None => Ok(()),
-        Some(row) => Err(DataError::label(
-            path,
-            row,
-            values[row],
-            format_args!("0 to {}", classes.saturating_sub(1)),
-        )),
-    }
+    let Some(row) = values.iter().position(|label| !is_class(label)) else {
+        return Ok(());
+    };
+    let classes = format_args!("0 to {}", classes.saturating_sub(1));
+    Err(DataError::label(path, row, values[row], classes))
 }
 
 #[cfg(test)]

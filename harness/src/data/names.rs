@@ -178,27 +178,23 @@ impl Files {
 
     /// The schema is that of the file of training rows, if there is one.
     fn is_described(&self, name: &str, data_dir: Option<&Path>) -> bool {
-        let folders = self.data_folders(name, data_dir);
-        let file = folders
-            .ok()
-            .and_then(|folders| folder::first_file(&folders, &self.train));
+        let folders = self.data_folders(name, data_dir).unwrap_or_default();
+        let file = folder::first_file(&folders, &self.train);
         file.is_none_or(|file| folder::unpacked_name(&file) == self.train[0])
     }
 
     /// Folders in which the files are looked for.
     fn data_folders(&self, name: &str, data_dir: Option<&Path>) -> Result<Vec<PathBuf>, DataError> {
-        let root = data_dir
-            .map(Path::to_path_buf)
-            .or_else(|| std::env::var_os("ROUNDS_DATA").map(PathBuf::from));
+        let given = data_dir.map(Path::to_path_buf);
+        let root = given.or_else(|| std::env::var_os("ROUNDS_DATA").map(PathBuf::from));
         let root = root.ok_or_else(|| DataError::NoDirectory { name: name.into() })?;
         if root.is_dir() {
-            Ok(self.folders.iter().map(|folder| root.join(folder)).collect())
-        } else {
-            Err(DataError::missing(
-                &root,
-                "the folder of data files (--data-dir or ROUNDS_DATA)",
-            ))
+            return Ok(self.folders.iter().map(|folder| root.join(folder)).collect());
         }
+        Err(DataError::missing(
+            &root,
+            "the folder of data files (--data-dir or ROUNDS_DATA)",
+        ))
     }
 
     fn load(&self, name: &str, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
@@ -261,8 +257,6 @@ fn find_idx(folders: &[PathBuf]) -> Result<folder::IdxFiles, DataError> {
 fn missing(folders: &[PathBuf], file: &str) -> DataError {
     let searched: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
     let path = folders.last().expect("at least one folder is searched");
-    DataError::missing(
-        path,
-        &format!("{file}, plain, .gz or .xz, in one of {}", searched.join(", ")),
-    )
+    let expected = format!("{file}, plain, .gz or .xz, in one of {}", searched.join(", "));
+    DataError::missing(path, &expected)
 }

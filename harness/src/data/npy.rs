@@ -131,22 +131,15 @@ impl Fields {
                     after
                 }
                 "fortran_order" => {
-                    let (value, after) = value.split_at_checked(if value.starts_with("True") { 4 } else { 5 })?;
-                    fortran_order = Some(match value {
-                        "True" => true,
-                        "False" => false,
-                        _ => return None,
-                    });
-                    after
+                    let word = if value.starts_with("True") { "True" } else { "False" };
+                    fortran_order = Some(word == "True");
+                    value.strip_prefix(word)?
                 }
                 "shape" => {
                     let (tuple, after) = value.strip_prefix('(')?.split_once(')')?;
                     let sizes = tuple.split(',').map(str::trim).filter(|size| !size.is_empty());
-                    shape = Some(
-                        sizes
-                            .map(|size| size.trim_end_matches('L').parse().ok())
-                            .collect::<Option<Vec<usize>>>()?,
-                    );
+                    let sizes = sizes.map(|size| size.trim_end_matches('L').parse().ok());
+                    shape = Some(sizes.collect::<Option<Vec<usize>>>()?);
                     after
                 }
                 _ => return None,
@@ -270,16 +263,10 @@ pub(super) const EXPECTED_ARRAYS: &str = "arrays x_train and y_train (x_test, y_
 impl Roles {
     /// Finds the roles by the usual names, in any case.
     pub(super) fn of(names: &[String]) -> Option<Self> {
-        let find = |candidates: &[&str]| {
-            candidates
-                .iter()
-                .find_map(|candidate| names.iter().find(|name| name.eq_ignore_ascii_case(candidate)))
-                .cloned()
-        };
+        let named = |candidate: &&str| names.iter().find(|name| name.eq_ignore_ascii_case(candidate));
+        let find = |candidates: &[&str]| candidates.iter().find_map(named).cloned();
         let train = [find(TRAIN_FEATURES)?, find(TRAIN_LABELS)?];
-        let test = find(TEST_FEATURES)
-            .zip(find(TEST_LABELS))
-            .map(|(features, labels)| [features, labels]);
+        let test = find(TEST_FEATURES).zip(find(TEST_LABELS)).map(<[String; 2]>::from);
         Some(Self { train, test })
     }
 }
@@ -302,13 +289,13 @@ impl Archive {
         let file_bytes = Source::open(path)?.file_bytes();
         let file = File::open(path).map_err(DataError::read(path))?;
         let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| damaged(path, "zip", &error))?;
-        let names = zip
-            .file_names()
-            .filter_map(Result::ok)
-            .filter_map(|name| name.strip_suffix(".npy").map(str::to_owned));
-        let names = names.collect();
+        let names = zip.file_names().filter_map(Result::ok);
+        let names = names
+            .filter_map(|name| name.strip_suffix(".npy").map(str::to_owned))
+            .collect();
+        let path = path.into();
         Ok(Self {
-            path: path.into(),
+            path,
             file_bytes,
             zip,
             names,
@@ -330,11 +317,9 @@ impl Archive {
         name: &str,
         read: impl FnOnce(&mut Source<'_>) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
-        let path = self.path.join(format!("{name}.npy"));
-        let entry = self
-            .zip
-            .by_name(&format!("{name}.npy"))
-            .map_err(|error| damaged(&path, "zip", &error))?;
+        let file = format!("{name}.npy");
+        let path = self.path.join(&file);
+        let entry = self.zip.by_name(&file).map_err(|error| damaged(&path, "zip", &error))?;
         let (packed, promised) = (entry.compressed_size(), entry.size());
         let compression = match entry.compression() {
             CompressionMethod::Stored => Compression::Plain,

@@ -69,18 +69,6 @@ pub(super) struct Source<'a> {
     reader: Box<dyn Read + Send + 'a>,
 }
 
-impl std::fmt::Debug for Source<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            formatter,
-            "Source({}, {} bytes, {:?})",
-            self.path.display(),
-            self.file_bytes,
-            self.compression
-        )
-    }
-}
-
 impl<'a> Source<'a> {
     /// Opens a file and looks at its first bytes.
     ///
@@ -193,7 +181,7 @@ impl<'a> Source<'a> {
                 Err(DataError::size(&self.path, total, u128::from(self.file_bytes)))
             }
             Compression::Gzip | Compression::Xz | Compression::Zip if total > u128::from(self.byte_bound()) => {
-                Err(self.expands())
+                Err(expansion(&self.path, self.file_bytes))
             }
             _ => Ok(()),
         }
@@ -211,16 +199,16 @@ impl<'a> Source<'a> {
         } else {
             limit as u64
         };
-        let read = (&mut self.reader).take(allowed).read_to_end(out).map_err(|source| {
-            if packed && source.raw_os_error().is_none() {
-                damaged(&self.path, self.compression.name(), &source)
-            } else {
-                DataError::read(&self.path)(source)
-            }
-        })?;
+        let read = (&mut self.reader)
+            .take(allowed)
+            .read_to_end(out)
+            .map_err(|source| match source.raw_os_error() {
+                None if packed => damaged(&self.path, self.compression.name(), &source),
+                _ => DataError::read(&self.path)(source),
+            })?;
         self.unpacked += read as u64;
         if packed && self.unpacked > bound {
-            return Err(self.expands());
+            return Err(expansion(&self.path, self.file_bytes));
         }
         Ok(read)
     }
@@ -235,10 +223,6 @@ impl<'a> Source<'a> {
             return Err(DataError::size(&self.path, promised, u128::from(self.unpacked)));
         }
         Ok(())
-    }
-
-    fn expands(&self) -> DataError {
-        expansion(&self.path, self.file_bytes)
     }
 }
 

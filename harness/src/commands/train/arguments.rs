@@ -263,19 +263,17 @@ impl TrainArguments {
             serde_json::to_value(&self.optimizer)?,
         ];
         let given = groups.iter().flat_map(|group| group.as_object().into_iter().flatten());
-        let given = given
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (format!("--{name}"), text(value)));
-        let seed = (!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string()));
-        let schema = domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest())));
-        let own = self.parameters.iter();
-        Ok([("--algorithm".to_owned(), self.algorithm.clone())]
-            .into_iter()
-            .chain(given)
-            .chain(seed)
-            .chain(schema)
-            .chain(own.map(|(key, value)| (format!("--set {key}"), value.clone())))
-            .collect())
+        let given = given.filter(|(_, value)| !value.is_null());
+        let mut bound = vec![("--algorithm".to_owned(), self.algorithm.clone())];
+        bound.extend(given.map(|(name, value)| (format!("--{name}"), text(value))));
+        bound.extend((!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string())));
+        bound.extend(domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest()))));
+        bound.extend(
+            self.parameters
+                .iter()
+                .map(|(key, value)| (format!("--set {key}"), value.clone())),
+        );
+        Ok(bound)
     }
 
     /// The settings of the run, with the key of a simulation.

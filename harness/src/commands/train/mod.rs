@@ -342,7 +342,8 @@ fn publish(
         .test
         .as_ref()
         .filter(|_| test_is_public || shown.has_statistics());
-    let test_accuracy = match test.map(|test| oracle::evaluate(test, setup.engine.local(), parameters)) {
+    let evaluated = test.map(|test| oracle::evaluate(test, setup.engine.local(), parameters));
+    let test_accuracy = match evaluated {
         Some(Err(_)) if context.secure() => None,
         evaluated => evaluated
             .transpose()?
@@ -396,10 +397,9 @@ fn publish(
 fn declared(arguments: &TrainArguments) -> anyhow::Result<Option<Arc<Domain>>> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
     let domain = data::declare(name, folder, &arguments.declaration()).map_err(UsageError::of)?;
-    let draft = domain.as_ref().map(|domain| domain.is_draft());
-    match draft {
-        Some(false) => Ok(domain),
+    match domain.as_ref().map(|domain| domain.is_draft()) {
         _ if !arguments.privacy.secure => Ok(domain),
+        Some(false) => Ok(domain),
         Some(true) => Err(UsageError::of(
             "--secure: the schema is a draft that was read from the rows. Check every line of it, then set drafted = false",
         )),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::arguments::PrivacyArguments;
 use crate::commands::output;
+use crate::format::plural;
 use crate::machine::PinPolicy;
 
 /// The part of an outcome that may be printed.
@@ -134,6 +135,7 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
         Claim::None => "none",
     };
     let domain = privacy.domain.as_ref();
+    let domain = domain.map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16]));
     let mut rows = vec![
         (
             "privacy",
@@ -149,10 +151,7 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
             known(privacy.accountant.map(|accountant| accountant.to_string())),
         ),
         ("mechanism", known(privacy.mechanism.clone())),
-        (
-            "domain",
-            known(domain.map(|domain| format!("{}, sha256 {}…", domain.source, &domain.sha256[..16]))),
-        ),
+        ("domain", known(domain)),
     ];
     let replaced = privacy
         .replace_one
@@ -188,38 +187,30 @@ impl Display for Outcome {
         if let Some(accuracy) = self.test_accuracy {
             row("test accuracy", percent(accuracy));
         }
-        row(
-            "work",
-            format!("{} rounds, {} gradient queries", self.rounds, self.gradient_queries),
-        );
+        let queries = self.gradient_queries;
+        row("work", format!("{} rounds, {queries} gradient queries", self.rounds));
         if let Some(times) = self.times {
             let ExecutionFacts { ranks, threads, .. } = self.execution;
             let ranks = ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
-            let plural = if threads == 1 { "" } else { "s" };
-            row(
-                "time",
-                format!(
-                    "{:.3} s training on {ranks}{threads} thread{plural} ({:.3} s loading, {:.3} s calibration)",
-                    times.seconds, times.load_seconds, times.calibration_seconds
-                ),
-            );
+            let place = ranks + &plural(threads, "thread");
+            let Times {
+                seconds,
+                load_seconds,
+                calibration_seconds,
+                ..
+            } = times;
+            let preparation = format!("{load_seconds:.3} s loading, {calibration_seconds:.3} s calibration");
+            row("time", format!("{seconds:.3} s training on {place} ({preparation})"));
         }
-        if let Some(Diagnostics {
-            train_loss,
-            train_accuracy,
-            clipped_fraction,
-            note,
-            ..
-        }) = &self.diagnostics
-        {
-            let values = [train_accuracy, clipped_fraction].map(|fraction| percent(*fraction));
-            row(
-                "diagnostics",
-                format!(
-                    "train loss {train_loss:.6}, train accuracy {}, {} of gradients clipped ({note})",
-                    values[0], values[1]
-                ),
+        if let Some(found) = &self.diagnostics {
+            let text = format!(
+                "train loss {:.6}, train accuracy {}, {} of gradients clipped ({})",
+                found.train_loss,
+                percent(found.train_accuracy),
+                percent(found.clipped_fraction),
+                found.note
             );
+            row("diagnostics", text);
         }
         for (name, value) in privacy_rows(&self.privacy) {
             row(name, value);
