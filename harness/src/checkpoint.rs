@@ -132,21 +132,20 @@ pub struct Binding {
 impl Binding {
     /// The first difference but that of the data, as (what, recorded, now).
     fn difference(&self, now: &Self) -> Option<(String, String, String)> {
-        let pairs = [
-            ("build", &self.build, &now.build),
-            ("instruction set", &self.isa, &now.isa),
-        ];
-        if let Some((what, recorded, now)) = pairs.into_iter().find(|(_, recorded, now)| recorded != now) {
-            return Some((what.to_owned(), recorded.clone(), now.clone()));
-        }
-        let value = |parameters: &[(String, String)], name: &str| {
-            parameters
-                .iter()
-                .find(|(key, _)| key == name)
-                .map_or("not given".to_owned(), |(_, value)| value.clone())
+        let facts = |binding: &Self| {
+            let own = [("build", &binding.build), ("instruction set", &binding.isa)];
+            let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
+            own.into_iter()
+                .chain(binding.parameters.iter().cloned())
+                .collect::<Vec<_>>()
         };
-        self.parameters.iter().chain(&now.parameters).find_map(|(name, _)| {
-            let (recorded, now) = (value(&self.parameters, name), value(&now.parameters, name));
+        let (recorded, now) = (facts(self), facts(now));
+        let value = |facts: &[(String, String)], name: &str| {
+            let fact = facts.iter().find(|(key, _)| key == name);
+            fact.map_or("not given".to_owned(), |(_, value)| value.clone())
+        };
+        recorded.iter().chain(&now).find_map(|(name, _)| {
+            let (recorded, now) = (value(&recorded, name), value(&now, name));
             (recorded != now).then(|| (name.clone(), recorded, now))
         })
     }
@@ -206,39 +205,33 @@ struct Restoring<'a> {
     misfit: Option<String>,
 }
 
-impl<'a> Restoring<'a> {
-    /// The next value in chunks, if it has this name and `count` chunks.
-    fn next<const N: usize>(&mut self, name: &str, count: usize) -> &'a [[u8; N]] {
-        let expected = (name.to_owned(), N * count);
-        if self.misfit.is_none() && self.fields.next() == Some(&expected) {
-            let (value, rest) = self.state.split_at(expected.1);
-            self.state = rest;
-            return value.as_chunks().0;
+impl Restoring<'_> {
+    /// Copies the next value, if it has this name and as many numbers as `values`.
+    fn restore<T, const N: usize>(&mut self, name: &str, values: &mut [T], number: impl Fn([u8; N]) -> T) {
+        let expected = (name.to_owned(), N * values.len());
+        if self.misfit.is_some() || self.fields.next() != Some(&expected) {
+            self.misfit.get_or_insert(expected.0);
+            return;
         }
-        self.misfit.get_or_insert(expected.0);
-        &[]
+        let (saved, rest) = self.state.split_at(expected.1);
+        self.state = rest;
+        for (value, chunk) in values.iter_mut().zip(saved.as_chunks::<N>().0) {
+            *value = number(*chunk);
+        }
     }
 }
 
 impl StateVisitor for Restoring<'_> {
     fn u64(&mut self, name: &str, value: &mut u64) {
-        for chunk in self.next(name, 1) {
-            *value = u64::from_le_bytes(*chunk);
-        }
+        self.restore(name, std::slice::from_mut(value), u64::from_le_bytes);
     }
 
     fn f32s(&mut self, name: &str, values: &mut [f32]) {
-        let saved = self.next(name, values.len());
-        for (value, chunk) in values.iter_mut().zip(saved) {
-            *value = f32::from_le_bytes(*chunk);
-        }
+        self.restore(name, values, f32::from_le_bytes);
     }
 
     fn f64s(&mut self, name: &str, values: &mut [f64]) {
-        let saved = self.next(name, values.len());
-        for (value, chunk) in values.iter_mut().zip(saved) {
-            *value = f64::from_le_bytes(*chunk);
-        }
+        self.restore(name, values, f64::from_le_bytes);
     }
 }
 
@@ -247,16 +240,14 @@ impl Checkpoint {
     pub fn take(binding: Binding, ledger: Ledger, key: &StreamKey, visit: impl FnOnce(&mut dyn StateVisitor)) -> Self {
         let mut saved = Saving::default();
         visit(&mut saved);
-        let fields = saved.fields;
-        Self {
-            key: Some(key.clone()).filter(|key| matches!(key, StreamKey::Release(_))),
-            header: Header {
-                binding,
-                ledger,
-                fields,
-            },
-            state: saved.state,
-        }
+        let (fields, state) = (saved.fields, saved.state);
+        let key = Some(key.clone()).filter(|key| matches!(key, StreamKey::Release(_)));
+        let header = Header {
+            binding,
+            ledger,
+            fields,
+        };
+        Self { key, header, state }
     }
 
     /// The work of the run so far.
@@ -365,10 +356,8 @@ impl Checkpoint {
     /// # Errors
     /// Bytes that are no checkpoint, or damaged.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CheckpointError> {
-        let whole = bytes
-            .len()
-            .checked_sub(32)
-            .filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
+        let whole = bytes.len().checked_sub(32);
+        let whole = whole.filter(|&end| Sha256::digest(&bytes[..end])[..] == bytes[end..]);
         let end = whole.ok_or_else(|| damaged(path, "it is no checkpoint, or is damaged".to_owned()))?;
         let short = || damaged(path, "it is too short".to_owned());
         let (magic, body) = bytes[..end].split_first_chunk::<16>().ok_or_else(short)?;
@@ -634,21 +623,17 @@ mod tests {
                 .collect(),
             ..binding(key)
         };
+        let build = Binding {
+            build: "x".into(),
+            ..run.clone()
+        };
+        // The seed is the key, and so the HMAC of the same data is another.
+        let seed = of_parameters(&[("--epsilon", "1"), ("--seed", "2")], &StreamKey::Simulation(2));
         let others = [
-            (
-                "build",
-                Binding {
-                    build: "x".into(),
-                    ..run.clone()
-                },
-            ),
+            ("build", build),
             ("instruction set", Binding { isa: "x".into(), ..run }),
             ("--epsilon", of_parameters(&[("--epsilon", "2")], &key)),
-            // Its key, and so its HMAC of the same data, is another.
-            (
-                "--seed",
-                of_parameters(&[("--epsilon", "1"), ("--seed", "2")], &StreamKey::Simulation(2)),
-            ),
+            ("--seed", seed),
         ];
         for (what, other) in others {
             let error = checkpoint.restore(&path, &other, |_| ()).unwrap_err().to_string();
@@ -676,11 +661,8 @@ mod tests {
         assert_eq!(fs::read(&links[1]).unwrap(), vec![0; size], "removed");
         assert!(!path.exists());
         remove(&path).unwrap();
-        assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            2,
-            "a temporary file is left"
-        );
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2, "a temporary file is left");
     }
 
     #[test]
@@ -767,18 +749,17 @@ mod tests {
             for position in 0..whole.len() {
                 let mut bytes = whole.clone();
                 bytes[position] ^= 1;
-                for (bytes, what) in [(&bytes[..], "byte"), (&whole[..position], "bytes")] {
+                for bytes in [&bytes[..], &whole[..position]] {
                     let parsed = Checkpoint::parse(&path, bytes);
                     assert!(
                         matches!(parsed, Err(CheckpointError::Damaged { .. })),
-                        "{position} {what}"
+                        "{position} of {}",
+                        bytes.len()
                     );
                 }
             }
         }
-        assert!(matches!(
-            read(&folder.path().join("none")),
-            Err(CheckpointError::File { .. })
-        ));
+        let missing = read(&folder.path().join("none"));
+        assert!(matches!(missing, Err(CheckpointError::File { .. })));
     }
 }

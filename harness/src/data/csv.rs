@@ -7,7 +7,7 @@
 use crate::data::capacity::reserve;
 use crate::data::draft::Summary;
 use crate::data::error::{DataError, listing};
-use crate::data::folder::Table;
+use crate::data::folder::{Table, unpacked_name};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
 use crate::data::number;
@@ -51,18 +51,16 @@ impl FirstLine {
     }
 
     fn of(path: &Path, text: &[u8]) -> Result<Self, DataError> {
-        let mut end = 0;
-        let mut number = 1;
+        let (mut end, mut number) = (0, 0);
         let line = loop {
             let Some(length) = text[end..].iter().position(|&byte| byte == b'\n') else {
-                return Err(BadLine::new(0, "at least one row", "only blank lines").at(path, number - 1));
+                return Err(BadLine::new(0, "at least one row", "only blank lines").at(path, number));
             };
             let line = &text[end..end + length];
-            end += length + 1;
+            (end, number) = (end + length + 1, number + 1);
             if !line.trim_ascii().is_empty() {
                 break line;
             }
-            number += 1;
         };
         let count = |delimiter: u8| line.split(|&byte| byte == delimiter).count();
         // The last maximum wins, so the comma stands last.
@@ -77,13 +75,15 @@ impl FirstLine {
             let expected = "at least two fields, a feature and a label, separated by comma, semicolon or tab";
             return Err(refuse(BadLine::new(0, expected, excerpt(line))));
         }
+        let fields = fields
+            .iter()
+            .map(|field| String::from_utf8_lossy(field).into_owned())
+            .collect();
+        let text = excerpt(line);
         Ok(Self {
-            fields: fields
-                .iter()
-                .map(|field| String::from_utf8_lossy(field).into_owned())
-                .collect(),
+            fields,
             delimiter,
-            text: excerpt(line),
+            text,
             end,
             number,
         })
@@ -91,10 +91,9 @@ impl FirstLine {
 
     /// No field is a number.
     pub(super) fn has_only_words(&self) -> bool {
-        !self
-            .fields
+        self.fields
             .iter()
-            .any(|field| number::parse(field.as_bytes()).is_some())
+            .all(|field| number::parse(field.as_bytes()).is_none())
     }
 
     /// The place of the column with a usual label name, in any case.
@@ -122,19 +121,15 @@ pub(super) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>,
     let summarise = |text: &[u8]| {
         let mut summaries = vec![Summary::default(); header.fields.len()];
         let lines = for_each_row(text, header.fields.len(), header.delimiter, |_, fields| {
-            summaries
-                .iter_mut()
-                .zip(fields)
-                .for_each(|(summary, field)| summary.take(field));
+            let columns = summaries.iter_mut().zip(fields);
+            columns.for_each(|(summary, field)| summary.take(field));
             Ok(())
         })?;
         Ok((summaries, lines))
     };
     parse_blocks(source, text, header.number, summarise, |part: Vec<Summary>, _| {
-        summaries
-            .iter_mut()
-            .zip(part)
-            .for_each(|(summary, later)| summary.merge(later));
+        let columns = summaries.iter_mut().zip(part);
+        columns.for_each(|(summary, later)| summary.merge(later));
         Ok(())
     })?;
     Ok(summaries)
@@ -185,11 +180,7 @@ impl Layout {
             layout.delimiter = header.delimiter;
             layout.places = places(path, &header.fields, domain, label)?;
         } else if let Columns::Matrix { count, .. } = domain.columns {
-            let name = path.to_string_lossy();
-            if [".tsv", ".tsv.gz", ".tsv.xz"]
-                .iter()
-                .any(|ending| name.ends_with(ending))
-            {
+            if unpacked_name(path).ends_with(".tsv") {
                 layout.delimiter = b'\t';
             }
             layout.places = (0..count).map(Place::Value).chain([Place::Label]).collect();
@@ -219,17 +210,15 @@ impl Layout {
             return Err(BadLine::new(0, expected, format_args!("both: {}", first.text)).at(path, first.number - 1));
         }
         // Labels are words if the first one is.
+        let is_word = |field: &[u8]| number::parse(field).is_none();
         let words = if is_header {
             let mut fields = Vec::new();
-            text[first.end..]
-                .split(|&byte| byte == b'\n')
-                .find(|line| !line.trim_ascii().is_empty())
-                .is_some_and(|row| {
-                    split_all(row, first.delimiter, 0, &mut fields).is_ok()
-                        && fields.get(place).is_some_and(|field| number::parse(field).is_none())
-                })
+            let mut rows = text[first.end..].split(|&byte| byte == b'\n');
+            let row = rows.find(|line| !line.trim_ascii().is_empty());
+            row.is_some_and(|row| split_all(row, first.delimiter, 0, &mut fields).is_ok())
+                && fields.get(place).is_some_and(|field| is_word(field))
         } else {
-            !is_number(&first.fields[place])
+            is_word(first.fields[place].as_bytes())
         };
         let places = (0..first.fields.len()).map(|field| match field.cmp(&place) {
             std::cmp::Ordering::Less => Place::Value(field),
@@ -291,13 +280,10 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, label: Option<&str>) ->
         }
         RawLabels::Encoded(labels)
     } else if layout.words {
-        let words = words
-            .ordered
-            .iter()
-            .map(|word| String::from_utf8_lossy(word).into_owned());
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         RawLabels::Words {
             rows: labels,
-            words: words.collect(),
+            words: words.ordered.iter().map(text).collect(),
         }
     } else {
         RawLabels::Numbers(labels.into_iter().map(f32::from_bits).collect())
@@ -314,34 +300,26 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
             found: listing(found),
         })
     };
-    if let Some((_, name)) = header
-        .iter()
-        .enumerate()
-        .find(|(place, name)| header[..*place].contains(name))
-    {
+    let mut names = header.iter().enumerate();
+    if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {
         return refuse("two columns have one name; rename one of them".to_owned(), &[name]);
     }
-    let has = |name: &str| header.iter().any(|found| found == name);
-    let mut missing: Vec<&str> = [label].into_iter().filter(|name| !has(name)).collect();
+    let mut declared = vec![label];
     let mut starts = HashMap::new();
     let mut start = 0;
     if let Columns::Named(columns) = &domain.columns {
         let encoder = Encoder::new(domain);
         for (column, of) in columns.iter().enumerate() {
+            declared.push(&of.name);
             starts.insert(of.name.as_str(), Place::Named { column, start });
             start += encoder.width(column);
         }
-        missing.extend(
-            columns
-                .iter()
-                .map(|column| column.name.as_str())
-                .filter(|name| !has(name)),
-        );
     }
-    missing.extend(domain.dropped.iter().map(String::as_str).filter(|name| !has(name)));
-    if !missing.is_empty() {
+    declared.extend(domain.dropped.iter().map(String::as_str));
+    declared.retain(|name| !header.iter().any(|found| found == name));
+    if !declared.is_empty() {
         return refuse(
-            format!("it has no column {}, which its schema names", listing(missing)),
+            format!("it has no column {}, which its schema names", listing(declared)),
             &header.iter().collect::<Vec<_>>(),
         );
     }
@@ -368,11 +346,10 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
             ),
             &undeclared,
         ),
-        Columns::Matrix { count, .. } if *count != unnamed => {
-            let problem =
-                format!("it has {unnamed} columns beside the label, but its schema declares {count}; mend the schema");
-            refuse(problem, &[])
-        }
+        Columns::Matrix { count, .. } if *count != unnamed => refuse(
+            format!("it has {unnamed} columns beside the label, but its schema declares {count}; mend the schema"),
+            &[],
+        ),
         _ => Ok(places),
     }
 }
@@ -428,16 +405,20 @@ fn finite(field: &[u8], line: usize, place: usize, is_label: bool) -> Result<f32
 
 #[cold]
 fn not_finite(field: &[u8], line: usize, column: usize, is_label: bool) -> BadLine {
-    if field.is_empty() {
-        let expected = format!("a number in column {column} (fill missing values in, or remove the row)");
-        BadLine::new(line, expected, "an empty field")
+    let (expected, found) = if field.is_empty() {
+        let remedy = "fill missing values in, or remove the row";
+        (
+            format!("a number in column {column} ({remedy})"),
+            "an empty field".to_owned(),
+        )
     } else if is_label {
         let expected = format!("a finite number as the label in column {column}, as in the first row");
-        BadLine::new(line, expected, excerpt(field))
+        (expected, excerpt(field))
     } else {
-        let expected = format!("a finite number in column {column} (words need to be encoded as numbers)");
-        BadLine::new(line, expected, excerpt(field))
-    }
+        let remedy = "words need to be encoded as numbers";
+        (format!("a finite number in column {column} ({remedy})"), excerpt(field))
+    };
+    BadLine::new(line, expected, found)
 }
 
 /// Calls `take` with the number of each line that is not blank and its `count` fields, and returns the number of lines.

@@ -68,11 +68,12 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result
         };
         let encoder = Encoder::new(domain);
         let rows = read_rows(path, shape, DECLARED_DENSE, Some(&encoder))?;
-        let Some((features, labels)) = rows else {
-            return Err(too_wide(path, domain.features()));
-        };
-        let features = encoder.matrix(features);
-        return Ok(Table::of_file(path, features, RawLabels::Encoded(labels)));
+        let (features, labels) = rows.ok_or_else(|| too_wide(path, domain.features()))?;
+        return Ok(Table::of_file(
+            path,
+            encoder.matrix(features),
+            RawLabels::Encoded(labels),
+        ));
     }
     let expansion = match shape.storage {
         None => CHOSEN_DENSE_EXPANSION,
@@ -178,14 +179,9 @@ enum Matrix {
 impl Matrix {
     /// Rows of `shape`; of unknown storage they are dense if `part`, the first one, is at least half full.
     fn for_rows_like(part: &Part, shape: Shape) -> Self {
-        let is_dense = shape.storage.map_or_else(
-            || {
-                !part.values.is_empty()
-                    && 2 * part.values.len() as u128 >= part.labels.len() as u128 * part.columns as u128
-            },
-            |storage| storage != Storage::Sparse,
-        );
-        if is_dense {
+        let stored = part.values.len() as u128;
+        let half_full = stored > 0 && 2 * stored >= part.labels.len() as u128 * part.columns as u128;
+        if shape.storage.map_or(half_full, |storage| storage != Storage::Sparse) {
             Self::Dense(Dense::new(part.columns))
         } else {
             Self::Sparse(SparseMatrix::new(part.columns))
@@ -224,10 +220,8 @@ struct Dense {
 
 impl Dense {
     fn new(columns: usize) -> Self {
-        Self {
-            values: Buffer::new(),
-            columns,
-        }
+        let values = Buffer::new();
+        Self { values, columns }
     }
 
     fn append(&mut self, part: &Part, columns: usize, progress: Progress) {
@@ -347,12 +341,8 @@ fn read_label(text: &[u8], at: usize, line: usize, encoder: Option<&Encoder<'_>>
 #[inline]
 fn read_index(text: &[u8], mut at: usize) -> (u64, usize) {
     let mut index = 0;
-    while let Some(digit) = text
-        .get(at)
-        .map(|byte| byte.wrapping_sub(b'0'))
-        .filter(|&digit| digit < 10)
-    {
-        index = (index * 10 + u64::from(digit)).min(LAST_INDEX);
+    while let Some(digit @ b'0'..=b'9') = text.get(at) {
+        index = (index * 10 + u64::from(digit - b'0')).min(LAST_INDEX);
         at += 1;
     }
     (index, at)
@@ -371,12 +361,10 @@ fn blanks(text: &[u8], mut at: usize) -> usize {
 fn end_of_line(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at) {
         Some(b'\n') => Some(at + 1),
-        Some(b'#') => Some(
-            text[at..]
-                .iter()
-                .position(|&byte| byte == b'\n')
-                .map_or(text.len(), |length| at + length + 1),
-        ),
+        Some(b'#') => {
+            let length = text[at..].iter().position(|&byte| byte == b'\n');
+            Some(length.map_or(text.len(), |length| at + length + 1))
+        }
         None => Some(at),
         _ => None,
     }
@@ -396,11 +384,8 @@ fn not_finite(field: &[u8]) -> Option<(f32, usize)> {
 
 /// The text up to the next blank.
 fn field(text: &[u8], at: usize) -> &[u8] {
-    let end = text[at..]
-        .iter()
-        .position(u8::is_ascii_whitespace)
-        .unwrap_or(text.len() - at);
-    &text[at..at + end]
+    let length = text[at..].iter().position(u8::is_ascii_whitespace);
+    &text[at..length.map_or(text.len(), |length| at + length)]
 }
 
 #[cold]
@@ -418,14 +403,15 @@ fn bad_label(text: &[u8], at: usize, line: usize) -> BadLine {
 
 #[cold]
 fn bad_index(index: u64, lowest: u64, limit: usize, line: usize) -> BadLine {
-    let found = format!("index {index}");
-    if index < FIRST_INDEX {
-        BadLine::new(line, "indices that count from 1 (add 1 to each)", found)
+    let expected = if index < FIRST_INDEX {
+        "indices that count from 1 (add 1 to each)".to_owned()
     } else if index < lowest {
-        let expected = format!("an index of at least {lowest}: the indices of a row ascend and none is repeated");
-        BadLine::new(line, expected, found)
+        format!("an index of at least {lowest}: the indices of a row ascend and none is repeated")
     } else {
-        let last = limit as u64 - 1 + FIRST_INDEX;
-        BadLine::new(line, format!("an index of at most {last}, the last column"), found)
-    }
+        format!(
+            "an index of at most {}, the last column",
+            limit as u64 - 1 + FIRST_INDEX
+        )
+    };
+    BadLine::new(line, expected, format!("index {index}"))
 }

@@ -70,46 +70,37 @@ pub(super) fn parse_blocks<Part: Send>(
         scope.spawn(move || {
             let mut carried = start;
             loop {
-                match next_block(&mut source, &mut carried) {
-                    Ok(Some(block)) => {
-                        if sender.send(Ok((block, source.progress()))).is_err() {
-                            return;
-                        }
-                    }
-                    Ok(None) => return,
-                    Err(error) => {
-                        // The receiver is gone only if it has found an earlier error.
-                        let _ = sender.send(Err(error));
-                        return;
-                    }
+                let block = match next_block(&mut source, &mut carried).transpose() {
+                    Some(block) => block.map(|text| (text, source.progress())),
+                    None => return,
+                };
+                // The receiver is gone only if it has found an earlier error.
+                let failed = block.is_err();
+                if sender.send(block).is_err() || failed {
+                    return;
                 }
             }
         });
         while let Ok(first) = receiver.recv() {
             let blocks = std::iter::once(first).chain(receiver.try_iter().take(4 * threads - 1));
-            let mut texts = Vec::with_capacity(4 * threads);
-            let mut failure = None;
+            let (mut texts, mut failure) = (Vec::with_capacity(4 * threads), Ok(()));
             for block in blocks {
                 match block {
                     Ok(text) => texts.push(text),
                     Err(error) => {
-                        failure = Some(error);
+                        failure = Err(error);
                         break;
                     }
                 }
             }
-            let parts: Vec<_> = texts
-                .par_iter()
-                .map(|(text, _): &(Vec<u8>, Progress)| parse(text))
-                .collect();
+            let parse = |(text, _): &(Vec<u8>, Progress)| parse(text);
+            let parts: Vec<_> = texts.par_iter().map(parse).collect();
             for (part, (_, progress)) in parts.into_iter().zip(texts) {
                 let (part, lines) = part.map_err(|bad| bad.at(&path, lines_before))?;
                 append(part, progress)?;
                 lines_before += lines;
             }
-            if let Some(error) = failure {
-                return Err(error);
-            }
+            failure?;
         }
         Ok(())
     })

@@ -3,7 +3,6 @@
 //! columns.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -94,11 +93,8 @@ pub fn declare(
 ) -> Result<Option<Arc<Domain>>, SchemaError> {
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path);
-    let beside = if path.is_dir() {
-        path.join(BESIDE)
-    } else {
-        path.with_file_name(BESIDE)
-    };
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let beside = folder.unwrap_or(path).join(BESIDE);
     let declared = if let Some(schema) = &flags.schema {
         Some(read(schema)?)
     } else if named.is_none() && path.exists() && beside.is_file() {
@@ -131,11 +127,12 @@ pub fn declare(
 impl Declaration {
     /// More than the relation is declared.
     fn declare_rows(&self) -> bool {
-        self.schema.is_some()
-            || self.label.is_some()
-            || self.classes.is_some()
-            || self.bounds.is_some()
-            || self.dimension.is_some()
+        let relation_alone = Self {
+            relation: self.relation,
+            public_rows: self.public_rows,
+            ..Self::default()
+        };
+        *self != relation_alone
     }
 }
 
@@ -333,13 +330,9 @@ fn columns(place: &str, tables: BTreeMap<Spanned<String>, Value>) -> Result<Colu
                         Some(index) => Other::Value(index),
                         None if other == "null-row" => Other::NullRow,
                         None => {
-                            return refuse(
-                                place,
-                                format!(
-                                    "{key}: other = {other:?}; choose \"null-row\" or one of {}",
-                                    listing(values)
-                                ),
-                            );
+                            let words = listing(values);
+                            let problem = format!("{key}: other = {other:?}; choose \"null-row\" or one of {words}");
+                            return refuse(place, problem);
                         }
                     },
                 };
@@ -371,17 +364,16 @@ fn related(
         (Adjacency::AddRemove, rows) => match rows.or(known) {
             Some(public_rows) => Relation::AddRemove { public_rows },
             None => {
-                return refuse(
-                    place,
-                    "add-remove needs a public number of rows, chosen without looking at them: public-rows = N under [rows], \
-                     or --public-rows N",
-                );
+                let problem = "add-remove needs a public number of rows, chosen without looking at them: public-rows = N \
+                               under [rows], or --public-rows N";
+                return refuse(place, problem);
             }
         },
         (relation, Some(_)) => {
+            let problem = "leave it out, or choose add-remove";
             return refuse(
                 place,
-                format!("public-rows is of add-remove alone, not of {relation}; leave it out, or choose add-remove"),
+                format!("public-rows is of add-remove alone, not of {relation}; {problem}"),
             );
         }
     };
@@ -398,10 +390,10 @@ impl BoundsFlag {
     fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
         let pair = |lo: &str, hi: &str| match (lo.trim().parse(), hi.trim().parse()) {
             (Ok(lo), Ok(hi)) => bounds_of(place, "--bounds", [lo, hi]),
-            _ => refuse(
-                place,
-                format!("--bounds {text}: give LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI"),
-            ),
+            _ => {
+                let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
+                refuse(place, format!("--bounds {text}: give {forms}"))
+            }
         };
         if !text.contains('=') {
             let (lo, hi) = text.split_once(',').unwrap_or((text, ""));
@@ -472,17 +464,12 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
 /// A domain of flags alone.
 fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
     let Some(bounds) = &flags.bounds else {
-        return refuse(
-            place,
-            "no bounds; add --bounds LO,HI or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)",
-        );
+        let problem = "no bounds; add --bounds LO,HI or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
+        return refuse(place, problem);
     };
     let bounds = BoundsFlag::parse(place, bounds)?;
     let (columns, label_column) = match (flags.dimension, &bounds) {
-        (Some(count), BoundsFlag::All(bounds)) => {
-            let bounds = *bounds;
-            (Columns::Matrix { count, bounds }, flags.label.clone())
-        }
+        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.label.clone()),
         (Some(_), BoundsFlag::Named(_)) => {
             return refuse(place, "columns without names have common bounds: --bounds LO,HI");
         }
@@ -491,10 +478,8 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
             (Columns::Named(columns), Some(label))
         }
     };
-    let label = match (
-        &flags.classes,
-        label_column.as_deref().and_then(|name| bounds.named(name)),
-    ) {
+    let label_bounds = label_column.as_deref().and_then(|name| bounds.named(name));
+    let label = match (&flags.classes, label_bounds) {
         (Some(classes), _) => Label::Classes(classes.clone()),
         (None, Some(bounds)) => Label::Number(bounds),
         (None, None) => {
@@ -524,25 +509,22 @@ fn named_columns(
     }
     // A first line that does not hold the label's name may be a row: no name is taken from it.
     let Some(label) = label.filter(|label| header.fields.contains(label)) else {
-        return refuse(
-            place,
-            "its first line holds no label column of that name; name the label by --label NAME, or declare columns without \
-             names by --dimension D",
-        );
+        let problem = "its first line holds no label column of that name; name the label by --label NAME, or declare \
+                       columns without names by --dimension D";
+        return refuse(place, problem);
     };
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
     for name in header.fields.iter().filter(|name| *name != label) {
-        let bounds = match bounds {
+        let own = match bounds {
             BoundsFlag::All(all) => Some(*all),
             BoundsFlag::Named(_) => bounds.named(name),
         };
-        match bounds {
-            None => unbounded.push(name),
-            Some(bounds) => columns.push(Column {
-                name: name.clone(),
-                kind: ColumnKind::Number { bounds, missing: None },
-            }),
-        }
+        let Some(bounds) = own else {
+            unbounded.push(name);
+            continue;
+        };
+        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing: None });
+        columns.push(Column { name, kind });
     }
     if unbounded.is_empty() {
         return Ok((columns, label.clone()));
@@ -557,78 +539,64 @@ fn named_columns(
 /// A schema as a file, with `notes` beside the columns that they are called by (`label`, and `columns` of columns without
 /// names). [`parse`] reads the same domain.
 pub fn write(domain: &Domain, notes: &BTreeMap<String, String>) -> String {
-    let mut text = String::new();
-    let mut line = |arguments: std::fmt::Arguments<'_>| {
-        text.write_fmt(arguments).expect("a string takes any text");
-        text.push('\n');
-    };
     let quoted = |text: &str| Value::String(text.into()).to_string();
     let list = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
     let note = |key: &str| notes.get(key).map_or_else(String::new, |note| format!("  # {note}"));
-    let range = |bounds: Bounds| format!("[{}, {}]", number(bounds.lo()), number(bounds.hi()));
+    let range = |bounds: Bounds| format!("bounds = [{}, {}]", number(bounds.lo()), number(bounds.hi()));
+    let mut lines = Vec::new();
     if domain.is_draft() {
-        line(format_args!(
-            "# Read from the data. A person checks every line below, without looking at the rows where they are"
-        ));
-        line(format_args!(
-            "# private, and then sets drafted = false. Until then a run on this schema claims nothing."
-        ));
+        lines.push(
+            "# Read from the data. A person checks every line below, without looking at the rows where they are".into(),
+        );
+        lines.push("# private, and then sets drafted = false. Until then a run on this schema claims nothing.".into());
     }
-    line(format_args!("drafted = {}\n\n[rows]", domain.is_draft()));
-    line(format_args!(
-        "relation = {}",
-        quoted(domain.relation.adjacency().name())
-    ));
+    lines.push(format!("drafted = {}\n\n[rows]", domain.is_draft()));
+    lines.push(format!("relation = {}", quoted(domain.relation.adjacency().name())));
     if let Relation::AddRemove { public_rows } = domain.relation {
-        line(format_args!("public-rows = {public_rows}"));
+        lines.push(format!("public-rows = {public_rows}"));
     }
-    line(format_args!("storage = {}", quoted(domain.storage.name())));
+    lines.push(format!("storage = {}", quoted(domain.storage.name())));
     if !domain.dropped.is_empty() {
-        line(format_args!("drop = [{}]{}", list(&domain.dropped), note("drop")));
+        lines.push(format!("drop = [{}]{}", list(&domain.dropped), note("drop")));
     }
     match &domain.columns {
         Columns::Matrix { count, bounds } => {
-            line(format_args!(
-                "\n[columns]\ncount = {count}\nbounds = {}{}",
-                range(*bounds),
-                note("columns")
-            ));
+            let bounds = range(*bounds) + &note("columns");
+            lines.push(format!("\n[columns]\ncount = {count}\n{bounds}"));
         }
         Columns::Named(columns) => {
             for Column { name, kind } in columns {
-                line(format_args!("\n[columns.{}]{}", quoted(name), note(name)));
+                lines.push(format!("\n[columns.{}]{}", quoted(name), note(name)));
                 match kind {
                     ColumnKind::Number { bounds, missing } => {
-                        line(format_args!("kind = \"number\"\nbounds = {}", range(*bounds)));
-                        if let Some(missing) = missing {
-                            line(format_args!("missing = {}", number(*missing)));
-                        }
+                        lines.push(format!("kind = \"number\"\n{}", range(*bounds)));
+                        lines.extend(missing.map(|missing| format!("missing = {}", number(missing))));
                     }
                     ColumnKind::Category { values, other } => {
                         let other = match other {
                             Other::NullRow => "null-row",
                             Other::Value(index) => &values[*index],
                         };
-                        line(format_args!(
-                            "kind = \"category\"\nvalues = [{}]\nother = {}",
-                            list(values),
-                            quoted(other)
-                        ));
+                        let (values, other) = (list(values), quoted(other));
+                        lines.push(format!("kind = \"category\"\nvalues = [{values}]\nother = {other}"));
                     }
                 }
             }
         }
     }
-    line(format_args!("\n[label]{}", note("label")));
-    if let Some(column) = &domain.label_column {
-        line(format_args!("column = {}", quoted(column)));
-    }
-    match &domain.label {
-        Label::Classes(names) => line(format_args!("classes = [{}]", list(names))),
-        Label::Number(bounds) => line(format_args!("bounds = {}", range(*bounds))),
-    }
-    line(format_args!("\n[test]\npublic = {}", domain.test_is_public));
-    text
+    lines.push(format!("\n[label]{}", note("label")));
+    lines.extend(
+        domain
+            .label_column
+            .as_ref()
+            .map(|column| format!("column = {}", quoted(column))),
+    );
+    lines.push(match &domain.label {
+        Label::Classes(names) => format!("classes = [{}]", list(names)),
+        Label::Number(bounds) => range(*bounds),
+    });
+    lines.push(format!("\n[test]\npublic = {}\n", domain.test_is_public));
+    lines.join("\n")
 }
 
 /// A number without an exponent or a point where it needs none.
