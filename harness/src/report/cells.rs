@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rounds_algorithms::catalog::ALGORITHMS;
 
-use super::figures::{dataset_name, place_name};
+use super::figures::{dataset_name, dataset_names, place_name};
 use super::labels::{Labels, anchor, parameters, phases};
 use super::table::{Entry, Look, Table, shares};
 use crate::format::{count, number, percent, three_digits, time};
@@ -43,48 +43,51 @@ pub(super) fn all(cells: &[Pooled]) -> Table {
 
 /// Cost and guarantee of each algorithm at one batch size.
 pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
-    let data: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
-    let columns = [
-        Some("algorithm"),
-        (data.len() > 1).then_some("data"),
-        Some("#time per round"),
-        Some("#95 % interval"),
-        Some("#of roofline"),
-        Some("#epoch"),
-        Some("#queries per round"),
-        Some("#accuracy"),
-        Some("#ε"),
-        Some("#δ"),
-        Some("claim"),
-        Some("adjacency"),
-        Some("accountant"),
+    let mut columns = vec![
+        "algorithm",
+        "data",
+        "#time per round",
+        "#95 % interval",
+        "#of roofline",
+        "#epoch",
     ];
-    table("Algorithms", &columns.into_iter().flatten().collect::<Vec<_>>(), cells)
+    columns.extend([
+        "#queries per round",
+        "#accuracy",
+        "#ε",
+        "#δ",
+        "claim",
+        "adjacency",
+        "accountant",
+    ]);
+    columns.retain(|column| *column != "data" || dataset_names(cells).len() > 1);
+    table("Algorithms", &columns, cells)
 }
 
 /// Cost of a round of one algorithm, by data, parameters, batch size and threads.
 pub(super) fn of_algorithm(id: &str, cells: &[&Pooled]) -> Table {
-    let data: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
     let sets: BTreeSet<String> = cells.iter().map(|cell| parameters(cell.configuration())).collect();
-    let columns = [
-        (data.len() > 1).then_some("data"),
-        (sets.len() > 1).then_some("parameters"),
-        Some("#B"),
-        Some("#threads"),
-        Some("#time per round"),
-        Some("#95 % interval"),
-        Some("#phases"),
-        Some("#queries per round"),
-        Some("#rounds per epoch"),
-        Some("#of roofline"),
+    let mut columns = vec![
+        "data",
+        "parameters",
+        "#B",
+        "#threads",
+        "#time per round",
+        "#95 % interval",
+        "#phases",
     ];
+    columns.extend(["#queries per round", "#rounds per epoch", "#of roofline"]);
+    columns.retain(|column| match *column {
+        "data" => dataset_names(cells).len() > 1,
+        "parameters" => sets.len() > 1,
+        _ => true,
+    });
     let mut cells = cells.to_vec();
     cells.sort_by_cached_key(|cell| {
         let configuration = cell.configuration();
         let order = (configuration.batch_size, configuration.threads, configuration.key());
         (dataset_name(cell), parameters(configuration), order)
     });
-    let columns: Vec<&str> = columns.into_iter().flatten().collect();
     table(&format!("Cost of a round of {id}"), &columns, &cells)
 }
 
@@ -111,12 +114,8 @@ pub(super) fn algorithm(pooled: &Pooled, labels: &Labels) -> Entry {
 pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
     let (cell, configuration) = (&pooled.cell, pooled.configuration());
     let statement = |name: &str| {
-        Entry::text(
-            cell.privacy
-                .get(name)
-                .and_then(|word| word.as_str())
-                .unwrap_or_default(),
-        )
+        let word = cell.privacy.get(name).and_then(|word| word.as_str());
+        Entry::text(word.unwrap_or_default())
     };
     let parts = phases(&cell.phases_ns);
     match column {
@@ -150,27 +149,18 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "queries" => Entry::number(cell.work.gradient_queries as f64, count),
         "queries per round" => {
             let queries = cell.work.gradient_queries as f64 / cell.work.rounds.max(1) as f64;
-            Entry::number(queries, |queries| {
-                if queries >= 999.5 {
-                    count(queries)
-                } else {
-                    number(queries)
-                }
-            })
+            let show = if queries >= 999.5 { count } else { number };
+            Entry::number(queries, show)
         }
-        "rounds per epoch" => Entry::number(
-            cell.shape.n as f64 / configuration.batch_size.max(1) as f64,
-            three_digits,
-        ),
+        "rounds per epoch" => {
+            let rounds = cell.shape.n as f64 / configuration.batch_size.max(1) as f64;
+            Entry::number(rounds, three_digits)
+        }
         "repeats" => Entry::count(pooled.repeat_medians.len()),
-        "remarks" => Entry::text(
-            pooled
-                .warnings
-                .iter()
-                .map(SampleWarning::name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        ),
+        "remarks" => {
+            let names: Vec<&str> = pooled.warnings.iter().map(SampleWarning::name).collect();
+            Entry::text(names.join(", "))
+        }
         "parameters" => Entry::text(parameters(configuration)),
         "claim" | "adjacency" | "accountant" => statement(column),
         phase => {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, grouped};
+use super::chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, ends, grouped};
 use super::labels::{self, Labels};
 use super::legend::Legend;
 use crate::format::{count, percent, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::{Environment, Roofline, beyond_rooflines};
-use crate::results::{Cell, Configuration, Pooled, pool};
+use crate::results::{Cell, Configuration, Phases, Pooled, pool};
 
 /// With more algorithms a figure shows [`SHOWN_FIRST`] at first, and a reader switches the others on.
 const READABLE: usize = 8;
@@ -35,37 +35,26 @@ const ROOFLINE: &str = "f32 roofline";
 /// threads; the subtitle says so.
 pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
     for cell in &pooled {
-        *counts.entry(dataset_name(cell)).or_default() += 1;
+        datasets.entry(dataset_name(cell)).or_default().push(cell);
     }
-    let most = counts.values().copied().max();
-    let chosen = counts
-        .iter()
-        .find(|(_, count)| Some(**count) == most)
-        .map(|(name, _)| name);
-    let drawn: Vec<&Pooled> = pooled
-        .iter()
-        .filter(|cell| Some(&dataset_name(cell)) == chosen)
-        .collect();
+    // The first one of those with most cells.
+    let drawn = datasets.into_values().rev().max_by_key(Vec::len).unwrap_or_default();
     let mut chart = time_per_round(&drawn, environment);
     let legend = Legend::of(&chart);
     let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
     let algorithms: Vec<_> = of_group(0).filter(|entry| !entry.name.starts_with(ROOFLINE)).collect();
-    let shown = algorithms.iter().filter(|entry| entry.shown).count();
-    if shown < algorithms.len() {
+    let (shown, all) = (algorithms.iter().filter(|entry| entry.shown).count(), algorithms.len());
+    if shown < all {
         let places: Vec<&str> = of_group(1)
             .filter(|entry| entry.shown)
-            .map(|entry| entry.name.as_str())
+            .map(|entry| &*entry.name)
             .collect();
-        let places = if places.is_empty() {
-            String::new()
-        } else {
-            format!(" on {}", places.join(", "))
-        };
+        let on = if places.is_empty() { "" } else { " on " };
+        let places = places.join(", ");
         chart.subtitle = format!(
-            "{shown} of {} algorithms{places} (all: rounds report); {}",
-            algorithms.len(),
+            "{shown} of {all} algorithms{on}{places} (all: rounds report); {}",
             chart.subtitle
         );
     }
@@ -87,18 +76,11 @@ struct Group<'a> {
 impl<'a> Group<'a> {
     /// Groups by algorithm (colour) and thread count (dash).
     fn all(cells: &[&'a Pooled]) -> Vec<Self> {
-        let datasets: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
+        let datasets = dataset_names(cells);
         let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
         let place = |cell: &Pooled| (cell.configuration().ranks.unwrap_or(1), cell.configuration().threads);
         let places: BTreeSet<(usize, usize)> = cells.iter().map(|cell| place(cell)).collect();
-        let name = |cell: &Pooled| {
-            let name = labels.name(cell.configuration());
-            if datasets.len() > 1 {
-                format!("{name}, {}", dataset_name(cell))
-            } else {
-                name
-            }
-        };
+        let name = |cell: &Pooled| labels.name(cell.configuration()) + &apart(&datasets, cell);
         let is_first = |cell: &&&Pooled, id: &str| cell.configuration().algorithm == id;
         let first = SHOWN_FIRST
             .iter()
@@ -123,11 +105,10 @@ impl<'a> Group<'a> {
             });
             group.cells.push(cell);
         }
-        let mut groups: Vec<Self> = groups.into_values().collect();
-        for group in &mut groups {
+        for group in groups.values_mut() {
             group.cells.sort_by_key(|cell| cell.configuration().batch_size);
         }
-        groups
+        groups.into_values().collect()
     }
 }
 
@@ -160,11 +141,8 @@ impl Figure<'_> {
             series.extend((!own.points.is_empty()).then(|| own.keys(&group.algorithm, &group.place)));
         }
         let keys = |series: &[Series], pick: fn(&(String, String)) -> &String| -> BTreeSet<String> {
-            series
-                .iter()
-                .filter_map(|series| series.keys.as_ref())
-                .map(|keys| pick(keys).clone())
-                .collect()
+            let keys = series.iter().filter_map(|series| series.keys.as_ref());
+            keys.map(|keys| pick(keys).clone()).collect()
         };
         let algorithms = keys(&series, |keys| &keys.0);
         series.extend(references);
@@ -175,11 +153,9 @@ impl Figure<'_> {
                 hidden.extend(algorithms.iter().filter(|name| !is_first(name)).cloned());
             }
             let most = groups.iter().find(|group| group.variant == 0).map(|group| &group.place);
-            hidden.extend(
-                keys(&series, |keys| &keys.1)
-                    .into_iter()
-                    .filter(|place| Some(place) != most),
-            );
+            let mut places = keys(&series, |keys| &keys.1);
+            places.retain(|place| Some(place) != most);
+            hidden.extend(places);
         }
         let subtitle = circumstances(self.cells, self.environment);
         Chart {
@@ -192,41 +168,48 @@ impl Figure<'_> {
 /// Threads and ranks of a cell: `2 threads`, `4 ranks of 1 thread`.
 pub(super) fn place_name(configuration: &Configuration) -> String {
     let threads = plural(configuration.threads, "thread");
-    configuration
-        .ranks
-        .map_or_else(|| threads.clone(), |ranks| format!("{ranks} ranks of {threads}"))
+    match configuration.ranks {
+        Some(ranks) => format!("{ranks} ranks of {threads}"),
+        None => threads,
+    }
 }
 
 pub(super) fn dataset_name(cell: &Pooled) -> String {
     format!("{} ({})", cell.configuration().dataset, cell.configuration().features)
 }
 
+pub(super) fn dataset_names(cells: &[&Pooled]) -> BTreeSet<String> {
+    cells.iter().map(|cell| dataset_name(cell)).collect()
+}
+
+/// The data set of a cell after a comma, where there are several.
+fn apart(datasets: &BTreeSet<String>, cell: &Pooled) -> String {
+    if datasets.len() > 1 {
+        format!(", {}", dataset_name(cell))
+    } else {
+        String::new()
+    }
+}
+
 /// The subtitle of a figure: data, shared parameters, machine and build.
 fn circumstances(cells: &[&Pooled], environment: &Environment) -> String {
     let dataset = |pooled: &&Pooled| {
-        let cell = &pooled.cell;
-        let [rows, features, classes] =
-            [cell.shape.n, cell.shape.dimension, cell.shape.classes].map(|value| count(value as f64));
-        format!(
-            "{}: n = {rows}, {features} features, {classes} classes",
-            cell.configuration.dataset
-        )
+        let (shape, name) = (pooled.cell.shape, &pooled.configuration().dataset);
+        let [rows, features, classes] = [shape.n, shape.dimension, shape.classes].map(|value| count(value as f64));
+        format!("{name}: n = {rows}, {features} features, {classes} classes")
     };
     let datasets: BTreeSet<String> = cells.iter().map(dataset).collect();
+    let datasets = datasets.into_iter().collect::<Vec<_>>().join("; ");
     let shared = Labels::of(cells.iter().map(|cell| cell.configuration())).shared();
-    let shared = if shared.is_empty() {
-        shared
-    } else {
-        format!("; {shared}")
-    };
+    let and = if shared.is_empty() { "" } else { "; " };
+    let (topology, build) = (&environment.machine.topology, &environment.build);
     format!(
-        "{}{shared}; {}, {} cores, {}, governor {}; revision {}",
-        datasets.into_iter().collect::<Vec<_>>().join("; "),
-        environment.machine.topology.processor,
-        environment.machine.topology.cores,
-        environment.build.isa,
+        "{datasets}{and}{shared}; {}, {} cores, {}, governor {}; revision {}",
+        topology.processor,
+        topology.cores,
+        build.isa,
         environment.state.governor,
-        environment.build.short_revision(),
+        build.short_revision(),
     )
 }
 
@@ -248,13 +231,6 @@ fn against_batch_size<'a>(
         y,
         style: Style::Line,
     }
-}
-
-/// The least and the greatest of the values.
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
-        (least.min(value), most.max(value))
-    })
 }
 
 /// Time per round against batch size, and the roofline of each thread count.
@@ -286,16 +262,12 @@ pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Ch
 /// For each thread count, and data set where there are several, the least time of a round with f32 arithmetic. Algorithms
 /// with equal reads have the same limit; where limits differ, the lowest is drawn.
 fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
-    let datasets: BTreeSet<String> = cells.iter().map(|cell| dataset_name(cell)).collect();
+    let datasets = dataset_names(cells);
     let mut limits: BTreeMap<(usize, String), BTreeMap<usize, f64>> = BTreeMap::new();
     // Batches that shrink have other limits.
     for cell in cells.iter().filter(|cell| cell.shrunk_batch().is_none()) {
         let Some(limit) = cell.roofline_ns() else { continue };
-        let dataset = if datasets.len() > 1 {
-            format!(", {}", dataset_name(cell))
-        } else {
-            String::new()
-        };
+        let dataset = apart(&datasets, cell);
         let of_place = limits.entry((cell.configuration().threads, dataset)).or_default();
         let least = of_place.entry(cell.configuration().batch_size).or_insert(limit);
         *least = least.min(limit);
@@ -324,9 +296,10 @@ pub(super) fn time_per_epoch(cells: &[&Pooled], environment: &Environment) -> Ch
 /// The time of each round on one thread over its time on more threads, against batch size. `None` without rounds on both.
 pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
     let key = |cell: &Pooled| {
+        let configuration = cell.configuration().clone();
         Configuration {
             threads: 1,
-            ..cell.configuration().clone()
+            ..configuration
         }
         .key()
     };
@@ -359,10 +332,8 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
 pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
     let rates = |cell: &Pooled| {
         let gflops = cell.cell.rates.gflops.filter(|gflops| *gflops > 0.0)?;
-        Some((
-            gflops / cell.cell.rates.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?,
-            gflops,
-        ))
+        let gbytes = cell.cell.rates.gbytes_per_s.filter(|gbytes| *gbytes > 0.0)?;
+        Some((gflops / gbytes, gflops))
     };
     let place = |cell: &Pooled| {
         let (intensity, gflops) = rates(cell)?;
@@ -418,16 +389,10 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
         return None;
     }
     let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
-    series.extend(
-        ceilings(&[&limit], &intensities)
-            .into_iter()
-            .map(|series| Series { keys: None, ..series }),
-    );
-    let beyond = beyond_rooflines(
-        "kernels",
-        rates.iter().map(|rate| rate.beside(limit)),
-        &environment.build.isa,
-    );
+    let limits = ceilings(&[&limit], &intensities).into_iter();
+    series.extend(limits.map(|series| Series { keys: None, ..series }));
+    let reached = rates.iter().map(|rate| rate.beside(limit));
+    let beyond = beyond_rooflines("kernels", reached, &environment.build.isa);
     let subtitle = format!(
         "one thread, median calls; {}, {}, revision {}{}",
         environment.machine.topology.processor,
@@ -436,25 +401,16 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
         beyond.map_or_else(String::new, |sentence| format!("; {sentence}"))
     );
     let x = Axis::logarithmic("flops per byte read and written");
-    Some(Chart::new(
-        "Kernels under the roofline",
-        subtitle,
-        x,
-        Axis::logarithmic("GFLOP/s"),
-        series,
-    ))
+    let y = Axis::logarithmic("GFLOP/s");
+    Some(Chart::new("Kernels under the roofline", subtitle, x, y, series))
 }
 
 /// The ceilings over these intensities, min(intensity · bandwidth, peak), for each thread count.
 fn ceilings(limits: &[&Roofline], intensities: &[f64]) -> Vec<Series> {
     let most = limits.iter().map(|limit| limit.threads).max();
     let ridge = |limit: &Roofline| limit.peak_gflops / limit.bandwidth_gbytes_per_s;
-    let (low, high) = ends(
-        intensities
-            .iter()
-            .copied()
-            .chain(limits.iter().map(|limit| ridge(limit))),
-    );
+    let ridges = limits.iter().map(|limit| ridge(limit));
+    let (low, high) = ends(intensities.iter().copied().chain(ridges));
     let series = limits.iter().map(|limit| {
         let name = format!(
             "f32 FMA peak {} GFLOP/s and memory {} GB/s, {}",
@@ -479,19 +435,15 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
     let epsilon = |cell: &Pooled| cell.cell.privacy_number("epsilon").filter(|epsilon| *epsilon > 0.0);
     let place = |cell: &Pooled| {
         let (epsilon, accuracy) = (epsilon(cell)?, cell.cell.quality.test_accuracy?);
-        Some((
-            epsilon,
-            accuracy,
-            format!("{} at ε = {}", percent(accuracy), three_digits(epsilon)),
-        ))
+        let text = format!("{} at ε = {}", percent(accuracy), three_digits(epsilon));
+        Some((epsilon, accuracy, text))
     };
     let (least, most) = ends(cells.iter().filter_map(|cell| Some(place(cell)?.0)));
     if most <= 1.001 * least {
         return None;
     }
-    let public = cells
-        .iter()
-        .filter(|cell| cell.cell.privacy.get("claim").is_some_and(|claim| claim == "none"));
+    let is_public = |cell: &&&Pooled| cell.cell.privacy.get("claim").is_some_and(|claim| claim == "none");
+    let public = cells.iter().filter(is_public);
     let best = public
         .filter_map(|cell| Some((cell.cell.quality.test_accuracy?, &cell.configuration().algorithm)))
         .max_by(|first, second| first.0.total_cmp(&second.0));
@@ -513,13 +465,8 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
 /// The cells of the most threads.
 fn of_most_threads<'a>(cells: &[&'a Pooled]) -> Option<Vec<&'a Pooled>> {
     let most = cells.iter().map(|cell| cell.configuration().threads).max()?;
-    Some(
-        cells
-            .iter()
-            .copied()
-            .filter(|cell| cell.configuration().threads == most)
-            .collect(),
-    )
+    let of_most = |cell: &&Pooled| cell.configuration().threads == most;
+    Some(cells.iter().copied().filter(of_most).collect())
 }
 
 /// With more algorithms each is shown at one batch size.
@@ -554,13 +501,11 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
     let bars = groups
         .iter()
         .flat_map(|group| group.cells.iter().map(|cell| bar(group, cell)));
+    let threads = plural(cells[0].configuration().threads, "thread");
     Some(Bars {
-        title: format!(
-            "Phases of a round on {}",
-            plural(cells[0].configuration().threads, "thread")
-        ),
+        title: format!("Phases of a round on {threads}"),
         subtitle,
-        parts: labels::phases(&cells[0].cell.phases_ns)
+        parts: labels::phases(&Phases::default())
             .map(|(name, _)| name.to_owned())
             .to_vec(),
         bars: bars.collect(),

@@ -36,11 +36,8 @@ impl Labels {
         // The sets of parameters of each algorithm.
         let mut sets: BTreeMap<&str, BTreeSet<BTreeMap<&str, String>>> = BTreeMap::new();
         for configuration in configurations {
-            let parameters = configuration
-                .parameters
-                .iter()
-                .map(|(name, value)| (name.as_str(), text(value)))
-                .collect();
+            let parameters = configuration.parameters.iter();
+            let parameters = parameters.map(|(name, value)| (name.as_str(), text(value))).collect();
             sets.entry(&configuration.algorithm).or_default().insert(parameters);
         }
         let mut apart: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -50,20 +47,19 @@ impl Labels {
             for name in names {
                 let of_name: BTreeSet<Option<&String>> = sets.iter().map(|set| set.get(name)).collect();
                 if of_name.len() > 1 {
-                    apart
-                        .entry((*algorithm).to_owned())
-                        .or_default()
-                        .insert(name.to_owned());
+                    let names = apart.entry((*algorithm).to_owned()).or_default();
+                    names.insert(name.to_owned());
                 }
                 let (algorithms, known) = values.entry(name).or_default();
                 algorithms.insert(algorithm);
                 known.extend(of_name.into_iter().flatten().map(String::as_str));
             }
         }
-        let shared = values
-            .into_iter()
-            .filter(|(_, (algorithms, known))| known.len() == 1 && 2 * algorithms.len() > sets.len())
-            .filter_map(|(name, (_, known))| Some((name.to_owned(), (*known.first()?).to_owned())))
+        let common = values.into_iter().filter_map(|(name, (algorithms, known))| {
+            let is_common = known.len() == 1 && 2 * algorithms.len() > sets.len();
+            is_common.then_some((name.to_owned(), (*known.first()?).to_owned()))
+        });
+        let shared = common
             .filter(|(name, _)| !apart.values().any(|names| names.contains(name)))
             .collect();
         Self { apart, shared }
@@ -74,10 +70,8 @@ impl Labels {
         let Some(apart) = self.apart.get(&configuration.algorithm) else {
             return configuration.algorithm.clone();
         };
-        let own: Vec<String> = apart
-            .iter()
-            .filter_map(|name| Some(written(name, &text(configuration.parameters.get(name)?))))
-            .collect();
+        let own = |name: &String| Some(written(name, &text(configuration.parameters.get(name)?)));
+        let own: Vec<String> = apart.iter().filter_map(own).collect();
         if own.is_empty() {
             configuration.algorithm.clone()
         } else {

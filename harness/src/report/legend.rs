@@ -35,10 +35,8 @@ impl Legend {
     pub(super) fn of(chart: &Chart) -> Self {
         let mut legend = Self::default();
         for series in &chart.series {
-            let (first, second) = series
-                .keys
-                .as_ref()
-                .map_or((series.name.as_str(), ""), |(first, second)| (first, second));
+            let keys = series.keys.as_ref();
+            let (first, second) = keys.map_or((&*series.name, ""), |(first, second)| (first, second));
             let reference = series.style == Style::Reference;
             let sample = |colour, variant| Sample {
                 style: series.style,
@@ -47,11 +45,8 @@ impl Legend {
             };
             let mut keys = Vec::new();
             if !first.is_empty() {
-                let solid = if second.is_empty() || reference {
-                    series.variant
-                } else {
-                    0
-                };
+                let own = second.is_empty() || reference;
+                let solid = if own { series.variant } else { 0 };
                 keys.push(legend.entry(first, 0, Some(sample(Some(series.colour), solid))));
             }
             if !second.is_empty() {
@@ -79,9 +74,8 @@ impl Legend {
 
     fn remove_shared(&mut self) {
         for group in [1, 0] {
-            let of_group: Vec<usize> = (0..self.entries.len())
-                .filter(|&entry| self.entries[entry].group == group)
-                .collect();
+            let is_of_group = |&entry: &usize| self.entries[entry].group == group;
+            let of_group: Vec<usize> = (0..self.entries.len()).filter(is_of_group).collect();
             if let [only] = of_group[..]
                 && self.entries.len() > 1
                 && self.keys.iter().all(|keys| keys.contains(&only))
@@ -96,10 +90,8 @@ impl Legend {
     }
 
     fn entry(&mut self, name: &str, group: usize, sample: Option<Sample>) -> usize {
-        let known = self
-            .entries
-            .iter()
-            .position(|entry| entry.name == name && entry.group == group);
+        let is_known = |entry: &Entry| entry.name == name && entry.group == group;
+        let known = self.entries.iter().position(is_known);
         known.unwrap_or_else(|| {
             self.entries.push(Entry {
                 name: name.to_owned(),
@@ -122,9 +114,8 @@ impl Legend {
             let mut others = all.iter().zip(&self.keys);
             others.any(|(other, keys)| other.style != Style::Reference && keys.contains(key))
         };
-        self.keys[series]
-            .iter()
-            .any(|key| self.entries[*key].group == 0 && measured(key))
+        let mut keys = self.keys[series].iter();
+        keys.any(|key| self.entries[*key].group == 0 && measured(key))
     }
 }
 
@@ -135,11 +126,9 @@ mod tests {
 
     fn chart(series: &[(&str, &str)]) -> Chart {
         let series = series.iter().map(|&(first, second)| {
-            let variant = usize::from(second == "2");
             let name = format!("{first}{second}");
-            Series::new(name, Style::Line, 0, Vec::new())
-                .variant(variant)
-                .keys(first, second)
+            let series = Series::new(name, Style::Line, 0, Vec::new());
+            series.variant(usize::from(second == "2")).keys(first, second)
         });
         Chart::new("", "", Axis::linear(""), Axis::linear(""), series.collect())
     }
@@ -154,10 +143,8 @@ mod tests {
         chart.hidden = vec!["1".into()];
         let legend = Legend::of(&chart);
         assert_eq!(names(&legend), ["a", "1", "2", "b"]);
-        assert_eq!(
-            [0, 1, 2, 3].map(|series| legend.shows(series)),
-            [false, true, false, true]
-        );
+        let shown = [0, 1, 2, 3].map(|series| legend.shows(series));
+        assert_eq!(shown, [false, true, false, true]);
     }
 
     #[test]

@@ -26,11 +26,8 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     let environment = &run.environment;
     let suites: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration().suite.as_str()).collect();
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
-    let mut sections = vec![Section::new(
-        "overview",
-        "Overview",
-        overview(run, studies, &cells, &suites),
-    )];
+    let overview = overview(run, studies, &cells, &suites);
+    let mut sections = vec![Section::new("overview", "Overview", overview)];
     sections.extend(figure_sections(&cells, environment, &studies.kernels));
     sections.push(Section::new("algorithms", "Algorithms", cards(&cells, environment)));
     sections.extend(studies.sections());
@@ -130,11 +127,8 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
     let labels = Labels::of(cells.iter().map(Pooled::configuration));
     let describe = |cell: &Pooled| {
         let configuration = cell.configuration();
-        let (size, threads) = (
-            count(configuration.batch_size as f64),
-            plural(configuration.threads, "thread"),
-        );
-        format!("{}, batch size {size}, {threads}", labels.name(configuration))
+        let (name, size) = (labels.name(configuration), count(configuration.batch_size as f64));
+        format!("{name}, batch size {size}, {}", plural(configuration.threads, "thread"))
     };
     let least = |value: &dyn Fn(&Pooled) -> f64| cells.iter().min_by(|a, b| value(a).total_cmp(&value(b)));
     let mut numbers = Vec::new();
@@ -189,18 +183,13 @@ fn not_measured(run: &Run) -> Option<Markup> {
             threads.insert(configuration.threads);
         }
     }
-    let mut table = Table::new(
-        "Not measured",
-        &["algorithm", "data", "batch", "threads", "outcome", "reason"],
-    );
+    let columns = ["algorithm", "data", "batch", "threads", "outcome", "reason"];
+    let mut table = Table::new("Not measured", &columns);
     let list = |values: &BTreeSet<usize>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for ((outcome, algorithm, dataset, reason), (sizes, threads)) in &groups {
-        let texts = [*dataset, &list(sizes), &list(threads), outcome, reason].map(Entry::text);
-        table.row(
-            [Entry::text(*algorithm).look(Look::Link(anchor(algorithm)))]
-                .into_iter()
-                .chain(texts),
-        );
+        let mut row = vec![Entry::text(*algorithm).look(Look::Link(anchor(algorithm)))];
+        row.extend([*dataset, &list(sizes), &list(threads), outcome, reason].map(Entry::text));
+        table.row(row);
     }
     (!groups.is_empty()).then(|| {
         html! {
@@ -230,41 +219,28 @@ fn machine(environment: &Environment) -> Markup {
 
 /// The figures of the cells, each with a panel for each data set.
 fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
-    let mut datasets: Vec<(usize, String)> = Vec::new();
+    let mut by_dataset: Vec<(String, Vec<&Pooled>)> = Vec::new();
     for cell in cells {
         let name = dataset_name(cell);
-        match datasets.iter_mut().find(|(_, known)| *known == name) {
-            Some((number, _)) => *number += 1,
-            None => datasets.push((1, name)),
+        match by_dataset.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, cells)) => cells.push(cell),
+            None => by_dataset.push((name, vec![cell])),
         }
     }
     // The data set with most cells first.
-    datasets.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-    let by_dataset: Vec<(&String, Vec<&Pooled>)> = datasets
-        .iter()
-        .map(|(_, name)| (name, cells.iter().filter(|cell| dataset_name(cell) == *name).collect()))
-        .collect();
-    let section =
-        |id: &str, link: &str, about: &str, draw: &dyn Fn(&[&Pooled]) -> Option<Picture>, more: Option<Panel>| {
-            let panel = |(name, cells): &(&String, Vec<&Pooled>)| {
-                let picture = draw(cells)?;
-                Some(Panel {
-                    name: (*name).clone(),
-                    file: String::new(),
-                    picture,
-                })
-            };
-            let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();
-            let title = panels.first()?.picture.title().to_owned();
-            let figure = Figure::new(&title, "Data set", panels).html(id, &environment.command);
-            Some(Section::new(
-                id,
-                link,
-                html! { h2 { (title) } p.lead { (about) } (figure) },
-            ))
-        };
+    by_dataset.sort_by_key(|(_, cells)| std::cmp::Reverse(cells.len()));
+    type Draw<'a> = &'a dyn Fn(&[&Pooled]) -> Option<Picture>;
+    let section = |id: &str, link: &str, about: &str, draw: Draw, more: Option<Panel>| {
+        let panel = |(name, cells): &(String, Vec<&Pooled>)| Some(Panel::of(name, draw(cells)?));
+        let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();
+        let title = panels.first()?.picture.title().to_owned();
+        let figure = Figure::new(&title, "Data set", panels).html(id, &environment.command);
+        let html = html! { h2 { (title) } p.lead { (about) } (figure) };
+        Some(Section::new(id, link, html))
+    };
     let chart = |chart: Option<Chart>| chart.map(Picture::Chart);
-    let kernels = figures::kernels(kernels, environment).map(|chart| Panel::chart("kernels, 1 thread", "", chart));
+    let kernels = figures::kernels(kernels, environment);
+    let kernels = kernels.map(|chart| Panel::of("kernels, 1 thread", Picture::Chart(chart)));
     let sections = [
         section(
             "time-per-round",
@@ -340,21 +316,12 @@ mod tests {
         run.environment.machine.topology.processor = Known(Some("<b>Evil</b>".into()));
         run.results.samples[0].configuration.dataset = "</script><img src=x>".into();
         let reason = "batch > n & \"more\"".to_owned();
-        run.results
-            .skipped
-            .push((run.results.samples[1].configuration.clone(), reason));
+        let configuration = run.results.samples[1].configuration.clone();
+        run.results.skipped.push((configuration, reason));
         run.messages.push("cut off".into());
         let page = report_html(&run, &Studies::default());
         assert!(page.contains("default-src 'none'"));
-        for forbidden in [
-            "<script>alert",
-            "<img",
-            "<b>Evil",
-            "src=\"http",
-            "href=\"http",
-            "url(",
-            "@import",
-        ] {
+        for forbidden in "<script>alert <img <b>Evil src=\"http href=\"http url( @import".split(' ') {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
         assert_eq!(page.matches("</script>").count(), 1);

@@ -1,6 +1,6 @@
 //! The comparison with other libraries: `peers.json` of `bench/peers/run.py` as a presentation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -85,14 +85,11 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
         .map_err(|error| format!("{FILE} is damaged ({error}); measure again with `make peers`"))?;
     if document.schema != SCHEMA {
         let found = document.schema;
-        return Err(format!(
-            "{FILE} has schema {found}, this program reads {SCHEMA}; measure again with `make peers`"
-        ));
+        let problem = format!("has schema {found}, this program reads {SCHEMA}; measure again with `make peers`");
+        return Err(format!("{FILE} {problem}"));
     }
-    let packages = document.packages.iter();
-    let packages: Vec<String> = packages
-        .filter_map(|(name, version)| Some(format!("{name} {}", version.as_ref()?)))
-        .collect();
+    let version = |(name, version): (&String, &Option<String>)| Some(format!("{name} {}", version.as_ref()?));
+    let packages: Vec<String> = document.packages.iter().filter_map(version).collect();
     let about = format!(
         "The same DP-SGD round here and in other libraries: softmax with d = 784 and K = 10, clip norm 1, noise drawn in each \
          round, on the same threads in one run ({}) of {}. End to end includes each library's own Poisson sampler and loader. \
@@ -103,21 +100,16 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
     );
     let title = "DP-SGD compared with other libraries";
     let mut presentation = Presentation::new(title, "Other libraries", &about, "make peers");
-    let panels = KINDS
-        .iter()
-        .filter_map(|(kind, name)| Some(Panel::chart(name, "", document.chart(kind, name)?)));
-    let panels: Vec<Panel> = panels.collect();
-    if !panels.is_empty() {
-        presentation
-            .parts
-            .push(Part::Figure(Figure::new(title, "Kind of round", panels)));
-    }
+    let panel = |(kind, name): &(&str, &str)| Some(Panel::chart(name, "", document.chart(kind, name)?));
+    let panels: Vec<Panel> = KINDS.iter().filter_map(panel).collect();
+    let figure = (!panels.is_empty()).then(|| Part::Figure(Figure::new(title, "Kind of round", panels)));
+    presentation.parts.extend(figure);
     presentation.parts.push(Part::Table(document.table(title)));
     if !document.skipped.is_empty() {
-        presentation.parts.push(Part::Heading("Left out".to_owned()));
+        let lines = document.skipped.iter().map(Skipped::line).collect();
         presentation
             .parts
-            .push(Part::List(document.skipped.iter().map(Skipped::line).collect()));
+            .extend([Part::Heading("Left out".to_owned()), Part::List(lines)]);
     }
     Ok(presentation)
 }
@@ -132,49 +124,38 @@ impl Document {
                 let shown = |row: &&Row| row.peer == *id && row.features == features && row.threads == self.threads;
                 let mut rows: Vec<&Row> = of_kind().filter(shown).filter(|row| row.median_ms > 0.0).collect();
                 rows.sort_by_key(|row| row.batch_size);
-                let rounds = if *id == "rounds" {
-                    format!(", {features}")
-                } else {
-                    String::new()
+                let name = match *id {
+                    "rounds" => format!("{name}, {features}"),
+                    _ => (*name).to_owned(),
                 };
-                let name = format!("{name}{rounds}");
                 let points: Vec<Point> = rows.iter().map(|row| row.point(&name)).collect();
                 let place = series.len();
                 let own = Series::new(name, Style::Line, place, points).variant(usize::from(place >= COLOURS));
                 series.extend((!rows.is_empty()).then_some(own));
             }
         }
-        let mut sizes: Vec<usize> = of_kind().map(|row| row.batch_size).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let subtitle = format!(
-            "softmax, d = 784, K = 10, {}, {kind_name}; {} ({})",
-            plural(self.threads, "thread"),
-            self.command,
-            self.date
-        );
-        let x =
-            Axis::new("batch size B", Scale::Logarithmic, Format::Count).ticks(sizes.iter().map(|&size| size as f64));
+        let sizes: BTreeSet<usize> = of_kind().map(|row| row.batch_size).collect();
+        let threads = plural(self.threads, "thread");
+        let (command, date) = (&self.command, &self.date);
+        let subtitle = format!("softmax, d = 784, K = 10, {threads}, {kind_name}; {command} ({date})");
+        let sizes = sizes.iter().map(|&size| size as f64);
+        let x = Axis::new("batch size B", Scale::Logarithmic, Format::Count).ticks(sizes);
         let y = Axis::new("time of a round", Scale::Logarithmic, Format::Time);
         (!series.is_empty()).then(|| Chart::new("DP-SGD compared with other libraries", subtitle, x, y, series))
     }
 
     fn table(&self, title: &str) -> Table {
-        let mut table = Table::new(
-            title,
-            &[
-                "peer",
-                "round",
-                "rows",
-                "#batch",
-                "#threads",
-                "#time per round",
-                "#from",
-                "#to",
-                "#× rounds u8",
-                "#× rounds f32",
-            ],
-        );
+        let columns = [
+            "peer",
+            "round",
+            "rows",
+            "#batch",
+            "#threads",
+            "#time per round",
+            "#from",
+            "#to",
+        ];
+        let mut table = Table::new(title, &[&columns[..], &["#× rounds u8", "#× rounds f32"]].concat());
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         let place = |row: &Row| NAMES.iter().position(|(id, _)| *id == row.peer).unwrap_or(NAMES.len());
         rows.sort_by_key(|row| (row.kind != KINDS[0].0, row.batch_size, place(row), row.threads));
@@ -219,21 +200,15 @@ impl Row {
             .ratio_u8
             .map_or_else(String::new, |own| format!("\n{} × rounds u8", three_digits(own.value)));
         let (size, median) = (self.batch_size as f64, self.median_ms * 1e6);
-        Point::new(
-            size,
-            median,
-            format!("{name}\nB = {}: {}{ratio}", count(size), time(median)),
-        )
-        .interval(self.low_ms * 1e6, self.high_ms * 1e6)
+        let note = format!("{name}\nB = {}: {}{ratio}", count(size), time(median));
+        Point::new(size, median, note).interval(self.low_ms * 1e6, self.high_ms * 1e6)
     }
 }
 
 /// The name of an id; an unknown one stays.
 fn named<'a>(names: &[(&str, &'a str)], wanted: &'a str) -> &'a str {
-    names
-        .iter()
-        .find(|(id, _)| *id == wanted)
-        .map_or(wanted, |(_, name)| name)
+    let found = names.iter().find(|(id, _)| *id == wanted);
+    found.map_or(wanted, |(_, name)| name)
 }
 
 #[cfg(test)]
@@ -285,10 +260,8 @@ mod tests {
             html.contains(">5.25 (5 – 5.5)</td>") && html.contains(">49.5 µs</td>"),
             "{html}"
         );
-        assert_eq!(
-            left_out[0],
-            "JAX, vmap of grad, given batch, batches of 60\u{202f}000: about 9 s a round"
-        );
+        let line = "JAX, vmap of grad, given batch, batches of 60\u{202f}000: about 9 s a round";
+        assert_eq!(left_out[0], line);
         assert!(html.contains("No module &amp; nothing") && html.contains("run.py &lt;b&gt;") && !html.contains("<b>"));
     }
 

@@ -106,12 +106,18 @@ impl Picture {
 }
 
 impl Panel {
+    /// A picture without a file.
+    pub(super) fn of(name: &str, picture: Picture) -> Self {
+        let (name, file) = (name.to_owned(), String::new());
+        Self { name, file, picture }
+    }
+
     /// A chart with its file.
     pub fn chart(name: &str, file: &str, chart: Chart) -> Self {
+        let file = file.to_owned();
         Self {
-            name: name.to_owned(),
-            file: file.to_owned(),
-            picture: Picture::Chart(chart),
+            file,
+            ..Self::of(name, Picture::Chart(chart))
         }
     }
 }
@@ -154,17 +160,15 @@ impl Panel {
         let (body, table, subtitle) = match &self.picture {
             Picture::Chart(chart) => {
                 let legend = Legend::of(chart);
-                let plots = html! { (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend)) };
-                (
-                    html! { (legend_html(&legend)) (plots) },
-                    Some(Table::of_chart(chart)),
-                    &*chart.subtitle,
-                )
+                let body = html! {
+                    (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
+                };
+                (body, Some(Table::of_chart(chart)), &*chart.subtitle)
             }
             Picture::Bars(bars) => {
                 let legend = legend_html(&Legend::of_parts(&bars.parts));
-                let plots = html! { (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
-                (html! { (legend) (plots) }, Some(Table::of_bars(bars)), &*bars.subtitle)
+                let body = html! { (legend) (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
+                (body, Some(Table::of_bars(bars)), &*bars.subtitle)
             }
             // As an image a foreign document can neither run nor load anything.
             Picture::Image { svg, .. } => {
@@ -237,11 +241,8 @@ fn data_address(svg: &str) -> String {
 /// Letters and digits of a name, joined by hyphens.
 pub(super) fn slug(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
-    words
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join("-")
-        .to_lowercase()
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-").to_lowercase()
 }
 
 impl Presentation {
@@ -297,13 +298,7 @@ impl Presentation {
         let parts = self.parts.iter().filter_map(|part| match part {
             Part::Heading(heading) => Some(format!("### {heading}")),
             Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
-            Part::List(lines) => Some(
-                lines
-                    .iter()
-                    .map(|line| format!("- {line}"))
-                    .collect::<Vec<_>>()
-                    .join("\n"),
-            ),
+            Part::List(lines) => Some(lines.iter().map(|line| format!("- {line}\n")).collect()),
             Part::Table(table) => Some(table.markdown()),
             Part::Figure(_) => None,
         });
@@ -378,15 +373,8 @@ mod tests {
     #[test]
     fn a_foreign_picture_is_an_image() {
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>".to_owned();
-        let picture = Picture::Image {
-            title: "A \"figure\"".into(),
-            svg,
-        };
-        let panel = Panel {
-            name: String::new(),
-            file: String::new(),
-            picture,
-        };
+        let title = "A \"figure\"".into();
+        let panel = Panel::of("", Picture::Image { title, svg });
         let html = Figure::new("", "", vec![panel]).html("x", "").into_string();
         assert!(html.contains("src=\"data:image/svg+xml;charset=utf-8,%3Csvg"));
         assert!(!html.contains("<script>") && html.contains("alt=\"A &quot;figure&quot;\""));
@@ -397,11 +385,8 @@ mod tests {
         let mut presentation = Presentation::new("Title", "Group", "About.", "rounds run x");
         let mut table = Table::new("t", &["a", "#b"]);
         table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
-        presentation.parts = vec![
-            Part::Heading("Part".into()),
-            Part::Table(table),
-            Part::List(vec!["one".into()]),
-        ];
+        let list = Part::List(vec!["one".into()]);
+        presentation.parts = vec![Part::Heading("Part".into()), Part::Table(table), list];
         let text = serde_json::to_string(&presentation).unwrap();
         assert_eq!(serde_json::from_str::<Presentation>(&text).unwrap(), presentation);
         assert_eq!(
@@ -409,13 +394,10 @@ mod tests {
             "## Title\n\nAbout.\n\n### Part\n\n| a | b |\n| --- | ---: |\n| x | 3 |\n\n- one\n"
         );
         let folder = tempfile::tempdir().unwrap();
-        presentation
-            .write(folder.path(), "x", &Environment::capture(&[]))
-            .unwrap();
-        assert!(
-            ["presentation.json", "x.html", "table.md"]
-                .iter()
-                .all(|file| folder.path().join(file).exists())
-        );
+        let path = folder.path();
+        presentation.write(path, "x", &Environment::capture(&[])).unwrap();
+        for file in ["presentation.json", "x.html", "table.md"] {
+            assert!(path.join(file).exists(), "{file}");
+        }
     }
 }

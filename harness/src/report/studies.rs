@@ -79,33 +79,22 @@ impl Studies {
         let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().replace('-', " ");
         let mut panels = Vec::new();
         for path in with("svg") {
-            let title = stem(&path);
-            let picture = |svg| Picture::Image {
-                title: format!("{name}: {title}"),
-                svg,
-            };
-            let picture = self.text(&path).map(picture);
-            panels.extend(picture.map(|picture| Panel {
-                name: title,
-                file: String::new(),
-                picture,
-            }));
+            let (file, svg) = (stem(&path), self.text(&path));
+            let title = format!("{name}: {file}");
+            panels.extend(svg.map(|svg| Panel::of(&file, Picture::Image { title, svg })));
         }
-        let mut parts: Vec<Part> = with("md")
+        let texts = with("md");
+        let mut parts: Vec<Part> = texts
             .iter()
             .filter_map(|path| self.text(path))
             .map(Part::Markdown)
             .collect();
         if parts.is_empty() {
-            for path in with("json")
-                .iter()
-                .filter(|path| path.ends_with("latency.json") || path.ends_with("rows.json"))
-            {
+            let is_rows = |path: &&PathBuf| path.ends_with("latency.json") || path.ends_with("rows.json");
+            for path in with("json").iter().filter(is_rows) {
                 let rows: Option<serde_json::Value> = self.parsed(path);
-                parts.extend(
-                    rows.and_then(|rows| Table::of_json(&stem(path), &rows))
-                        .map(Part::Table),
-                );
+                let table = rows.and_then(|rows| Table::of_json(&stem(path), &rows));
+                parts.extend(table.map(Part::Table));
             }
         }
         if !panels.is_empty() {
@@ -135,9 +124,8 @@ impl Studies {
             format!("{path} is left out: it is damaged or of another version ({error}); run its study again")
         };
         let text = self.text(path)?;
-        serde_json::from_str(&text)
-            .map_err(|error| self.messages.push(damaged(error)))
-            .ok()
+        let parsed = serde_json::from_str(&text);
+        parsed.map_err(|error| self.messages.push(damaged(error))).ok()
     }
 
     /// A section for each group of presentations; those of papers and of unknown folders come last.
@@ -149,16 +137,13 @@ impl Studies {
             }
         }
         groups.sort_by_key(|group| {
-            ["Papers", "More studies"]
-                .iter()
-                .position(|last| last == group)
-                .map_or(0, |place| place + 1)
+            let last = ["Papers", "More studies"].iter().position(|last| last == group);
+            last.map_or(0, |place| place + 1)
         });
         let of = |group: &str| {
             let group = group.to_owned();
-            self.presentations
-                .iter()
-                .filter(move |(_, presentation)| presentation.group == group)
+            let own = move |(_, presentation): &&(String, Presentation)| presentation.group == group;
+            self.presentations.iter().filter(own)
         };
         let section = |group: &str| {
             let alone = of(group).count() == 1;
@@ -196,10 +181,8 @@ mod tests {
         };
         write("time-per-round.svg", "<svg/>");
         write("paper/figure/figure.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
-        write(
-            "paper/figure/environment.json",
-            "{\"command\": \"rounds run paper/figure --threads 2\"}",
-        );
+        let sheet = "{\"command\": \"rounds run paper/figure --threads 2\"}";
+        write("paper/figure/environment.json", sheet);
         write("private-sco/table.md", "| a |\n|---|\n| 1 |\n");
         write("latency/latency.json", "[{\"algorithm\": \"sgd\", \"seconds\": 1.5}]");
         write("broken/presentation.json", "{\"title\": \"half");
@@ -210,12 +193,8 @@ mod tests {
         let found = Studies::read(folder.path());
         let names: Vec<&str> = found.presentations.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["latency", "paper/figure", "private-sco", "scaling"]);
-        assert!(
-            found
-                .messages
-                .iter()
-                .any(|message| message.contains("broken/presentation.json is left out"))
-        );
+        let named = |message: &String| message.contains("broken/presentation.json is left out");
+        assert!(found.messages.iter().any(named));
         let sections = found.sections();
         let ids: Vec<&str> = sections.iter().map(|section| section.id.as_str()).collect();
         assert_eq!(ids, ["thread-scaling", "papers", "more-studies"]);

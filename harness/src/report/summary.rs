@@ -28,12 +28,8 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
         .map(|cell| cell.configuration().threads)
         .max()
         .unwrap_or(1);
-    let shown: Vec<&Pooled> = pooled
-        .iter()
-        .filter(|cell| cell.configuration().threads == threads)
-        .collect();
     let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
-    for cell in shown {
+    for cell in pooled.iter().filter(|cell| cell.configuration().threads == threads) {
         datasets.entry(dataset_name(cell)).or_default().push(cell);
     }
     let mut text = String::new();
@@ -44,14 +40,11 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     }
     let mut warned = warnings::lines(&pooled, environment, threads);
     warned.extend(beyond_roofline(&pooled, environment));
-    let mut left = WARNINGS;
-    for warning in warned {
-        for line in wrapped(&format!("warning: {warning}"), WIDTH) {
-            if left > 0 {
-                let _ = writeln!(text, "{line}");
-                left -= 1;
-            }
-        }
+    let lines = warned
+        .iter()
+        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
+    for line in lines.take(WARNINGS) {
+        let _ = writeln!(text, "{line}");
     }
     text
 }
@@ -76,16 +69,11 @@ fn dataset_lines(cells: &[&Pooled], lines: usize) -> String {
         let _ = write!(text, "{:<30}", cut(name, 29));
         for size in &sizes {
             let cell = cells.iter().find(|cell| cell.configuration().batch_size == *size);
-            let _ = write!(
-                text,
-                "{:>11}",
-                cell.map_or_else(|| "–".to_owned(), |cell| time(cell.median()))
-            );
+            let median = cell.map_or_else(|| "–".to_owned(), |cell| time(cell.median()));
+            let _ = write!(text, "{median:>11}");
         }
-        let best = cells
-            .iter()
-            .filter_map(|cell| cell.cell.quality.test_accuracy)
-            .reduce(f64::max);
+        let accuracies = cells.iter().filter_map(|cell| cell.cell.quality.test_accuracy);
+        let best = accuracies.reduce(f64::max);
         let epsilon = cells.iter().find_map(|cell| cell.cell.privacy_number("epsilon"));
         let epsilon = epsilon.map_or_else(|| "∞".to_owned(), three_digits);
         let _ = writeln!(text, "{:>9}{epsilon:>7}", best.map_or_else(String::new, percent));
@@ -103,11 +91,8 @@ fn key_sizes(cells: &[&Pooled]) -> Vec<usize> {
         *numbers.entry(cell.configuration().batch_size).or_default() += 1;
     }
     let most = numbers.values().copied().max().unwrap_or(0);
-    let sizes: Vec<usize> = numbers
-        .into_iter()
-        .filter(|(_, number)| 2 * number >= most)
-        .map(|(size, _)| size)
-        .collect();
+    let often = numbers.into_iter().filter(|(_, number)| 2 * number >= most);
+    let sizes: Vec<usize> = often.map(|(size, _)| size).collect();
     if sizes.len() <= SIZES {
         return sizes;
     }

@@ -3,7 +3,7 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::chart::{Axis, Bar, Bars, COLOURS, Chart, Point, Scale, Series, Style};
+use super::chart::{Axis, Bar, Bars, COLOURS, Chart, Point, Scale, Series, Style, ends};
 use super::legend::{Legend, Sample};
 use crate::format::{percent, wrapped};
 use crate::statistics::sorted_quantile;
@@ -86,12 +86,7 @@ impl Range {
     fn of(values: impl Iterator<Item = f64>, axis: &Axis) -> Self {
         let scale = axis.scale;
         let usable = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
-        let (mut low, mut high) = values
-            .chain(axis.include.iter().copied())
-            .filter(usable)
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            });
+        let (mut low, mut high) = ends(values.chain(axis.include.iter().copied()).filter(usable));
         if low > high {
             (low, high) = (1.0, 10.0);
         }
@@ -167,9 +162,7 @@ impl<'a> Frame<'a> {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let x = Range::of(points().map(|point| point.x), &chart.x);
         // On a linear axis error bars extend the range by at most the range of the points, and are cut there.
-        let (least, most) = points().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), point| {
-            (least.min(point.y), most.max(point.y))
-        });
+        let (least, most) = ends(points().map(|point| point.y));
         let reach = match chart.y.scale {
             Scale::Linear => (most - least).max(0.05 * most.abs()),
             Scale::Logarithmic => f64::INFINITY,
@@ -259,10 +252,8 @@ impl<'a> Frame<'a> {
                 .filter(|point| point.x.is_finite() && point.y.is_finite())
         };
         let line = |points: &mut dyn Iterator<Item = (f64, f64)>| {
-            let points: Vec<String> = points
-                .map(|(x, y)| format!("{:.1} {:.1}", self.across(x), self.up(y)))
-                .collect();
-            format!("M{}", points.join("L"))
+            let points = points.map(|(x, y)| format!("{:.1} {:.1}", self.across(x), self.up(y)));
+            format!("M{}", points.collect::<Vec<_>>().join("L"))
         };
         let ends = || finite().filter_map(|point| Some((point.x, point.interval?)));
         let band = series.style == Style::Curve && ends().count() > 1;
@@ -300,11 +291,8 @@ fn pointed(note: &str, mark: &Markup) -> Markup {
 
 /// Colour and fill as classes.
 fn classes(style: Style, colour: Option<usize>, variant: usize) -> String {
-    let reference = if style == Style::Reference || colour.is_none() {
-        "reference "
-    } else {
-        ""
-    };
+    let reference = style == Style::Reference || colour.is_none();
+    let reference = if reference { "reference " } else { "" };
     let colour = colour.map_or_else(String::new, |colour| format!("s{}", colour % COLOURS));
     let hollow = if variant == 0 { "" } else { " hollow" };
     format!("{reference}{colour}{hollow}")
@@ -372,11 +360,8 @@ fn legend_rows(legend: &Legend, width: f64) -> (Markup, usize) {
             (row, x) = (row + 1, RIGHT);
         }
         group = entry.group;
-        placed.push((
-            format!("translate({x:.1} {:.1})", 12.0 + LEGEND_ROW * f64::from(row)),
-            key,
-            entry,
-        ));
+        let place = format!("translate({x:.1} {:.1})", 12.0 + LEGEND_ROW * f64::from(row));
+        placed.push((place, key, entry));
         x += needed;
     }
     let rows = if placed.is_empty() { 0 } else { row as usize + 1 };
@@ -455,7 +440,9 @@ pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
     let height = PANEL.height + 22.0;
     let series = charts
         .iter()
-        .flat_map(|chart| chart.series.iter().filter(|series| !series.name.is_empty()).cloned());
+        .flat_map(|chart| &chart.series)
+        .filter(|series| !series.name.is_empty())
+        .cloned();
     let all = Chart::new("", "", Axis::linear(""), Axis::linear(""), series.collect());
     let panels = html! {
         @for (place, chart) in charts.iter().enumerate() {
@@ -549,27 +536,22 @@ const TRACE_POINTS: usize = 120;
 /// Samples in their order as a small line, from the least to the 98th percentile; greater ones are cut.
 pub(super) fn trace(label: &str, samples: &[u64]) -> Markup {
     let stretch = samples.len().div_ceil(TRACE_POINTS).max(1);
-    let values: Vec<f64> = samples
-        .chunks(stretch)
-        .map(|stretch| stretch.iter().copied().max().unwrap_or(0) as f64)
-        .collect();
+    let slowest = |stretch: &[u64]| stretch.iter().copied().max().unwrap_or(0) as f64;
+    let values: Vec<f64> = samples.chunks(stretch).map(slowest).collect();
     let mut sorted = values.clone();
     sorted.sort_unstable_by(f64::total_cmp);
     let (low, high) = (sorted_quantile(&sorted, 0.0), sorted_quantile(&sorted, 0.98));
     let (width, height) = TRACE;
-    let points: Vec<String> = values
-        .iter()
-        .enumerate()
-        .map(|(place, value)| {
-            let x = width * place as f64 / (values.len().max(2) - 1) as f64;
-            let share = if high > low {
-                ((value - low) / (high - low)).min(1.0)
-            } else {
-                0.5
-            };
-            format!("{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0))
-        })
-        .collect();
+    let point = |(place, value): (usize, &f64)| {
+        let x = width * place as f64 / (values.len().max(2) - 1) as f64;
+        let share = if high > low {
+            ((value - low) / (high - low)).min(1.0)
+        } else {
+            0.5
+        };
+        format!("{x:.0} {:.1}", 2.0 + (1.0 - share) * (height - 4.0))
+    };
+    let points: Vec<String> = values.iter().enumerate().map(point).collect();
     html! {
         svg.trace viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height) role="img" aria-label=(label) {
             @if !points.is_empty() { path d={ "M" (points.join("L")) } {} }
@@ -588,16 +570,15 @@ mod tests {
         values.map(|value| value.parse().unwrap()).collect()
     }
 
+    fn linear(points: Vec<Point>) -> Chart {
+        let series = vec![Series::new("a", Style::Line, 0, points)];
+        Chart::new("", "", Axis::linear(""), Axis::linear(""), series)
+    }
+
     #[test]
     fn logarithmic_ticks_are_decades_and_finer_where_those_are_few() {
-        let ticks = |low: f64, high: f64| {
-            Range {
-                low,
-                high,
-                scale: Scale::Logarithmic,
-            }
-            .ticks(6)
-        };
+        let scale = Scale::Logarithmic;
+        let ticks = |low: f64, high: f64| Range { low, high, scale }.ticks(6);
         assert_eq!(ticks(8.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0]);
         assert_eq!(ticks(9.0, 90.0), [10.0, 15.0, 20.0, 30.0, 50.0, 70.0]);
         assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
@@ -607,20 +588,12 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round_and_inside() {
-        let ticks = Range {
-            low: 0.83,
-            high: 0.94,
-            scale: Scale::Linear,
-        }
-        .ticks(6);
+        let (low, high, scale) = (0.83, 0.94, Scale::Linear);
+        let ticks = Range { low, high, scale }.ticks(6);
         let expected = [0.84, 0.86, 0.88, 0.9, 0.92, 0.94];
         assert_eq!(ticks.len(), expected.len());
-        assert!(
-            ticks
-                .iter()
-                .zip(expected)
-                .all(|(tick, expected)| (tick - expected).abs() < 1e-12)
-        );
+        let mut pairs = ticks.iter().zip(expected);
+        assert!(pairs.all(|(tick, expected)| (tick - expected).abs() < 1e-12));
     }
 
     #[test]
@@ -635,23 +608,16 @@ mod tests {
 
     #[test]
     fn one_wide_interval_does_not_flatten_a_linear_chart() {
-        let points = vec![
+        let chart = linear(vec![
             Point::new(60.0, 60.0, "").interval(-90.0, 210.0),
             Point::new(90.0, 90.0, ""),
-        ];
-        let series = vec![Series::new("a", Style::Line, 0, points)];
-        let chart = Chart::new("", "", Axis::linear(""), Axis::linear(""), series);
+        ]);
         let svg = chart.inline_svg(WIDE, &Legend::of(&chart)).into_string();
         let places = numbers(&svg, "cy");
         let bottom = WIDE.height - BOTTOM;
         assert!((places[0] - places[1]).abs() > 0.25 * (bottom - TOP), "{places:?}");
-        let whisker = svg
-            .split("class=\"whisker\" d=\"M")
-            .nth(1)
-            .unwrap()
-            .split('"')
-            .next()
-            .unwrap();
+        let whisker = svg.split("class=\"whisker\" d=\"M").nth(1).unwrap();
+        let whisker = whisker.split('"').next().unwrap();
         for end in whisker.split(['V', ' ']).skip(1) {
             assert!((TOP..=bottom).contains(&end.parse().unwrap()), "{whisker}");
         }
@@ -669,28 +635,22 @@ mod tests {
         let (x, y) = (numbers(&svg, "cx"), numbers(&svg, "cy"));
         assert_eq!(x.len(), 3);
         for (x, y) in x.iter().zip(&y).take(2) {
-            assert!(
-                (LEFT..=WIDE.width - RIGHT).contains(x) && (TOP..=WIDE.height - BOTTOM).contains(y),
-                "{x} {y}"
-            );
+            assert!((LEFT..=WIDE.width - RIGHT).contains(x), "{x}");
+            assert!((TOP..=WIDE.height - BOTTOM).contains(y), "{y}");
         }
     }
 
     #[test]
     fn a_grid_has_a_panel_for_each_chart_and_one_legend() {
-        let points = vec![
-            Point::new(1.0, 2.0, "").interval(1.0, 3.0),
-            Point::new(2.0, 3.0, "").interval(2.0, 4.0),
-        ];
+        let point = |x: f64| Point::new(x, x + 1.0, "").interval(x, x + 2.0);
+        let points = vec![point(1.0), point(2.0)];
         let y = Axis::new("", Scale::Linear, Format::Percent);
         let series = vec![Series::new("a", Style::Curve, 0, points)];
         let chart = Chart::new("panel", "", Axis::linear("x"), y, series);
         let svg = grid_svg("whole", 2, &[&chart, &chart, &chart]);
         assert_eq!(svg.matches(">panel<").count(), 3);
-        assert_eq!(
-            (svg.matches(">a<").count(), svg.matches("class=\"band\"").count()),
-            (1, 3)
-        );
+        let bands = svg.matches("class=\"band\"").count();
+        assert_eq!((svg.matches(">a<").count(), bands), (1, 3));
     }
 
     #[test]
@@ -737,19 +697,15 @@ mod tests {
     #[test]
     fn text_and_series_are_readable_on_light_and_dark_pages() {
         for variables in [LIGHT, DARK] {
-            for (text, ground) in ["ink", "quiet", "s0"]
-                .into_iter()
-                .flat_map(|text| [(text, "paper"), (text, "faint")])
-            {
+            let texts = ["ink", "quiet", "s0"].map(str::to_owned);
+            let texts = texts
+                .iter()
+                .flat_map(|text| [(text, "paper", 4.5), (text, "faint", 4.5)]);
+            let colours: Vec<String> = (0..COLOURS).map(|colour| format!("s{colour}")).collect();
+            for (one, ground, least) in texts.chain(colours.iter().map(|colour| (colour, "paper", 3.0))) {
                 assert!(
-                    contrast(variables, text, ground) >= 4.5,
-                    "{text} on {ground} of {variables}"
-                );
-            }
-            for colour in 0..COLOURS {
-                assert!(
-                    contrast(variables, &format!("s{colour}"), "paper") >= 3.0,
-                    "s{colour} of {variables}"
+                    contrast(variables, one, ground) >= least,
+                    "{one} on {ground} of {variables}"
                 );
             }
             assert!(contrast(variables, "reference", "paper") >= 3.0);

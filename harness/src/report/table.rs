@@ -79,10 +79,10 @@ impl Entry {
     /// A number with its text; empty for a missing or infinite one.
     pub fn number(value: impl Into<Option<f64>>, show: impl Fn(f64) -> String) -> Self {
         let value = value.into().filter(|value| value.is_finite());
+        let text = value.map_or_else(String::new, show);
         Self {
-            text: value.map_or_else(String::new, show),
             value,
-            look: Look::Plain,
+            ..Self::text(text)
         }
     }
 
@@ -93,10 +93,10 @@ impl Entry {
 
     /// A text that sorts by a number.
     pub fn sorted(text: impl Into<String>, value: f64) -> Self {
+        let value = Some(value).filter(|value| value.is_finite());
         Self {
-            text: text.into(),
-            value: Some(value).filter(|value| value.is_finite()),
-            look: Look::Plain,
+            value,
+            ..Self::text(text)
         }
     }
 
@@ -108,12 +108,8 @@ impl Entry {
     /// A share with a small bar. One decimal always, so that the bars are aligned.
     pub fn meter(share: Option<f64>) -> Self {
         let entry = Self::number(share, |share| format!("{:.1} %", 100.0 * share));
-        let look = if entry.value.is_some() {
-            Look::Meter
-        } else {
-            Look::Plain
-        };
-        Self { look, ..entry }
+        let look = entry.value.map_or(Look::Plain, |_| Look::Meter);
+        entry.look(look)
     }
 
     /// The same entry in another form.
@@ -137,8 +133,7 @@ impl Entry {
         let value = first.parse::<f64>().ok().filter(|value| value.is_finite());
         Self {
             value: value.map(|value| value * scale),
-            text: plain,
-            look: Look::Plain,
+            ..Self::text(plain)
         }
     }
 
@@ -199,15 +194,11 @@ impl Table {
     pub fn without_empty_columns(mut self) -> Self {
         let used = |place: usize| self.rows.iter().any(|row| !row[place].text.is_empty());
         let used: Vec<bool> = (0..self.columns.len()).map(used).collect();
-        let keep = |place: &mut usize| {
-            *place += 1;
-            used[*place - 1]
-        };
-        let mut place = 0;
-        self.columns.retain(|_| keep(&mut place));
+        let mut keep = used.iter();
+        self.columns.retain(|_| keep.next() == Some(&true));
         for row in &mut self.rows {
-            let mut place = 0;
-            row.retain(|_| keep(&mut place));
+            let mut keep = used.iter();
+            row.retain(|_| keep.next() == Some(&true));
         }
         self
     }
@@ -304,16 +295,12 @@ impl Table {
     /// The parts of bars.
     pub(super) fn of_bars(bars: &Bars) -> Self {
         let mut table = Self::new("Data of this figure", &["series", "#batch size"]);
-        table
-            .columns
-            .extend(bars.parts.iter().map(|part| Column::new(&format!("#{part}"))));
+        let parts = bars.parts.iter().map(|part| Column::new(&format!("#{part}")));
+        table.columns.extend(parts);
         for bar in &bars.bars {
-            let parts = bar.values.iter().map(|&value| Entry::number(value, time));
-            table.row(
-                [Entry::text(&bar.group), Entry::parsed(&bar.label)]
-                    .into_iter()
-                    .chain(parts),
-            );
+            let mut row = vec![Entry::text(&bar.group), Entry::parsed(&bar.label)];
+            row.extend(bar.values.iter().map(|&value| Entry::number(value, time)));
+            table.row(row);
         }
         table
     }
@@ -325,21 +312,15 @@ impl Table {
             row.resize(header.len(), String::new());
             table.rows.push(row.iter().map(|cell| Entry::parsed(cell)).collect());
         }
-        table.columns = header
-            .iter()
-            .enumerate()
-            .map(|(place, name)| {
-                let mut cells = table.rows.iter().map(|row| &row[place]);
-                let numeric = cells.clone().any(|cell| !cell.text.is_empty())
-                    && cells.all(|cell| cell.value.is_some() || cell.is_missing());
-                Column {
-                    name: name.replace('`', ""),
-                    numeric,
-                }
-            })
-            .collect();
-        for (place, _) in table.columns.iter().enumerate().filter(|(_, column)| !column.numeric) {
-            table.rows.iter_mut().for_each(|row| row[place].value = None);
+        for (place, name) in header.iter().enumerate() {
+            let mut cells = table.rows.iter().map(|row| &row[place]);
+            let numeric = cells.clone().any(|cell| !cell.text.is_empty())
+                && cells.all(|cell| cell.value.is_some() || cell.is_missing());
+            let name = name.replace('`', "");
+            table.columns.push(Column { name, numeric });
+            if !numeric {
+                table.rows.iter_mut().for_each(|row| row[place].value = None);
+            }
         }
         table
     }
@@ -356,13 +337,10 @@ impl Table {
             }
         }
         let mut table = Self::new(title, &[]);
-        table.columns = columns
-            .iter()
-            .map(|&(name, numeric)| Column {
-                name: name.replace('_', " "),
-                numeric,
-            })
-            .collect();
+        table.columns.extend(columns.iter().map(|&(name, numeric)| Column {
+            name: name.replace('_', " "),
+            numeric,
+        }));
         for row in rows {
             table.row(columns.iter().map(|(name, _)| match row.get(*name) {
                 Some(Value::String(text)) => Entry::text(text),
@@ -391,10 +369,8 @@ pub(super) fn shares(parts: &[(&str, u64)]) -> Entry {
         return Entry::default();
     }
     let share = |value: u64| value as f64 / total as f64;
-    let words = parts
-        .iter()
-        .map(|&(name, value)| format!("{name} {} ({})", percent(share(value)), time(value as f64)));
-    let words = words.collect::<Vec<_>>().join(", ");
+    let word = |&(name, value): &(&str, u64)| format!("{name} {} ({})", percent(share(value)), time(value as f64));
+    let words = parts.iter().map(word).collect::<Vec<_>>().join(", ");
     Entry::sorted(words, share(parts.get(1).map_or(0, |part| part.1)))
         .look(Look::Shares(parts.iter().map(|&(_, value)| share(value)).collect()))
 }

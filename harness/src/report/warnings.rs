@@ -26,14 +26,9 @@ pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
             let known = columns
                 .iter()
                 .map(|column| cells::entry(column.trim_start_matches('#'), cell, &labels));
-            table.row(
-                known.chain([
-                    Entry::text(format!("times of {} rounds in their order", samples.len()))
-                        .look(Look::Trace(samples.clone())),
-                    Entry::text(warning.name()),
-                    Entry::text(warning.to_string()),
-                ]),
-            );
+            let trace = Entry::text(format!("times of {} rounds in their order", samples.len()));
+            let trace = trace.look(Look::Trace(samples.clone()));
+            table.row(known.chain([trace, Entry::text(warning.name()), Entry::text(warning.to_string())]));
         }
     }
     (!suspicious.is_empty()).then(|| {
@@ -58,14 +53,11 @@ pub(super) fn lines(cells: &[Pooled], environment: &Environment, threads: usize)
     );
     let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for warning in cells.iter().flat_map(|cell| &cell.warnings) {
-        kinds
-            .entry(warning.name())
-            .or_insert_with(|| (0, warning.to_string()))
-            .0 += 1;
+        let kind = kinds.entry(warning.name()).or_insert_with(|| (0, warning.to_string()));
+        kind.0 += 1;
     }
-    let kinds = kinds
-        .into_values()
-        .map(|(number, example)| format!("{number} of {} cells: {example}", cells.len()));
+    let kinds = kinds.into_values();
+    let kinds = kinds.map(|(number, example)| format!("{number} of {} cells: {example}", cells.len()));
     disturbances.iter().map(ToString::to_string).chain(kinds).collect()
 }
 
