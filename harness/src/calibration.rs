@@ -10,8 +10,7 @@
 use serde::Serialize;
 
 use crate::compare::{Rules, Verdict, common_change, verdicts};
-use crate::experiment::summary::deviation;
-use crate::statistics::{Choices, median};
+use crate::statistics::{Choices, deviation, median};
 
 /// What a simulated machine does to times; all numbers are relative, standard deviations where they are random.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -203,11 +202,7 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
         let mut pairs_with = |change: &dyn Fn(usize) -> f64| -> Vec<[Vec<f64>; 2]> {
             let before = run(noise, repeats, &|_| 1.0, &mut choices);
             let after = run(noise, repeats, change, &mut choices);
-            before
-                .into_iter()
-                .zip(after)
-                .map(|(before, after)| [before, after])
-                .collect()
+            before.into_iter().zip(after).map(<[_; 2]>::from).collect()
         };
         let equal = pairs_with(&|_| 1.0);
         let changed = pairs_with(&planted);
@@ -281,11 +276,7 @@ mod tests {
         };
         let before = run(noise, 3, &|_| 1.0, choices);
         let after = run(noise, 3, &|_| change, choices);
-        before
-            .into_iter()
-            .zip(after)
-            .map(|(before, after)| [before, after])
-            .collect()
+        before.into_iter().zip(after).map(<[_; 2]>::from).collect()
     }
 
     #[test]
@@ -321,11 +312,7 @@ mod tests {
         for trial in 0..20 {
             let before = run(NOISES[0], 3, &|_| 1.0, &mut choices);
             let after = run(NOISES[0], 3, &|_| 1.0, &mut choices);
-            let pairs: Vec<_> = before
-                .into_iter()
-                .zip(after)
-                .map(|(before, after)| [before, after])
-                .collect();
+            let pairs: Vec<_> = before.into_iter().zip(after).map(<[_; 2]>::from).collect();
             let rules = Rules {
                 seed: trial,
                 threshold: 0.0,

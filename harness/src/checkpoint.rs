@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::commands::UsageError;
 use crate::files::{self, OpenError};
+use crate::usage::UsageError;
 
 /// First bytes of every checkpoint of any version.
 const FAMILY: &[u8] = b"rounds-ckpt-v";

@@ -13,11 +13,11 @@ use rounds_algorithms::problem::{Dataset, Domain, Problem};
 use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
 
-use crate::commands::{UsageError, with_causes};
 use crate::data::DataError;
 use crate::data::part::{self, Digests, Part, PartError};
 use crate::launcher;
 use crate::machine::Build;
+use crate::usage::{UsageError, with_causes};
 
 /// Execution engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

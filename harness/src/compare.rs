@@ -20,15 +20,17 @@
 //! change. Fewer than six configurations have no common change that their own could be told from. `calibration` holds the
 //! promised rates against simulated machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::experiment::summary::{deviation, mean};
+use crate::experiment::store::Difference;
+use crate::format::plural;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
-    Choices, Interval, SampleWarning, median, normal_quantile, percentile_interval, sorted_quantile,
+    Choices, Interval, SampleWarning, as_numbers, deviation, mean, median, normal_quantile, percentile_interval,
+    sorted_quantile,
 };
 
 /// Probability that a comparison of equal code reports a change of a configuration. The common change has the rest of 5 %.
@@ -47,21 +49,14 @@ const BLOCKS: usize = 4;
 /// A reason to refuse a comparison.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum CompareError {
-    /// The runs differ in a condition of their times.
     #[error(
-        "the runs were measured on different {what}: {before} and {after}; a ratio would compare these, not the runs. \
-         Measure both alike, or compare them anyway with --force"
+        "the runs differ in their {}: {} and {}; a ratio would compare these, not the runs. Measure both alike, or compare \
+         them anyway with --force",
+        .0.what, .0.recorded, .0.now
     )]
-    Different {
-        /// Machines, instruction sets, builds or data.
-        what: String,
-        /// Of the first run.
-        before: String,
-        /// Of the second run.
-        after: String,
-    },
-    /// Nothing in common.
+    Different(Difference),
     #[error("the runs have no configuration in common; compare runs of the same suite")]
     NothingInCommon,
 }
@@ -187,18 +182,14 @@ impl Default for Rules {
 /// Runs of different machines, instruction sets, builds or data (unless forced), or with nothing in common.
 pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, CompareError> {
     let mut remarks = Vec::new();
-    for difference in differences(before, after) {
-        if !rules.force {
-            return Err(difference);
-        }
-        let CompareError::Different { what, before, after } = difference else {
-            continue;
-        };
-        remarks.push(format!("different {what}: {before} and {after}"));
-    }
-    for (suite, digest) in &before.binding.suites {
-        if after.binding.suites.get(suite).is_some_and(|other| other != digest) {
+    for difference in before.binding.differences(&after.binding) {
+        let Difference { what, recorded, now } = &difference;
+        if let Some(suite) = what.strip_prefix("suite ") {
             remarks.push(format!("the definition of suite {suite} changed between the runs"));
+        } else if rules.force {
+            remarks.push(format!("another {what}: {recorded} and {now}"));
+        } else {
+            return Err(CompareError::Different(difference));
         }
     }
     let (first, second) = (pool(&before.results.samples), pool(&after.results.samples));
@@ -251,44 +242,20 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
             },
         )
         .collect();
-    let keys = |cells: &[Pooled]| cells.iter().map(|cell| cell.configuration().key()).collect::<Vec<_>>();
-    let (first_keys, second_keys) = (keys(&first), keys(&second));
-    let missing_in = |mine: &[String], other: &[String]| -> Vec<String> {
-        mine.iter().filter(|key| !other.contains(key)).cloned().collect()
+    let only_in = |mine: &[Pooled], other: &[Pooled]| -> Vec<String> {
+        let other: BTreeSet<String> = other.iter().map(|cell| cell.configuration().key()).collect();
+        let own = mine.iter().map(|cell| cell.configuration().key());
+        own.filter(|key| !other.contains(key)).collect()
     };
     let mean_ratio = (changes.iter().map(|change| change.ratio.ln()).sum::<f64>() / changes.len() as f64).exp();
     Ok(Comparison {
         changes,
         mean_ratio,
         common,
-        only_before: missing_in(&first_keys, &second_keys),
-        only_after: missing_in(&second_keys, &first_keys),
+        only_before: only_in(&first, &second),
+        only_after: only_in(&second, &first),
         remarks,
     })
-}
-
-/// The differences between the runs that affect times.
-fn differences(before: &Run, after: &Run) -> Vec<CompareError> {
-    let (first, second) = (&before.binding, &after.binding);
-    let mut pairs = vec![
-        ("machines".to_string(), &first.machine, &second.machine),
-        ("instruction sets".to_string(), &first.isa, &second.isa),
-        ("builds".to_string(), &first.build, &second.build),
-        ("pinnings of threads".to_string(), &first.pinning, &second.pinning),
-    ];
-    for (name, digest) in &first.data {
-        if let Some(other) = second.data.get(name) {
-            pairs.push((format!("data of the name {name}"), digest, other));
-        }
-    }
-    let differing = pairs.into_iter().filter(|(_, before, after)| before != after);
-    differing
-        .map(|(what, before, after)| CompareError::Different {
-            what,
-            before: before.clone(),
-            after: after.clone(),
-        })
-        .collect()
 }
 
 /// Remarks about thread counts whose measured peak differs between the runs.
@@ -300,10 +267,9 @@ fn other_peaks(before: &Run, after: &Run) -> Vec<String> {
             let change = second.roofline(roofline.threads)?.peak_gflops / roofline.peak_gflops - 1.0;
             (change.abs() > OTHER_PEAK).then(|| {
                 format!(
-                    "the machine's measured peak on {} thread{} was {:+.0} % off in the second run: it was in another state \
+                    "the machine's measured peak on {} was {:+.0} % off in the second run: it was in another state \
                      (frequency, neighbours); measure both runs again, in turn",
-                    roofline.threads,
-                    if roofline.threads == 1 { "" } else { "s" },
+                    plural(roofline.threads, "thread"),
                     100.0 * change
                 )
             })
@@ -316,7 +282,7 @@ fn evidence(cell: &Pooled) -> Vec<f64> {
     if cell.repeat_medians.len() > 1 {
         return cell.repeat_medians.iter().map(|median| median.max(1.0).ln()).collect();
     }
-    let samples: Vec<f64> = cell.cell.round_ns.samples.iter().map(|&sample| sample as f64).collect();
+    let samples = as_numbers(&cell.cell.round_ns.samples);
     let length = samples.len().div_ceil(BLOCKS).max(1);
     let blocks: Vec<f64> = samples
         .chunks(length)

@@ -12,8 +12,8 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::output;
 use crate::machine::{Reached, Roofline};
+use crate::output;
 use crate::statistics::median;
 
 /// The file beside the measurements of a run.

@@ -13,28 +13,20 @@ use crate::cluster::Traffic;
 use crate::statistics::median;
 
 /// The order in which phases are stored.
-pub const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
+const PHASES: [Phase; 4] = [Phase::Sample, Phase::Gradient, Phase::Noise, Phase::Update];
 
-/// Raw integer nanoseconds of every timed round.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Samples {
-    /// Whole rounds.
+/// Rounds that were timed as a whole, all but those of the warm-up.
+#[derive(Debug, Clone, Default)]
+pub struct TimedRounds {
+    /// Raw integer nanoseconds of each round.
     pub round: Vec<u64>,
-    /// The same rounds by phase, in the order of [`PHASES`].
-    pub phases: [Vec<u64>; 4],
-}
-
-/// What a measured run came to.
-pub struct Measurement {
-    /// Nanoseconds of the timed rounds.
-    pub samples: Samples,
-    /// Work of each timed round.
+    /// Work of the same rounds: not all methods ask as much in each.
     pub work: Vec<Work>,
-    /// Nanoseconds of each timed round that this rank spent outside of calls to others.
+    /// Nanoseconds of them that this rank spent outside of calls to others.
     pub computing: Vec<u64>,
-    /// What this rank said to others in the timed rounds.
+    /// Traffic between ranks in these rounds.
     pub traffic: Traffic,
-    /// What all rounds asked of the data, warm-up included.
+    /// Counts of all rounds, warm-up included.
     pub ledger: Ledger,
     /// The parameters at the end.
     pub parameters: Vec<f32>,
@@ -53,11 +45,11 @@ pub struct Work {
     pub bytes: u64,
 }
 
-impl Measurement {
+impl TimedRounds {
     /// Median over the timed rounds of `rate(flops, bytes, seconds)`, each round's work over its own time: batches that
     /// halve from phase to phase have no round that stands for all. NaN without rounds.
     pub fn typical(&self, rate: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
-        let rounds = self.samples.round.iter().zip(&self.work);
+        let rounds = self.round.iter().zip(&self.work);
         let rates: Vec<f64> = rounds
             .map(|(&nanoseconds, work)| rate(work.flops as f64, work.bytes as f64, nanoseconds.max(1) as f64 * 1e-9))
             .collect();
@@ -74,58 +66,6 @@ impl PhaseObserver for PhaseLog {
     fn enter(&mut self, phase: Phase) {
         self.marks.push((phase, Instant::now()));
     }
-}
-
-/// Runs every planned round of `prepared` and times all but the first `warm_up`. `traffic` says what this rank said to others
-/// so far. Rows that ranks share out are placed before the first round.
-///
-/// Rounds are first timed whole, without marks; the phases come from a second pass over the same number of rounds of an
-/// equal run (made by `again`), so that the clock's own cost stands outside the round.
-///
-/// # Errors
-/// The first round that fails.
-pub fn measure(
-    problem: &Problem,
-    engine: &Engine,
-    prepared: Prepared,
-    again: &dyn Fn() -> anyhow::Result<Prepared>,
-    warm_up: u64,
-    traffic: &(dyn Fn() -> Traffic + Sync),
-) -> anyhow::Result<Measurement> {
-    let planned = prepared.rounds;
-    let warm_up = warm_up.min(planned.saturating_sub(1));
-    let timed = time_rounds(problem, engine, prepared, warm_up, traffic)?;
-    let phases = phase_times(problem, engine, again()?, planned.min(warm_up + PHASE_ROUNDS), warm_up)?;
-    let model_sha256 = digest(&timed.parameters);
-    Ok(Measurement {
-        samples: Samples {
-            round: timed.round,
-            phases,
-        },
-        work: timed.work,
-        computing: timed.computing,
-        traffic: timed.traffic,
-        ledger: timed.ledger,
-        parameters: timed.parameters,
-        model_sha256,
-    })
-}
-
-/// Rounds that were timed as a whole.
-#[derive(Debug, Clone)]
-pub struct TimedRounds {
-    /// Nanoseconds of each round but those of the warm-up.
-    pub round: Vec<u64>,
-    /// Work of the same rounds: not all methods ask as much in each.
-    pub work: Vec<Work>,
-    /// Nanoseconds of them that this rank spent outside of calls to others.
-    pub computing: Vec<u64>,
-    /// What passed between ranks in these rounds.
-    pub traffic: Traffic,
-    /// What all rounds asked of the data.
-    pub ledger: Ledger,
-    /// The parameters at the end.
-    pub parameters: Vec<f32>,
 }
 
 /// Clock of whole rounds, without those of the warm-up.
@@ -168,7 +108,8 @@ impl Observer for Clock<'_> {
     }
 }
 
-/// Runs every planned round of `prepared` and times all but the first `warm_up` (of at least one).
+/// Runs every planned round of `prepared` and times all but the first `warm_up` (of at least one). `traffic` counts what this
+/// rank said to others so far. Rows that ranks share out are placed before the first round.
 ///
 /// # Errors
 /// The first round that fails.
@@ -191,30 +132,37 @@ pub fn time_rounds(
             round: Vec::with_capacity(planned),
             work: Vec::with_capacity(planned),
             computing: Vec::with_capacity(planned),
-            traffic: Traffic::default(),
-            ledger: Ledger::default(),
-            parameters: Vec::new(),
+            ..TimedRounds::default()
         },
     };
     executor.run_observed(&mut [&mut clock])?;
     Ok(TimedRounds {
         ledger: executor.ledger(),
         parameters: executor.solution().to_vec(),
+        model_sha256: digest(executor.solution()),
         ..clock.rounds
     })
 }
 
 /// Rounds whose phases are timed.
-pub const PHASE_ROUNDS: u64 = 64;
+const PHASE_ROUNDS: u64 = 64;
 
-/// The phases of the first `rounds` rounds of `prepared`, without the first `warm_up`. A round begins with its sampling.
-fn phase_times(
+/// Nanoseconds of the first rounds of `prepared` by phase, in the order of [`PHASES`], without the first `warm_up`. A round
+/// begins with its sampling.
+///
+/// Rounds are first timed whole, without marks ([`time_rounds`]); the phases come from this second pass over the rounds of an
+/// equal run, so that the clock's own cost stands outside the round.
+///
+/// # Errors
+/// The first round that fails.
+pub fn phase_times(
     problem: &Problem,
     engine: &Engine,
     prepared: Prepared,
-    rounds: u64,
     warm_up: u64,
 ) -> Result<[Vec<u64>; 4], RoundError> {
+    let warm_up = warm_up.min(prepared.rounds.saturating_sub(1));
+    let rounds = prepared.rounds.min(warm_up + PHASE_ROUNDS);
     let mut log = PhaseLog {
         marks: Vec::with_capacity(PHASES.len() * rounds as usize + 1),
     };
@@ -255,11 +203,8 @@ mod tests {
 
     #[test]
     fn the_rate_of_rounds_that_halve_is_that_of_each_of_them() {
-        let measurement = Measurement {
-            samples: Samples {
-                round: vec![16_000, 8_000, 4_000, 2_000, 1_000],
-                phases: Default::default(),
-            },
+        let measurement = TimedRounds {
+            round: vec![16_000, 8_000, 4_000, 2_000, 1_000],
             work: (0..5)
                 .map(|phase| Work {
                     queries: 20 >> phase,
@@ -267,11 +212,7 @@ mod tests {
                     bytes: 16_000 >> phase,
                 })
                 .collect(),
-            computing: Vec::new(),
-            traffic: Traffic::default(),
-            ledger: Ledger::default(),
-            parameters: Vec::new(),
-            model_sha256: String::new(),
+            ..TimedRounds::default()
         };
         let gflops = measurement.typical(&|flops, _, seconds| flops / seconds * 1e-9);
         let gbytes = measurement.typical(&|_, bytes, seconds| bytes / seconds * 1e-9);

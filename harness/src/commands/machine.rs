@@ -43,8 +43,9 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
         arguments.threads.iter().copied().map(usize::from).collect()
     };
     let pinning = Pinning::new(arguments.pin).map_err(UsageError::of)?;
-    let environment = Environment::capture_pinned(&threads, &pinning);
-    let most_threads = threads.into_iter().max().unwrap_or(environment.machine.topology.cores);
+    let most = threads.iter().copied().max();
+    let environment = Environment::capture_pinned(&threads, &pinning, most.unwrap_or(0));
+    let most_threads = most.unwrap_or(environment.machine.topology.cores);
     for disturbance in disturbances(
         &environment.machine,
         &environment.state,

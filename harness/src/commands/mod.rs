@@ -10,7 +10,6 @@ pub mod compare;
 pub mod factorize;
 pub mod list;
 pub mod machine;
-pub mod output;
 pub mod report;
 pub mod run;
 pub mod schema;
@@ -18,7 +17,6 @@ pub mod simulate;
 
 mod threads;
 pub mod train;
-mod usage;
 
-pub use output::Output;
-pub use usage::{UsageError, with_causes};
+pub use crate::output::{self, Output};
+pub use crate::usage::{UsageError, with_causes};

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::theory::parallel::Method;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
 use crate::format::time;
 use crate::machine::Topology;
 use crate::prediction::presentation;
-use crate::prediction::queries::{self, Costs, PLACES, Place, Row};
+use crate::prediction::queries::{self, Cell, Costs, Kind, PLACES, Place, Row};
 use crate::prediction::ranks::Measurements;
 use crate::report::{Entry, Table};
 use crate::results::{Pooled, pool, read_run};
-use crate::studies::depth_against_work::{self as study, Cell, Kind, Limits, Method, Study};
+use crate::studies::depth_against_work::{self as study, Limits};
+use crate::studies::exponents::Study;
 
 /// Arguments of `rounds simulate`.
 #[derive(clap::Args)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use rounds_algorithms::catalog;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
@@ -42,7 +42,8 @@ pub struct Context<'a> {
     pub strategies: StrategyMemory,
     engines: Memo<Engine>,
     problems: Memo<Arc<Loaded>>,
-    calibrations: Memo<Option<Calibration>>,
+    /// What runs with the noise for a target ε guarantee.
+    calibrations: Memo<PrivacyStatement>,
     digests: Mutex<BTreeMap<String, String>>,
 }
 
@@ -58,13 +59,6 @@ pub struct Loaded {
     pub planted: Option<PlantedLogistic>,
 }
 
-/// Noise found for a target ε, and what it guarantees.
-#[derive(Clone)]
-struct Calibration {
-    noise_multiplier: f64,
-    privacy: PrivacyStatement,
-}
-
 /// Values by key, each made once even where several threads want it.
 pub struct Memo<T>(Mutex<HashMap<String, Arc<Mutex<Option<T>>>>>);
 
@@ -75,11 +69,6 @@ impl<T: Clone> Default for Memo<T> {
 }
 
 impl<T: Clone> Memo<T> {
-    /// No values.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The value of `key`, made by `make` where it is missing.
     ///
     /// # Errors
@@ -117,9 +106,9 @@ impl<'a> Context<'a> {
             threads,
             disturbances: Vec::new(),
             strategies: StrategyMemory::filled_from(factorization_cache::source()),
-            engines: Memo::new(),
-            problems: Memo::new(),
-            calibrations: Memo::new(),
+            engines: Memo::default(),
+            problems: Memo::default(),
+            calibrations: Memo::default(),
             digests: Mutex::default(),
         }
     }
@@ -234,38 +223,23 @@ impl<'a> Context<'a> {
             ..cell.clone()
         };
         let mut first = None;
-        let mut refusal = None;
         let key = format!(
             "{} {:?} {}",
             one.key(),
             settings.parameters.get("rounds"),
             problem.rows()
         );
-        let found = self
-            .calibrations
-            .get(&key, || match algorithm.prepare(problem, settings) {
-                Ok(prepared) => {
-                    let privacy = prepared.privacy.clone();
-                    first = Some(prepared);
-                    let calibration = |noise_multiplier| Calibration {
-                        noise_multiplier,
-                        privacy,
-                    };
-                    Ok(first
-                        .as_ref()
-                        .and_then(|prepared| prepared.privacy.noise_multiplier)
-                        .map(calibration))
-                }
-                Err(error) => {
-                    refusal = Some(error.to_string());
-                    bail!("refused")
-                }
-            });
-        if let Some(reason) = refusal {
-            return Ok(Err(reason));
-        }
-        let calibration = found?;
-        if let Some(Calibration { noise_multiplier, .. }) = calibration {
+        // The only failure is a refusal of the algorithm.
+        let calibrated = self.calibrations.get(&key, || {
+            let prepared = first.insert(algorithm.prepare(problem, settings)?);
+            Ok(prepared.privacy.clone())
+        });
+        let privacy = match calibrated {
+            Ok(privacy) => privacy,
+            Err(refusal) => return Ok(Err(refusal.to_string())),
+        };
+        let calibrated = privacy.noise_multiplier;
+        if let Some(noise_multiplier) = calibrated {
             settings.budget = Budget::NoiseMultiplier {
                 noise_multiplier,
                 delta,
@@ -275,11 +249,8 @@ impl<'a> Context<'a> {
             return Ok(Ok(prepared));
         }
         Ok(match algorithm.prepare(problem, settings) {
-            Ok(prepared) => Ok(Prepared {
-                privacy: calibration.map_or(prepared.privacy, |calibration| calibration.privacy),
-                ..prepared
-            }),
-            Err(error) => Err(error.to_string()),
+            Ok(prepared) if calibrated.is_some() => Ok(Prepared { privacy, ..prepared }),
+            other => other.map_err(|error| error.to_string()),
         })
     }
 }

@@ -8,8 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use rounds_algorithms::{catalog, hexadecimal};
-use serde::de::value::{Error as ValueError, MapDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -23,43 +22,20 @@ include!(concat!(env!("OUT_DIR"), "/definitions.rs"));
 /// Why a definition cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum DefinitionError {
-    /// Not TOML, an unknown key, or a value of the wrong type.
     #[error("{name}:{line}: {message}")]
-    Syntax {
-        /// Its file or name.
-        name: String,
-        /// From 1.
-        line: usize,
-        /// The mistake; for an unknown key with the nearest one.
-        message: String,
-    },
-    /// A value that makes no sense.
+    Syntax { name: String, line: usize, message: String },
     #[error("{name}: {message}")]
-    Invalid {
-        /// Its name.
-        name: String,
-        /// The mistake and the remedy.
-        message: String,
-    },
-    /// An unknown name.
+    Invalid { name: String, message: String },
     #[error("there is no {kind} '{name}'; {way_out}")]
     UnknownName {
-        /// Suite, study, algorithm or data set.
         kind: &'static str,
-        /// As written.
         name: String,
-        /// The nearest, or all there are.
         way_out: String,
     },
-    /// A file that cannot be read.
     #[error("cannot read the definition {path}: {message}")]
-    File {
-        /// The file.
-        path: String,
-        /// Message of the system.
-        message: String,
-    },
+    File { path: String, message: String },
 }
 
 /// The text of a definition.
@@ -134,7 +110,7 @@ impl Source {
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}
 
-/// A definition with the options of its study.
+/// A definition with the options of its study. A field is a key at the top of its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Definition<O> {
@@ -279,10 +255,10 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
     pub fn parse(name: &str, text: &str) -> Result<Self, DefinitionError> {
         let mut definition: Self = from_toml(name, text)?;
         if definition.options.is_none() {
-            let nothing = MapDeserializer::<_, ValueError>::new(std::iter::empty::<(&str, bool)>());
-            let options = O::deserialize(nothing.into_deserializer());
-            definition.options =
-                Some(options.map_err(|error| definition.invalid(format!("[options] is missing: {error}")))?);
+            let options = toml::from_str("");
+            definition.options = Some(options.map_err(|error: toml::de::Error| {
+                definition.invalid(format!("[options] is missing: {}", error.message()))
+            })?);
         }
         definition.check()?;
         Ok(definition)
@@ -330,16 +306,17 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         methods
     }
 
+    /// The methods of all problems.
+    pub fn all_methods(&self) -> impl Iterator<Item = Method> {
+        self.problems.iter().flat_map(|problem| self.methods_of(problem))
+    }
+
     /// All cells of `selection`: problems × methods × combinations of parameters × threads.
     ///
     /// # Errors
     /// A selection that names an algorithm the definition does not have, or leaves nothing.
     pub fn cells(&self, selection: &Selection) -> Result<Vec<Cell>, DefinitionError> {
-        let methods: Vec<Method> = self
-            .problems
-            .iter()
-            .flat_map(|problem| self.methods_of(problem))
-            .collect();
+        let methods: Vec<Method> = self.all_methods().collect();
         let ids: Vec<&str> = methods.iter().map(|method| method.algorithm.as_str()).collect();
         if let Some(name) = selection.algorithms.iter().find(|name| !ids.contains(&name.as_str())) {
             return Err(unknown_name("algorithm in this suite", name, &ids));
@@ -424,12 +401,12 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         selection: &Selection,
     ) -> Cell {
         let problem = &self.problems[index];
-        let axis = problem.axis.as_ref();
-        let axis = axis.and_then(|name| parameters.get(name)).and_then(Value::as_f64);
-        let batch_size = parameters
-            .remove(BATCH_SIZE)
-            .and_then(|size| size.as_u64())
-            .unwrap_or(0);
+        let axis = problem
+            .axis
+            .as_ref()
+            .and_then(|name| parameters.get(name))
+            .and_then(Value::as_f64);
+        let batch_size = parameters.remove(BATCH_SIZE).and_then(|size| size.as_u64());
         let features = method.features.as_ref().unwrap_or(&problem.features);
         Cell {
             configuration: Configuration {
@@ -439,7 +416,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                 algorithm: method.algorithm.clone(),
                 dataset: problem.dataset.clone(),
                 features: features.clone(),
-                batch_size: batch_size as usize,
+                batch_size: batch_size.unwrap_or(0) as usize,
                 threads,
                 ranks: selection.ranks,
                 parameters,
@@ -483,10 +460,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                     .iter()
                     .try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
                 let parameters = self.parameters_of(problem, method, &[]);
-                let empty = parameters
-                    .iter()
-                    .find(|(_, value)| value.as_array().is_some_and(Vec::is_empty));
-                if let Some((name, _)) = empty {
+                let mut all = parameters.iter();
+                if let Some((name, _)) = all.find(|(_, value)| value.as_array().is_some_and(Vec::is_empty)) {
                     return Err(self.invalid(format!("{}: {name} has no values", method.algorithm)));
                 }
                 let sizes = parameters.get(BATCH_SIZE).map_or(Vec::new(), values);
@@ -503,13 +478,14 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             files: true,
             ..Selection::default()
         };
-        for key in self.possible(&everything).iter().map(|cell| cell.configuration.key()) {
-            if keys.contains(&key) {
-                return Err(self.invalid(format!("{key} is defined twice; keep one")));
-            }
-            keys.insert(key);
-        }
-        Ok(())
+        let mut all = self
+            .possible(&everything)
+            .into_iter()
+            .map(|cell| cell.configuration.key());
+        let twice = all.find(|key| !keys.insert(key.clone()));
+        twice.map_or(Ok(()), |key| {
+            Err(self.invalid(format!("{key} is defined twice; keep one")))
+        })
     }
 }
 
@@ -537,7 +513,7 @@ fn values(value: &Value) -> Vec<Value> {
 }
 
 /// Every combination of the values of parameters, the first name outermost.
-pub fn combinations(parameters: &Parameters) -> Vec<Parameters> {
+fn combinations(parameters: &Parameters) -> Vec<Parameters> {
     parameters
         .iter()
         .fold(vec![Parameters::new()], |choices, (name, value)| {

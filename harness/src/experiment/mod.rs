@@ -9,7 +9,6 @@ pub mod cell;
 pub mod definition;
 pub mod run;
 pub mod store;
-pub mod summary;
 
 use std::path::Path;
 
@@ -44,7 +43,7 @@ pub enum Outcome<T> {
     Measured(T),
     /// The cell cannot be measured, with the reason. Its other runs are left out.
     Skipped(String),
-    /// The result failed verification, with the reason. It is not kept.
+    /// The result failed verification or is not finite, with the reason. It is not kept.
     Rejected(String),
 }
 
@@ -81,12 +80,27 @@ impl Presentation {
             warnings: Vec::new(),
         })
     }
+
+    /// The same of a page with these parts.
+    ///
+    /// # Errors
+    /// A number that JSON cannot represent.
+    pub fn of_parts(
+        (title, group, about): (&str, &str, &str),
+        parts: Vec<report::Part>,
+        context: &Context<'_>,
+    ) -> anyhow::Result<Self> {
+        let page = report::Presentation::new(title, group, about, &context.environment.command);
+        Self::of(&report::Presentation { parts, ..page }, context)
+    }
 }
 
-/// An entry of the registry of studies.
+/// The properties of a study, and its entry in the registry.
 pub struct Kind {
     /// The value of `study` in a definition.
     pub name: &'static str,
+    /// The order in which cells run.
+    pub execution: Execution,
     /// True where ranks can make its runs.
     pub on_ranks: bool,
     /// True where results lie in the folder itself, not in a folder of the definition's name.
@@ -100,14 +114,15 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// The entry of a study.
-    pub const fn of<S: Study + 'static>() -> Self {
+    /// A study of one process, on all cores, with a folder for each definition.
+    pub const fn new<S: Study + 'static>(name: &'static str, execution: Execution) -> Self {
         Self {
-            name: S::NAME,
-            on_ranks: S::ON_RANKS,
-            at_root: S::AT_ROOT,
-            pin: S::PIN,
-            threads: S::threads,
+            name,
+            execution,
+            on_ranks: false,
+            at_root: false,
+            pin: PinPolicy::None,
+            threads: |cores| vec![cores],
             plan: plan::<S>,
         }
     }
@@ -118,16 +133,8 @@ pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
 
 /// A kind of experiment.
 pub trait Study: Sized + Sync {
-    /// The value of `study` in a definition.
-    const NAME: &'static str;
-    /// The order in which cells run.
-    const EXECUTION: Execution;
-    /// True where ranks can make its runs.
-    const ON_RANKS: bool = false;
-    /// True where results lie in the folder itself, not in a folder of the definition's name.
-    const AT_ROOT: bool = false;
-    /// Binding of threads without `--pin`.
-    const PIN: PinPolicy = PinPolicy::None;
+    /// Its properties.
+    const KIND: Kind;
 
     /// The table `[options]` of a definition. Derive with `deny_unknown_fields`; [`NoOptions`] for none.
     type Options: DeserializeOwned + Serialize;
@@ -142,11 +149,6 @@ pub trait Study: Sized + Sync {
 
     /// The definition.
     fn definition(&self) -> &Definition<Self::Options>;
-
-    /// Thread counts where neither the command line nor the definition names any.
-    fn threads(cores: usize) -> Vec<usize> {
-        vec![cores]
-    }
 
     /// All cells. The default is the product of problems, methods, parameters and threads.
     ///
@@ -209,8 +211,8 @@ pub mod testing {
     use super::store::{Mode, read};
     use super::*;
     use crate::cluster::Cluster;
-    use crate::commands::Output;
     use crate::machine::{Environment, Pinning};
+    use crate::output::Output;
 
     /// A selection of everything on a number of threads.
     pub fn selection(threads: usize) -> Selection {

@@ -1,6 +1,6 @@
 //! The driver: which runs are missing, making them, keeping each at once, and presenting them all.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -8,15 +8,18 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Context as _, ensure};
 use indicatif::ProgressBar;
 use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::cell::{Cell, Configuration, Record, Sample, Trial};
 use super::definition::{Definition, Selection, Source};
 use super::store::{Binding, Mode, Store};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
-use crate::commands::{Output, output};
 use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
+use crate::output::{self, Output};
 use crate::statistics::Choices;
 
 /// A call of `rounds run`: what holds for all of its experiments.
@@ -65,7 +68,7 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
     };
     for source in sources {
         let study = S::new(Definition::parse(&source.name, &source.text)?)?;
-        let cells = match S::EXECUTION {
+        let cells = match S::KIND.execution {
             // A run has one thread, however many run at once.
             Execution::Concurrent => study.cells(&Selection {
                 threads: vec![1],
@@ -97,21 +100,17 @@ impl<S: Study> Planned<S> {
                 let draws = cell.draws;
                 (0..cell.repeats).flat_map(move |repeat| (0..draws).map(move |draw| Trial { repeat, draw }))
             };
-            if S::EXECUTION != Execution::Interleaved {
-                let all = cells
-                    .iter()
-                    .flat_map(|cell| trials(cell).map(move |trial| Task { study, cell, trial }));
-                tasks.extend(all);
+            if S::KIND.execution != Execution::Interleaved {
+                let of_cell = |cell| trials(cell).map(move |trial| Task { study, cell, trial });
+                tasks.extend(cells.iter().flat_map(of_cell));
                 continue;
             }
-            let passes: std::collections::BTreeSet<Trial> = cells.iter().flat_map(trials).collect();
+            let passes: BTreeSet<Trial> = cells.iter().flat_map(trials).collect();
             for trial in passes {
                 let mut choices = Choices::new(study.definition().seed.wrapping_add(trial.repeat as u64));
                 let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
-                for cell in cells
-                    .iter()
-                    .filter(|cell| trial.repeat < cell.repeats && trial.draw < cell.draws)
-                {
+                let measured = |cell: &&Cell| trial.repeat < cell.repeats && trial.draw < cell.draws;
+                for cell in cells.iter().filter(measured) {
                     let name = study.group(cell);
                     match groups.iter_mut().find(|(known, _)| *known == name) {
                         Some((_, group)) => group.push(cell),
@@ -138,20 +137,21 @@ impl<S: Study> Plan for Planned<S> {
         let cluster = session.cluster;
         let first = cluster.is_root();
         let tasks = self.tasks();
-        let of_cells = self.cells().into_iter().map(|cell| cell.configuration.threads);
-        let mut threads: Vec<usize> = of_cells.collect();
-        if S::EXECUTION == Execution::Concurrent {
+        let threads: BTreeSet<usize> = if S::KIND.execution == Execution::Concurrent {
             let Selection {
-                threads: given,
+                threads,
                 default_threads,
                 ..
             } = &session.selection;
-            threads.clone_from(if given.is_empty() { default_threads } else { given });
-        }
-        threads.sort_unstable();
-        threads.dedup();
+            let chosen = if threads.is_empty() { default_threads } else { threads };
+            chosen.iter().copied().collect()
+        } else {
+            let of_cells = self.cells().into_iter().map(|cell| cell.configuration.threads);
+            of_cells.collect()
+        };
+        let threads: Vec<usize> = threads.into_iter().collect();
         let most = threads.last().copied().unwrap_or(1);
-        let environment = Environment::capture_pinned(&[], &pinning).with_places(&pinning, most);
+        let environment = Environment::capture_pinned(&[], &pinning, most);
         // Only what rank 0 writes is kept.
         let scratch = if first { None } else { Some(tempfile::tempdir()?) };
         let folder = scratch.as_ref().map_or(folder, |scratch| scratch.path());
@@ -173,30 +173,25 @@ impl<S: Study> Plan for Planned<S> {
             .filter_map(|(task, finished)| (finished == 0).then_some(task))
             .collect();
         // Peaks are those of a machine at rest: ranks that wait for each other are none.
-        let timed = S::EXECUTION == Execution::Interleaved && cluster.count().is_none();
+        let timed = S::KIND.execution == Execution::Interleaved && cluster.count().is_none();
         if timed && !missing.is_empty() {
             store.measure_rooflines(&threads, &pinning)?;
         }
         let data_dir = session.data_dir.clone();
         let mut context = Context::new(cluster, pinning, store.environment().clone(), data_dir, most);
-        let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
-        for configuration in &self.without_files {
-            *left_out
-                .entry(format!("{}: {NO_FILES}", configuration.dataset))
-                .or_default() += 1;
-            let configuration = configuration.clone();
-            let reason = NO_FILES.to_owned();
-            store.append(Record::Skipped { configuration, reason })?;
-        }
         let watch = if timed { Watch::start() } else { None };
         let mut bench = Bench {
             session,
             context: &context,
             store: &mut store,
             progress: session.output.progress(missing.len() as u64, PROGRESS),
-            left_out,
+            left_out: BTreeMap::new(),
         };
-        let done = match S::EXECUTION {
+        for configuration in &self.without_files {
+            let label = configuration.dataset.clone();
+            bench.leave_out(configuration.clone(), label, NO_FILES.to_owned())?;
+        }
+        let done = match S::KIND.execution {
             Execution::Concurrent => bench.spread(&missing)?,
             Execution::Interleaved | Execution::InOrder => bench.one_by_one(&missing)?,
         };
@@ -264,7 +259,7 @@ struct Bench<'a, T> {
     left_out: BTreeMap<String, usize>,
 }
 
-impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
+impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
     /// Makes runs one after another and returns how many.
     fn one_by_one<S: Study<Outcome = T>>(&mut self, missing: &[Task<'_, S>]) -> anyhow::Result<usize> {
         let mut skipped: HashSet<String> = HashSet::new();
@@ -338,8 +333,13 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync> Be
             self.store.bind_data(&name, &digest)?;
         }
         let configuration = task.cell.configuration.clone();
-        let left_out = |reason: &str| format!("{}: {reason}", configuration.label());
-        let record = match outcome {
+        let label = configuration.label();
+        let unread = match &outcome {
+            Outcome::Measured(outcome) => not_finite(outcome)?,
+            _ => None,
+        };
+        let outcome = unread.map_or(outcome, Outcome::Rejected);
+        match outcome {
             Outcome::Measured(outcome) => {
                 let sample = Sample {
                     configuration,
@@ -353,21 +353,68 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned + Clone + Send + Sync> Be
                         self.progress.suspend(|| eprintln!("{line}"));
                     }
                 }
-                Record::Cell(Box::new(sample))
+                Ok(self.store.append(Record::Cell(Box::new(sample)))?)
             }
-            Outcome::Skipped(reason) => {
-                *self.left_out.entry(left_out(&reason)).or_default() += 1;
-                Record::Skipped { configuration, reason }
-            }
+            Outcome::Skipped(reason) => self.leave_out(configuration, label, reason),
             Outcome::Rejected(reason) => {
-                *self.left_out.entry(left_out(&reason)).or_default() += 1;
-                Record::Rejected {
+                *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
+                let repeat = task.trial.repeat;
+                Ok(self.store.append(Record::Rejected {
                     configuration,
-                    repeat: task.trial.repeat,
+                    repeat,
                     reason,
-                }
+                })?)
             }
+        }
+    }
+
+    /// Writes that a cell cannot be measured.
+    fn leave_out(&mut self, configuration: Configuration, label: String, reason: String) -> anyhow::Result<()> {
+        *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
+        Ok(self.store.append(Record::Skipped { configuration, reason })?)
+    }
+}
+
+/// The reason to reject a result that could not be read back: JSON writes a number that is not finite as `null`.
+fn not_finite<T: Serialize + DeserializeOwned>(outcome: &T) -> anyhow::Result<Option<String>> {
+    fn holds_null(value: &Value) -> bool {
+        match value {
+            Value::Array(values) => values.iter().any(holds_null),
+            Value::Object(fields) => fields.values().any(holds_null),
+            value => value.is_null(),
+        }
+    }
+    let value = serde_json::to_value(outcome)?;
+    if T::deserialize(&value).is_ok() {
+        return Ok(None);
+    }
+    let fields = value.as_object().into_iter().flatten();
+    let names: Vec<&str> = fields
+        .filter(|(_, value)| holds_null(value))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    Ok(Some(format!("the result is not finite: {}", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_that_is_not_finite_is_rejected_with_the_names_of_its_numbers() {
+        #[derive(Serialize, serde::Deserialize)]
+        struct Outcome {
+            value: f64,
+            curve: Vec<(String, f64)>,
+            gap: Option<f64>,
+        }
+        let outcome = |value, y| Outcome {
+            value,
+            curve: vec![("a".to_owned(), y)],
+            gap: None,
         };
-        Ok(self.store.append(record)?)
+        assert_eq!(not_finite(&outcome(1.0, 2.0)).unwrap(), None);
+        let reason = not_finite(&outcome(f64::NAN, f64::INFINITY)).unwrap().unwrap();
+        assert!(reason.starts_with("the result is not finite: value, curve"), "{reason}");
     }
 }

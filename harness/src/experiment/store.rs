@@ -25,98 +25,61 @@ const LOCK: &str = ".lock";
 /// Why results cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its variant")]
 pub enum StoreError {
-    /// The file system refuses.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// The action.
         action: &'static str,
-        /// On what.
         path: PathBuf,
-        /// Message of the system.
         source: io::Error,
     },
-    /// Another run holds the folder.
     #[error("{} is being written by another run{holder}; wait for it, or choose another folder with --out", folder.display())]
-    Locked {
-        /// The folder.
-        folder: PathBuf,
-        /// Its process, where it left its number.
-        holder: String,
-    },
-    /// The folder holds a run already.
+    Locked { folder: PathBuf, holder: String },
     #[error(
         "{} holds {finished} finished runs already; continue them with --resume, or choose another folder with --out",
         folder.display()
     )]
-    Exists {
-        /// The folder.
-        folder: PathBuf,
-        /// Finished cells.
-        finished: usize,
-    },
-    /// The run that is to be resumed was another one.
-    #[error(
-        "{} cannot be resumed: its {what} was {recorded}, now it is {now}; results of both must not be mixed. Run the \
-         same {what} again, or start anew with another --out",
-        folder.display()
-    )]
-    Mismatch {
-        /// The folder.
-        folder: PathBuf,
-        /// The difference: machine, build, instruction set, pinning, suite or data.
-        what: String,
-        /// As recorded.
-        recorded: String,
-        /// As it is now.
-        now: String,
-    },
-    /// A line or file that this program did not write.
+    Exists { folder: PathBuf, finished: usize },
+    #[error("{} cannot be resumed: its {difference}; results of both must not be mixed. Run the same {} again, or start anew \
+             with another --out", folder.display(), difference.what)]
+    Mismatch { folder: PathBuf, difference: Difference },
     #[error("{}:{line}: damaged: {message}; remove the line, or restore the file", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
-        /// From 1.
         line: usize,
-        /// Message of the parser.
         message: String,
     },
-    /// Written by another version.
     #[error(
         "{}:{line}: results of schema {found}, this program reads schema {SCHEMA}; read it with the version that wrote \
          it, or measure again",
         path.display()
     )]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// From 1.
-        line: usize,
-        /// As found; `none` where the line names no schema.
-        found: String,
-    },
-    /// A cell could not be written; all finished ones are as they were.
+    Schema { path: PathBuf, line: usize, found: String },
     #[error(
         "cannot write the run {key} to {}: {source}; the {finished} finished runs are intact: free some space and continue \
          with --resume",
         path.display()
     )]
     Append {
-        /// The file.
         path: PathBuf,
-        /// The cell that is lost.
         key: String,
-        /// Number of intact runs.
         finished: usize,
-        /// Message of the system.
         source: io::Error,
     },
-    /// There is no run here.
     #[error("{} holds no results: {ENVIRONMENT} is missing; name a folder that `rounds run` wrote", folder.display())]
-    NoRun {
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoRun { folder: PathBuf },
+}
+
+/// A condition in which two runs differ.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} was {recorded}, now it is {now}")]
+pub struct Difference {
+    /// Machine, instruction set, build, pinning, suite or data set, the last two with their name.
+    pub what: String,
+    /// In the earlier run.
+    pub recorded: String,
+    /// In the later one.
+    pub now: String,
 }
 
 /// Conditions under which runs of one folder are comparable. A resumed run must match them.
@@ -157,29 +120,38 @@ impl Binding {
         }
     }
 
-    /// The first thing in which `now` differs: (what, recorded, now). Suites and data that only one of them knows do
-    /// not count.
-    fn difference(&self, now: &Self) -> Option<(String, String, String)> {
-        let pairs = [
-            ("machine", &self.machine, &now.machine),
-            ("instruction set", &self.isa, &now.isa),
-            ("build", &self.build, &now.build),
-            ("pinning", &self.pinning, &now.pinning),
-        ];
-        let single = pairs
-            .into_iter()
-            .map(|(what, recorded, now)| (what.to_string(), recorded, now));
-        let named = |what: &'static str, recorded: &'_ BTreeMap<String, String>, now: &BTreeMap<String, String>| {
-            recorded
-                .iter()
-                .filter_map(|(name, digest)| Some((format!("{what} {name}"), digest.clone(), now.get(name)?.clone())))
-                .collect::<Vec<_>>()
+    /// Conditions in which `now` differs. Suites and data that only one of them knows do not count.
+    pub fn differences(&self, now: &Self) -> Vec<Difference> {
+        let others = now.conditions();
+        let differs = |(what, recorded): (String, &str)| {
+            let (_, now) = others.iter().find(|(other, now)| *other == what && *now != recorded)?;
+            Some(Difference {
+                recorded: recorded.to_owned(),
+                now: (*now).to_owned(),
+                what,
+            })
         };
-        single
-            .map(|(what, recorded, now)| (what, recorded.clone(), now.clone()))
-            .chain(named("suite", &self.suites, &now.suites))
-            .chain(named("data set", &self.data, &now.data))
-            .find(|(_, recorded, now)| recorded != now)
+        self.conditions().into_iter().filter_map(differs).collect()
+    }
+
+    fn conditions(&self) -> Vec<(String, &str)> {
+        let single = [
+            ("machine", &self.machine),
+            ("instruction set", &self.isa),
+            ("build", &self.build),
+            ("pinning", &self.pinning),
+        ];
+        let single = single.into_iter().map(|(what, value)| (what.to_owned(), value));
+        let suites = self
+            .suites
+            .iter()
+            .map(|(name, digest)| (format!("suite {name}"), digest));
+        let data = self
+            .data
+            .iter()
+            .map(|(name, digest)| (format!("data set {name}"), digest));
+        let all = single.chain(suites).chain(data);
+        all.map(|(what, value)| (what, value.as_str())).collect()
     }
 }
 
@@ -229,6 +201,11 @@ impl<T> Default for Results<T> {
 }
 
 impl<T> Results<T> {
+    /// True where no run was made or left out.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.skipped.is_empty() && self.rejected.is_empty()
+    }
+
     /// True where this run is finished.
     pub fn is_finished(&self, configuration: &Configuration, trial: Trial) -> bool {
         self.finished.contains(&trial_key(configuration, trial))
@@ -320,14 +297,39 @@ pub struct Stored<T> {
     pub messages: Vec<String>,
 }
 
+impl<T: DeserializeOwned> Stored<T> {
+    /// Reads `measurements.jsonl`, and returns the number of bytes up to the end of the last whole line.
+    fn read_measurements(&mut self) -> Result<u64, StoreError> {
+        let path = self.folder.join(MEASUREMENTS);
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            text => text.map_err(file_error("read", &path))?,
+        };
+        let end = text.iter().rposition(|&byte| byte == b'\n');
+        let (whole, half) = text.split_at(end.map_or(0, |place| place + 1));
+        let mut number = 0;
+        for line in whole.split(|&byte| byte == b'\n') {
+            number += 1;
+            if !line.is_empty() {
+                self.results.add(parse(line, &path, Some(number))?);
+            }
+        }
+        if !half.is_empty() {
+            self.messages.push(format!(
+                "{}:{number}: the last line was cut off ({} bytes without an end); the run in it was not finished and is left out",
+                path.display(),
+                half.len()
+            ));
+        }
+        Ok(whole.len() as u64)
+    }
+}
+
 /// The one writer of a folder. The folder stays locked until it is dropped.
 #[derive(Debug)]
 pub struct Store<T> {
-    folder: PathBuf,
+    run: Stored<T>,
     measurements: File,
-    sheet: Sheet,
-    results: Results<T>,
-    messages: Vec<String>,
     _lock: File,
 }
 
@@ -341,53 +343,42 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         fs::create_dir_all(folder).map_err(file_error("create", folder))?;
         let lock = lock(folder)?;
         let path = folder.join(MEASUREMENTS);
-        let measurements = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(file_error("write", &path))?;
-        let contents: Contents<T> = read_measurements(&path)?;
-        let mut sheet = Sheet {
-            schema: SCHEMA,
-            binding,
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).append(true).create(true).open(&path);
+        let measurements = opened.map_err(file_error("write", &path))?;
+        let mut run = Stored {
+            folder: folder.into(),
             environment,
+            binding,
+            results: Results::default(),
+            messages: Vec::new(),
         };
+        let whole = run.read_measurements()?;
+        // A run that was killed before its sheet was written has measured nothing.
+        let begun = folder.join(ENVIRONMENT).exists() || !run.results.is_empty();
         match mode {
-            Mode::New if contents.lines > 0 => {
-                let finished = contents.results.samples.len();
+            Mode::New if !run.results.is_empty() => {
                 return Err(StoreError::Exists {
                     folder: folder.into(),
-                    finished,
+                    finished: run.results.samples.len(),
                 });
             }
-            Mode::New => {}
-            // A run that was killed before its sheet was written has measured nothing.
-            Mode::Resume if !folder.join(ENVIRONMENT).exists() && contents.lines == 0 => {}
-            Mode::Resume => {
+            Mode::Resume if begun => {
                 let recorded = read_sheet(folder)?;
-                if let Some((what, recorded, now)) = recorded.binding.difference(&sheet.binding) {
-                    return Err(StoreError::Mismatch {
-                        folder: folder.into(),
-                        what,
-                        recorded,
-                        now,
-                    });
+                if let Some(difference) = recorded.binding.differences(&run.binding).into_iter().next() {
+                    let folder = folder.into();
+                    return Err(StoreError::Mismatch { folder, difference });
                 }
-                let suites = std::mem::take(&mut sheet.binding.suites);
-                sheet = recorded;
-                sheet.binding.suites.extend(suites);
+                let suites = std::mem::take(&mut run.binding.suites);
+                (run.environment, run.binding) = (recorded.environment, recorded.binding);
+                run.binding.suites.extend(suites);
             }
+            Mode::New | Mode::Resume => {}
         }
-        measurements
-            .set_len(contents.whole_bytes)
-            .map_err(file_error("repair", &path))?;
+        measurements.set_len(whole).map_err(file_error("repair", &path))?;
         let store = Self {
-            folder: folder.into(),
+            run,
             measurements,
-            sheet,
-            messages: contents.messages,
-            results: contents.results,
             _lock: lock,
         };
         store.write_sheet()?;
@@ -396,22 +387,17 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
 
     /// All runs, those of earlier calls included.
     pub fn results(&self) -> &Results<T> {
-        &self.results
+        &self.run.results
     }
 
     /// The experiment sheet: of this run, or where it was resumed, of the first.
     pub fn environment(&self) -> &Environment {
-        &self.sheet.environment
-    }
-
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.run.environment
     }
 
     /// Messages about the files that were found.
     pub fn messages(&self) -> &[String] {
-        &self.messages
+        &self.run.messages
     }
 
     /// Binds the run to the digest of a data set that was loaded.
@@ -419,16 +405,18 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
     /// # Errors
     /// `Mismatch` where the run's earlier cells were measured on other data of this name.
     pub fn bind_data(&mut self, name: &str, digest: &str) -> Result<(), StoreError> {
-        match self.sheet.binding.data.get(name) {
+        match self.run.binding.data.get(name) {
             Some(recorded) if recorded == digest => Ok(()),
             Some(recorded) => Err(StoreError::Mismatch {
-                folder: self.folder.clone(),
-                what: format!("data set {name}"),
-                recorded: recorded.clone(),
-                now: digest.into(),
+                folder: self.run.folder.clone(),
+                difference: Difference {
+                    what: format!("data set {name}"),
+                    recorded: recorded.clone(),
+                    now: digest.into(),
+                },
             }),
             None => {
-                self.sheet.binding.data.insert(name.into(), digest.into());
+                self.run.binding.data.insert(name.into(), digest.into());
                 self.write_sheet()
             }
         }
@@ -441,12 +429,9 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
     /// # Errors
     /// When the sheet cannot be written.
     pub fn measure_rooflines(&mut self, threads: &[usize], pinning: &Pinning) -> Result<(), StoreError> {
-        let environment = &mut self.sheet.environment;
-        let missing: Vec<usize> = threads
-            .iter()
-            .copied()
-            .filter(|&threads| environment.roofline(threads).is_none())
-            .collect();
+        let environment = &mut self.run.environment;
+        let mut missing = threads.to_vec();
+        missing.retain(|&threads| environment.roofline(threads).is_none());
         if missing.is_empty() {
             return Ok(());
         }
@@ -462,10 +447,10 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
     pub fn append(&mut self, record: Record<T>) -> Result<(), StoreError> {
         let key = match &record {
             Record::Cell(sample) => sample.key(),
-            Record::Skipped { configuration, .. } if self.results.reason(configuration).is_some() => return Ok(()),
+            Record::Skipped { configuration, .. } if self.results().reason(configuration).is_some() => return Ok(()),
             Record::Skipped { configuration, .. } | Record::Rejected { configuration, .. } => configuration.key(),
         };
-        let path = self.measurements_path();
+        let path = self.run.folder.join(MEASUREMENTS);
         let start = self
             .measurements
             .seek(SeekFrom::End(0))
@@ -479,11 +464,11 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
             return Err(StoreError::Append {
                 path,
                 key,
-                finished: self.results.samples.len(),
+                finished: self.results().samples.len(),
                 source,
             });
         }
-        self.results.add(record);
+        self.run.results.add(record);
         Ok(())
     }
 
@@ -492,19 +477,19 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
     /// # Errors
     /// When it cannot be written; `measurements.jsonl` is not touched.
     pub fn write_table(&self) -> Result<(), StoreError> {
-        let path = self.folder.join(TABLE);
-        let table = self.results.csv().map_err(file_error("write", &path))?;
+        let path = self.run.folder.join(TABLE);
+        let table = self.results().csv().map_err(file_error("write", &path))?;
         files::replace(&path, &table).map_err(file_error("write", &path))
     }
 
-    fn measurements_path(&self) -> PathBuf {
-        self.folder.join(MEASUREMENTS)
-    }
-
     fn write_sheet(&self) -> Result<(), StoreError> {
-        let path = self.folder.join(ENVIRONMENT);
-        let mut text =
-            serde_json::to_vec_pretty(&self.sheet).map_err(|error| file_error("write", &path)(error.into()))?;
+        let path = self.run.folder.join(ENVIRONMENT);
+        let sheet = Sheet {
+            schema: SCHEMA,
+            binding: self.run.binding.clone(),
+            environment: self.run.environment.clone(),
+        };
+        let mut text = serde_json::to_vec_pretty(&sheet).map_err(|error| file_error("write", &path)(error.into()))?;
         text.push(b'\n');
         files::replace(&path, &text).map_err(file_error("write", &path))
     }
@@ -549,20 +534,18 @@ fn line_of<T: Serialize>(record: &Record<T>) -> io::Result<Vec<u8>> {
 /// # Errors
 /// No experiment there, files that cannot be read, damaged lines, another schema; each names file and line.
 pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError> {
-    let sheet = read_sheet(folder)?;
-    let path = folder.join(MEASUREMENTS);
-    let contents = if path.exists() {
-        read_measurements(&path)?
-    } else {
-        Contents::default()
-    };
-    Ok(Stored {
+    let Sheet {
+        binding, environment, ..
+    } = read_sheet(folder)?;
+    let mut run = Stored {
         folder: folder.into(),
-        environment: sheet.environment,
-        binding: sheet.binding,
-        results: contents.results,
-        messages: contents.messages,
-    })
+        environment,
+        binding,
+        results: Results::default(),
+        messages: Vec::new(),
+    };
+    run.read_measurements()?;
+    Ok(run)
 }
 
 /// Folder of a run below `root`: `<day>/<machine>` when it starts anew, `<day>-2/<machine>` and so on when that
@@ -611,13 +594,9 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> St
 
 fn lock(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join(LOCK);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(file_error("write", &path))?;
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(file_error("write", &path))?;
     match file.try_lock() {
         Ok(()) => {
             // The number is a courtesy to whoever meets the lock; the lock itself is the kernel's and dies with us.
@@ -643,74 +622,19 @@ fn lock(folder: &Path) -> Result<File, StoreError> {
 fn read_sheet(folder: &Path) -> Result<Sheet, StoreError> {
     let path = folder.join(ENVIRONMENT);
     let text = match fs::read(&path) {
-        Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(StoreError::NoRun { folder: folder.into() });
         }
-        Err(source) => {
-            return Err(StoreError::File {
-                action: "read",
-                path,
-                source,
-            });
-        }
+        text => text.map_err(file_error("read", &path))?,
     };
     parse(&text, &path, None)
-}
-
-/// Contents of `measurements.jsonl`.
-struct Contents<T> {
-    results: Results<T>,
-    /// Whole lines.
-    lines: usize,
-    /// Bytes up to the end of the last whole line.
-    whole_bytes: u64,
-    messages: Vec<String>,
-}
-
-impl<T> Default for Contents<T> {
-    fn default() -> Self {
-        Self {
-            results: Results::default(),
-            lines: 0,
-            whole_bytes: 0,
-            messages: Vec::new(),
-        }
-    }
-}
-
-fn read_measurements<T: DeserializeOwned>(path: &Path) -> Result<Contents<T>, StoreError> {
-    let text = fs::read(path).map_err(file_error("read", path))?;
-    let whole = text
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |place| place + 1);
-    let mut contents = Contents {
-        whole_bytes: whole as u64,
-        ..Contents::default()
-    };
-    for (place, line) in text[..whole].split(|&byte| byte == b'\n').enumerate() {
-        if !line.is_empty() {
-            contents.results.add(parse(line, path, Some(place + 1))?);
-            contents.lines += 1;
-        }
-    }
-    if whole < text.len() {
-        let line = text[..whole].split(|&byte| byte == b'\n').count();
-        contents.messages.push(format!(
-            "{}:{line}: the last line was cut off ({} bytes without an end); the run in it was not finished and is left out",
-            path.display(),
-            text.len() - whole
-        ));
-    }
-    Ok(contents)
 }
 
 /// Parses a document that names its schema. `line` is the line it stands on; without it, the parser's own counts.
 fn parse<T: for<'de> Deserialize<'de>>(text: &[u8], path: &Path, line: Option<usize>) -> Result<T, StoreError> {
     #[derive(Deserialize)]
     struct Schema {
-        schema: Option<serde_json::Value>,
+        schema: Option<Value>,
     }
     let damaged = |error: &serde_json::Error| {
         // The parser's own place is within the line; the message keeps its column.
@@ -776,13 +700,8 @@ mod tests {
 
         let store = open(folder.path(), Mode::Resume).unwrap();
         let configuration = cell("dp-sgd", 64, 1, 0).configuration;
-        let finished = |repeat| store.results().is_finished(&configuration, Trial { repeat, draw: 0 });
-        assert!(finished(0) && finished(1) && !finished(2));
-        assert!(
-            !store
-                .results()
-                .is_finished(&configuration, Trial { repeat: 0, draw: 1 })
-        );
+        let finished = |repeat, draw| store.results().is_finished(&configuration, Trial { repeat, draw });
+        assert!(finished(0, 0) && finished(1, 0) && !finished(2, 0) && !finished(0, 1));
         assert_eq!(store.results().of(&configuration).count(), 2);
         assert_eq!(store.messages(), [] as [String; 0]);
 
@@ -901,7 +820,7 @@ mod tests {
         let mut more = binding();
         more.suites.insert("full".into(), "b".into());
         let store = Store::open(folder.path(), environment(), more, Mode::Resume).unwrap();
-        assert_eq!(store.sheet.binding.suites.len(), 2);
+        assert_eq!(store.run.binding.suites.len(), 2);
         drop(store);
         let mut store = open(folder.path(), Mode::Resume).unwrap();
         assert!(

@@ -90,11 +90,11 @@ pub struct Environment {
 impl Environment {
     /// The sheet now, with the roofline measured for each of `threads` (about 0.3 s each).
     pub fn capture(threads: &[usize]) -> Self {
-        Self::capture_pinned(threads, &Pinning::none())
+        Self::capture_pinned(threads, &Pinning::none(), 0)
     }
 
-    /// [`capture`](Self::capture) with bound threads.
-    pub fn capture_pinned(threads: &[usize], pinning: &Pinning) -> Self {
+    /// [`capture`](Self::capture) with bound threads, `most` in the largest pool.
+    pub fn capture_pinned(threads: &[usize], pinning: &Pinning, most: usize) -> Self {
         // The state first: the measurement itself is load.
         let state = ProcessorState::read();
         Self {
@@ -104,16 +104,9 @@ impl Environment {
             state,
             build: Build::current().clone(),
             pinning: Some(pinning.policy().to_string()).into(),
-            places: pinning.places(threads.iter().copied().max().unwrap_or(0)),
+            places: pinning.places(most),
             rooflines: super::measure_rooflines(threads, pinning),
         }
-    }
-
-    /// The same sheet with the places of the largest pool.
-    #[must_use]
-    pub fn with_places(mut self, pinning: &Pinning, threads: usize) -> Self {
-        self.places = pinning.places(threads);
-        self
     }
 
     /// The policy, `none` where an older sheet does not tell.
@@ -186,7 +179,7 @@ impl Environment {
 }
 
 /// The command as typed, with `rounds` for the program's path and quotes where a shell needs them.
-pub fn command_line() -> String {
+fn command_line() -> String {
     let arguments = std::env::args_os()
         .skip(1)
         .map(|argument| quoted(&argument.to_string_lossy()));

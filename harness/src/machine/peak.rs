@@ -94,7 +94,7 @@ pub fn beyond_rooflines(what: &str, rates: impl IntoIterator<Item = Reached>, is
 ///
 /// # Panics
 /// If `threads` is zero.
-pub fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
+fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
     let seconds = together(
         threads,
         pinning,
@@ -116,23 +116,9 @@ pub fn measure_peak(threads: usize, pinning: &Pinning) -> f64 {
 
 /// Read bandwidth of memory on `threads` threads, in GB/s: the median of short repeats.
 ///
-/// Each thread reads its own part, which it touched first, so that on a NUMA machine it is near. The parts together
-/// are four times the last-level cache, between 256 MiB and 1 GiB.
-///
-/// # Panics
-/// If `threads` is zero.
-pub fn measure_bandwidth(threads: usize, pinning: &Pinning) -> f64 {
-    measure_bandwidth_over(threads, pinning, bandwidth_buffer_bytes(&Topology::detect()))
-}
-
-fn bandwidth_buffer_bytes(topology: &Topology) -> usize {
-    let cache = topology.last_level_cache_bytes().unwrap_or(64 << 20);
-    let memory = topology.memory_bytes.0.unwrap_or(4 << 30);
-    (4 * cache).clamp(256 << 20, 1 << 30).min(memory / 8).max(1 << 20) as usize
-}
-
-/// The faster of one and of four sequential streams a thread: one stream may not keep enough lines in flight.
-fn measure_bandwidth_over(threads: usize, pinning: &Pinning, bytes: usize) -> f64 {
+/// Each thread reads its own part of `bytes`, which it touched first, so that on a NUMA machine it is near. It is the faster of
+/// one and of four sequential streams a thread: one stream may not keep enough lines in flight.
+fn measure_bandwidth(threads: usize, pinning: &Pinning, bytes: usize) -> f64 {
     // Four streams of pairs: a multiple of eight vectors.
     let vectors = (bytes / threads / size_of::<f32x16>()).next_multiple_of(8);
     let make = |_| vec![f32x16::splat(1.0); vectors];
@@ -164,6 +150,13 @@ fn measure_bandwidth_over(threads: usize, pinning: &Pinning, bytes: usize) -> f6
     let seconds = together(threads, pinning, make, |part| read(part))
         .min(together(threads, pinning, make, |part| read_four(part)));
     (vectors * size_of::<f32x16>() * threads) as f64 / seconds / 1e9
+}
+
+/// Bytes of all parts together: four times the last-level cache, between 256 MiB and 1 GiB.
+fn bandwidth_buffer_bytes(topology: &Topology) -> usize {
+    let cache = topology.last_level_cache_bytes().unwrap_or(64 << 20);
+    let memory = topology.memory_bytes.0.unwrap_or(4 << 30);
+    (4 * cache).clamp(256 << 20, 1 << 30).min(memory / 8).max(1 << 20) as usize
 }
 
 /// Runs `work` on all threads at once, a few times, each on what its own thread `prepare`d; the median time, in
@@ -217,7 +210,7 @@ pub fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
     Roofline {
         threads,
         peak_gflops: measure_peak(threads, pinning),
-        bandwidth_gbytes_per_s: measure_bandwidth(threads, pinning),
+        bandwidth_gbytes_per_s: measure_bandwidth(threads, pinning, bandwidth_buffer_bytes(&Topology::detect())),
     }
 }
 
@@ -276,7 +269,7 @@ mod tests {
 
     #[test]
     fn measured_rates_are_positive_and_counts_are_sorted_and_unique() {
-        assert!(measure_bandwidth_over(1, &Pinning::none(), 1 << 20) > 0.0);
+        assert!(measure_bandwidth(1, &Pinning::none(), 1 << 20) > 0.0);
         assert!(measure_peak(1, &Pinning::none()) > 0.0);
         assert_eq!(measure_rooflines(&[0], &Pinning::none()), []);
     }

@@ -2,10 +2,92 @@
 //!
 //! Bandwidth is not modelled: a worker receives a centre of d numbers a round, and its answer is as small as a query's.
 
-use serde::Serialize;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize};
 
 use super::{Overtaking, crossing};
-use crate::studies::depth_against_work::Cell;
+
+/// A kind of function that costs are measured on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// `MaxOfLinear`: the maximum of linear functions.
+    MaxOfLinear,
+    /// `PlantedRegression`: mean absolute residuals.
+    L1Regression,
+    /// The mean hinge loss of a data set.
+    Hinge,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
+}
+
+/// A measured cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Kind of the function.
+    pub family: Kind,
+    /// Id of the method.
+    pub algorithm: String,
+    /// ε.
+    pub accuracy: f64,
+    /// Number of threads.
+    pub threads: usize,
+    /// The result.
+    #[serde(flatten)]
+    pub found: Found,
+}
+
+/// The result of a cell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// d.
+    pub dimension: usize,
+    /// True if the gap reached ε; otherwise the counts are those at the end.
+    pub reached: bool,
+    /// Gap of the start, 0.
+    pub start_gap: f64,
+    /// Final gap.
+    pub gap: f64,
+    /// Adaptive rounds.
+    pub rounds: u64,
+    /// Gradient queries.
+    pub gradient_queries: u64,
+    /// Dependent vector operations.
+    pub computational_depth: u64,
+    /// Seconds, without evaluations of the gap.
+    pub seconds: f64,
+    /// Seconds of them in rounds of more than one query. Files with one parallel part have that here.
+    #[serde(alias = "parallel_seconds")]
+    pub query_seconds: f64,
+    /// Seconds of them in reweighted mini-batches of more than one sample.
+    #[serde(default)]
+    pub reweight_seconds: f64,
+    /// Number of such mini-batches.
+    #[serde(default)]
+    pub reweightings: u64,
+    /// Samples in them.
+    #[serde(default)]
+    pub reweighted: u64,
+}
+
+impl Deref for Cell {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        &self.found
+    }
+}
+
+impl Cell {
+    /// True if the counts describe the method: it reached its target, from a start well above it.
+    pub fn is_typical(&self) -> bool {
+        self.reached && self.start_gap > 2.0 * self.accuracy
+    }
+}
 
 /// A number of workers and their latency.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,7 +256,6 @@ pub fn rows(costs: &Costs, places: &[Place]) -> Vec<Row> {
 mod tests {
     use super::modelled_seconds as seconds;
     use super::*;
-    use crate::studies::depth_against_work::{Found, Kind};
 
     fn cell(algorithm: &str, rounds: u64, queries: u64, seconds: f64, parallel: f64) -> Cell {
         Cell {

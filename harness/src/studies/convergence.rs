@@ -15,14 +15,14 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{logistic::minimum, panels};
+use super::logistic::{minimum, rows_of};
+use super::panels;
 use crate::experiment::cache::Memo;
-use crate::experiment::summary::student_quantile;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Study,
+    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
-use crate::report;
 use crate::report::{Axis, Figure, Part, Point};
+use crate::statistics::student_quantile;
 
 /// The study.
 pub struct Convergence {
@@ -90,22 +90,17 @@ struct Plan<'a> {
 type Visited = Vec<f32>;
 
 impl Study for Convergence {
-    const NAME: &'static str = "convergence";
-    const EXECUTION: Execution = Execution::InOrder;
+    const KIND: Kind = Kind::new::<Self>("convergence", Execution::InOrder);
     type Options = Options;
     type Outcome = Gaps;
 
     fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        for method in definition
-            .problems
-            .iter()
-            .flat_map(|problem| definition.methods_of(problem))
-        {
+        for method in definition.all_methods() {
             method_of(&method.algorithm)?;
         }
         Ok(Self {
             definition,
-            minima: Memo::new(),
+            minima: Memo::default(),
         })
     }
 
@@ -117,12 +112,7 @@ impl Study for Convergence {
         let configuration = &run.cell.configuration;
         let engine = context.engine(configuration.threads)?;
         let loaded = context.problem(configuration, run.trial.draw, &engine)?;
-        let key = format!(
-            "{} {:?} {}",
-            configuration.dataset,
-            configuration.parameters.get("data-seed"),
-            run.trial.draw
-        );
+        let key = rows_of(configuration, run.trial.draw);
         let optimum = self.minima.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
         let (visited, gradient_queries) = if plan.method.batch == loaded.train.rows() {
@@ -150,14 +140,8 @@ impl Study for Convergence {
         let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &curves);
         let mut figure = Figure::new(&options.title, "Setting", panels);
         figure.columns = Some(options.columns);
-        let mut page = report::Presentation::new(
-            &options.title,
-            "Papers",
-            &self.definition.about,
-            &context.environment.command,
-        );
-        page.parts.push(Part::Figure(figure));
-        Presentation::of(&page, context)
+        let head = (&*options.title, "Papers", &*self.definition.about);
+        Presentation::of_parts(head, vec![Part::Figure(figure)], context)
     }
 }
 

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Study, summary,
+    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::factorization_cache;
-use crate::report;
-use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
+use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
+use crate::statistics::of_mean;
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
 pub struct CorrelatedNoise {
@@ -161,15 +161,14 @@ impl Setting {
 }
 
 impl Study for CorrelatedNoise {
-    const NAME: &'static str = "correlated-noise";
-    const EXECUTION: Execution = Execution::Concurrent;
+    const KIND: Kind = Kind::new::<Self>("correlated-noise", Execution::Concurrent);
     type Options = Options;
     type Outcome = Norms;
 
     fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
         Ok(Self {
             definition,
-            candidates: Memo::new(),
+            candidates: Memo::default(),
         })
     }
 
@@ -217,21 +216,19 @@ impl Study for CorrelatedNoise {
     fn present(&self, results: &Results<Norms>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
         let title = &self.definition.options().title;
         let about = "E‖∇f‖², exact; runs with their 95 % interval; the theory's noise term over that of DP-MF.";
-        let mut page = report::Presentation::new(title, "Papers", about, &context.environment.command);
         let measured = self.measured(results)?;
         let mut samples: Vec<&Sample<Norms>> = measured.into_iter().flat_map(|(_, runs)| runs).collect();
         samples.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
-        page.parts
-            .push(Part::Figure(Figure::new(title, "What is shown", panels(&samples))));
-        page.parts.push(Part::Table(table(&samples)));
-        Presentation::of(&page, context)
+        let figure = Figure::new(title, "What is shown", panels(&samples));
+        let parts = vec![Part::Figure(figure), Part::Table(table(&samples))];
+        Presentation::of_parts((title, "Papers", about), parts, context)
     }
 }
 
 /// Mean and ends of its 95 % interval.
 fn interval(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let interval = summary::of_mean(&values.collect::<Vec<_>>(), 0.95);
-    [interval.mean, interval.low, interval.high]
+    let interval = of_mean(&values.collect::<Vec<_>>(), 0.95);
+    [interval.value, interval.low, interval.high]
 }
 
 fn method(sample: &Sample<Norms>) -> String {

@@ -11,25 +11,22 @@ use rounds_algorithms::resque::black_box::{BlackBox as _, BlackBoxOracle};
 use rounds_algorithms::resque::functions::{LinearLoss, PlantedRegression};
 use rounds_algorithms::resque::pool::PoolMethod as _;
 use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
+use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 
-use super::exponents::{self, Exponent};
+use super::exponents::Study;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     self, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample,
 };
+use crate::prediction::queries::{Cell, Found, Kind};
 
 mod measurement;
 pub mod presentation;
 
-pub use rounds_algorithms::theory::parallel::Method;
-
-pub use measurement::{Cell, Found, Kind, Limits, exchange_seconds, hard_function, measure};
-
-/// Name of the study and of its file of cells.
-pub const NAME: &str = "depth-against-work";
+pub use measurement::{Limits, exchange_seconds, hard_function, measure};
 
 /// The study. A problem is `max-of-linear`, `l1-regression`, a data set with hinge loss, or `exchange`, which measures a
 /// round of threads without work.
@@ -53,17 +50,12 @@ pub struct Options {
 }
 
 impl experiment::Study for DepthAgainstWork {
-    const NAME: &'static str = NAME;
-    const EXECUTION: Execution = Execution::InOrder;
+    const KIND: experiment::Kind = experiment::Kind::new::<Self>("depth-against-work", Execution::InOrder);
     type Options = Options;
     type Outcome = Found;
 
     fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        for method in definition
-            .problems
-            .iter()
-            .flat_map(|problem| definition.methods_of(problem))
-        {
+        for method in definition.all_methods() {
             if method.algorithm != EXCHANGE {
                 method
                     .algorithm
@@ -73,7 +65,7 @@ impl experiment::Study for DepthAgainstWork {
         }
         Ok(Self {
             definition,
-            minima: Memo::new(),
+            minima: Memo::default(),
         })
     }
 
@@ -115,11 +107,21 @@ impl experiment::Study for DepthAgainstWork {
     }
 
     fn present(&self, results: &Results<Found>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
-        let study = Study::of(results);
-        let mut presentation = Presentation::of(&presentation::present(&study), context)?;
-        presentation.files.push((format!("{NAME}.json"), study.document()?));
+        let study = study_of(results);
+        let mut presentation = Presentation::of(&presentation::present(&study, Self::KIND.name), context)?;
+        let file = format!("{}.json", Self::KIND.name);
+        presentation.files.push((file, study.document()?));
         Ok(presentation)
     }
+}
+
+fn study_of(results: &Results<Found>) -> Study {
+    let cell = |sample: &Sample<Found>| cell_of(&sample.configuration, sample.outcome.clone());
+    let mut samples = results.samples.iter();
+    let exchange =
+        samples.find(|sample| sample.configuration.algorithm == EXCHANGE && sample.configuration.threads == 2);
+    let cells = results.samples.iter().filter_map(cell).collect();
+    Study::new(cells, exchange.map_or(0.0, |sample| sample.seconds))
 }
 
 /// The method that measures a round without work.
@@ -159,12 +161,8 @@ impl DepthAgainstWork {
         for earlier in &run.earlier.samples {
             let other = &earlier.configuration;
             let of = |cell: &Configuration| {
-                (
-                    cell.algorithm.clone(),
-                    cell.dataset.clone(),
-                    cell.text("dimension"),
-                    cell.text("rows"),
-                )
+                let names = (cell.algorithm.clone(), cell.dataset.clone());
+                (names, cell.text("dimension"), cell.text("rows"))
             };
             if of(other) != of(own) {
                 continue;
@@ -182,14 +180,10 @@ impl DepthAgainstWork {
     }
 
     fn found(&self, cell: &Configuration, method: Method, context: &Context<'_>) -> anyhow::Result<Found> {
-        let Options {
-            most_queries,
-            most_seconds,
-            ..
-        } = *self.definition.options();
+        let options = self.definition.options();
         let limits = Limits {
-            most_queries,
-            most_seconds,
+            most_queries: options.most_queries,
+            most_seconds: options.most_seconds,
         };
         let (accuracy, seed) = (cell.number("accuracy")?, self.definition.seed);
         let engine = Engine::with_threads(cell.threads)?;
@@ -203,14 +197,8 @@ impl DepthAgainstWork {
                 let pairs = cell.whole("pairs")?.unwrap_or(1_000);
                 let deviation = cell.optional("deviation")?.unwrap_or(0.1);
                 let planted = PlantedRegression::new(dimension()?, pairs, 2.0, deviation, seed);
-                measure(
-                    (&planted.function(), planted.minimum),
-                    method,
-                    accuracy,
-                    &engine,
-                    seed,
-                    limits,
-                )?
+                let function = (&planted.function(), planted.minimum);
+                measure(function, method, accuracy, &engine, seed, limits)?
             }
             Kind::Hinge => {
                 let loaded = context.problem(cell, 0, &engine)?;
@@ -244,117 +232,6 @@ fn reference_value(loss: &LinearLoss<'_>, seed: u64) -> Result<f64, ResqueError>
     Ok(loss.value(run.iterate()))
 }
 
-/// A fitted exponent beside the theory's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FittedExponent {
-    /// Kind of the functions.
-    pub family: Kind,
-    /// The method.
-    pub algorithm: String,
-    /// `rounds` or `gradient_queries`.
-    pub quantity: String,
-    /// `dimension` or `1/accuracy`.
-    pub variable: String,
-    /// Table I.
-    pub theory: f64,
-    /// The fit.
-    #[serde(flatten)]
-    pub exponent: Exponent,
-    /// Number of cells.
-    pub cells: usize,
-}
-
-/// All cells with their fits: `depth-against-work.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Study {
-    /// Cells in the order in which they were measured.
-    pub cells: Vec<Cell>,
-    /// Fits to the cells of the fewest threads.
-    pub exponents: Vec<FittedExponent>,
-    /// Seconds that a round costs two threads of one process beside its work; 0 if it was not measured.
-    #[serde(default)]
-    pub exchange_seconds: f64,
-}
-
-impl Study {
-    fn of(results: &Results<Found>) -> Self {
-        let cell = |sample: &Sample<Found>| cell_of(&sample.configuration, sample.outcome.clone());
-        let cells: Vec<Cell> = results.samples.iter().filter_map(cell).collect();
-        let exchange = results
-            .samples
-            .iter()
-            .find(|sample| sample.configuration.algorithm == EXCHANGE && sample.configuration.threads == 2);
-        let fewest = cells.iter().map(|cell| cell.threads).min().unwrap_or(1);
-        Self {
-            exponents: fit_all(&cells, fewest),
-            cells,
-            exchange_seconds: exchange.map_or(0.0, |sample| sample.seconds),
-        }
-    }
-
-    /// JSON with one line for each cell.
-    ///
-    /// # Errors
-    /// Numbers that JSON cannot represent.
-    pub fn document(&self) -> Result<String, serde_json::Error> {
-        fn lines<T: Serialize>(rows: &[T]) -> Result<String, serde_json::Error> {
-            let lines: Result<Vec<_>, _> = rows.iter().map(serde_json::to_string).collect();
-            Ok(lines?.join(",\n"))
-        }
-        Ok(format!(
-            "{{\"exchange_seconds\": {:e}, \"cells\": [\n{}\n], \"exponents\": [\n{}\n]}}\n",
-            self.exchange_seconds,
-            lines(&self.cells)?,
-            lines(&self.exponents)?
-        ))
-    }
-}
-
-/// Exponents of depth and queries in d and 1/ε, from the cells that reached their target on `threads` threads.
-pub fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
-    let mut fits = Vec::new();
-    for (family, method) in Kind::ALL
-        .iter()
-        .flat_map(|kind| Method::ALL.map(|method| (*kind, method)))
-    {
-        let own = |cell: &&Cell| (cell.family, &*cell.algorithm, cell.threads) == (family, method.id(), threads);
-        let used: Vec<&Cell> = cells.iter().filter(own).filter(|cell| cell.is_typical()).collect();
-        let varies = used.iter().any(|cell| cell.dimension != used[0].dimension);
-        let (theory_depth, theory_queries) = (method.depth_exponents(), method.query_exponents());
-        let quantities: [(&str, fn(&Cell) -> f64, (f64, f64)); 2] = [
-            ("rounds", |cell| cell.rounds as f64, theory_depth),
-            ("gradient_queries", |cell| cell.gradient_queries as f64, theory_queries),
-        ];
-        for (quantity, value, (of_dimension, of_accuracy)) in quantities {
-            let row = |cell: &&Cell| {
-                let dimension = varies.then_some(cell.dimension as f64);
-                (
-                    std::iter::once(1.0 / cell.accuracy).chain(dimension).collect(),
-                    value(cell),
-                )
-            };
-            let rows: Vec<_> = used.iter().map(row).collect();
-            let names = [("1/accuracy", of_accuracy), ("dimension", of_dimension)];
-            let found = exponents::fit(&rows).unwrap_or_default();
-            fits.extend(
-                found
-                    .into_iter()
-                    .zip(names)
-                    .map(|(exponent, (variable, theory))| FittedExponent {
-                        family,
-                        algorithm: method.id().to_owned(),
-                        quantity: quantity.to_owned(),
-                        variable: variable.to_owned(),
-                        theory,
-                        exponent,
-                        cells: rows.len(),
-                    }),
-            );
-        }
-    }
-    fits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,44 +257,6 @@ mod tests {
         let (_, results) = testing::run::<DepthAgainstWork>(text, 1).unwrap();
         let reached: Vec<_> = results.samples.iter().map(|sample| sample.reached).collect();
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 9));
-        assert_eq!(Study::of(&results).cells.len(), 3);
-    }
-
-    #[test]
-    fn fits_take_only_cells_that_reached_their_target() {
-        let cell = |dimension: usize, accuracy: f64, reached: bool| Cell {
-            family: Kind::MaxOfLinear,
-            algorithm: "sgd".to_owned(),
-            accuracy,
-            threads: 1,
-            found: Found {
-                dimension,
-                reached,
-                start_gap: 4.0 * accuracy,
-                rounds: if reached { (accuracy.powi(-2)).round() as u64 } else { 1 },
-                gradient_queries: 7,
-                ..Found::default()
-            },
-        };
-        let mut cells = vec![cell(16, 0.001, false)];
-        for dimension in [16, 64] {
-            cells.extend([0.1, 0.05, 0.02].map(|accuracy| cell(dimension, accuracy, true)));
-        }
-        let exponents = fit_all(&cells, 1);
-        let slope = exponents
-            .iter()
-            .find(|fit| fit.quantity == "rounds" && fit.variable == "1/accuracy")
-            .unwrap();
-        assert!((slope.exponent.measured - 2.0).abs() < 1e-6 && slope.theory == 2.0 && slope.cells == 6);
-        assert!(fit_all(&cells, 2).is_empty());
-        let study = Study {
-            cells,
-            exponents,
-            exchange_seconds: 1e-5,
-        };
-        assert_eq!(
-            serde_json::from_str::<Study>(&study.document().unwrap()).unwrap(),
-            study
-        );
+        assert_eq!(study_of(&results).cells.len(), 3);
     }
 }

@@ -1,24 +1,16 @@
-//! Exponents of power laws, with intervals: least squares in logarithms.
+//! Exponents of power laws, with intervals: least squares in logarithms; and those of depth and work beside Table I of paper
+//! 002.
 
+use rounds_algorithms::theory::parallel::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::summary::student_quantile;
-
-/// A fitted exponent and its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Exponent {
-    /// Least-squares estimate.
-    pub measured: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-}
+use crate::prediction::queries::{Cell, Kind};
+use crate::statistics::{Estimate, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
 /// with its 95 % interval under independent errors. `None` where a variable does not vary, or with no more rows than
 /// unknowns.
-pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Exponent>> {
+pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     let variables = rows.first()?.0.len();
     let unknowns = variables + 1;
     if rows.len() <= unknowns {
@@ -73,8 +65,8 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Exponent>> {
     let half_width = |i: usize| student_quantile(0.975, freedom) * (residual / freedom * inverse[i][i]).sqrt();
     Some(
         (1..unknowns)
-            .map(|i| Exponent {
-                measured: solution[i],
+            .map(|i| Estimate {
+                value: solution[i],
                 low: solution[i] - half_width(i),
                 high: solution[i] + half_width(i),
             })
@@ -82,9 +74,116 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Exponent>> {
     )
 }
 
+/// A fitted exponent beside the theory's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FittedExponent {
+    /// Kind of the functions.
+    pub family: Kind,
+    /// The method.
+    pub algorithm: String,
+    /// `rounds` or `gradient_queries`.
+    pub quantity: String,
+    /// `dimension` or `1/accuracy`.
+    pub variable: String,
+    /// Table I.
+    pub theory: f64,
+    /// The fit.
+    #[serde(flatten)]
+    pub exponent: Estimate,
+    /// Number of cells.
+    pub cells: usize,
+}
+
+/// All cells with their fits: `depth-against-work.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    /// Cells in the order in which they were measured.
+    pub cells: Vec<Cell>,
+    /// Fits to the cells of the fewest threads.
+    pub exponents: Vec<FittedExponent>,
+    /// Seconds that a round costs two threads of one process beside its work; 0 if it was not measured.
+    #[serde(default)]
+    pub exchange_seconds: f64,
+}
+
+impl Study {
+    /// A study of these cells.
+    pub fn new(cells: Vec<Cell>, exchange_seconds: f64) -> Self {
+        let fewest = cells.iter().map(|cell| cell.threads).min().unwrap_or(1);
+        Self {
+            exponents: fit_all(&cells, fewest),
+            cells,
+            exchange_seconds,
+        }
+    }
+
+    /// JSON with one line for each cell.
+    ///
+    /// # Errors
+    /// Numbers that JSON cannot represent.
+    pub fn document(&self) -> Result<String, serde_json::Error> {
+        fn lines<T: Serialize>(rows: &[T]) -> Result<String, serde_json::Error> {
+            let lines: Result<Vec<_>, _> = rows.iter().map(serde_json::to_string).collect();
+            Ok(lines?.join(",\n"))
+        }
+        Ok(format!(
+            "{{\"exchange_seconds\": {:e}, \"cells\": [\n{}\n], \"exponents\": [\n{}\n]}}\n",
+            self.exchange_seconds,
+            lines(&self.cells)?,
+            lines(&self.exponents)?
+        ))
+    }
+}
+
+/// Exponents of depth and queries in d and 1/ε, from the cells that reached their target on `threads` threads.
+fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
+    let mut fits = Vec::new();
+    for (family, method) in Kind::ALL
+        .iter()
+        .flat_map(|kind| Method::ALL.map(|method| (*kind, method)))
+    {
+        let own = |cell: &&Cell| (cell.family, &*cell.algorithm, cell.threads) == (family, method.id(), threads);
+        let used: Vec<&Cell> = cells.iter().filter(own).filter(|cell| cell.is_typical()).collect();
+        let varies = used.iter().any(|cell| cell.dimension != used[0].dimension);
+        let (theory_depth, theory_queries) = (method.depth_exponents(), method.query_exponents());
+        let quantities: [(&str, fn(&Cell) -> f64, (f64, f64)); 2] = [
+            ("rounds", |cell| cell.rounds as f64, theory_depth),
+            ("gradient_queries", |cell| cell.gradient_queries as f64, theory_queries),
+        ];
+        for (quantity, value, (of_dimension, of_accuracy)) in quantities {
+            let row = |cell: &&Cell| {
+                let dimension = varies.then_some(cell.dimension as f64);
+                (
+                    std::iter::once(1.0 / cell.accuracy).chain(dimension).collect(),
+                    value(cell),
+                )
+            };
+            let rows: Vec<_> = used.iter().map(row).collect();
+            let names = [("1/accuracy", of_accuracy), ("dimension", of_dimension)];
+            let found = fit(&rows).unwrap_or_default();
+            fits.extend(
+                found
+                    .into_iter()
+                    .zip(names)
+                    .map(|(exponent, (variable, theory))| FittedExponent {
+                        family,
+                        algorithm: method.id().to_owned(),
+                        quantity: quantity.to_owned(),
+                        variable: variable.to_owned(),
+                        theory,
+                        exponent,
+                        cells: rows.len(),
+                    }),
+            );
+        }
+    }
+    fits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prediction::queries::Found;
 
     #[test]
     fn exact_power_laws_are_recovered() {
@@ -95,7 +194,7 @@ mod tests {
             }
         }
         let found = fit(&rows).unwrap();
-        assert!((found[0].measured - 1.0 / 3.0).abs() < 1e-9 && (found[1].measured - 2.0 / 3.0).abs() < 1e-9);
+        assert!((found[0].value - 1.0 / 3.0).abs() < 1e-9 && (found[1].value - 2.0 / 3.0).abs() < 1e-9);
         assert!(found[0].high - found[0].low < 1e-6);
     }
 
@@ -123,5 +222,43 @@ mod tests {
         assert!(fit(&[]).is_none());
         assert!(fit(&[(vec![2.0], 1.0), (vec![2.0], 2.0), (vec![2.0], 3.0), (vec![2.0], 4.0)]).is_none());
         assert!(fit(&[(vec![1.0], 1.0), (vec![2.0], 2.0)]).is_none());
+    }
+
+    #[test]
+    fn fits_take_only_cells_that_reached_their_target() {
+        let cell = |dimension: usize, accuracy: f64, reached: bool| Cell {
+            family: Kind::MaxOfLinear,
+            algorithm: "sgd".to_owned(),
+            accuracy,
+            threads: 1,
+            found: Found {
+                dimension,
+                reached,
+                start_gap: 4.0 * accuracy,
+                rounds: if reached { (accuracy.powi(-2)).round() as u64 } else { 1 },
+                gradient_queries: 7,
+                ..Found::default()
+            },
+        };
+        let mut cells = vec![cell(16, 0.001, false)];
+        for dimension in [16, 64] {
+            cells.extend([0.1, 0.05, 0.02].map(|accuracy| cell(dimension, accuracy, true)));
+        }
+        let exponents = fit_all(&cells, 1);
+        let slope = exponents
+            .iter()
+            .find(|fit| fit.quantity == "rounds" && fit.variable == "1/accuracy")
+            .unwrap();
+        assert!((slope.exponent.value - 2.0).abs() < 1e-6 && slope.theory == 2.0 && slope.cells == 6);
+        assert!(fit_all(&cells, 2).is_empty());
+        let study = Study {
+            cells,
+            exponents,
+            exchange_seconds: 1e-5,
+        };
+        assert_eq!(
+            serde_json::from_str::<Study>(&study.document().unwrap()).unwrap(),
+            study
+        );
     }
 }

@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::panels;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Study, definition,
+    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Study, definition,
 };
-use crate::report;
 use crate::report::{Axis, Figure, Panel, Part, Point};
 
 /// The study.
@@ -147,17 +146,12 @@ fn formula(id: &str) -> anyhow::Result<&'static Formula> {
 }
 
 impl Study for Formulas {
-    const NAME: &'static str = "formulas";
-    const EXECUTION: Execution = Execution::Concurrent;
+    const KIND: Kind = Kind::new::<Self>("formulas", Execution::Concurrent);
     type Options = Options;
     type Outcome = Curves;
 
     fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        for method in definition
-            .problems
-            .iter()
-            .flat_map(|problem| definition.methods_of(problem))
-        {
+        for method in definition.all_methods() {
             formula(&method.algorithm)?;
         }
         Ok(Self { definition })
@@ -177,9 +171,8 @@ impl Study for Formulas {
         let Options { title, columns, .. } = self.definition.options();
         let mut figure = Figure::new(title, "Setting", self.panels(results)?);
         figure.columns = Some(*columns);
-        let mut page = report::Presentation::new(title, "Papers", &self.definition.about, &context.environment.command);
-        page.parts.push(Part::Figure(figure));
-        Presentation::of(&page, context)
+        let head = (&**title, "Papers", &*self.definition.about);
+        Presentation::of_parts(head, vec![Part::Figure(figure)], context)
     }
 }
 

@@ -5,6 +5,14 @@ use rounds_algorithms::problem::{Features, Labels, Problem};
 use rounds_kernels::loss::Loss;
 use rounds_numerics::dense::solve_positive;
 
+use crate::experiment::Configuration;
+
+/// The name of the rows of a run, for values that are made once.
+pub(super) fn rows_of(configuration: &Configuration, draw: usize) -> String {
+    let seed = configuration.parameters.get("data-seed");
+    format!("{} {seed:?} {draw}", configuration.dataset)
+}
+
 /// F* by Newton's method with halved steps, in f64, until the bound ‖∇F‖²/(2μ) on its error is at most 1e-12.
 ///
 /// # Errors

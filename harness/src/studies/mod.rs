@@ -14,19 +14,19 @@ pub mod scaling;
 pub mod training;
 pub mod wrong_constants;
 
-use crate::experiment::Kind;
+use crate::experiment::{Kind, Study as _};
 
-/// The kinds of experiments. Adding one is one file and one line.
+/// The kinds of experiments. Adding one is one file, its `mod` line and its line here.
 pub const KINDS: &[Kind] = &[
-    Kind::of::<convergence::Convergence>(),
-    Kind::of::<correlated_noise::CorrelatedNoise>(),
-    Kind::of::<depth_against_work::DepthAgainstWork>(),
-    Kind::of::<formulas::Formulas>(),
-    Kind::of::<noise_mechanisms::NoiseMechanisms>(),
-    Kind::of::<round_time::RoundTime>(),
-    Kind::of::<scaling::Scaling>(),
-    Kind::of::<training::Training>(),
-    Kind::of::<wrong_constants::WrongConstants>(),
+    convergence::Convergence::KIND,
+    correlated_noise::CorrelatedNoise::KIND,
+    depth_against_work::DepthAgainstWork::KIND,
+    formulas::Formulas::KIND,
+    noise_mechanisms::NoiseMechanisms::KIND,
+    round_time::RoundTime::KIND,
+    scaling::Scaling::KIND,
+    training::Training::KIND,
+    wrong_constants::WrongConstants::KIND,
 ];
 
 /// The kind of this name.

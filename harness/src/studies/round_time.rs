@@ -6,15 +6,19 @@
 use std::path::Path;
 
 use rounds_algorithms::catalog;
+use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
+use rounds_algorithms::problem::Problem;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::with_causes;
 use crate::experiment::cache::{Loaded, check};
-use crate::experiment::{Cell, Context, Definition, Execution, Outcome, Presentation, Results, Run, Selection, Study};
-use crate::measure::{self, Measurement};
+use crate::experiment::{
+    Cell, Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Selection, Study,
+};
+use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
+use crate::usage::with_causes;
 use crate::{kernel_rates, statistics};
 
 /// Number of rounds of a run: the same in every repeat.
@@ -32,7 +36,31 @@ pub struct RoundBudget {
     pub warm_up: u64,
 }
 
+/// An algorithm before its first round, and the settings that prepare it again; or the reason for which it cannot run.
+type Ready = Result<(Prepared, Settings), String>;
+
 impl RoundBudget {
+    /// The algorithm of a cell on its rows, with this number of rounds.
+    ///
+    /// # Errors
+    /// Parameters that do not fit, an unknown algorithm.
+    pub(super) fn prepare(
+        &self,
+        cell: &Configuration,
+        problem: &Problem,
+        seed: u64,
+        context: &Context<'_>,
+    ) -> anyhow::Result<Ready> {
+        if cell.batch_size > problem.rows() {
+            return Ok(Err(format!("the data set has {} rows", problem.rows())));
+        }
+        let mut settings = context.settings(cell, seed)?;
+        let rounds = self.warm_up + self.timed_rounds(cell.batch_size);
+        settings.offer(catalog::find(&cell.algorithm)?, "rounds", rounds);
+        let prepared = context.prepare(cell, problem, &mut settings)?;
+        Ok(prepared.map(|prepared| (prepared, settings)))
+    }
+
     /// examples / batch size, between the bounds.
     pub fn timed_rounds(&self, batch_size: usize) -> u64 {
         (self.examples / (batch_size as u64).max(1)).clamp(self.at_least, self.at_most)
@@ -94,11 +122,12 @@ pub struct RoundTime {
 }
 
 impl Study for RoundTime {
-    const NAME: &'static str = "round-time";
-    const EXECUTION: Execution = Execution::Interleaved;
-    const ON_RANKS: bool = true;
-    const AT_ROOT: bool = true;
-
+    const KIND: Kind = Kind {
+        on_ranks: true,
+        at_root: true,
+        threads: |cores| vec![1, cores],
+        ..Kind::new::<Self>("round-time", Execution::Interleaved)
+    };
     type Options = Options;
     type Outcome = RoundCost;
 
@@ -109,10 +138,6 @@ impl Study for RoundTime {
 
     fn definition(&self) -> &Definition<Options> {
         &self.definition
-    }
-
-    fn threads(cores: usize) -> Vec<usize> {
-        vec![1, cores]
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
@@ -139,33 +164,24 @@ impl Study for RoundTime {
             Err(error) => return Err(error),
         };
         let problem = &loaded.train;
-        if cell.batch_size > problem.rows() {
-            return Ok(Outcome::Skipped(format!("the data set has {} rows", problem.rows())));
-        }
-        let mut settings = context.settings(cell, self.definition.seed)?;
-        let algorithm = catalog::find(&cell.algorithm)?;
-        settings.offer(
-            algorithm,
-            "rounds",
-            rounds.warm_up + rounds.timed_rounds(cell.batch_size),
-        );
-        let prepared = match context.prepare(cell, problem, &mut settings)? {
-            Ok(prepared) => prepared,
+        let (prepared, settings) = match rounds.prepare(cell, problem, self.definition.seed, context)? {
+            Ok(ready) => ready,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
         let link = context.cluster.link(problem.parameters());
         let privacy = serde_json::to_value(&prepared.privacy)?;
         let planned = (prepared.rounds, prepared.queries);
-        let again = || Ok(algorithm.prepare(problem, &settings)?);
         let traffic = || context.cluster.traffic();
-        let measurement = measure::measure(problem, &engine, prepared, &again, rounds.warm_up, &traffic)?;
+        let measurement = time_rounds(problem, &engine, prepared, rounds.warm_up, &traffic)?;
+        let again = catalog::find(&cell.algorithm)?.prepare(problem, &settings)?;
+        let [sample, gradient, noise, update] = phase_times(problem, &engine, again, rounds.warm_up)?.map(median);
         context.cluster.check_same("model", &measurement.model_sha256)?;
-        let timed = measurement.samples.round.len().max(1);
+        let timed = measurement.round.len().max(1);
         let computing = context.cluster.largest(&measurement.computing);
         let said = context.cluster.count().map(|_| measurement.traffic);
         let exchange = Exchange {
             communication_ns: said.map(|said| said.nanoseconds / timed as u64),
-            computing_ns: said.map(|_| median(&computing)),
+            computing_ns: said.map(|_| median(computing)),
             messages: said.map(|said| said.messages as f64 / timed as f64),
             row_bytes: said.map(|said| said.row_bytes as f64 / timed as f64),
             link_ns: link.map(|link| link.message_ns),
@@ -189,12 +205,17 @@ impl Study for RoundTime {
                 timed_queries: Some(measurement.work.iter().map(|work| work.queries).sum()),
             },
             pinning: context.pinning.policy(),
-            phases_ns: phases(&measurement),
+            phases_ns: Phases {
+                sample,
+                gradient,
+                noise,
+                update,
+            },
             exchange,
             rates: rates(&measurement, context, cell.threads),
             quality,
-            warnings: statistics::examine(&as_numbers(&measurement.samples.round)),
-            round_ns: RoundTimes::new(measurement.samples.round),
+            warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
+            round_ns: RoundTimes::new(measurement.round),
             model_sha256: measurement.model_sha256,
             privacy,
         }))
@@ -223,25 +244,11 @@ impl Study for RoundTime {
     }
 }
 
-fn as_numbers(samples: &[u64]) -> Vec<f64> {
-    samples.iter().map(|&sample| sample as f64).collect()
+fn median(samples: Vec<u64>) -> u64 {
+    RoundTimes::new(samples).median
 }
 
-fn median(samples: &[u64]) -> u64 {
-    RoundTimes::new(samples.to_vec()).median
-}
-
-fn phases(measurement: &Measurement) -> Phases {
-    let [sample, gradient, noise, update] = &measurement.samples.phases;
-    Phases {
-        sample: median(sample),
-        gradient: median(gradient),
-        noise: median(noise),
-        update: median(update),
-    }
-}
-
-fn rates(measurement: &Measurement, context: &Context<'_>, threads: usize) -> Rates {
+fn rates(measurement: &TimedRounds, context: &Context<'_>, threads: usize) -> Rates {
     let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
     let roofline = context.environment.roofline(threads);
     Rates {
@@ -274,26 +281,20 @@ impl Verification {
     /// The reason for which a result may not be kept. `planned` holds rounds and queries, `earlier` the model of an equal run.
     fn rejects(
         self,
-        measurement: &Measurement,
+        measurement: &TimedRounds,
         planned: (u64, Option<u64>),
         train_loss: Option<f64>,
         earlier: Option<&str>,
     ) -> Option<String> {
         let ledger = &measurement.ledger;
-        if self.rounds && ledger.rounds != planned.0 {
-            return Some(format!(
-                "{} rounds were counted, {} were planned",
-                ledger.rounds, planned.0
-            ));
-        }
-        if self.queries
-            && let Some(planned) = planned.1
-            && ledger.gradient_queries != planned
-        {
-            let counted = ledger.gradient_queries;
-            return Some(format!(
-                "{counted} gradient queries were counted, {planned} were planned"
-            ));
+        let counts = [
+            ("rounds", self.rounds, ledger.rounds, Some(planned.0)),
+            ("gradient queries", self.queries, ledger.gradient_queries, planned.1),
+        ];
+        for (what, checked, counted, planned) in counts {
+            if let Some(planned) = planned.filter(|planned| checked && counted != *planned) {
+                return Some(format!("{counted} {what} were counted, {planned} were planned"));
+            }
         }
         let finite = train_loss.is_none_or(f64::is_finite) && measurement.parameters.iter().all(|x| x.is_finite());
         if self.finite && !finite {

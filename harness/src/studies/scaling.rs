@@ -13,23 +13,25 @@
 
 pub mod presentation;
 
-use std::fmt;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::ensure;
-use rounds_algorithms::catalog;
 use serde::{Deserialize, Serialize};
 
 use super::round_time::RoundBudget;
 use crate::cluster::Traffic;
 use crate::experiment::cache::check;
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection, Study,
+    self, Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection,
+    Study,
 };
-use crate::machine::{Disturbance, Environment, PinPolicy};
+use crate::machine::{Disturbance, Environment, PinPolicy, Roofline};
 use crate::measure;
 use crate::results::RoundTimes;
-use crate::statistics::{Choices, Interval, SampleWarning, bootstrap_median, examine, median, percentile_interval};
+use crate::statistics::{
+    Choices, Estimate, SampleWarning, as_numbers, bootstrap_median, examine, median, percentile_interval,
+};
 
 /// Resamples of the bootstrap.
 const RESAMPLES: usize = 4_000;
@@ -80,51 +82,45 @@ impl Kind {
     }
 }
 
-/// A number and its 95 % bootstrap interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// The estimate.
-    pub value: f64,
-    /// Lower end.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
+/// A curve: speed-up of a method against threads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurveId {
+    /// The method's label.
+    pub method: String,
+    /// Constant quantity.
+    pub kind: Kind,
+    /// Batch size (strong) or rows a thread (weak).
+    pub size: usize,
 }
 
-impl Estimate {
-    fn new(value: f64, interval: Interval) -> Self {
+impl CurveId {
+    /// The curve of a cell.
+    fn of(cell: &Configuration) -> Self {
+        let (kind, size) = match cell.whole(ROWS_PER_THREAD) {
+            Ok(Some(rows)) => (Kind::Weak, rows),
+            _ => (Kind::Strong, cell.batch_size),
+        };
         Self {
-            value,
-            low: interval.low,
-            high: interval.high,
+            method: cell.method.clone(),
+            kind,
+            size,
         }
     }
 
-    /// Both ends and the value divided by a positive number.
-    fn over(self, divisor: f64) -> Self {
-        Self {
-            value: self.value / divisor,
-            low: self.low / divisor,
-            high: self.high / divisor,
+    /// `DP-SGD, bytes, B = 8000`, or with rows a thread.
+    pub fn label(&self) -> String {
+        match self.kind {
+            Kind::Strong => format!("{}, B = {}", self.method, self.size),
+            Kind::Weak => format!("{}, {} rows a thread", self.method, self.size),
         }
-    }
-}
-
-impl fmt::Display for Estimate {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:.2} ({:.2} – {:.2})", self.value, self.low, self.high)
     }
 }
 
 /// Times of one method, batch size and thread count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timed {
-    /// The method's label.
-    pub method: String,
-    /// Quantity that its curve holds constant.
-    pub kind: Kind,
-    /// The batch, or the rows a thread.
-    pub size: usize,
+    /// Its curve.
+    pub curve: CurveId,
     /// Threads.
     pub threads: usize,
     /// Median round of each repeat, in nanoseconds.
@@ -148,29 +144,15 @@ pub struct Point {
     pub efficiency: Estimate,
 }
 
-/// Speed-up of a method against threads.
+/// A curve with its points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// The method's label.
-    pub method: String,
-    /// Constant quantity.
-    pub kind: Kind,
-    /// Batch size (strong) or rows a thread (weak).
-    pub size: usize,
+    /// Method, kind and size.
+    pub id: CurveId,
     /// By threads, 1 first.
     pub points: Vec<Point>,
     /// Serial fraction: Amdahl's for strong scaling, Gustafson's for weak; none on one thread alone.
     pub serial_fraction: Option<Estimate>,
-}
-
-impl Curve {
-    /// `DP-SGD, bytes, B = 8000`, or with rows a thread.
-    pub fn label(&self) -> String {
-        match self.kind {
-            Kind::Strong => format!("{}, B = {}", self.method, self.size),
-            Kind::Weak => format!("{}, {} rows a thread", self.method, self.size),
-        }
-    }
 }
 
 /// All that was measured.
@@ -191,7 +173,7 @@ pub struct Found {
 }
 
 /// Thread counts that show a curve: all up to 4, then three for each doubling, and all cores.
-pub fn thread_counts(cores: usize) -> Vec<usize> {
+fn thread_counts(cores: usize) -> Vec<usize> {
     let steps =
         (0..).flat_map(|power: u32| [4 << power, 5 << power, 6 << power, 7 << power].map(|count| count as usize));
     let mut counts: Vec<usize> = (1..4).chain(steps.take_while(|&count| count < cores)).collect();
@@ -203,9 +185,11 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
 }
 
 impl Study for Scaling {
-    const NAME: &'static str = "scaling";
-    const EXECUTION: Execution = Execution::Interleaved;
-    const PIN: PinPolicy = PinPolicy::Core;
+    const KIND: experiment::Kind = experiment::Kind {
+        pin: PinPolicy::Core,
+        threads: thread_counts,
+        ..experiment::Kind::new::<Self>("scaling", Execution::Interleaved)
+    };
 
     type Options = Options;
     type Outcome = Rounds;
@@ -217,10 +201,6 @@ impl Study for Scaling {
 
     fn definition(&self) -> &Definition<Options> {
         &self.definition
-    }
-
-    fn threads(cores: usize) -> Vec<usize> {
-        thread_counts(cores)
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
@@ -242,44 +222,28 @@ impl Study for Scaling {
                 cell.key()
             );
         }
-        let algorithms: Vec<Cell> = cells.iter().map(|cell| plain(cell).0).collect();
+        let algorithms: Vec<Cell> = cells.iter().map(plain).collect();
         check(&algorithms)?;
         Ok(cells)
     }
 
     /// The cells of a curve are measured side by side.
     fn group(&self, cell: &Cell) -> String {
-        let (kind, size) = curve_of(&cell.configuration);
-        format!(
-            "{} {} {kind:?} {size}",
-            cell.configuration.method, cell.configuration.features
-        )
+        let CurveId { method, kind, size } = CurveId::of(&cell.configuration);
+        format!("{method} {} {kind:?} {size}", cell.configuration.features)
     }
 
     fn measure(&self, run: &Run<'_, Rounds>, context: &Context<'_>) -> anyhow::Result<Outcome<Rounds>> {
-        let cell = plain(run.cell).0.configuration;
+        let cell = plain(run.cell).configuration;
         let engine = context.engine(cell.threads)?;
         let loaded = context.problem(&cell, run.trial.draw, &engine)?;
-        if cell.batch_size > loaded.train.rows() {
-            return Ok(Outcome::Skipped(format!(
-                "the data set has {} rows",
-                loaded.train.rows()
-            )));
-        }
         let rounds = self.definition.options().rounds;
-        let mut settings = context.settings(&cell, self.definition.seed)?;
-        let algorithm = catalog::find(&cell.algorithm)?;
-        settings.offer(
-            algorithm,
-            "rounds",
-            rounds.warm_up + rounds.timed_rounds(cell.batch_size),
-        );
-        let prepared = match context.prepare(&cell, &loaded.train, &mut settings)? {
-            Ok(prepared) => prepared,
+        let prepared = match rounds.prepare(&cell, &loaded.train, self.definition.seed, context)? {
+            Ok((prepared, _)) => prepared,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
         let timed = measure::time_rounds(&loaded.train, &engine, prepared, rounds.warm_up, &Traffic::default)?;
-        let model = measure::digest(&timed.parameters);
+        let model = timed.model_sha256;
         let same = |other: &&Sample<Rounds>| {
             let (one, other) = (&run.cell.configuration, &other.configuration);
             (&one.method, &one.features, one.batch_size) == (&other.method, &other.features, other.batch_size)
@@ -307,44 +271,29 @@ impl Study for Scaling {
     }
 }
 
-/// The cell as the algorithm knows it, and its curve.
-fn plain(cell: &Cell) -> (Cell, (Kind, usize)) {
+/// The cell as the algorithm knows it.
+fn plain(cell: &Cell) -> Cell {
     let mut plain = cell.clone();
     plain.configuration.parameters.remove(ROWS_PER_THREAD);
-    (plain, curve_of(&cell.configuration))
-}
-
-/// The constant quantity of a cell's curve, and its value.
-fn curve_of(cell: &Configuration) -> (Kind, usize) {
-    match cell.whole(ROWS_PER_THREAD) {
-        Ok(Some(rows)) => (Kind::Weak, rows),
-        _ => (Kind::Strong, cell.batch_size),
-    }
+    plain
 }
 
 impl Scaling {
     fn found(&self, results: &Results<Rounds>, context: &Context<'_>) -> anyhow::Result<Found> {
         let measured = self.measured(results)?;
-        let mut threads: Vec<usize> = measured.iter().map(|(cell, _)| cell.configuration.threads).collect();
-        threads.sort_unstable();
-        threads.dedup();
+        let threads: BTreeSet<usize> = measured.iter().map(|(cell, _)| cell.configuration.threads).collect();
+        let threads: Vec<usize> = threads.into_iter().collect();
         let cells: Vec<Timed> = measured
             .iter()
             .map(|(cell, runs)| timed(&cell.configuration, runs))
             .collect();
         let mut curves: Vec<Curve> = Vec::new();
         for (cell, _) in &measured {
-            let (kind, size) = curve_of(&cell.configuration);
-            let method = &cell.configuration.method;
-            if curves
-                .iter()
-                .any(|curve| (&curve.method, curve.kind, curve.size) == (method, kind, size))
-            {
+            let id = CurveId::of(&cell.configuration);
+            if curves.iter().any(|curve| curve.id == id) {
                 continue;
             }
-            let own = cells
-                .iter()
-                .filter(|cell| (&cell.method, cell.kind, cell.size) == (method, kind, size));
+            let own = cells.iter().filter(|cell| cell.curve == id);
             let mut medians: Vec<(usize, Vec<f64>)> = own.map(|cell| (cell.threads, cell.medians.clone())).collect();
             medians.sort_by_key(|(threads, _)| *threads);
             // A stopped run measured some thread counts once less.
@@ -353,11 +302,9 @@ impl Scaling {
             if medians[0].0 != 1 {
                 continue;
             }
-            let (points, serial_fraction) = scaled(kind, size, &medians, self.definition.seed);
+            let (points, serial_fraction) = scaled(id.kind, id.size, &medians, self.definition.seed);
             curves.push(Curve {
-                method: method.clone(),
-                kind,
-                size,
+                id,
                 points,
                 serial_fraction,
             });
@@ -379,10 +326,6 @@ impl Scaling {
     }
 }
 
-fn as_numbers(samples: &[u64]) -> Vec<f64> {
-    samples.iter().map(|&sample| sample as f64).collect()
-}
-
 fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
     let mut runs = runs.to_vec();
     runs.sort_by_key(|run| run.trial);
@@ -394,12 +337,9 @@ fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
             warnings.push(warning);
         }
     }
-    let (kind, size) = curve_of(cell);
     Timed {
         round_ns: Estimate::new(median(&all), bootstrap_median(&all, LEVEL, 1_000, all.len() as u64)),
-        method: cell.method.clone(),
-        kind,
-        size,
+        curve: CurveId::of(cell),
         threads: cell.threads,
         medians: samples.iter().map(|samples| median(samples)).collect(),
         warnings,
@@ -408,24 +348,18 @@ fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
 
 /// Number of cells with doubtful samples, if there are any.
 fn doubtful(cells: &[Timed]) -> Option<Disturbance> {
-    let mut kinds: Vec<&'static str> = Vec::new();
+    let mut kinds = BTreeSet::new();
     let mut count = 0;
     for cell in cells {
-        let own: Vec<_> = cell
-            .warnings
-            .iter()
-            .map(SampleWarning::name)
-            .filter(|name| *name != "too-few")
-            .collect();
+        let own = cell.warnings.iter().map(SampleWarning::name);
+        let own: Vec<_> = own.filter(|name| *name != "too-few").collect();
         count += usize::from(!own.is_empty());
         kinds.extend(own);
     }
-    kinds.sort_unstable();
-    kinds.dedup();
     (count > 0).then(|| Disturbance::DoubtfulSamples {
         cells: count,
         of: cells.len(),
-        kinds: kinds.join(", "),
+        kinds: kinds.into_iter().collect::<Vec<_>>().join(", "),
     })
 }
 
@@ -505,7 +439,7 @@ pub fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     let Some(one) = study.environment.roofline(1) else {
         return Vec::new();
     };
-    let of = |value: fn(&crate::machine::Roofline) -> f64| -> Vec<(usize, f64)> {
+    let of = |value: fn(&Roofline) -> f64| -> Vec<(usize, f64)> {
         let rooflines = study.environment.rooflines.iter();
         rooflines
             .map(|roofline| (roofline.threads, value(roofline) / value(&one)))

@@ -21,14 +21,14 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::commands::with_causes;
-use crate::experiment::cache::{Loaded, Memo, check};
+use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
 use crate::experiment::definition::Problem;
-use crate::experiment::summary::{MeanInterval, mean, of_draws};
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection, Study,
+    Cell, Configuration, Context, Definition, Execution, Kind, Measured, Outcome, Presentation, Results, Run, Sample,
+    Selection, Study,
 };
-use crate::statistics::median;
+use crate::statistics::{Estimate, mean, median, of_draws};
+use crate::usage::with_causes;
 
 /// The options of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub struct Setting<'r> {
     /// Its runs, at least one.
     pub runs: Vec<&'r Sample<Trained>>,
     /// Mean of the metric.
-    pub mean: MeanInterval,
+    pub mean: Estimate,
     /// True for the best of its method's combinations at this place on the axis.
     pub best: bool,
 }
@@ -159,8 +159,7 @@ pub struct Training {
 }
 
 impl Study for Training {
-    const NAME: &'static str = "training";
-    const EXECUTION: Execution = Execution::Concurrent;
+    const KIND: Kind = Kind::new::<Self>("training", Execution::Concurrent);
 
     type Options = Options;
     type Outcome = Trained;
@@ -170,7 +169,7 @@ impl Study for Training {
         ensure!(level > 0.0 && level < 1.0, "level must lie between 0 and 1");
         Ok(Self {
             definition,
-            minima: Memo::new(),
+            minima: Memo::default(),
         })
     }
 
@@ -309,9 +308,9 @@ impl Training {
         let level = self.definition.options().level;
         let mut panels: Vec<Panel<'_>> = Vec::new();
         for (index, problem) in self.definition.problems.iter().enumerate() {
-            let metric = self.metric(problem.dataset == crate::experiment::cache::PLANTED_LOGISTIC);
-            let of_problem = |(cell, _): &(Cell, _)| cell.problem == index;
-            let setting = |(cell, mut runs): (Cell, Vec<&'r Sample<Trained>>)| {
+            let metric = self.metric(problem.dataset == PLANTED_LOGISTIC);
+            let of_problem = |(cell, _): &Measured<'r, Trained>| cell.problem == index;
+            let setting = |(cell, mut runs): Measured<'r, Trained>| {
                 runs.sort_by_key(|run| run.trial);
                 let values: Vec<_> = runs.iter().map(|run| (run.trial.draw, run.value)).collect();
                 Setting {
@@ -321,12 +320,8 @@ impl Training {
                     best: false,
                 }
             };
-            let mut settings: Vec<Setting<'_>> = self
-                .measured(results)?
-                .into_iter()
-                .filter(of_problem)
-                .map(setting)
-                .collect();
+            let measured = self.measured(results)?.into_iter();
+            let mut settings: Vec<Setting<'_>> = measured.filter(of_problem).map(setting).collect();
             for place in 0..settings.len() {
                 let one = &settings[place];
                 let alike = |other: &Setting<'_>| {
@@ -335,7 +330,7 @@ impl Training {
                 };
                 // The first of equals.
                 let better = |(other, rival): (usize, &Setting<'_>)| {
-                    let order = metric.compare(rival.mean.mean, one.mean.mean);
+                    let order = metric.compare(rival.mean.value, one.mean.value);
                     alike(rival) && (order.is_gt() || order.is_eq() && other < place)
                 };
                 settings[place].best = !settings.iter().enumerate().any(better);
@@ -344,18 +339,18 @@ impl Training {
                 (&cell.problem, &cell.dataset) == (&problem.label, &problem.dataset)
                     && cell.suite == self.definition.name
             });
+            let left_out = left_out.map(|(cell, reason)| format!("{}: {reason}", cell.key()));
+            let named = if problem.label.is_empty() {
+                &problem.dataset
+            } else {
+                &problem.label
+            };
             panels.push(Panel {
                 problem,
-                label: if problem.label.is_empty() {
-                    problem.dataset.clone()
-                } else {
-                    problem.label.clone()
-                },
+                label: named.clone(),
                 metric,
                 settings,
-                left_out: left_out
-                    .map(|(cell, reason)| format!("{}: {reason}", cell.key()))
-                    .collect(),
+                left_out: left_out.collect(),
             });
         }
         panels.retain(|panel| !panel.settings.is_empty() || !panel.left_out.is_empty());
@@ -434,8 +429,8 @@ mod tests {
             );
         }
         for setting in settings {
-            let MeanInterval { mean, low, high, .. } = setting.mean;
-            assert!(low <= mean && mean <= high && setting.runs.len() == 3);
+            let Estimate { value, low, high } = setting.mean;
+            assert!(low <= value && value <= high && setting.runs.len() == 3);
             let run = setting.runs[0];
             assert!(run.privacy_number("epsilon").unwrap() <= setting.cell.axis.unwrap());
             assert_eq!(run.privacy["claim"], "simulation");

@@ -12,13 +12,13 @@ use rounds_algorithms::problem::largest_second_moment;
 use rounds_kernels::linear::Clip;
 use serde::{Deserialize, Serialize};
 
-use super::logistic::minimum;
+use super::logistic::{minimum, rows_of};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Context, Definition, Execution, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample, Study, summary,
+    Context, Definition, Execution, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample, Study,
 };
-use crate::report;
-use crate::report::{Axis, Chart, Figure, Panel, Part, Point, Style};
+use crate::report::{self, Axis, Chart, Figure, Panel, Part, Point, Style};
+use crate::statistics::mean;
 
 /// Gaps below it are drawn at it: F is a sum of f32 losses, and its rounding reaches 1e-9.
 const FLOOR: f64 = 1e-8;
@@ -46,8 +46,7 @@ pub struct End {
 }
 
 impl Study for WrongConstants {
-    const NAME: &'static str = "wrong-constants";
-    const EXECUTION: Execution = Execution::InOrder;
+    const KIND: Kind = Kind::new::<Self>("wrong-constants", Execution::InOrder);
     type Options = NoOptions;
     type Outcome = End;
 
@@ -62,7 +61,7 @@ impl Study for WrongConstants {
         }
         Ok(Self {
             definition,
-            truths: Memo::new(),
+            truths: Memo::default(),
         })
     }
 
@@ -75,12 +74,7 @@ impl Study for WrongConstants {
         let engine = context.engine(configuration.threads)?;
         let loaded = context.problem(configuration, run.trial.draw, &engine)?;
         let problem = &loaded.train;
-        let key = format!(
-            "{} {:?} {}",
-            configuration.dataset,
-            configuration.parameters.get("data-seed"),
-            run.trial.draw
-        );
+        let key = rows_of(configuration, run.trial.draw);
         let (optimum, smoothness) = self.truths.get(&key, || {
             let smoothness = 0.25 * largest_second_moment(problem, 1e-8) + problem.regularization();
             Ok((minimum(problem)?, smoothness))
@@ -114,9 +108,7 @@ impl Study for WrongConstants {
         let panels = (0..self.definition.problems.len()).map(|problem| self.panel(problem, &measured));
         let mut figure = Figure::new("Wrong constants", "Constant", panels.collect());
         figure.columns = Some(2);
-        let mut page = report::Presentation::new(name, "Papers", about, &context.environment.command);
-        page.parts.push(Part::Figure(figure));
-        Presentation::of(&page, context)
+        Presentation::of_parts((name, "Papers", about), vec![Part::Figure(figure)], context)
     }
 }
 
@@ -153,7 +145,7 @@ fn mean_gap(runs: &[&Sample<End>]) -> Option<f64> {
     let gaps: Vec<f64> = runs.iter().map(|run| run.gap).collect::<Option<_>>()?;
     let start = runs.first()?.start_gap;
     // A gap beyond any start is a divergence before margins leave f32.
-    Some(summary::mean(&gaps)).filter(|mean| mean.is_finite() && *mean < 10.0 * start.max(1.0))
+    Some(mean(&gaps)).filter(|mean| mean.is_finite() && *mean < 10.0 * start.max(1.0))
 }
 
 #[cfg(test)]

@@ -75,10 +75,10 @@ fn what_all_configurations_share_in_a_virtual_machine_may_be_the_machine() {
 fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced() {
     let first = run(1, 2, &|_, _| 1.0);
     let cases: [(&str, Alter); 4] = [
-        ("machines", |run| run.binding.machine = "other".into()),
-        ("instruction sets", |run| run.binding.isa = "avx2".into()),
-        ("builds", |run| run.binding.build = "other".into()),
-        ("data of the name mnist", |run| {
+        ("machine", |run| run.binding.machine = "other".into()),
+        ("instruction set", |run| run.binding.isa = "avx2".into()),
+        ("build", |run| run.binding.build = "other".into()),
+        ("data set mnist", |run| {
             run.binding.data.insert("mnist".into(), "other".into());
         }),
     ];
@@ -89,7 +89,7 @@ fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced
         alter(&mut second);
         let error = compare(&first, &second, Rules::default()).unwrap_err();
         assert!(
-            matches!(&error, CompareError::Different { what: found, .. } if found == what),
+            matches!(&error, CompareError::Different(found) if found.what == what),
             "{error}"
         );
         assert!(error.to_string().contains("--force"));

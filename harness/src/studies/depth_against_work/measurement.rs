@@ -3,7 +3,7 @@
 //! Gaps are exact and taken outside the clock, at rounds that grow by 2 %. Times are those of the parts: rounds of queries,
 //! reweighted mini-batches, and the rest.
 
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rounds_algorithms::oracle::{Engine, Ledger};
@@ -18,88 +18,8 @@ use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, Smoot
 use rounds_algorithms::resque::subgradient::Subgradient;
 use rounds_algorithms::theory::parallel::Method;
 use rounds_kernels::random::StreamKey;
-use serde::{Deserialize, Serialize};
 
-/// A kind of function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// [`MaxOfLinear`].
-    MaxOfLinear,
-    /// [`PlantedRegression`].
-    L1Regression,
-    /// The mean hinge loss of a data set.
-    Hinge,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::MaxOfLinear, Self::L1Regression, Self::Hinge];
-}
-
-/// A measured cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
-    /// Kind of the function.
-    pub family: Kind,
-    /// Id of the method.
-    pub algorithm: String,
-    /// ε.
-    pub accuracy: f64,
-    /// Number of threads.
-    pub threads: usize,
-    /// The result.
-    #[serde(flatten)]
-    pub found: Found,
-}
-
-/// The result of a cell.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Found {
-    /// d.
-    pub dimension: usize,
-    /// True if the gap reached ε; otherwise the counts are those at the end.
-    pub reached: bool,
-    /// Gap of the start, 0.
-    pub start_gap: f64,
-    /// Final gap.
-    pub gap: f64,
-    /// Adaptive rounds.
-    pub rounds: u64,
-    /// Gradient queries.
-    pub gradient_queries: u64,
-    /// Dependent vector operations.
-    pub computational_depth: u64,
-    /// Seconds, without evaluations of the gap.
-    pub seconds: f64,
-    /// Seconds of them in rounds of more than one query. Files with one parallel part have that here.
-    #[serde(alias = "parallel_seconds")]
-    pub query_seconds: f64,
-    /// Seconds of them in reweighted mini-batches of more than one sample.
-    #[serde(default)]
-    pub reweight_seconds: f64,
-    /// Number of such mini-batches.
-    #[serde(default)]
-    pub reweightings: u64,
-    /// Samples in them.
-    #[serde(default)]
-    pub reweighted: u64,
-}
-
-impl Deref for Cell {
-    type Target = Found;
-
-    fn deref(&self) -> &Found {
-        &self.found
-    }
-}
-
-impl Cell {
-    /// True if the counts describe the method: it reached its target, from a start well above it.
-    pub fn is_typical(&self) -> bool {
-        self.reached && self.start_gap > 2.0 * self.accuracy
-    }
-}
+use crate::prediction::queries::Found;
 
 /// A pool that times the parts of more than one task; more threads do not help with a single query or sample.
 struct TimedPool<'p, 'c> {

@@ -1,21 +1,23 @@
 //! The presentation of query depth against work: charts with the slopes of Table I of paper 002, exponents, modelled times.
 
-use super::{Cell, Kind, Method, NAME, Study};
+use rounds_algorithms::theory::parallel::Method;
+
 use crate::format::{three_digits, time};
-use crate::prediction::queries::{PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
+use crate::prediction::queries::{Cell, Kind, PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
 use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
+use crate::studies::exponents::Study;
 
 /// Workers of the figures of time against latency.
 const WORKERS: u64 = 1_024;
 /// One-thread seconds below which the clock's resolution dominates the error of the model.
 const LEAST_SECONDS: f64 = 0.005;
 
-/// The presentation of the study.
-pub fn present(study: &Study) -> Presentation {
+/// The presentation of the study of this name.
+pub fn present(study: &Study, name: &str) -> Presentation {
     let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; black-box queries, practical \
                  constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
                  first point.";
-    let command = format!("rounds run {NAME}");
+    let command = format!("rounds run {name}");
     let mut presentation = Presentation::new("Query depth against total work", "Depth and work", about, &command);
     for family in [Kind::MaxOfLinear, Kind::L1Regression, Kind::Hinge] {
         let first = presentation.parts.is_empty();
@@ -53,37 +55,25 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
             .and_then(|q| Some(depth_slope(method)? / q))
     };
     let dotted = "one thread; slopes of Table I dotted";
-    let chart = |title: String, x: &str, y: &str, series| {
-        Chart::new(title, dotted, Axis::logarithmic(x), Axis::logarithmic(y), series)
-    };
+    let chart = |title, x, y, series| logarithmic(title, dotted, x, y, series);
     let inverse = |cell: &Cell| 1.0 / cell.accuracy;
+    let slopes = |x: Value, y: Value, slope: Slope| with_slopes(&cells, Style::Line, x, y, slope);
+    let depth = slopes(&inverse, &rounds, &depth_slope);
+    let work = slopes(&inverse, &queries, &query_slope);
+    let against = with_slopes(&cells, Style::Points, &queries, &rounds, &ratio);
+    let whole = format!("Query depth against total work, d = {dimension}");
     let mut charts = vec![
         (
             "depth-against-accuracy",
-            chart(
-                to_gap("Adaptive rounds"),
-                "1/ε",
-                "adaptive rounds",
-                with_slopes(&cells, Style::Line, &inverse, &rounds, &depth_slope),
-            ),
+            chart(to_gap("Adaptive rounds"), "1/ε", "adaptive rounds", depth),
         ),
         (
             "work-against-accuracy",
-            chart(
-                to_gap("Gradient queries"),
-                "1/ε",
-                "gradient queries",
-                with_slopes(&cells, Style::Line, &inverse, &queries, &query_slope),
-            ),
+            chart(to_gap("Gradient queries"), "1/ε", "gradient queries", work),
         ),
         (
             "depth-against-work",
-            chart(
-                format!("Query depth against total work, d = {dimension}"),
-                "gradient queries",
-                "adaptive rounds",
-                with_slopes(&cells, Style::Points, &queries, &rounds, &ratio),
-            ),
+            chart(whole, "gradient queries", "adaptive rounds", against),
         ),
         ("time-against-latency", time_against_latency(&cells)),
         ("crossover-latency", crossover_latency(&cells, dimension)),
@@ -142,15 +132,10 @@ fn common_accuracy(cells: &[&Cell]) -> f64 {
 }
 
 type Value<'a> = &'a dyn Fn(&Cell) -> f64;
+type Slope<'a> = &'a dyn Fn(Method) -> Option<f64>;
 
 /// A series for each method in the order of x, and a reference with the slope of theory through its first point.
-fn with_slopes(
-    cells: &[&Cell],
-    style: Style,
-    x: Value,
-    y: Value,
-    slope: &dyn Fn(Method) -> Option<f64>,
-) -> Vec<Series> {
+fn with_slopes(cells: &[&Cell], style: Style, x: Value, y: Value, slope: Slope) -> Vec<Series> {
     let mut series = Vec::new();
     for (colour, method) in Method::ALL.into_iter().enumerate() {
         let id = method.id();
@@ -174,11 +159,23 @@ fn with_slopes(
     series
 }
 
+/// The colour of a method.
+fn colour(method: Method) -> usize {
+    Method::ALL.iter().position(|other| *other == method).unwrap_or(0)
+}
+
+/// A chart on logarithmic axes.
+fn logarithmic(title: String, subtitle: &str, x: &str, y: &str, series: Vec<Series>) -> Chart {
+    Chart::new(title, subtitle, Axis::logarithmic(x), Axis::logarithmic(y), series)
+}
+
 /// A dotted line in the colour of a method, with a legend entry of its own.
 fn reference(name: &str, method: Method, entry: &str, line: [(f64, f64); 2]) -> Series {
-    let colour = Method::ALL.iter().position(|other| *other == method).unwrap_or(0);
     let series = Series::reference(name, line).variant(1).keys(method.id(), entry);
-    Series { colour, ..series }
+    Series {
+        colour: colour(method),
+        ..series
+    }
 }
 
 /// The cell of each method at the common accuracy.
@@ -199,15 +196,11 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
     for &(method, cell) in &cells {
         let point = |&latency: &f64| {
             let seconds = modelled_seconds(cell, WORKERS, latency);
-            Point::new(
-                latency,
-                seconds,
-                format!("{}: {} s", method.id(), three_digits(seconds)),
-            )
+            let note = format!("{}: {} s", method.id(), three_digits(seconds));
+            Point::new(latency, seconds, note)
         };
-        let colour = Method::ALL.iter().position(|other| *other == method).unwrap_or(0);
         let points = latencies.iter().map(point).collect();
-        series.push(Series::new(method.id(), Style::Line, colour, points).keys(method.id(), ""));
+        series.push(Series::new(method.id(), Style::Line, colour(method), points).keys(method.id(), ""));
     }
     for &(method, cell) in &cells {
         // Rounds · latency, where it is more than a hundredth of the time.
@@ -220,17 +213,13 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
         }
     }
     let fastest = |latency: f64| {
-        let times = cells
-            .iter()
-            .map(|&(method, cell)| (modelled_seconds(cell, WORKERS, latency), method));
-        times.min_by(|a, b| a.0.total_cmp(&b.0))
+        let of = |&(method, cell): &(Method, &Cell)| (modelled_seconds(cell, WORKERS, latency), method);
+        cells.iter().map(of).min_by(|a, b| a.0.total_cmp(&b.0))
     };
     let steps: Vec<f64> = (-600..=200).map(|step| 10f64.powf(f64::from(step) / 100.0)).collect();
-    let floor = fastest(steps[0]).map_or(1.0, |(seconds, _)| seconds);
-    let mut order: Vec<String> = fastest(steps[0])
-        .iter()
-        .map(|(_, method)| method.id().to_owned())
-        .collect();
+    let first = fastest(steps[0]);
+    let floor = first.map_or(1.0, |(seconds, _)| seconds);
+    let mut order: Vec<String> = first.iter().map(|(_, method)| method.id().to_owned()).collect();
     for pair in steps.windows(2) {
         if let (Some((seconds, before)), Some((_, after))) = (fastest(pair[0]), fastest(pair[1]))
             && before != after
@@ -245,17 +234,8 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
          fastest method changes: {}",
         order.join(", then ")
     );
-    let (x, y) = (
-        Axis::logarithmic("latency of a round in seconds"),
-        Axis::logarithmic("seconds"),
-    );
-    Chart::new(
-        format!("Time to ε = {accuracy} on {WORKERS} workers"),
-        subtitle,
-        x,
-        y,
-        series,
-    )
+    let title = format!("Time to ε = {accuracy} on {WORKERS} workers");
+    logarithmic(title, &subtitle, "latency of a round in seconds", "seconds", series)
 }
 
 /// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
@@ -287,12 +267,8 @@ fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
         "{WORKERS} workers, modelled; above a line its method is the faster one; dotted, from below: {}",
         PLACES.map(|place| place.name).join(", ")
     );
-    let (x, y) = (
-        Axis::logarithmic("1/ε"),
-        Axis::logarithmic("latency of a round in seconds"),
-    );
     let title = format!("Latency of a round above which a method overtakes, d = {dimension}");
-    Chart::new(title, subtitle, x, y, series)
+    logarithmic(title, &subtitle, "1/ε", "latency of a round in seconds", series)
 }
 
 /// Modelled time to the target in each place, and the latencies from which each method overtakes others.
@@ -358,7 +334,7 @@ fn exponents(study: &Study) -> Table {
             Entry::text(fit.quantity.replace('_', " ")),
             Entry::text(fit.variable.replace('_', " ")),
             Entry::number(fit.theory, two),
-            Entry::number(fit.exponent.measured, two),
+            Entry::number(fit.exponent.value, two),
             Entry::sorted(
                 format!("[{:.2}, {:.2}]", fit.exponent.low, fit.exponent.high),
                 fit.exponent.low,
@@ -380,31 +356,24 @@ fn on_both(study: &Study) -> Vec<(&Cell, &Cell, f64)> {
         )
     };
     let on = |threads: usize| {
-        study
-            .cells
-            .iter()
-            .filter(move |cell| cell.threads == threads && cell.reached)
+        let cells = study.cells.iter();
+        cells.filter(move |cell| cell.threads == threads && cell.reached)
     };
-    let pair = |one: &'_ Cell| on(2).find(|two| key(two) == key(one));
+    let pair = |one| {
+        let two = on(2).find(|two| key(two) == key(one))?;
+        Some((one, two, modelled_seconds_of_two_threads(one, study.exchange_seconds)))
+    };
     on(1)
         .filter(|one| one.seconds >= LEAST_SECONDS)
-        .filter_map(|one| {
-            Some((
-                one,
-                pair(one)?,
-                modelled_seconds_of_two_threads(one, study.exchange_seconds),
-            ))
-        })
+        .filter_map(pair)
         .collect()
 }
 
 /// Predicted over measured two-thread times: quantiles by method, and a chart.
 fn validation(study: &Study) -> Vec<Part> {
     let pairs = on_both(study);
-    let (Some(low), Some(high)) = (
-        pairs.iter().map(|pair| pair.1.seconds).min_by(f64::total_cmp),
-        pairs.iter().map(|pair| pair.1.seconds).max_by(f64::total_cmp),
-    ) else {
+    let measured = || pairs.iter().map(|(_, two, _)| two.seconds);
+    let (Some(low), Some(high)) = (measured().min_by(f64::total_cmp), measured().max_by(f64::total_cmp)) else {
         return Vec::new();
     };
     let title = "The model against two threads";
@@ -414,11 +383,8 @@ fn validation(study: &Study) -> Vec<Part> {
         let mut ratios: Vec<f64> = own.map(|(_, two, predicted)| predicted / two.seconds).collect();
         ratios.sort_by(f64::total_cmp);
         if let Some(last) = ratios.len().checked_sub(1) {
-            let at = |share: f64| {
-                Entry::number(ratios[(share * last as f64).round() as usize], |ratio| {
-                    format!("{ratio:.2}")
-                })
-            };
+            let two = |ratio: f64| format!("{ratio:.2}");
+            let at = |share: f64| Entry::number(ratios[(share * last as f64).round() as usize], two);
             table.row([Entry::text(name), at(0.5), at(0.1), at(0.9), Entry::count(ratios.len())]);
         }
     };
@@ -438,15 +404,11 @@ fn validation(study: &Study) -> Vec<Part> {
         colour: 7,
         ..Series::reference("as measured", [(low, low), (high, high)])
     });
-    let (x, y) = (
-        Axis::logarithmic("measured seconds"),
-        Axis::logarithmic("predicted seconds"),
-    );
-    let chart = Chart::new(
-        "The model's two-thread times against the measured ones",
+    let chart = logarithmic(
+        "The model's two-thread times against the measured ones".to_owned(),
         "from one-thread times of the same run; the dotted line is equality",
-        x,
-        y,
+        "measured seconds",
+        "predicted seconds",
         series,
     );
     let text = format!(

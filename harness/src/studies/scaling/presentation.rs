@@ -1,8 +1,9 @@
 //! The presentation of thread scaling: speed-up and efficiency against threads, with the limits of the machine.
 
-use super::{Curve, Estimate, Found, Kind, limits};
+use super::{Curve, Found, Kind, limits};
 use crate::format::time;
 use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
+use crate::statistics::Estimate;
 
 /// The presentation of the study.
 pub fn present(study: &Found) -> Presentation {
@@ -35,30 +36,20 @@ pub fn present(study: &Found) -> Presentation {
             "the rows per thread are constant, batch size and threads grow together",
         ),
     ] {
-        let curves: Vec<&Curve> = study.curves.iter().filter(|curve| curve.kind == kind).collect();
+        let curves: Vec<&Curve> = study.curves.iter().filter(|curve| curve.id.kind == kind).collect();
         if !curves.is_empty() {
-            panels.push(panel(
-                file,
-                Chart::new(
-                    title,
-                    subtitle,
-                    threads(study),
-                    y("speed-up", [1.0]),
-                    speedups(study, &curves),
-                ),
-            ));
+            let series = speedups(study, &curves);
+            let chart = Chart::new(title, subtitle, threads(study), y("speed-up", [1.0]), series);
+            panels.push(panel(file, chart));
         }
     }
-    let efficiencies = series(study.curves.iter().map(|curve| (curve.label(), curve)), |point| {
-        point.efficiency
-    });
-    let subtitle = "speed-up over the number of threads, strong and weak";
+    let named = study.curves.iter().map(|curve| (curve.id.label(), curve));
     let efficiency = Chart::new(
         "Efficiency of threads",
-        subtitle,
+        "speed-up over the number of threads, strong and weak",
         threads(study),
         y("efficiency", [0.5, 1.0]),
-        efficiencies,
+        series(named, |point| point.efficiency),
     );
     panels.push(panel("efficiency", efficiency));
     presentation
@@ -89,12 +80,8 @@ fn series<'a>(
     let one = |(colour, (name, curve)): (usize, (String, &Curve))| {
         let points = curve.points.iter().map(|own| {
             let estimate = value(own);
-            Point::new(
-                own.threads as f64,
-                estimate.value,
-                format!("{name}, {} threads: {estimate}", own.threads),
-            )
-            .interval(estimate.low, estimate.high)
+            let note = format!("{name}, {} threads: {estimate}", own.threads);
+            Point::new(own.threads as f64, estimate.value, note).interval(estimate.low, estimate.high)
         });
         Series::new(name.clone(), Style::Line, colour, points.collect())
     };
@@ -103,8 +90,8 @@ fn series<'a>(
 
 fn speedups(study: &Found, curves: &[&Curve]) -> Vec<Series> {
     let name = |curve: &Curve| match curve.serial_fraction {
-        Some(fraction) => format!("{}: serial {:.3}", curve.label(), fraction.value),
-        None => curve.label(),
+        Some(fraction) => format!("{}: serial {:.3}", curve.id.label(), fraction.value),
+        None => curve.id.label(),
     };
     let mut all = series(curves.iter().map(|curve| (name(curve), *curve)), |point| point.speedup);
     let linear = study.threads.iter().map(|&threads| (threads as f64, threads as f64));
@@ -130,18 +117,15 @@ fn table(study: &Found) -> Table {
     let estimated = |estimate: Estimate| Entry::sorted(estimate.to_string(), estimate.value);
     for curve in &study.curves {
         for point in &curve.points {
-            let key = (&curve.method, curve.kind, curve.size, point.threads);
             let mut cells = study.cells.iter();
-            let cell = cells.find(|cell| (&cell.method, cell.kind, cell.size, cell.threads) == key);
+            let cell = cells.find(|cell| cell.curve == curve.id && cell.threads == point.threads);
             let fraction = curve.serial_fraction.filter(|_| point.threads > 1);
             let fraction = fraction.map_or_else(Entry::default, |own| {
-                Entry::sorted(
-                    format!("{:.3} ({:.3} – {:.3})", own.value, own.low, own.high),
-                    own.value,
-                )
+                let text = format!("{:.3} ({:.3} – {:.3})", own.value, own.low, own.high);
+                Entry::sorted(text, own.value)
             });
             table.row([
-                Entry::text(curve.label()),
+                Entry::text(curve.id.label()),
                 Entry::count(point.threads),
                 Entry::count(point.batch_size),
                 Entry::number(cell.map(|cell| cell.round_ns.value), time),

@@ -129,12 +129,14 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
     [
         Entry::text(configuration.label_of_method()),
         Entry::number(setting.cell.axis, number),
-        Entry::sorted(format!("{} ± {half}", decimals(mean.mean)), mean.mean),
+        Entry::sorted(format!("{} ± {half}", decimals(mean.value)), mean.value),
         Entry::number(objective, |value| format!("{value:.4}")),
         Entry::number(accuracy, percent),
         Entry::count(setting.runs.len()),
         Entry::number(published, of_paper),
-        Entry::number(published.map(|value| mean.mean - value), |value| format!("{value:+.2}")),
+        Entry::number(published.map(|value| mean.value - value), |value| {
+            format!("{value:+.2}")
+        }),
         to_target(reached.map(|(rounds, _)| rounds)),
         to_target(reached.map(|(_, queries)| queries)),
         Entry::number(setting.mean_of(&|run| run.rounds as f64), count),
@@ -180,7 +182,7 @@ fn growth(panel: &Panel<'_>) -> Table {
             Entry::text(method),
             slope(&|one| one.mean_of(&|run| run.rounds as f64)),
             slope(&|one| one.mean_of(&|run| run.gradient_queries as f64)),
-            slope(&|one| one.mean.mean),
+            slope(&|one| one.mean.value),
         ]);
     }
     table
@@ -222,13 +224,13 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
         // An interval of few runs may end outside of 0 to 100 %.
         Metric::TestAccuracy => vec![chart("", "test accuracy (%)", Scale::Linear, &|outcome| {
             (
-                outcome.mean.mean,
+                outcome.mean.value,
                 Some((outcome.mean.low.max(0.0), outcome.mean.high.min(100.0))),
             )
         })],
         Metric::ExcessRisk | Metric::ExcessObjective => vec![
             chart("", "excess risk", Scale::Logarithmic, &|outcome| {
-                (outcome.mean.mean, Some((outcome.mean.low, outcome.mean.high)))
+                (outcome.mean.value, Some((outcome.mean.low, outcome.mean.high)))
             }),
             chart(
                 "-seconds",
