@@ -9,7 +9,7 @@ use files::{MNIST, digits, gzip, idx, npy, npz, xz};
 
 use peak_alloc::PeakAlloc;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rounds::data::load;
 
 #[expect(dead_code, reason = "a part of the builders is for other test binaries")]
@@ -123,18 +123,13 @@ struct Case {
 fn cases(good: usize) -> impl Strategy<Value = Case> {
     let damage = || prop::collection::vec(Damage::strategy(), 0..4);
     let packing = prop_oneof![12 => Just(Packing::Plain), 6 => Just(Packing::Gzip), 1 => Just(Packing::Xz)];
-    (
-        0..good,
-        damage(),
+    let outside = prop_oneof![2 => Just(Vec::new()).boxed(), 1 => damage().boxed()];
+    (0..good, damage(), packing, outside).prop_map(|(good, inside, packing, outside)| Case {
+        good,
+        inside,
         packing,
-        prop_oneof![2 => Just(Vec::new()).boxed(), 1 => damage().boxed()],
-    )
-        .prop_map(|(good, inside, packing, outside)| Case {
-            good,
-            inside,
-            packing,
-            outside,
-        })
+        outside,
+    })
 }
 
 /// Feeds 10,000 damaged versions of the `good` files to a reader: `place` writes one into a folder and says what to load.
@@ -148,12 +143,8 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
         let mut bytes = pack(bytes, case.packing);
         case.outside.iter().for_each(|damage| damage.apply(&mut bytes));
         let what = place(folder.path(), &bytes);
-        let per_byte = if case.packing == Packing::Plain {
-            A_BYTE
-        } else {
-            A_PACKED_BYTE
-        };
-        let allowed = FIXED + per_byte * bytes.len();
+        let plain = case.packing == Packing::Plain;
+        let allowed = FIXED + if plain { A_BYTE } else { A_PACKED_BYTE } * bytes.len();
         let before = ALLOCATED.current_usage();
         ALLOCATED.reset_peak_usage();
         let result = load(&what, None);
@@ -163,21 +154,16 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
             Err(error) => {
                 refused += 1;
                 let message = error.to_string();
-                assert!(
-                    message.contains(folder.path().to_str().unwrap()),
-                    "the message names the file: {message}"
-                );
-                assert!(
-                    message.len() < 1000 && !message.contains('\n'),
-                    "one short line: {message}"
-                );
+                let named = message.contains(folder.path().to_str().unwrap());
+                assert!(named, "the message names the file: {message}");
+                let short = message.len() < 1000 && !message.contains('\n');
+                assert!(short, "one short line: {message}");
             }
         }
+        let (size, packing) = (bytes.len(), case.packing);
         assert!(
             peak <= allowed,
-            "{peak} bytes allocated for a file of {} ({:?})",
-            bytes.len(),
-            case.packing
+            "{peak} bytes allocated for a file of {size} ({packing:?})"
         );
     };
     // Start the thread pool, and see the good files load.
@@ -194,10 +180,8 @@ fn survive(good: &[Vec<u8>], place: impl Fn(&Path, &[u8]) -> String) {
         failure_persistence: None,
         ..Config::default()
     };
-    let mut runner = TestRunner::new_with_rng(
-        config,
-        proptest::test_runner::TestRng::from_seed(proptest::test_runner::RngAlgorithm::ChaCha, &[7; 32]),
-    );
+    let seed = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(config, seed);
     let check = std::cell::RefCell::new(check);
     let run = runner.run(&cases(good.len()), |case| {
         (check.borrow_mut())(&case);
@@ -246,27 +230,24 @@ fn cifar_records() {
 
 #[test]
 fn libsvm_text() {
-    let sparse: String = (0..60)
-        .map(|row| format!("{} {}:1 {}:0.25\n", row % 3, row % 7 + 1, row + 9))
-        .collect();
-    let dense: String = (0..60)
-        .map(|row| {
-            format!(
-                "{} 1:{row} 2:-1.5e-3 3:{:.6} # end\n",
-                row % 2 * 2 - 1,
-                row as f32 / 7.0
-            )
-        })
-        .collect();
+    let sparse = |row| format!("{} {}:1 {}:0.25\n", row % 3, row % 7 + 1, row + 9);
+    let dense = |row| {
+        format!(
+            "{} 1:{row} 2:-1.5e-3 3:{:.6} # end\n",
+            row % 2 * 2 - 1,
+            row as f32 / 7.0
+        )
+    };
+    let sparse: String = (0..60).map(sparse).collect();
+    let dense: String = (0..60).map(dense).collect();
     let place = |folder: &Path, bytes: &[u8]| write(folder, "data.libsvm", bytes);
     survive(&[sparse.into_bytes(), dense.into_bytes()], place);
 }
 
 #[test]
 fn csv_text() {
-    let plain: String = (0..60)
-        .map(|row| format!("{row},-1.5e-3,{:.6},{}\n", row as f32 / 7.0, row % 2))
-        .collect();
+    let plain = |row| format!("{row},-1.5e-3,{:.6},{}\n", row as f32 / 7.0, row % 2);
+    let plain: String = (0..60).map(plain).collect();
     let quoted: String = (0..60)
         .map(|row| format!("\"{row}\";2.5 ; word{}\r\n", row % 4))
         .collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rounds::results::{Binding, Mode, Store, read_run};
 
-use crate::support::{assert_refused, exit};
+use crate::support::{assert_ends, assert_refused, assert_succeeds};
 use crate::synthetic::{Deviation, cell, environment, write_run};
 
 /// Thirty rows of two features and a label.
@@ -18,77 +18,70 @@ fn table(folder: &Path) -> String {
     path.display().to_string()
 }
 
-#[test]
-fn settings_out_of_range_are_bad_usage_and_name_their_flag() {
-    let folder = tempfile::tempdir().unwrap();
-    let line = format!("train --data {} --algorithm dp-sgd", table(folder.path()));
-    let (code, message) = exit(&format!("{line} --epsilon 1 --epochs 1 --batch-size 10 --threads 1"));
-    assert_eq!(code, Some(0), "{message}");
-    for (flags, named) in [
-        ("--epsilon=1 --batch-size=0", "batch-size 0"),
-        ("--epsilon=1 --batch-size=31", "batch-size 31"),
-        ("--epsilon=1 --clip-norm=-1", "clip-norm -1"),
-        ("--epsilon=1 --momentum=1", "momentum 1"),
-        ("--epsilon=1 --learning-rate=0", "learning-rate 0"),
-        ("--epsilon=1 --epochs=-2", "epochs -2"),
-        ("--epsilon=1 --regularization=-1", "--regularization -1"),
-        ("--epsilon=1 --threads=0", "--threads"),
-        ("--epsilon=-1 --batch-size=10", "epsilon"),
-        ("--epsilon=1 --delta=2 --batch-size=10", "delta"),
-        ("--epsilon=1 --set=no-such-key=1 --batch-size=10", "no-such-key"),
-        ("--epsilon=1 --loss=hnge --batch-size=10", "--loss"),
-    ] {
-        assert_refused(&format!("{line} {flags}"), named);
-    }
-}
+/// Lines of `rounds train` that are bad usage, each after the arguments of its group, and a part of the message.
+const REFUSED: [(&str, &str); 4] = [
+    (
+        "--data {} --algorithm dp-sgd",
+        "\
+--epsilon=1 --batch-size=0 | batch-size 0
+--epsilon=1 --batch-size=31 | batch-size 31
+--epsilon=1 --clip-norm=-1 | clip-norm -1
+--epsilon=1 --momentum=1 | momentum 1
+--epsilon=1 --learning-rate=0 | learning-rate 0
+--epsilon=1 --epochs=-2 | epochs -2
+--epsilon=1 --regularization=-1 | --regularization -1
+--epsilon=1 --threads=0 | --threads
+--epsilon=-1 --batch-size=10 | epsilon
+--epsilon=1 --delta=2 --batch-size=10 | delta
+--epsilon=1 --set=no-such-key=1 --batch-size=10 | no-such-key
+--epsilon=1 --loss=hnge --batch-size=10 | --loss",
+    ),
+    (
+        "--data {} --epsilon 1 --epochs 1 --batch-size 10 --threads 1 --algorithm",
+        "\
+dp-sgd --noise tree | noise tree
+dp-sgd --noise tree | dp-ftrl
+sgd --clip-norm 1 | clip-norm: algorithm 'sgd' has no such parameter",
+    ),
+    // λ_min falls with ε²: an accuracy of 0 would be λ = 0.
+    (
+        "--data synthetic-logistic --threads 1 --algorithm",
+        "\
+resque-ac-sa --set smoothing=0 | above 0
+resque-ac-sa --set smoothing=-1 | above 0
+resque-ac-sa --set smoothing=nan | above 0
+resque-ac-sa --set smoothing=1e-40 | offsets are f32
+resque-ac-sa --set smoothing=20 | larger than the domain
+resque-epoch-sgd --set radius=0 | above 0
+resque-ac-sa --set accuracy=0 | above 0
+resque-ac-sa --set accuracy=-0.1 | above 0",
+    ),
+    // More steps than the data amplify.
+    (
+        "--data synthetic-logistic --threads 1 --algorithm resque-private-erm --epsilon 0.9 --delta 1e-6",
+        "\
+--set mode=scaled --set steps-constant=1e6 | n/C_priv
+--set mode=faithful | n =
+--set radius=-3 | above 0",
+    ),
+];
 
 #[test]
-fn noise_that_dp_sgd_cannot_add_is_refused_with_the_remedy() {
+fn settings_that_cannot_be_are_bad_usage_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let data = table(folder.path());
-    let line = format!("train --data {data} --epsilon 1 --epochs 1 --batch-size 10 --threads 1 --algorithm");
-    let tree = format!("{line} dp-sgd --noise tree");
-    assert_refused(&tree, "noise tree");
-    assert_refused(&tree, "dp-ftrl");
-    assert_refused(
-        &format!("{line} sgd --clip-norm 1"),
-        "clip-norm: algorithm 'sgd' has no such parameter",
-    );
-    let (code, message) = exit(&format!("{line} dp-sgd --noise independent"));
-    assert_eq!(code, Some(0), "{message}");
+    for (common, refused) in REFUSED {
+        for line in refused.lines() {
+            let (own, reason) = line.split_once(" | ").unwrap();
+            assert_refused(&format!("train {} {own}", common.replace("{}", &data)), reason);
+        }
+    }
+    let good = format!("train --data {data} --epsilon 1 --epochs 1 --batch-size 10 --threads 1 --algorithm");
+    assert_succeeds(&format!("{good} dp-sgd"));
+    assert_succeeds(&format!("{good} dp-sgd --noise independent"));
     // A budget of a run without privacy is a warning.
-    let (code, message) = exit(&format!("{line} sgd"));
-    assert!(code == Some(0) && message.contains("--epsilon"), "{message}");
-}
-
-#[test]
-fn resque_refuses_radii_and_accuracies_that_are_none() {
-    let line = "train --data synthetic-logistic --threads 1 --algorithm";
-    for (setting, reason) in [
-        ("resque-ac-sa --set smoothing=0", "above 0"),
-        ("resque-ac-sa --set smoothing=-1", "above 0"),
-        ("resque-ac-sa --set smoothing=nan", "above 0"),
-        ("resque-ac-sa --set smoothing=1e-40", "offsets are f32"),
-        ("resque-ac-sa --set smoothing=20", "larger than the domain"),
-        ("resque-epoch-sgd --set radius=0", "above 0"),
-        // λ_min falls with ε²: an accuracy of 0 would be λ = 0.
-        ("resque-ac-sa --set accuracy=0", "above 0"),
-        ("resque-ac-sa --set accuracy=-0.1", "above 0"),
-    ] {
-        assert_refused(&format!("{line} {setting}"), reason);
-    }
-}
-
-#[test]
-fn private_resque_refuses_more_steps_than_its_data_amplify() {
-    let line = "train --data synthetic-logistic --threads 1 --algorithm resque-private-erm --epsilon 0.9 --delta 1e-6";
-    for (setting, reason) in [
-        ("--set mode=scaled --set steps-constant=1e6", "n/C_priv"),
-        ("--set mode=faithful", "n = "),
-        ("--set radius=-3", "above 0"),
-    ] {
-        assert_refused(&format!("{line} {setting}"), reason);
-    }
+    let message = assert_succeeds(&format!("{good} sgd"));
+    assert!(message.contains("--epsilon"), "{message}");
 }
 
 /// The same folder made private serves, and a run that is finished leaves nothing in it.
@@ -105,8 +98,7 @@ fn a_release_keeps_its_checkpoint_only_where_others_cannot_write() {
     set_mode(0o777);
     assert_refused(&line, "chmod go-w");
     set_mode(0o700);
-    let (code, message) = exit(&line);
-    assert_eq!(code, Some(0), "{message}");
+    assert_succeeds(&line);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -154,8 +146,7 @@ fn combinations_that_cannot_be_are_skipped_with_their_reason_in_the_results() {
     fs::write(&suite, SUITE).unwrap();
     let out = folder.path().join("out");
     let line = measuring(&suite, &out);
-    let (code, said) = exit(&line);
-    assert_eq!(code, Some(0), "{said}");
+    let said = assert_succeeds(&line);
     let run = read_run(&out).unwrap();
     assert_eq!(run.results.samples.len(), 1, "{said}");
     let reason = |of: &dyn Fn(&rounds::results::Configuration) -> bool| {
@@ -171,11 +162,9 @@ fn combinations_that_cannot_be_are_skipped_with_their_reason_in_the_results() {
         assert!(said.contains(word), "{word}: {said}");
     }
     // Resumed, nothing is measured or named twice; the report shows the reasons.
-    let (code, said) = exit(&(line + " --resume"));
-    assert_eq!(code, Some(0), "{said}");
+    assert_succeeds(&(line + " --resume"));
     assert_eq!(read_run(&out).unwrap().results.skipped.len(), 4);
-    let (code, said) = exit(&format!("report {}", out.display()));
-    assert_eq!(code, Some(0), "{said}");
+    assert_succeeds(&format!("report {}", out.display()));
     let page = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("id=\"not-measured\"") && page.contains("strong convexity"));
 }
@@ -188,11 +177,7 @@ fn a_suite_that_cannot_be_is_bad_usage_before_anything_is_measured() {
     let parameters = "{ epsilon = 1.0, noise = \"tree\" }";
     for (right, wrong, expected) in [
         ("at-most = 3", "at-mots = 3", "did you mean 'at-most'?"),
-        (
-            "algorithm = \"dp-masg\"",
-            "algorithm = \"dp-mags\"",
-            "did you mean 'dp-masg'?",
-        ),
+        ("\"dp-masg\"", "\"dp-mags\"", "did you mean 'dp-masg'?"),
         (parameters, "{ epsilon = 1.0, noise = \"treee\" }", "noise treee: "),
         (parameters, "{ epsilon = \"one\" }", "epsilon = one"),
     ] {
@@ -212,60 +197,36 @@ fn a_folder_that_another_run_writes_is_left_alone() {
     let environment = environment();
     let binding = Binding::new(&environment, []);
     let _held = Store::open(&out, environment, binding, Mode::New).unwrap();
-    let (code, said) = exit(&measuring(&suite, &out));
-    assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("is being written by another run") && said.contains("--out"),
-        "{said}"
-    );
+    assert_ends(&measuring(&suite, &out), 1, "is being written by another run|--out");
 }
 
 #[test]
 fn a_report_of_damaged_or_older_results_names_the_line_and_one_of_a_cut_line_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    drop(write_run(
-        folder.path(),
-        &[cell(
-            "sgd",
-            "mnist",
-            64,
-            1,
-            0,
-            Deviation {
-                factor: 1.0,
-                noise: 0.01,
-                seed: 1,
-            },
-        )],
-    ));
+    let deviation = Deviation {
+        factor: 1.0,
+        noise: 0.01,
+        seed: 1,
+    };
+    drop(write_run(folder.path(), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
     let lines = folder.path().join("measurements.jsonl");
     let good = fs::read_to_string(&lines).unwrap();
-    let report = |text: &str| {
+    let older = good.replacen("\"schema\":1", "\"schema\":0", 1);
+    let cut = format!("{good}{}", &good[..good.len() / 2]);
+    let report = format!("report {}", folder.path().display());
+    for (text, code, parts) in [
+        (older, 1, "measurements.jsonl:1|schema 0"),
+        (format!("{good}{{\"schema\":1,,\n"), 1, "measurements.jsonl:2|damaged"),
+        (cut, 0, "cut off"),
+    ] {
         fs::write(&lines, text).unwrap();
-        exit(&format!("report {}", folder.path().display()))
-    };
-    let (code, said) = report(&good.replacen("\"schema\":1", "\"schema\":0", 1));
-    assert_eq!(code, Some(1));
-    assert!(
-        said.contains("measurements.jsonl:1") && said.contains("schema 0"),
-        "{said}"
-    );
-    let (code, said) = report(&format!("{good}{{\"schema\":1,,\n"));
-    assert_eq!(code, Some(1));
-    assert!(
-        said.contains("measurements.jsonl:2") && said.contains("damaged"),
-        "{said}"
-    );
-    let (code, said) = report(&format!("{good}{}", &good[..good.len() / 2]));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("cut off"), "{said}");
+        assert_ends(&report, code, parts);
+    }
     let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(page.contains("cut off"), "the page says so too");
     // A study beside the cells that cannot be read is named, and the rest is shown.
     let study = folder.path().join("quick-training");
     fs::create_dir(&study).unwrap();
     fs::write(study.join("presentation.json"), "{\"name\": \"half").unwrap();
-    let (code, said) = report(&good);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("presentation.json is left out"), "{said}");
+    assert_ends(&report, 0, "presentation.json is left out");
 }

@@ -32,21 +32,13 @@ fn a_repetition_shows_no_change_and_a_planted_one_is_named() {
     assert!((repetition.mean_ratio - 1.0).abs() < 0.01);
     assert!(!compare(&first, &first, Rules::default()).unwrap().has_changes());
 
-    let slower = run(3, 5, &|algorithm, batch_size| {
-        if algorithm == "dp-sgd" && batch_size == 500 {
-            1.1
-        } else {
-            1.0
-        }
-    });
-    let comparison = compare(&first, &slower, Rules::default()).unwrap();
+    let is_planted = |algorithm: &str, batch_size: usize| algorithm == "dp-sgd" && batch_size == 500;
+    let factor = |algorithm: &str, batch_size: usize| if is_planted(algorithm, batch_size) { 1.1 } else { 1.0 };
+    let comparison = compare(&first, &run(3, 5, &factor), Rules::default()).unwrap();
     for change in &comparison.changes {
-        let planted = change.configuration.algorithm == "dp-sgd" && change.configuration.batch_size == 500;
-        assert_eq!(
-            change.verdict,
-            if planted { Verdict::Slower } else { Verdict::Unchanged },
-            "{change:?}"
-        );
+        let planted = is_planted(&change.configuration.algorithm, change.configuration.batch_size);
+        let expected = if planted { Verdict::Slower } else { Verdict::Unchanged };
+        assert_eq!(change.verdict, expected, "{change:?}");
     }
 }
 
@@ -93,15 +85,11 @@ fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced
             "{error}"
         );
         assert!(error.to_string().contains("--force"));
-        let forced = compare(
-            &first,
-            &second,
-            Rules {
-                force: true,
-                ..Rules::default()
-            },
-        )
-        .unwrap();
+        let rules = Rules {
+            force: true,
+            ..Rules::default()
+        };
+        let forced = compare(&first, &second, rules).unwrap();
         assert!(forced.remarks[0].contains(what), "{:?}", forced.remarks);
     }
 }
@@ -115,18 +103,10 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
         .samples
         .retain(|cell| cell.configuration.batch_size == 64);
     let comparison = compare(&first, &second, Rules::default()).unwrap();
-    assert_eq!(
-        (
-            comparison.changes.len(),
-            comparison.only_before.len(),
-            comparison.only_after.len()
-        ),
-        (4, 8, 0)
-    );
+    let only = [&comparison.only_before, &comparison.only_after].map(Vec::len);
+    assert_eq!((comparison.changes.len(), only), (4, [8, 0]));
     assert!(comparison.remarks[0].contains("--repeats"));
     second.results.samples.clear();
-    assert_eq!(
-        compare(&first, &second, Rules::default()).unwrap_err(),
-        CompareError::NothingInCommon
-    );
+    let error = compare(&first, &second, Rules::default()).unwrap_err();
+    assert_eq!(error, CompareError::NothingInCommon);
 }

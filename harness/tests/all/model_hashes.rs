@@ -32,6 +32,12 @@ impl Generator {
     }
 }
 
+fn push_row(text: &mut String, row: &[f64], target: &str) {
+    row.iter()
+        .for_each(|value| write!(text, "{value:.3},").expect("a string"));
+    writeln!(text, "{target}").expect("a string");
+}
+
 /// 240 rows of six numbers in three classes.
 fn dense() -> String {
     let mut generator = Generator(1);
@@ -47,9 +53,7 @@ fn dense() -> String {
         } else {
             "c"
         };
-        row.iter()
-            .for_each(|value| write!(text, "{value:.3},").expect("a string"));
-        writeln!(text, "{class}").expect("a string");
+        push_row(&mut text, &row, class);
     }
     text
 }
@@ -61,11 +65,8 @@ fn sparse() -> String {
     for _ in 0..200 {
         let columns: std::collections::BTreeSet<u64> = (0..6).map(|_| generator.next() % 40 + 1).collect();
         let row: Vec<(u64, f64)> = columns.into_iter().map(|column| (column, generator.value())).collect();
-        let sum: f64 = row
-            .iter()
-            .filter(|(column, _)| *column < 20)
-            .map(|(_, value)| value)
-            .sum();
+        let first = row.iter().filter(|(column, _)| *column < 20);
+        let sum: f64 = first.map(|(_, value)| value).sum();
         write!(text, "{}", if sum > 0.0 { 1 } else { -1 }).expect("a string");
         row.iter()
             .for_each(|(column, value)| write!(text, " {column}:{value:.3}").expect("a string"));
@@ -81,9 +82,7 @@ fn real() -> String {
     for _ in 0..160 {
         let row: [f64; 4] = std::array::from_fn(|_| generator.value());
         let target = 0.5 * row[0] - 0.25 * row[1] + generator.value() * 0.1;
-        row.iter()
-            .for_each(|value| write!(text, "{value:.3},").expect("a string"));
-        writeln!(text, "{target:.4}").expect("a string");
+        push_row(&mut text, &row, &format!("{target:.4}"));
     }
     text
 }
@@ -97,14 +96,11 @@ fn field(output: &Output, name: &str) -> Option<String> {
 fn difference(line: &str, folder: &Path) -> Option<String> {
     let mut words = line.split(' ');
     let (name, recorded) = (words.next()?, words.next()?);
-    let arguments: Vec<String> = words
-        .map(
-            |word| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
-                Some(file) => folder.join(file).display().to_string(),
-                None => word.to_owned(),
-            },
-        )
-        .collect();
+    let argument = |word: &str| match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
+        Some(file) => folder.join(file).display().to_string(),
+        None => word.to_owned(),
+    };
+    let arguments: Vec<String> = words.map(argument).collect();
     let output = rounds(&format!("train --json {}", arguments.join(" ")));
     match field(&output, "model_sha256") {
         Some(digest) if digest.starts_with(recorded) => None,
@@ -126,9 +122,7 @@ fn models_are_those_that_were_recorded() {
         fs::write(name, text).expect("a file");
     }
     let lines: Vec<&str> = RECORDED.lines().filter(|line| !line.starts_with('#')).collect();
-    let differences: Vec<String> = lines
-        .par_iter()
-        .filter_map(|line| difference(line, folder.path()))
-        .collect();
+    let differences = lines.par_iter().filter_map(|line| difference(line, folder.path()));
+    let differences: Vec<String> = differences.collect();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -53,12 +53,12 @@ impl Form {
             Self::Csv => {
                 let mut text = String::new();
                 for _ in 0..COLUMNS {
-                    let field = if choices.below(8) == 0 {
-                        of(choices, &ODD_FIELDS)
+                    let fields = if choices.below(8) == 0 {
+                        &ODD_FIELDS[..]
                     } else {
-                        of(choices, &FIELDS)
+                        &FIELDS
                     };
-                    write!(text, "{field},").unwrap();
+                    write!(text, "{},", of(choices, fields)).unwrap();
                 }
                 text + of(choices, &["red", "blue", "grey", ""]) + "," + label + "\n"
             }
@@ -134,9 +134,8 @@ fn behaviour(
     let path = path.display().to_string();
     let domain = data::declare(&path, None, &Declaration::default()).expect("a good schema");
     let domain = domain.expect("a schema beside the file");
-    let train = data::load_declared(&path, None, Some(&domain))
-        .expect("rows cannot fail")
-        .train;
+    let data = data::load_declared(&path, None, Some(&domain)).expect("rows cannot fail");
+    let train = data.train;
     let loss = if algorithm.id == "phased-sgd" {
         Loss::Huber(1.0)
     } else {
@@ -147,23 +146,18 @@ fn behaviour(
     // The public part of a loaded problem is that of its domain, which holds no row.
     let declared = PublicProblem::of_domain(problem.name(), &domain, problem.rows(), loss, 0.1).unwrap();
     assert_eq!(declared.leaves(1_000), problem.leaves(1_000));
-    assert_eq!(
-        (declared.rows(), declared.model()),
-        (problem.public().rows(), problem.model())
-    );
+    assert_eq!(declared.rows(), problem.rows());
+    assert_eq!(declared.model(), problem.model());
     let mut rounds = Vec::new();
-    let prepared = algorithm.prepare(&problem, settings);
-    let prepared = match prepared {
-        Err(error) => Err(error.to_string()),
-        Ok(prepared) => {
-            let statement = serde_json::to_string(&prepared.privacy).unwrap();
-            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
-            for _ in 0..executor.rounds().min(4) {
-                rounds.push(executor.advance().map_err(|error| error.to_string()));
-            }
-            Ok((statement, executor.rounds()))
+    let prepared = algorithm.prepare(&problem, settings).map_err(|error| error.to_string());
+    let prepared = prepared.map(|prepared| {
+        let statement = serde_json::to_string(&prepared.privacy).unwrap();
+        let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+        for _ in 0..executor.rounds().min(4) {
+            rounds.push(executor.advance().map_err(|error| error.to_string()));
         }
-    };
+        (statement, executor.rounds())
+    });
     Behaviour {
         format,
         prepared,
@@ -198,21 +192,16 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
     match algorithm.id {
         "dp-sgd" => {
             settings.set("accountant", Accountant::Rdp);
-            settings.set(
-                "sampling",
-                match relation {
-                    Adjacency::ReplaceOne => of(choices, &[SamplingKind::Fixed, SamplingKind::WithoutReplacement]),
-                    Adjacency::AddRemove => SamplingKind::Poisson,
-                    Adjacency::ZeroOut => of(
-                        choices,
-                        &[
-                            SamplingKind::Poisson,
-                            SamplingKind::Shuffled,
-                            SamplingKind::WithoutReplacement,
-                        ],
-                    ),
-                },
-            );
+            let samplings: &[SamplingKind] = match relation {
+                Adjacency::ReplaceOne => &[SamplingKind::Fixed, SamplingKind::WithoutReplacement],
+                Adjacency::AddRemove => &[SamplingKind::Poisson],
+                Adjacency::ZeroOut => &[
+                    SamplingKind::Poisson,
+                    SamplingKind::Shuffled,
+                    SamplingKind::WithoutReplacement,
+                ],
+            };
+            settings.set("sampling", of(choices, samplings));
         }
         id if id.starts_with("resque") => settings.set("accountant", Accountant::Rdp),
         id if ["dp-gd", "dp-hb", "dp-nag", "dp-nag-opt", "dp-masg", "dp-masg-opt"].contains(&id) => {
@@ -227,28 +216,22 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
 
 #[test]
 fn neighbours_have_the_same_shape_plan_statement_and_messages() {
-    let pairs = std::env::var("ROUNDS_PAIRS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(PAIRS);
-    let private: Vec<_> = catalog::ALGORITHMS
+    let pairs = std::env::var("ROUNDS_PAIRS").ok();
+    let pairs = pairs.and_then(|text| text.parse().ok()).unwrap_or(PAIRS);
+    let private = catalog::ALGORITHMS
         .iter()
         .copied()
-        .filter(|algorithm| algorithm.private)
-        .collect();
+        .filter(|algorithm| algorithm.private);
+    let private: Vec<_> = private.collect();
     let folder = tempfile::tempdir().unwrap();
     let mut ran = BTreeSet::new();
     for pair in 0..pairs {
         let mut choices = Choices::new(pair);
         let algorithm = of(&mut choices, &private);
-        let relation = of(
-            &mut choices,
-            &[Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove],
-        );
-        let form = of(
-            &mut choices,
-            &[Form::Csv, Form::Libsvm { sparse: false }, Form::Libsvm { sparse: true }],
-        );
+        let relations = [Adjacency::ZeroOut, Adjacency::ReplaceOne, Adjacency::AddRemove];
+        let relation = of(&mut choices, &relations);
+        let forms = [Form::Csv, Form::Libsvm { sparse: false }, Form::Libsvm { sparse: true }];
+        let form = of(&mut choices, &forms);
         fs::write(folder.path().join("schema.toml"), form.schema(relation)).unwrap();
         let settings = settings(algorithm, relation, &mut choices);
         let rows: Vec<String> = (0..ROWS).map(|_| form.row(&mut choices, false)).collect();
@@ -260,30 +243,19 @@ fn neighbours_have_the_same_shape_plan_statement_and_messages() {
             Adjacency::AddRemove => drop(other.remove(changed)),
         }
         let [first, second] = [&rows, &other].map(|rows| behaviour(folder.path(), form, rows, algorithm, &settings));
-        assert_eq!(
-            first, second,
-            "pair {pair}: {} under {relation}, {form:?}",
-            algorithm.id
-        );
+        let id = algorithm.id;
+        assert_eq!(first, second, "pair {pair}: {id} under {relation}, {form:?}");
         assert!(first.rounds.iter().all(Result::is_ok), "pair {pair}: {first:?}");
         if first.prepared.is_ok() {
-            ran.insert((algorithm.id, relation.name()));
+            ran.insert((id, relation.name()));
         }
     }
     // Every private algorithm ran under zero-out, and the offered relations beside it.
     if pairs >= 1_000 {
-        for algorithm in &private {
-            assert!(
-                ran.contains(&(algorithm.id, "zero-out")),
-                "{} never ran: {ran:?}",
-                algorithm.id
-            );
-        }
-        for relation in ["replace-one", "add-remove"] {
-            assert!(
-                ran.contains(&("dp-sgd", relation)) && ran.contains(&("dp-gd", relation)),
-                "{ran:?}"
-            );
+        let zero_out = private.iter().map(|algorithm| (algorithm.id, "zero-out"));
+        let others = ["dp-sgd", "dp-gd"].map(|id| [(id, "replace-one"), (id, "add-remove")]);
+        for case in zero_out.chain(others.into_iter().flatten()) {
+            assert!(ran.contains(&case), "{case:?} never ran: {ran:?}");
         }
     }
 }

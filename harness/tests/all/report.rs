@@ -10,7 +10,17 @@ use std::process::Command;
 use rounds::report::{Part, Presentation, Studies, Table, report_html, time_per_round_svg};
 use rounds::results::{Record, read_run};
 
+use crate::files;
 use crate::synthetic::{Plan, environment, write_run};
+
+const FIGURES: [&str; 6] = [
+    "time-per-round",
+    "phases",
+    "time-per-epoch",
+    "accuracy",
+    "speed-up",
+    "roofline",
+];
 
 fn plan() -> Plan<'static> {
     Plan {
@@ -27,19 +37,10 @@ fn plan() -> Plan<'static> {
 /// Starts Chromium on a page with arguments; what it prints. `None` where there is none.
 fn chromium(page: &Path, arguments: &[&str]) -> Option<String> {
     let profile = tempfile::tempdir().unwrap();
+    let flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
+                 --hide-scrollbars --virtual-time-budget=2000";
     let output = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--hide-scrollbars",
-            "--virtual-time-budget=2000",
-        ])
+        .args(flags.split_whitespace())
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(arguments)
         .arg(format!("file://{}", page.display()))
@@ -47,9 +48,7 @@ fn chromium(page: &Path, arguments: &[&str]) -> Option<String> {
     if output.is_err() {
         println!("skipped: chromium is not installed");
     }
-    output
-        .ok()
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    Some(String::from_utf8_lossy(&output.ok()?.stdout).into_owned())
 }
 
 /// The page with a script behind its own, which writes what it finds into the title.
@@ -63,23 +62,22 @@ fn page() -> (tempfile::TempDir, String) {
     let mut store = write_run(folder.path(), &cells);
     let mut impossible = cells[0].configuration.clone();
     impossible.batch_size = 100_000;
-    let reason = "batch size 100000 is larger than n = 60000".into();
-    store
-        .append(Record::Skipped {
-            configuration: impossible,
-            reason,
-        })
-        .unwrap();
+    let skipped = Record::Skipped {
+        configuration: impossible,
+        reason: "batch size 100000 is larger than n = 60000".into(),
+    };
+    store.append(skipped).unwrap();
     let page = report_html(&read_run(folder.path()).unwrap(), &Studies::default());
     (folder, page)
 }
 
-/// What a script found in a page: the JSON that it left in the title. `None` where there is no browser.
-fn facts(folder: &Path, page: &str, script: &str) -> Option<serde_json::Value> {
+/// Checks what a script finds in a page: the JSON that it leaves in the title. Nothing is checked where there is no browser.
+fn examine(folder: &Path, page: &str, script: &str, check: impl FnOnce(serde_json::Value)) {
     let path = folder.join("examined.html");
     fs::write(&path, examined(page, script)).unwrap();
-    let dom = chromium(&path, &["--dump-dom", "--window-size=1200,900"])?;
-    Some(title_of(&dom))
+    if let Some(dom) = chromium(&path, &["--dump-dom", "--window-size=1200,900"]) {
+        check(title_of(&dom));
+    }
 }
 
 /// The JSON in the title of a page.
@@ -87,8 +85,8 @@ fn title_of(dom: &str) -> serde_json::Value {
     let title = dom
         .split("<title>")
         .nth(1)
-        .and_then(|rest| rest.split("</title>").next())
-        .expect("a title");
+        .and_then(|rest| rest.split("</title>").next());
+    let title = title.expect("a title");
     let text = title
         .replace("&quot;", "\"")
         .replace("&lt;", "<")
@@ -97,25 +95,24 @@ fn title_of(dom: &str) -> serde_json::Value {
     serde_json::from_str(&text).expect(title)
 }
 
-#[test]
-fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
-    let cells = Plan {
-        algorithms: &["sgd", "dp-sgd"],
+/// The picture of times of these algorithms.
+fn picture(algorithms: &[&str]) -> String {
+    let plan = Plan {
+        algorithms,
         datasets: &["synthetic-mnist"],
         ..plan()
-    }
-    .cells();
-    let svg = time_per_round_svg(&cells, &environment());
-    for text in [
-        ">sgd<",
-        ">dp-sgd<",
-        ">1 thread<",
-        ">2 threads<",
-        ">f32 roofline, 2 threads<",
-        "batch size",
-        "median time per round",
-        "revision",
-    ] {
+    };
+    time_per_round_svg(&plan.cells(), &environment())
+}
+
+#[test]
+fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
+    let svg = picture(&["sgd", "dp-sgd"]);
+    let names = ">sgd<|>dp-sgd<|>1 thread<|>2 threads<|>f32 roofline, 2 threads<";
+    for text in names
+        .split('|')
+        .chain(["batch size", "median time per round", "revision"])
+    {
         // Names stand in the legend once; marks name them again, with their numbers.
         let once = text.starts_with('>');
         let count = svg.matches(text).count();
@@ -128,28 +125,10 @@ fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
 
 #[test]
 fn of_many_algorithms_the_picture_draws_one_of_each_family_and_says_so() {
-    let cells = Plan {
-        algorithms: &[
-            "sgd",
-            "dp-sgd",
-            "dp-ftrl",
-            "dp-memf",
-            "dp-mf",
-            "dp-mf-plus",
-            "pgd",
-            "anti-pgd",
-            "dp-srg-memf",
-            "dp-nag",
-        ],
-        datasets: &["synthetic-mnist"],
-        ..plan()
-    }
-    .cells();
-    let svg = time_per_round_svg(&cells, &environment());
-    assert!(
-        svg.contains("5 of 10 algorithms on 2 threads"),
-        "the subtitle says what is left out"
-    );
+    let algorithms = "sgd dp-sgd dp-ftrl dp-memf dp-mf dp-mf-plus pgd anti-pgd dp-srg-memf dp-nag";
+    let svg = picture(&algorithms.split(' ').collect::<Vec<_>>());
+    let said = svg.contains("5 of 10 algorithms on 2 threads");
+    assert!(said, "the subtitle says what is left out");
     assert!(svg.contains(">dp-nag<") && !svg.contains(">anti-pgd<") && !svg.contains(">1 thread<"));
 }
 
@@ -195,31 +174,31 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         facts.overflow = document.documentElement.scrollWidth <= innerWidth;
         document.title = JSON.stringify(facts);
     ";
-    let Some(facts) = facts(folder.path(), &page, script) else {
-        return;
-    };
-    assert_eq!(
-        facts["figures"],
-        "figure-time-per-round figure-phases figure-time-per-epoch figure-accuracy figure-speed-up figure-roofline"
-    );
-    assert_eq!(facts["drawn"], 6);
-    assert_eq!(facts["points"], 4 * 2 * 6);
-    assert_eq!(facts["rows"], 4 * 2 * 6 * 2);
-    // One algorithm on two thread counts; then all of one thread too, its roofline among them.
-    assert_eq!((&facts["switched"], &facts["pressed"]), (&2.into(), &"false".into()));
-    assert_eq!((&facts["both"], &facts["again"]), (&6.into(), &0.into()));
-    // Two data sets, two thread counts.
-    assert_eq!(facts["filtered"], 4);
-    assert_eq!(
-        (&facts["ascending"], &facts["descending"], &facts["sorted"]),
-        (&true.into(), &true.into(), &"descending".into())
-    );
-    assert_eq!(facts["panel"], "true false");
-    assert_eq!(facts["ids"], true, "an id names one thing");
-    assert_eq!(facts["anchors"], true, "every link leads somewhere");
-    assert_eq!(facts["cards"], rounds_algorithms::catalog::ALGORITHMS.len());
-    assert_eq!(facts["loads"], 0, "nothing is loaded from anywhere");
-    assert_eq!(facts["overflow"], true);
+    let figures = FIGURES.map(|figure| format!("figure-{figure}")).join(" ");
+    let expected = serde_json::json!({
+        "figures": figures,
+        "drawn": 6,
+        "points": 4 * 2 * 6,
+        "rows": 4 * 2 * 6 * 2,
+        // One algorithm on two thread counts; then all of one thread too, its roofline among them.
+        "switched": 2,
+        "pressed": "false",
+        "both": 6,
+        "again": 0,
+        // Two data sets, two thread counts.
+        "filtered": 4,
+        "ascending": true,
+        "descending": true,
+        "sorted": "descending",
+        "panel": "true false",
+        // An id names one thing, every link leads somewhere, and nothing is loaded from anywhere.
+        "ids": true,
+        "anchors": true,
+        "cards": rounds_algorithms::catalog::ALGORITHMS.len(),
+        "loads": 0,
+        "overflow": true,
+    });
+    examine(folder.path(), &page, script, |facts| assert_eq!(facts, expected));
     assert!(!page.contains("above 100 %"), "nothing to explain");
 }
 
@@ -251,14 +230,11 @@ fn the_keyboard_reaches_legends_marks_and_tables() {
         facts.unnamed = $('button, input').filter((e) => !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).length;
         document.title = JSON.stringify(facts);
     ";
-    let Some(facts) = facts(folder.path(), &page, script) else {
-        return;
-    };
-    for fact in ["next", "switched", "focus", "told", "other"] {
-        assert_eq!(facts[fact], true, "{fact}: {facts}");
-    }
-    assert_eq!((&facts["unreachable"], &facts["unnamed"]), (&0.into(), &0.into()));
-    assert_eq!(facts["status"], "status");
+    let expected = serde_json::json!({
+        "next": true, "switched": true, "focus": true, "told": true, "other": true, "status": "status", "unreachable": 0,
+        "unnamed": 0
+    });
+    examine(folder.path(), &page, script, |facts| assert_eq!(facts, expected));
 }
 
 #[test]
@@ -276,36 +252,21 @@ fn every_figure_saves_its_numbers_as_csv_and_its_picture_as_svg_and_png() {
             .forEach((b) => b.click()));
         setTimeout(() => { document.title = JSON.stringify({ saved: saved.sort(), sizes }); }, 1500);
     ";
-    let Some(facts) = facts(folder.path(), &page, script) else {
-        return;
-    };
-    let saved: Vec<&str> = facts["saved"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|name| name.as_str())
-        .collect();
-    for figure in [
-        "time-per-round",
-        "phases",
-        "time-per-epoch",
-        "accuracy",
-        "speed-up",
-        "roofline",
-    ] {
-        for kind in ["csv", "svg", "png"] {
-            let file = format!("figure-{figure}.{kind}");
-            assert!(saved.contains(&file.as_str()), "{file} in {saved:?}");
+    examine(folder.path(), &page, script, |facts| {
+        let saved = facts["saved"].as_array().unwrap();
+        for figure in FIGURES {
+            for kind in ["csv", "svg", "png"] {
+                let file = format!("figure-{figure}.{kind}");
+                assert!(saved.iter().any(|name| *name == file), "{file} in {saved:?}");
+            }
         }
-    }
-    let kind = |kind: &str| {
         let sizes = facts["sizes"].as_array().unwrap();
-        sizes
-            .iter()
-            .filter(|size| size[0] == kind && size[1].as_u64() > Some(500))
-            .count()
-    };
-    assert_eq!((kind("text/csv"), kind("image/svg+xml"), kind("image/png")), (6, 6, 6));
+        let is_large = |size: &&serde_json::Value| size[1].as_u64() > Some(500);
+        for kind in ["text/csv", "image/svg+xml", "image/png"] {
+            let number = sizes.iter().filter(is_large).filter(|size| size[0] == kind).count();
+            assert_eq!(number, 6, "{kind}");
+        }
+    });
 }
 
 #[test]
@@ -338,10 +299,8 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
         const ticks = [...chart.querySelectorAll('text')].map((t) => t.textContent).some((t) => Number(t) >= 500);
         document.title = JSON.stringify({ inside, above: highest < level, ticks });
     ";
-    let Some(facts) = facts(folder.path(), &page, script) else {
-        return;
-    };
-    assert_eq!(facts, serde_json::json!({"inside": true, "above": true, "ticks": true}));
+    let expected = serde_json::json!({"inside": true, "above": true, "ticks": true});
+    examine(folder.path(), &page, script, |facts| assert_eq!(facts, expected));
 }
 
 /// What a script says of a page in a frame of each width (headless windows have a least width, frames have not): the
@@ -349,14 +308,11 @@ fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
 fn framed(folder: &Path, page: &str, widths: &[u32], script: &str) -> Option<Vec<serde_json::Value>> {
     let tell = "const tell = (facts) => parent.postMessage([Number(name), facts], '*');";
     fs::write(folder.join("framed.html"), examined(page, &format!("{tell}{script}"))).unwrap();
-    let frames: String = (0..widths.len())
-        .map(|place| {
-            let width = widths[place];
-            format!(
-                "<iframe name=\"{place}\" src=\"framed.html\" style=\"width:{width}px;height:844px;border:0\"></iframe>"
-            )
-        })
-        .collect();
+    let frame = |(place, width): (usize, &u32)| {
+        let style = format!("width:{width}px;height:844px;border:0");
+        format!("<iframe name=\"{place}\" src=\"framed.html\" style=\"{style}\"></iframe>")
+    };
+    let frames: String = widths.iter().enumerate().map(frame).collect();
     let frame = folder.join("frame.html");
     let text = format!(
         "<!doctype html><title>waiting</title><script>const told = [];onmessage = (e) => {{told[e.data[0]] = e.data[1];\
@@ -377,28 +333,19 @@ fn a_phone_shows_the_narrow_figures_without_scrolling_sideways() {
         const narrow = $('figure .panel:not([hidden]) svg.narrow').filter((s) => s.getBoundingClientRect().width > 300).length;
         tell({ wide, narrow, width: innerWidth, overflow: document.documentElement.scrollWidth > innerWidth });
     ";
-    let Some(facts) = framed(folder.path(), &page, &[390], script) else {
-        return;
-    };
-    assert_eq!(
-        facts[0],
-        serde_json::json!({"wide": 0, "narrow": 6, "width": 390, "overflow": false})
-    );
+    let expected = serde_json::json!({"wide": 0, "narrow": 6, "width": 390, "overflow": false});
+    if let Some(facts) = framed(folder.path(), &page, &[390], script) {
+        assert_eq!(facts, [expected]);
+    }
 }
 
 /// Words without an end, cells of many words, a picture wider than any window.
 fn unruly(folder: &Path) {
     let words = "faster than another one from 3.62 ms on, ".repeat(12);
     let name = "5".repeat(400);
-    let write = |file: &str, text: &str| {
-        let path = folder.join("paper/unruly").join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    write(
-        "environment.json",
-        &format!("{{\"command\": \"rounds run unruly --out {name}\"}}"),
-    );
+    let write = |file: &str, text: &str| drop(files::write(&folder.join("paper/unruly"), file, text));
+    let sheet = format!("{{\"command\": \"rounds run unruly --out {name}\"}}");
+    write("environment.json", &sheet);
     write(
         "wide.svg",
         "<svg xmlns='http://www.w3.org/2000/svg' width='3000' height='40'/>",
@@ -422,11 +369,8 @@ fn unruly(folder: &Path) {
 /// The newest studies of this repository's results; none in a copy without them.
 fn studies() -> Studies {
     let days = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../results"));
-    let machines = days
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|day| fs::read_dir(day.path()).ok());
+    let days = days.into_iter().flatten().flatten();
+    let machines = days.filter_map(|day| fs::read_dir(day.path()).ok());
     let mut folders: Vec<_> = machines.flatten().flatten().map(|machine| machine.path()).collect();
     folders.sort();
     let mut found = folders.iter().rev().map(|folder| Studies::read(folder));
@@ -437,11 +381,8 @@ fn studies() -> Studies {
 
 /// The pages of the studies.
 fn pages_of(studies: &Studies) -> Vec<(String, String)> {
-    let pages = studies
-        .presentations
-        .iter()
-        .map(|(name, own)| (name.replace('/', "-"), own.page(&environment())));
-    pages.collect()
+    let page = |(name, own): &(String, Presentation)| (name.replace('/', "-"), own.page(&environment()));
+    studies.presentations.iter().map(page).collect()
 }
 
 #[test]

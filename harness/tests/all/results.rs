@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
@@ -70,27 +70,18 @@ fn a_run_killed_at_any_point_loses_no_finished_cell() {
         }
         let mut writer = start_writer(folder.path());
         let output = BufReader::new(writer.stdout.take().unwrap());
-        let end = Instant::now() + Duration::from_micros(choices.below(400_000) as u64);
-        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        std::thread::sleep(Duration::from_micros(choices.below(400_000) as u64));
         writer.kill().unwrap();
         writer.wait().unwrap();
-        let said = output
-            .lines()
-            .map_while(Result::ok)
-            .filter(|line| line.starts_with("finished "))
-            .last();
-        let said: usize = said.map_or(finished, |line| line["finished ".len()..].parse::<usize>().unwrap() + 1);
+        let lines = output.lines().map_while(Result::ok);
+        let said = lines.filter_map(|line| Some(line.strip_prefix("finished ")?.parse::<usize>().unwrap() + 1));
+        let said = said.last().unwrap_or(finished);
 
         let cells = open(folder.path()).results().samples.clone();
+        let left = cells.len();
         assert!(
-            cells.len() >= said,
-            "kill {kill}: {said} were finished, {} are left",
-            cells.len()
-        );
-        assert!(
-            cells.len() <= said + 1,
-            "kill {kill}: {said} were finished, {} are there",
-            cells.len()
+            (said..=said + 1).contains(&left),
+            "kill {kill}: {said} were finished, {left} are left"
         );
         for (repeat, cell) in cells.iter().enumerate().skip(finished) {
             assert_eq!(*cell, number(repeat), "kill {kill}");
@@ -106,27 +97,22 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     // In blocks of 512 bytes; the ignored signal is inherited, so that the write itself reports the limit.
-    let output = Command::new("sh")
-        .args([
-            "-c",
-            "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact results::writer --nocapture",
-        ])
+    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact results::writer --nocapture";
+    let mut command = Command::new("sh");
+    let output = command
+        .args(["-c", script])
         .arg(program)
         .env(FOLDER, folder.path())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let finished = text.lines().filter(|line| line.starts_with("finished ")).count();
-    let failed = text
-        .lines()
-        .find(|line| line.starts_with("failed "))
-        .unwrap_or_else(|| panic!("{text}"));
+    let failed = text.lines().find(|line| line.starts_with("failed "));
+    let failed = failed.unwrap_or_else(|| panic!("{text}"));
     assert!(finished > 5);
-    assert!(
-        failed.contains(&format!("the {finished} finished runs are intact")),
-        "{failed}"
-    );
-    assert!(failed.contains("--resume"), "{failed}");
+    for part in [&*format!("the {finished} finished runs are intact"), "--resume"] {
+        assert!(failed.contains(part), "{failed}");
+    }
     let run = read_run(folder.path()).unwrap();
     assert_eq!(run.messages, [] as [String; 0], "no half line is left");
     assert_eq!(run.results.samples, (0..finished).map(number).collect::<Vec<_>>());
@@ -147,10 +133,11 @@ fn a_finished_run_is_resumed_with_nothing_left_to_do() {
     let cells = plan.cells();
     drop(write_run(folder.path(), &cells));
     let store = open(folder.path());
+    let results = store.results();
     assert!(
         cells
             .iter()
-            .all(|cell| store.results().is_finished(&cell.configuration, cell.trial))
+            .all(|cell| results.is_finished(&cell.configuration, cell.trial))
     );
-    assert_eq!(store.results().samples, cells);
+    assert_eq!(results.samples, cells);
 }

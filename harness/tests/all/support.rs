@@ -21,20 +21,29 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The exit code of a run, and its text on stderr.
-pub(crate) fn exit(line: &str) -> (Option<i32>, String) {
+/// Checks that a run ends with this exit code and with `parts`, separated by bars, on stderr; what it says there.
+#[track_caller]
+pub(crate) fn assert_ends(line: &str, code: i32, parts: &str) -> String {
     let output = rounds(line);
-    (output.status.code(), stderr(&output))
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{line}: {message}");
+    let said = message.to_lowercase();
+    for part in parts.split('|') {
+        assert!(said.contains(&part.to_lowercase()), "{line}: no '{part}' in {message}");
+    }
+    message
 }
 
 /// Checks that a run is refused as bad usage, with `reason` in the message.
+#[track_caller]
 pub(crate) fn assert_refused(line: &str, reason: &str) {
-    let (code, message) = exit(line);
-    assert_eq!(code, Some(2), "{line}: {message}");
-    assert!(
-        message.to_lowercase().contains(&reason.to_lowercase()),
-        "{line}: no '{reason}' in {message}"
-    );
+    assert_ends(line, 2, reason);
+}
+
+/// Checks that a run succeeds; what it says on stderr.
+#[track_caller]
+pub(crate) fn assert_succeeds(line: &str) -> String {
+    assert_ends(line, 0, "")
 }
 
 /// The JSON document of a run that succeeds.
