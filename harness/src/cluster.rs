@@ -113,12 +113,9 @@ impl Cluster {
     /// # Errors
     /// As [`Engine::with_threads`].
     pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
-        let engine = match &self.ranks {
+        let engine = match self.ranks.clone() {
             None => Engine::with_threads(threads),
-            Some(ranks) => {
-                let ranks: Arc<dyn Ranks> = Arc::clone(ranks) as Arc<dyn Ranks>;
-                Engine::over_ranks(ranks, threads)
-            }
+            Some(ranks) => Engine::over_ranks(ranks, threads),
         };
         engine.map_err(|error| UsageError::new(format!("--threads: {error}")).into())
     }
@@ -137,13 +134,10 @@ impl Cluster {
         let Some(failed) = all.iter().position(|message| !message.is_empty()) else {
             return result;
         };
-        let text = String::from_utf8_lossy(&all[failed][1..]);
-        let alike = all.iter().all(|message| *message == all[failed]);
-        let message = if alike {
-            text.into_owned()
-        } else {
-            format!("{}: {text}", self.name(failed))
-        };
+        let mut message = String::from_utf8_lossy(&all[failed][1..]).into_owned();
+        if all.iter().any(|message| *message != all[failed]) {
+            message = format!("{}: {message}", self.name(failed));
+        }
         let code = all[failed][0];
         Err(SharedError { message, code }.into())
     }
@@ -164,11 +158,12 @@ impl Cluster {
         &self,
         make: impl FnOnce() -> anyhow::Result<Zeroizing<Vec<u8>>>,
     ) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-        let mut bytes = self.all_ok(if self.is_root() {
+        let made = if self.is_root() {
             make()
         } else {
             Ok(Zeroizing::default())
-        })?;
+        };
+        let mut bytes = self.all_ok(made)?;
         Ok(Zeroizing::new(self.broadcast(std::mem::take(&mut *bytes))))
     }
 
@@ -185,7 +180,8 @@ impl Cluster {
         let Some([other, root]) = self.ranks().and_then(|ranks| differing(ranks, value.as_bytes())) else {
             return Ok(());
         };
-        let texts = [&other, &root].map(|rank| String::from_utf8_lossy(&rank.value));
+        let texts = [&other, &root].map(|rank| String::from_utf8_lossy(&rank.1));
+        let (other, root) = (&other.0, &root.0);
         let mut lines = texts.each_ref().map(|text| text.lines());
         let [differs, expected] = loop {
             let pair = lines.each_mut().map(Iterator::next);
@@ -383,18 +379,8 @@ fn swap_nanoseconds(ranks: &TimedRanks, values: usize, samples: u64) -> u64 {
     times[times.len() / 2]
 }
 
-/// The value of a rank, with its host.
-struct RankValue {
-    rank: usize,
-    host: String,
-    value: Vec<u8>,
-}
-
-impl std::fmt::Display for RankValue {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "rank {} (on {})", self.rank, self.host)
-    }
-}
+/// A rank in words, with its host, and its value.
+type RankValue = (String, Vec<u8>);
 
 /// The first rank whose `value` differs from rank 0's, and rank 0.
 fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
@@ -405,38 +391,30 @@ fn differing(ranks: &dyn Ranks, value: &[u8]) -> Option<[RankValue; 2]> {
         .enumerate()
         .map(|(rank, message)| {
             let host = message.split(|&byte| byte == 0).next().unwrap_or_default();
-            RankValue {
-                rank,
-                host: String::from_utf8_lossy(host).into_owned(),
-                value: message[host.len() + 1..].to_vec(),
-            }
+            let name = format!("rank {rank} (on {})", String::from_utf8_lossy(host));
+            (name, message[host.len() + 1..].to_vec())
         });
     let root = all.next()?;
-    all.find(|other| other.value != root.value).map(|other| [other, root])
+    all.find(|other| other.1 != root.1).map(|other| [other, root])
 }
 
 /// Checks that all ranks see the same rows. The error names ranks and prints no digest: anybody can compare a digest without
 /// a key with that of guessed rows.
 fn check_same_rows(ranks: &dyn Ranks, digests: &Digests) -> anyhow::Result<()> {
-    let refused = |what: String| {
-        SharedError::usage(format!(
-            "ranks see different data: give every rank the same files: {what}"
-        ))
-    };
+    let remedy = "ranks see different data: give every rank the same files";
+    let refused = |what: String| SharedError::usage(format!("{remedy}: {what}"));
     if let Some([other, root]) = differing(ranks, &digests.common) {
-        return Err(refused(format!("{other} has other data than {root}")));
+        return Err(refused(format!("{} has other data than {}", other.0, root.0)));
     }
     let all = gather_messages(ranks, [digests.own, digests.next].as_flattened());
     let count = ranks.count();
-    match (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) {
-        Some(rank) => {
-            let next = (rank + 1) % count;
-            Err(refused(format!(
-                "rank {rank} and rank {next} read other rows of rank {next}'s"
-            )))
-        }
-        None => Ok(()),
-    }
+    let Some(rank) = (0..count).find(|&rank| all[rank][32..] != all[(rank + 1) % count][..32]) else {
+        return Ok(());
+    };
+    let next = (rank + 1) % count;
+    Err(refused(format!(
+        "rank {rank} and rank {next} read other rows of rank {next}'s"
+    )))
 }
 
 /// Exit code of a failure.

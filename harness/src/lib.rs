@@ -2,6 +2,10 @@
 //!
 //! The only crate with a clock, files, hwlocality, clap and plots; algorithms and kernels know nothing of it.
 
+// Tests of the crate share builders with those of its interface.
+#[cfg(test)]
+extern crate self as rounds;
+
 pub mod calibration;
 pub mod checkpoint;
 pub mod cluster;

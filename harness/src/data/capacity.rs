@@ -14,35 +14,23 @@ pub(super) trait Growing {
     fn reserve_more(&mut self, more: usize);
 }
 
-impl<T> Growing for Vec<T> {
-    fn filled_of(&self) -> (usize, usize) {
-        (self.len(), self.capacity())
-    }
+macro_rules! growing {
+    ($type:ty, $length:ident $(, $values:ident: $bound:path)?) => {
+        impl$(<$values: $bound>)? Growing for $type {
+            fn filled_of(&self) -> (usize, usize) {
+                (self.$length(), self.capacity())
+            }
 
-    fn reserve_more(&mut self, more: usize) {
-        self.reserve_exact(more);
-    }
+            fn reserve_more(&mut self, more: usize) {
+                self.reserve_exact(more);
+            }
+        }
+    };
 }
 
-impl<T: Pod> Growing for Buffer<T> {
-    fn filled_of(&self) -> (usize, usize) {
-        (self.len(), self.capacity())
-    }
-
-    fn reserve_more(&mut self, more: usize) {
-        self.reserve_exact(more);
-    }
-}
-
-impl Growing for ByteRows {
-    fn filled_of(&self) -> (usize, usize) {
-        (self.stored(), self.capacity())
-    }
-
-    fn reserve_more(&mut self, more: usize) {
-        self.reserve_exact(more);
-    }
-}
+growing!(Vec<T>, len, T: Sized);
+growing!(Buffer<T>, len, T: Pod);
+growing!(ByteRows, stored);
 
 /// Reserves capacity for `more` values of a file that promises no number: for as many as the whole file is expected to hold,
 /// judging by what has been read.

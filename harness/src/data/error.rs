@@ -1,5 +1,6 @@
 //! Errors of loading: one message that names the file, the row or line, what was expected, what was found, and the way out.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// The first twelve of some names, each cut to 40 characters and free of line feeds, for a message.
@@ -18,6 +19,7 @@ pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -
 /// The reason for which data cannot be loaded. Lines count from 1, as editors do; rows and columns from 0.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum DataError {
     /// Neither a name nor a path.
     #[error(
@@ -25,11 +27,8 @@ pub enum DataError {
         nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
     )]
     Unknown {
-        /// The name that was given.
         name: String,
-        /// The most similar name, if one is.
         nearest: Option<&'static str>,
-        /// All names.
         known: String,
     },
     /// A named data set of files without a data folder.
@@ -37,34 +36,19 @@ pub enum DataError {
         "data set {name}: no data folder; give --data-dir DIR or set the variable ROUNDS_DATA, or use synthetic-mnist, \
          which needs no file"
     )]
-    NoDirectory {
-        /// The data set.
-        name: String,
-    },
+    NoDirectory { name: String },
     /// A file or folder that the system does not hand over.
     #[error("{}: cannot be read: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A file or folder that is not what is expected; the message depends on no row.
     #[error("{}: {problem}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The problem and the way out.
-        problem: String,
-    },
+    File { path: PathBuf, problem: String },
     /// Contents that are not what is expected; the message names rows, or depends on them.
     #[error("{}{place}: {problem}", path.display())]
     Rows {
-        /// The file.
         path: PathBuf,
         /// The line or row, after a comma, if it is the fault of one.
         place: String,
-        /// The problem and the way out.
         problem: String,
         /// The kind of problem, without anything of the rows.
         summary: &'static str,
@@ -72,7 +56,6 @@ pub enum DataError {
     /// A file that is not what its schema declares.
     #[error("{}: {problem}{}", path.display(), if found.is_empty() { String::new() } else { format!("; found {found}") })]
     Schema {
-        /// The file.
         path: PathBuf,
         /// The problem and the way out, in words of the schema alone.
         problem: String,
@@ -146,12 +129,7 @@ impl DataError {
     }
 
     /// A label that is none of the classes.
-    pub(super) fn label(
-        path: &Path,
-        row: usize,
-        found: impl std::fmt::Display,
-        classes: impl std::fmt::Display,
-    ) -> Self {
+    pub(super) fn label(path: &Path, row: usize, found: impl Display, classes: impl Display) -> Self {
         Self::Rows {
             path: path.into(),
             place: format!(", row {row}"),
@@ -188,10 +166,8 @@ mod tests {
             DataError::rows(path, "31337", "its rows make no data set"),
         ] {
             let message = error.without_rows();
-            assert!(
-                message.contains("`rounds schema d.csv`") && !message.contains("31337"),
-                "{message}"
-            );
+            assert!(message.contains("`rounds schema d.csv`"), "{message}");
+            assert!(!message.contains("31337"), "{message}");
             assert!(error.to_string().contains("31337"));
         }
         let message = DataError::schema(path, "no column x").without_rows();

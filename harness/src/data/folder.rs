@@ -498,11 +498,8 @@ fn load_arrays(
     finish(name, train, roles.test.as_ref().map(read).transpose()?, domain)
 }
 
-/// CIFAR-10's files.
-pub(super) struct CifarFiles {
-    train: Vec<PathBuf>,
-    test: Vec<PathBuf>,
-}
+/// CIFAR-10's files of training and of test rows.
+pub(super) type CifarFiles = [Vec<PathBuf>; 2];
 
 /// CIFAR-10's files in a folder.
 pub(super) fn cifar_files(folder: &Path) -> Option<CifarFiles> {
@@ -511,15 +508,17 @@ pub(super) fn cifar_files(folder: &Path) -> Option<CifarFiles> {
         let wanted = |file: &&String| start.iter().any(|start| file.starts_with(start)) && is_records(Path::new(file));
         files.iter().filter(wanted).map(|file| folder.join(file)).collect()
     };
-    let (train, test) = (find(&["data_batch_", "train"]), find(&["test"]));
-    (!train.is_empty()).then_some(CifarFiles { train, test })
+    let files = [find(&["data_batch_", "train"]), find(&["test"])];
+    Some(files).filter(|[train, _]| !train.is_empty())
 }
 
-pub(super) fn load_cifar(name: &str, files: &CifarFiles, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
-    let (train, test) = rayon::join(
-        || cifar::read(&files.train),
-        || (!files.test.is_empty()).then(|| cifar::read(&files.test)).transpose(),
-    );
+pub(super) fn load_cifar(
+    name: &str,
+    [train, test]: &CifarFiles,
+    domain: Option<&Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
+    let read_test = || (!test.is_empty()).then(|| cifar::read(test)).transpose();
+    let (train, test) = rayon::join(|| cifar::read(train), read_test);
     finish(name, train?, test?, domain)
 }
 

@@ -41,15 +41,11 @@ pub struct Part {
 /// The reason for which a part cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum PartError {
     /// A rank without rows.
     #[error("data set {name} has fewer rows than there are ranks, {ranks}: start fewer ranks")]
-    MoreRanksThanRows {
-        /// The data set.
-        name: String,
-        /// The ranks.
-        ranks: usize,
-    },
+    MoreRanksThanRows { name: String, ranks: usize },
     /// The data cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -58,10 +54,8 @@ pub enum PartError {
 /// Rows of rank `rank` of `ranks`.
 fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<usize>, PartError> {
     if rows < ranks {
-        return Err(PartError::MoreRanksThanRows {
-            name: name.to_owned(),
-            ranks,
-        });
+        let name = name.to_owned();
+        return Err(PartError::MoreRanksThanRows { name, ranks });
     }
     Ok(leaf_range(rows, ranks, rank))
 }

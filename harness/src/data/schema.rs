@@ -24,33 +24,21 @@ const BESIDE: &str = "schema.toml";
 /// The reason for which no domain can be declared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each message describes its fields")]
 pub enum SchemaError {
     /// A schema that cannot be read.
     #[error("{}: cannot be read: {source}; `rounds schema FILE` drafts a schema", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// Not TOML, or not its tables and keys.
+    Read { path: PathBuf, source: std::io::Error },
+    /// Not TOML, or not its tables and keys; lines count from 1.
     #[error("{place}, line {line}: {message}")]
     Syntax {
-        /// The file.
         place: String,
-        /// The line, counting from 1.
         line: usize,
-        /// The problem.
         message: String,
     },
-    /// A declaration that makes no domain.
+    /// A declaration that makes no domain: the problem and the way out.
     #[error("{place}: {problem}")]
-    Declaration {
-        /// The file, or the flags.
-        place: String,
-        /// The problem and the way out.
-        problem: String,
-    },
+    Declaration { place: String, problem: String },
     /// The header of a table cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),

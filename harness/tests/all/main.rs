@@ -2,6 +2,7 @@
 //! allocations are binaries of their own.
 
 mod bad_input;
+mod cell;
 mod compare;
 mod data;
 mod domain;

@@ -1,31 +1,23 @@
 //! A synthetic run, with the times of a model of the machine: for tests of results, report and comparison.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use rounds::machine::{Environment, Roofline};
-use rounds::results::{
-    Binding, Cell, Configuration, Exchange, Mode, Phases, Quality, Rates, Record, RoundCost, RoundTimes, RunWork,
-    Shape, Store, Trial,
-};
+use rounds::results::{Binding, Cell, Mode, Phases, Rates, Record, RoundTimes, Store};
 use rounds::statistics::Choices;
 use serde_json::json;
+
+use crate::cell::cell as plain;
 
 /// The environment of this machine with limits that were not measured.
 pub(crate) fn environment() -> Environment {
     let mut environment = Environment::capture(&[]);
-    environment.rooflines = vec![
-        Roofline {
-            threads: 1,
-            peak_gflops: 130.0,
-            bandwidth_gbytes_per_s: 14.0,
-        },
-        Roofline {
-            threads: 2,
-            peak_gflops: 260.0,
-            bandwidth_gbytes_per_s: 26.0,
-        },
-    ];
+    let limit = |threads, peak_gflops, bandwidth_gbytes_per_s| Roofline {
+        threads,
+        peak_gflops,
+        bandwidth_gbytes_per_s,
+    };
+    environment.rooflines = vec![limit(1, 130.0, 14.0), limit(2, 260.0, 26.0)];
     environment
 }
 
@@ -60,75 +52,45 @@ pub(crate) fn cell(
     };
     let drift = 1.0 + noise * (2.0 * choices.uniform() - 1.0);
     let time = factor * drift * (overhead + work * roofline / 0.82);
-    let samples: Vec<u64> = (0..60)
-        .map(|_| {
-            let slow = if choices.uniform() < 0.04 { 1.5 } else { 1.0 };
-            (time * slow * (1.0 + noise * (choices.uniform() + choices.uniform() - 1.0))) as u64
-        })
-        .collect();
+    let mut sample = || {
+        let slow = if choices.uniform() < 0.04 { 1.5 } else { 1.0 };
+        (time * slow * (1.0 + noise * (choices.uniform() + choices.uniform() - 1.0))) as u64
+    };
+    let samples = (0..60).map(|_| sample()).collect();
     let round_ns = RoundTimes::new(samples);
     let median = round_ns.median as f64;
     let noise_ns = if private { 5_500.0 } else { 0.0 };
     let epsilon = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0][(batch_size / 400) % 6];
-    let outcome = RoundCost {
-        shape: Shape {
-            n: 60_000,
-            dimension: 784,
-            classes: 10,
-        },
-        work: RunWork {
-            rounds: 60,
-            gradient_queries: 60 * batch_size as u64,
-            timed_queries: None,
-        },
-        pinning: rounds::machine::PinPolicy::None,
-        phases_ns: Phases {
-            sample: (0.02 * median) as u64,
-            gradient: (0.96 * median - noise_ns).max(0.3 * median) as u64,
-            noise: noise_ns as u64,
-            update: (0.02 * median) as u64,
-        },
-        exchange: Exchange::default(),
-        rates: Rates {
-            gflops: Some(flops / median),
-            gbytes_per_s: Some(bytes / median),
-            roofline_fraction: Some(roofline / median),
-        },
-        round_ns,
-        quality: Quality {
-            train_loss: Some(0.35),
-            test_accuracy: Some(if private { 0.9 - 0.03 / epsilon } else { 0.921 }),
-            excess_risk: None,
-        },
-        model_sha256: format!("{algorithm}-{dataset}-{batch_size}"),
-        privacy: if private {
-            json!({"claim": "simulation", "epsilon": epsilon, "delta": 1e-5, "adjacency": "add-remove",
-                   "unit": "example", "accountant": "pld", "sampling": "poisson", "mechanism": "gaussian",
-                   "noise_multiplier": 1.1, "clip_norm": 1.0, "noise_source": "xoshiro", "arithmetic": "f32"})
-        } else {
-            json!({"claim": "none"})
-        },
-        warnings: Vec::new(),
+    let mut cell = plain(algorithm, batch_size, threads, repeat);
+    cell.configuration.dataset = dataset.into();
+    cell.configuration.features = "u8".into();
+    let tree = (algorithm == "dp-ftrl").then(|| ("noise".to_owned(), json!("tree")));
+    cell.configuration.parameters = tree.into_iter().collect();
+    cell.work.rounds = 60;
+    cell.work.gradient_queries = 60 * batch_size as u64;
+    cell.phases_ns = Phases {
+        sample: (0.02 * median) as u64,
+        gradient: (0.96 * median - noise_ns).max(0.3 * median) as u64,
+        noise: noise_ns as u64,
+        update: (0.02 * median) as u64,
     };
-    Cell {
-        configuration: Configuration {
-            suite: "quick".into(),
-            algorithm: algorithm.into(),
-            dataset: dataset.into(),
-            features: "u8".into(),
-            batch_size,
-            threads,
-            parameters: if algorithm == "dp-ftrl" {
-                [("noise".to_string(), json!("tree"))].into()
-            } else {
-                BTreeMap::new()
-            },
-            ..Configuration::default()
-        },
-        trial: Trial { repeat, draw: 0 },
-        outcome,
-        date: "2026-01-31T12:00:00Z".parse().unwrap(),
+    cell.rates = Rates {
+        gflops: Some(flops / median),
+        gbytes_per_s: Some(bytes / median),
+        roofline_fraction: Some(roofline / median),
+    };
+    cell.round_ns = round_ns;
+    cell.quality.train_loss = Some(0.35);
+    cell.quality.test_accuracy = Some(if private { 0.9 - 0.03 / epsilon } else { 0.921 });
+    cell.model_sha256 = format!("{algorithm}-{dataset}-{batch_size}");
+    if private {
+        cell.privacy = json!({
+            "claim": "simulation", "epsilon": epsilon, "delta": 1e-5, "adjacency": "add-remove", "unit": "example",
+            "accountant": "pld", "sampling": "poisson", "mechanism": "gaussian", "noise_multiplier": 1.1,
+            "clip_norm": 1.0, "noise_source": "xoshiro", "arithmetic": "f32"
+        });
     }
+    cell
 }
 
 fn environment_roofline(threads: usize) -> Roofline {

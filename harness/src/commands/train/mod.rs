@@ -113,18 +113,15 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     let checkpoints = &arguments.checkpoint;
     let every = checkpoints.checkpoint.is_some().then_some(checkpoints.checkpoint_every);
     let lines = parameters.iter().map(|(name, value)| format!("{name} {value}\n"));
-    cluster.check_same(
-        "command line",
-        &(lines.collect::<String>() + &format!("checkpoint every {every:?}")),
-    )?;
+    let lines = lines.collect::<String>() + &format!("checkpoint every {every:?}");
+    cluster.check_same("command line", &lines)?;
     let resumed = resumed(context)?;
     setup.settings.key = key(context, resumed.as_ref())?;
 
     let started = Instant::now();
     let data_dir = arguments.data.data_dir.as_deref();
-    let data = cluster.load(&arguments.data.data, data_dir, setup.domain.as_ref(), &|error| {
-        explained(context, error)
-    })?;
+    let explain = |error| explained(context, error);
+    let data = cluster.load(&arguments.data.data, data_dir, setup.domain.as_ref(), &explain)?;
     let dataset = data.train.name().to_owned();
     let treated = arguments.treat(data.train).and_then(|(train, loss)| {
         let test = data.test.map(|test| arguments.treat(test)).transpose()?;
@@ -139,9 +136,8 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         isa: vector_extension().to_owned(),
         parameters,
     });
-    let mut problem = cluster
-        .problem(train, loss, arguments.optimizer.regularization)?
-        .placed_for(&setup.engine);
+    let problem = cluster.problem(train, loss, arguments.optimizer.regularization)?;
+    let mut problem = problem.placed_for(&setup.engine);
     // A run without a claim may read constants off the rows.
     if !setup.algorithm.private || problem.unclaimable().is_some() {
         problem = problem.with_longest_row();
@@ -230,18 +226,15 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     let privacy = &arguments.privacy;
     let budget = !algorithm.private && (privacy.epsilon.is_some() || privacy.noise_multiplier.is_some());
     let unread = budget.then(|| {
-        format!(
-            "--epsilon and --noise-multiplier: algorithm '{}' does not read them, they change nothing",
-            algorithm.id
-        )
+        let id = algorithm.id;
+        format!("--epsilon and --noise-multiplier: algorithm '{id}' does not read them, they change nothing")
     });
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let warnings: Vec<String> = unread.into_iter().chain(assumptions).collect();
     let mut privacy = prepared.privacy.clone();
     if let Some((norm, bound)) = arguments.data.clip_features {
-        privacy = privacy.with_note(format!(
-            "every row of features is clipped to {norm:?} norm {bound}, a public constant"
-        ));
+        let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
+        privacy = privacy.with_note(note);
     }
     if let Some(factor) = arguments.data.scale_features {
         privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
@@ -323,9 +316,8 @@ fn publish(
     let Loaded { setup, problem, .. } = loaded;
     let ledger = fitted.executor.ledger();
     let parameters = fitted.executor.solution();
-    let evaluated = shown
-        .has_statistics()
-        .then(|| oracle::evaluate(problem, &setup.engine, parameters));
+    let evaluate = || oracle::evaluate(problem, &setup.engine, parameters);
+    let evaluated = shown.has_statistics().then(evaluate);
     let training = match evaluated {
         // A statistic that cannot be computed decides over no release.
         Some(Err(_)) if context.secure() => None,
@@ -483,8 +475,7 @@ fn resumed(context: &Context<'_>) -> anyhow::Result<Option<Checkpoint>> {
     };
     let cluster = context.cluster;
     let bytes = cluster.broadcast_result(|| Checkpoint::bytes(path).map_err(CheckpointError::reported))?;
-    let checkpoint = cluster.all_ok(Checkpoint::parse(path, &bytes).map_err(Into::into))?;
-    Ok(Some(checkpoint))
+    cluster.all_ok(Checkpoint::parse(path, &bytes).map(Some).map_err(Into::into))
 }
 
 /// The key of all noise and sampling: a simulation's seed, the resumed checkpoint's, or a new one that rank 0 draws. With one
@@ -494,11 +485,9 @@ fn key(context: &Context<'_>, resumed: Option<&Checkpoint>) -> anyhow::Result<St
     if !context.secure() {
         return Ok(StreamKey::Simulation(arguments.execution.seed));
     }
-    cluster.root_only(|| {
-        let kept = arguments.checkpoint.checkpoint.as_deref();
-        kept.map_or(Ok(()), checkpoint::check_place)
-            .map_err(CheckpointError::reported)
-    })?;
+    let kept = arguments.checkpoint.checkpoint.as_deref();
+    let checked = || kept.map_or(Ok(()), checkpoint::check_place);
+    cluster.root_only(|| checked().map_err(CheckpointError::reported))?;
     if let Some(key) = resumed.and_then(Checkpoint::key) {
         return Ok(key);
     }
@@ -535,11 +524,8 @@ fn write_model(path: &Path, parameters: &[f32], outputs: usize) -> anyhow::Resul
 /// Fails before the work rather than after it when a file cannot be written.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     let existed = path.exists();
-    std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
     if !existed {
         let _ = std::fs::remove_file(path);
     }
