@@ -12,6 +12,7 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
+use crate::format::plural;
 use crate::machine::{Reached, Roofline};
 use crate::output;
 use crate::statistics::median;
@@ -132,10 +133,7 @@ fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelR
         let mut rate = |kernel: &str, flops: f64, seconds: f64| {
             rates.push(KernelRate {
                 kernel: kernel.to_owned(),
-                shape: format!(
-                    "{count} rows of {stored}, {outputs} output{}",
-                    if outputs == 1 { "" } else { "s" }
-                ),
+                shape: format!("{count} rows of {stored}, {}", plural(outputs, "output")),
                 flops,
                 bytes: (count * FEATURES * width) as f64,
                 seconds,
@@ -193,7 +191,7 @@ fn vectors(rates: &mut Vec<KernelRate>) {
 }
 
 /// The kernels as a table for people, under the limits of one thread.
-pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
+pub fn table(rates: &[KernelRate], limit: &Roofline) -> String {
     let mut table = output::table([
         "kernel, one thread",
         "on",
@@ -204,9 +202,6 @@ pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
         "of roofline",
     ]);
     for rate in rates {
-        let share = roofline.map_or_else(String::new, |roofline| {
-            format!("{:.0} %", 100.0 * rate.fraction(&roofline))
-        });
         table.add_row([
             rate.kernel.clone(),
             rate.shape.clone(),
@@ -214,7 +209,7 @@ pub fn table(rates: &[KernelRate], roofline: Option<Roofline>) -> String {
             format!("{:.1}", rate.gflops()),
             format!("{:.1}", rate.gbytes_per_s()),
             format!("{:.2}", rate.flops / rate.bytes),
-            share,
+            format!("{:.0} %", 100.0 * rate.fraction(limit)),
         ]);
     }
     output::align_right(&mut table, 2..7);
@@ -241,7 +236,7 @@ mod tests {
         };
         assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
         assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
-        assert!(table(&[rate], Some(roofline)).contains("50 %"));
+        assert!(table(&[rate], &roofline).contains("50 %"));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Display for Sheet {
         let Some(Kernels { rates, limit }) = &self.kernels else {
             return Ok(());
         };
-        write!(formatter, "\n{}", kernel_rates::table(rates, Some(*limit)))?;
+        write!(formatter, "\n{}", kernel_rates::table(rates, limit))?;
         let reached = rates.iter().map(|rate| rate.beside(*limit));
         match beyond_rooflines("kernels", reached, &self.environment.build.isa) {
             Some(sentence) => write!(formatter, "\nof roofline: {sentence}"),

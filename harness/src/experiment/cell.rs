@@ -188,15 +188,6 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-/// The key of one run of a cell.
-pub fn trial_key(configuration: &Configuration, trial: Trial) -> String {
-    let mut key = format!("{}/repeat={}", configuration.key(), trial.repeat);
-    if trial.draw > 0 {
-        let _ = write!(key, "/draw={}", trial.draw);
-    }
-    key
-}
-
 /// The result of one run of a cell: a line of `measurements.jsonl`. Fields of the outcome stand beside those of the cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample<T> {
@@ -230,7 +221,12 @@ impl<T> DerefMut for Sample<T> {
 impl<T> Sample<T> {
     /// Configuration, repeat and draw in one line.
     pub fn key(&self) -> String {
-        trial_key(&self.configuration, self.trial)
+        let Trial { repeat, draw } = self.trial;
+        let mut key = format!("{}/repeat={repeat}", self.configuration.key());
+        if draw > 0 {
+            let _ = write!(key, "/draw={draw}");
+        }
+        key
     }
 }
 

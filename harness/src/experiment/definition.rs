@@ -122,7 +122,7 @@ pub struct Definition<O> {
     /// Subject, in a line.
     pub about: String,
     /// First seed of noise and sampling.
-    #[serde(default = "one_seed")]
+    #[serde(default = "one")]
     pub seed: u64,
     /// Number of runs of a cell.
     #[serde(default = "one")]
@@ -134,13 +134,11 @@ pub struct Definition<O> {
     #[serde(default)]
     pub threads: Vec<usize>,
     /// `"all"` adds every algorithm of the catalogue that no method names, with its defaults.
-    #[serde(default)]
     pub algorithms: Option<Everything>,
     /// Parameters of all methods. A list is swept: every combination is measured.
     #[serde(default)]
     pub parameters: Parameters,
     /// The study's own keys.
-    #[serde(default = "Option::default")]
     options: Option<O>,
     /// Problems.
     #[serde(default, rename = "problem")]
@@ -150,12 +148,8 @@ pub struct Definition<O> {
     pub methods: Vec<Method>,
 }
 
-fn one() -> usize {
-    1
-}
-
-fn one_seed() -> u64 {
-    1
+fn one<T: From<u8>>() -> T {
+    T::from(1)
 }
 
 /// The word `all`.
@@ -182,13 +176,10 @@ pub struct Problem {
     #[serde(default)]
     pub by_name: bool,
     /// The parameter along the horizontal axis.
-    #[serde(default)]
     pub axis: Option<String>,
     /// The value to reach.
-    #[serde(default)]
     pub target: Option<f64>,
     /// Number of runs, instead of the definition's.
-    #[serde(default)]
     pub repeats: Option<usize>,
     /// Parameters of the problem and of all its methods, over those of the definition.
     #[serde(default)]
@@ -212,7 +203,6 @@ pub struct Method {
     /// Id in the catalogue, or a name that the study knows.
     pub algorithm: String,
     /// Storage of the rows, instead of the problem's.
-    #[serde(default)]
     pub features: Option<String>,
     /// Its data sets; none for all.
     #[serde(default)]
@@ -221,10 +211,8 @@ pub struct Method {
     #[serde(default)]
     pub parameters: Parameters,
     /// The published number.
-    #[serde(default)]
     pub published: Option<f64>,
     /// Half width of its interval.
-    #[serde(default)]
     pub published_interval: Option<f64>,
 }
 
@@ -337,11 +325,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             files: true,
             ..selection.clone()
         };
-        let cells = self.possible(&everything).into_iter();
-        cells
-            .map(|cell| cell.configuration)
-            .filter(|configuration| needs_files(&configuration.dataset))
-            .collect()
+        let cells = self.possible(&everything).into_iter().map(|cell| cell.configuration);
+        cells.filter(|cell| needs_files(&cell.dataset)).collect()
     }
 
     fn possible(&self, selection: &Selection) -> Vec<Cell> {

@@ -188,8 +188,7 @@ impl<S: Study> Plan for Planned<S> {
             left_out: BTreeMap::new(),
         };
         for configuration in &self.without_files {
-            let label = configuration.dataset.clone();
-            bench.leave_out(configuration.clone(), label, NO_FILES.to_owned())?;
+            bench.leave_out(configuration.clone(), &configuration.dataset, NO_FILES.to_owned())?;
         }
         let done = match S::KIND.execution {
             Execution::Concurrent => bench.spread(&missing)?,
@@ -355,7 +354,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
                 }
                 Ok(self.store.append(Record::Cell(Box::new(sample)))?)
             }
-            Outcome::Skipped(reason) => self.leave_out(configuration, label, reason),
+            Outcome::Skipped(reason) => self.leave_out(configuration, &label, reason),
             Outcome::Rejected(reason) => {
                 *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
                 let repeat = task.trial.repeat;
@@ -369,7 +368,7 @@ impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> Bench<'_, T> {
     }
 
     /// Writes that a cell cannot be measured.
-    fn leave_out(&mut self, configuration: Configuration, label: String, reason: String) -> anyhow::Result<()> {
+    fn leave_out(&mut self, configuration: Configuration, label: &str, reason: String) -> anyhow::Result<()> {
         *self.left_out.entry(format!("{label}: {reason}")).or_default() += 1;
         Ok(self.store.append(Record::Skipped { configuration, reason })?)
     }

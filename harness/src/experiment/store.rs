@@ -3,7 +3,7 @@
 //! `environment.json` holds the experiment sheet, `measurements.jsonl` one line a run, written at once and synced, and
 //! `measurements.csv` the same without lists. A line that a kill cut in half is dropped when the folder is opened again.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text, trial_key};
+use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text};
 use crate::files;
 use crate::machine::{Environment, Pinning, measure_rooflines};
 
@@ -182,8 +182,6 @@ pub struct Results<T> {
     pub skipped: Vec<(Configuration, String)>,
     /// Runs whose result failed verification, with the reason.
     pub rejected: Vec<(Configuration, String)>,
-    /// Keys of finished runs.
-    finished: HashSet<String>,
     /// Places of samples by the key of their cell.
     places: HashMap<String, Vec<usize>>,
 }
@@ -194,7 +192,6 @@ impl<T> Default for Results<T> {
             samples: Vec::new(),
             skipped: Vec::new(),
             rejected: Vec::new(),
-            finished: HashSet::new(),
             places: HashMap::new(),
         }
     }
@@ -208,7 +205,7 @@ impl<T> Results<T> {
 
     /// True where this run is finished.
     pub fn is_finished(&self, configuration: &Configuration, trial: Trial) -> bool {
-        self.finished.contains(&trial_key(configuration, trial))
+        self.of(configuration).any(|sample| sample.trial == trial)
     }
 
     /// The finished runs of a cell.
@@ -252,7 +249,7 @@ impl<T> Results<T> {
     fn add(&mut self, record: Record<T>) {
         match record {
             Record::Cell(sample) => {
-                if self.finished.insert(sample.key()) {
+                if !self.is_finished(&sample.configuration, sample.trial) {
                     let places = self.places.entry(sample.configuration.key()).or_default();
                     places.push(self.samples.len());
                     self.skipped
@@ -679,6 +676,13 @@ mod tests {
         Store::open(folder, environment(), binding(), mode)
     }
 
+    /// A folder with one finished run.
+    fn begun() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        open(folder.path(), Mode::New).unwrap().append(record(64, 0)).unwrap();
+        folder
+    }
+
     fn record(batch_size: usize, repeat: usize) -> Record<RoundCost> {
         Record::Cell(Box::new(cell("dp-sgd", batch_size, 1, repeat)))
     }
@@ -736,8 +740,7 @@ mod tests {
 
     #[test]
     fn a_folder_with_cells_is_not_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        open(folder.path(), Mode::New).unwrap().append(record(64, 0)).unwrap();
+        let folder = begun();
         let error = open(folder.path(), Mode::New).unwrap_err();
         assert!(matches!(error, StoreError::Exists { finished: 1, .. }));
         assert!(error.to_string().contains("--resume"));
@@ -759,11 +762,10 @@ mod tests {
 
     #[test]
     fn a_last_line_cut_anywhere_loses_only_itself() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = open(folder.path(), Mode::New).unwrap();
-        store.append(record(64, 0)).unwrap();
+        let folder = begun();
         let path = folder.path().join(MEASUREMENTS);
         let first = fs::metadata(&path).unwrap().len() as usize;
+        let mut store = open(folder.path(), Mode::Resume).unwrap();
         store.append(record(64, 1)).unwrap();
         drop(store);
         let whole = fs::read(&path).unwrap();
@@ -785,9 +787,8 @@ mod tests {
 
     #[test]
     fn another_machine_build_instruction_set_suite_or_data_is_refused_and_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = open(folder.path(), Mode::New).unwrap();
-        store.append(record(64, 0)).unwrap();
+        let folder = begun();
+        let mut store = open(folder.path(), Mode::Resume).unwrap();
         store.bind_data("mnist", "one").unwrap();
         store.bind_data("mnist", "one").unwrap();
         assert!(matches!(
@@ -834,10 +835,7 @@ mod tests {
 
     #[test]
     fn damaged_and_older_files_are_named_with_their_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = open(folder.path(), Mode::New).unwrap();
-        store.append(record(64, 0)).unwrap();
-        drop(store);
+        let folder = begun();
         let path = folder.path().join(MEASUREMENTS);
         let good = fs::read_to_string(&path).unwrap();
         let cases = [

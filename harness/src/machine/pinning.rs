@@ -6,6 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::sync::{Arc, mpsc};
 
+use clap::ValueEnum;
 use hwlocality::Topology as Hwloc;
 use hwlocality::bitmap::BitmapIndex;
 use hwlocality::cpu::binding::CpuBindingFlags;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Affinity of threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PinPolicy {
     /// None: the system moves threads.
@@ -41,12 +42,8 @@ impl PinPolicy {
 
 impl Display for PinPolicy {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::None => "none",
-            Self::Compact => "compact",
-            Self::Scatter => "scatter",
-            Self::Core => "core",
-        })
+        let value = self.to_possible_value();
+        formatter.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 

@@ -33,8 +33,25 @@ fn error(value: f64) -> String {
     format!("{}{:.1} %", if value < 0.0 { "−" } else { "+" }, 100.0 * value.abs())
 }
 
-fn missing() -> Entry {
-    Entry::text("–")
+/// A column: its heading, and the text of a row, if there is any.
+type Heading<'a, R> = (String, Box<dyn Fn(&R) -> Option<String> + 'a>);
+
+/// A table below its title, with a row for each of `rows` and a dash where a column has no text.
+fn grid<R>(title: &str, corner: &str, rows: &[(String, R)], columns: &[Heading<'_, R>]) -> [Part; 2] {
+    let mut table = Table::new(title, &[corner]);
+    let heads = columns.iter().map(|(head, _)| Column::new(&format!("#{head}")));
+    table.columns.extend(heads);
+    for (head, row) in rows {
+        let entry =
+            |(_, text): &Heading<'_, R>| text(row).map_or_else(|| Entry::text("–"), |text| Entry::parsed(&text));
+        let head = if corner.starts_with('#') {
+            Entry::parsed(head)
+        } else {
+            Entry::text(head)
+        };
+        table.row([head].into_iter().chain(columns.iter().map(entry)));
+    }
+    [Part::Heading(title.to_owned()), Part::Table(table)]
 }
 
 /// Rows of each method (suite, algorithm, batch size, ranks) by their delay.
@@ -107,56 +124,40 @@ pub fn latency(rows: &[LatencyRow]) -> Presentation {
     let mut presentation = Presentation::new("Latency between ranks", "Ranks", about, "");
     if rows.iter().any(|row| row.latency_s > 0.0) {
         let panel = Panel::chart("latency", "latency", latency_chart(rows));
-        presentation.parts.push(Part::Figure(Figure::new(
-            "Latency between ranks",
-            "Content",
-            vec![panel],
-        )));
+        let figure = Figure::new("Latency between ranks", "Content", vec![panel]);
+        presentation.parts.push(Part::Figure(figure));
     }
     let mut delays: Vec<f64> = rows.iter().map(|row| row.latency_s).collect();
     delays.sort_by(f64::total_cmp);
     delays.dedup();
-    let mut table = |title: &str, cell: &dyn Fn(&LatencyRow) -> String| {
-        let mut table = Table::new(title, &["method"]);
-        table.columns.extend(
-            delays
-                .iter()
-                .map(|delay| Column::new(&format!("#delay {}", seconds(*delay)))),
-        );
-        for own in by_method(rows) {
-            let at = |delay: &f64| own.iter().find(|row| row.latency_s.total_cmp(delay).is_eq());
-            let cells = delays
-                .iter()
-                .map(|delay| at(delay).map_or_else(missing, |row| Entry::parsed(&cell(row))));
-            table.row([Entry::text(name(own[0]))].into_iter().chain(cells));
-        }
-        presentation
-            .parts
-            .extend([Part::Heading(title.to_owned()), Part::Table(table)]);
+    let methods: Vec<(String, Vec<&LatencyRow>)> = by_method(rows).into_iter().map(|own| (name(own[0]), own)).collect();
+    let mut table = |title: &str, text: &dyn Fn(&LatencyRow) -> String| {
+        let column = |delay: &f64| -> Heading<'_, Vec<&LatencyRow>> {
+            let delay = *delay;
+            let at = move |own: &Vec<&LatencyRow>| {
+                let row = own.iter().find(|row| row.latency_s.total_cmp(&delay).is_eq());
+                row.map(|row| text(row))
+            };
+            (format!("delay {}", seconds(delay)), Box::new(at))
+        };
+        let columns: Vec<_> = delays.iter().map(column).collect();
+        presentation.parts.extend(grid(title, "method", &methods, &columns));
     };
     let measured = |measured: f64, predicted: f64, off: f64| {
         format!("{}; {} ({})", seconds(measured), seconds(predicted), error(off))
     };
-    table(
-        "A round, measured; predicted from the ranks without delay (error)",
-        &|row| {
-            measured(
-                row.times.measured_round_s,
-                row.times.predicted_round_s,
-                row.times.round_error,
-            )
-        },
-    );
-    table("All rounds of a run, measured; predicted (error)", &|row| {
-        measured(row.times.seconds, row.times.predicted_seconds, row.times.error)
+    let title = "A round, measured; predicted from the ranks without delay (error)";
+    table(title, &|LatencyRow { times, .. }| {
+        measured(times.measured_round_s, times.predicted_round_s, times.round_error)
     });
-    table(
-        "Error of a round predicted from one process and the link alone",
-        &|row| error(row.times.round_error_from_one),
-    );
-    table("Share of the time in calls to other ranks, waiting included", &|row| {
-        percent(row.link.communication)
+    let title = "All rounds of a run, measured; predicted (error)";
+    table(title, &|LatencyRow { times, .. }| {
+        measured(times.seconds, times.predicted_seconds, times.error)
     });
+    let title = "Error of a round predicted from one process and the link alone";
+    table(title, &|row| error(row.times.round_error_from_one));
+    let title = "Share of the time in calls to other ranks, waiting included";
+    table(title, &|row| percent(row.link.communication));
     let overtakings = rows
         .iter()
         .flat_map(|row| row.overtakes.iter().map(move |other| (row, other)));
@@ -209,65 +210,43 @@ pub fn ranks(rows: &[ScalingRow]) -> Presentation {
         };
         let alike = |size: usize, column: &ScalingRow| find(size, column.ranks, column.threads);
         let total = |column: &ScalingRow| column.ranks.unwrap_or(1) * column.threads;
-        let ranked: Vec<&ScalingRow> = columns
-            .iter()
-            .copied()
-            .filter(|column| column.ranks.is_some_and(|ranks| ranks > 1))
-            .collect();
-        let has_threads = |column: &&&ScalingRow| {
-            own.iter()
-                .any(|row| row.ranks.is_none() && row.threads == total(column))
+        let is_ranked = |column: &&ScalingRow| column.ranks.is_some_and(|ranks| ranks > 1);
+        let has_threads = |column: &&ScalingRow| {
+            let mut rows = own.iter();
+            rows.any(|row| row.ranks.is_none() && row.threads == total(column))
         };
-        let compared: Vec<&ScalingRow> = ranked.iter().filter(has_threads).copied().collect();
         let title = format!("{algorithm} on {dataset}, a round (speed-up over one thread)");
-        let heads = columns.iter().map(|column| workers(column));
-        let heads = heads.chain(ranked.iter().map(|column| format!("waiting, {}", workers(column))));
-        let heads = heads.chain(
-            compared
-                .iter()
-                .map(|column| format!("{} over {} threads", workers(column), total(column))),
-        );
-        let entry = |text: Option<String>| text.map_or_else(missing, |text| Entry::parsed(&text));
-        let mut table = Table::new(&title, &["#B"]);
-        table.columns.extend(heads.map(|head| Column::new(&format!("#{head}"))));
-        for &size in &sizes {
+        let mut heads: Vec<Heading<'_, usize>> = Vec::new();
+        for &column in &columns {
             let time_of = |row: &ScalingRow| format!("{} ({:.2})", time(1e9 * row.round_s), row.speedup);
-            let times = columns.iter().map(|column| entry(alike(size, column).map(time_of)));
-            let waits =
-                |column: &&ScalingRow| entry(alike(size, column).and_then(|row| row.communication).map(percent));
-            let ratio = |column: &&ScalingRow| {
-                let pair = alike(size, column).zip(find(size, None, total(column)));
-                entry(pair.map(|(ranks, threads)| format!("{:.2}", ranks.round_s / threads.round_s)))
-            };
-            let cells = times.chain(ranked.iter().map(waits)).chain(compared.iter().map(ratio));
-            table.row([Entry::parsed(&thousands(size))].into_iter().chain(cells));
+            let text = move |&size: &usize| alike(size, column).map(time_of);
+            heads.push((workers(column), Box::new(text)));
         }
-        presentation.parts.extend([Part::Heading(title), Part::Table(table)]);
-        let weak = |row: &&ScalingRow| row.weak_efficiency.is_some() && total(row) > 1;
-        if own.iter().any(|row| weak(&row)) {
-            let parallel: Vec<&&ScalingRow> = columns.iter().filter(|column| total(column) > 1).collect();
+        let ranked: Vec<&ScalingRow> = columns.iter().copied().filter(is_ranked).collect();
+        for &column in &ranked {
+            let text = move |&size: &usize| alike(size, column)?.communication.map(percent);
+            heads.push((format!("waiting, {}", workers(column)), Box::new(text)));
+        }
+        for column in ranked.into_iter().filter(has_threads) {
+            let ratio = move |&size: &usize| {
+                let (ranks, threads) = alike(size, column).zip(find(size, None, total(column)))?;
+                Some(format!("{:.2}", ranks.round_s / threads.round_s))
+            };
+            let head = format!("{} over {} threads", workers(column), total(column));
+            heads.push((head, Box::new(ratio)));
+        }
+        let mut sizes: Vec<(String, usize)> = sizes.into_iter().map(|size| (thousands(size), size)).collect();
+        presentation.parts.extend(grid(&title, "#B", &sizes, &heads));
+        let weak = |row: &ScalingRow| row.weak_efficiency.is_some() && total(row) > 1;
+        sizes.retain(|(_, size)| own.iter().any(|row| row.batch_size == *size && weak(row)));
+        if !sizes.is_empty() {
             let title = "Weak scaling: the time of one thread on its share of B over that of all on B";
-            let mut table = Table::new(title, &["#B"]);
-            table.columns.extend(
-                parallel
-                    .iter()
-                    .map(|column| Column::new(&format!("#{}", workers(column)))),
-            );
-            for &size in sizes
-                .iter()
-                .filter(|&&size| own.iter().any(|row| row.batch_size == size && weak(&row)))
-            {
-                let efficiency =
-                    |column: &&&ScalingRow| entry(alike(size, column).and_then(|row| row.weak_efficiency).map(percent));
-                table.row(
-                    [Entry::parsed(&thousands(size))]
-                        .into_iter()
-                        .chain(parallel.iter().map(efficiency)),
-                );
+            let mut heads: Vec<Heading<'_, usize>> = Vec::new();
+            for &column in columns.iter().filter(|column| total(column) > 1) {
+                let efficiency = move |&size: &usize| alike(size, column)?.weak_efficiency.map(percent);
+                heads.push((workers(column), Box::new(efficiency)));
             }
-            presentation
-                .parts
-                .extend([Part::Heading(title.to_owned()), Part::Table(table)]);
+            presentation.parts.extend(grid(title, "#B", &sizes, &heads));
         }
     }
     presentation

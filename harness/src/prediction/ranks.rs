@@ -21,7 +21,7 @@ use rounds_kernels::loss::Loss;
 use serde::Serialize;
 
 use super::{Overtaking, crossing};
-use crate::results::{Cell, Pooled, RoundTimes};
+use crate::results::{Cell, Configuration, Pooled, RoundTimes};
 
 /// One method at one delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -84,13 +84,13 @@ pub struct Times {
     pub error: f64,
 }
 
+fn repeats(pooled: &Pooled) -> usize {
+    pooled.repeat_medians.len().max(1)
+}
+
 /// Timed rounds of one repeat.
 fn rounds(pooled: &Pooled) -> usize {
     pooled.cell.round_ns.samples.len() / repeats(pooled)
-}
-
-fn repeats(pooled: &Pooled) -> usize {
-    pooled.repeat_medians.len().max(1)
 }
 
 /// Seconds of a round: the median over pairs of neighbouring rounds.
@@ -294,12 +294,13 @@ impl Measurements {
     /// Rows of every cell of one process and of ranks without delay, on a machine of `cores` cores.
     pub fn scaling_rows(&self, cores: usize) -> Vec<ScalingRow> {
         let kind = |cell: &Cell| {
-            let configuration = &cell.configuration;
-            (
-                configuration.algorithm.clone(),
-                configuration.dataset.clone(),
-                format!("{:?}", configuration.parameters),
-            )
+            let Configuration {
+                algorithm,
+                dataset,
+                parameters,
+                ..
+            } = &cell.configuration;
+            (algorithm.clone(), dataset.clone(), parameters.clone())
         };
         let alone = |cell: &Cell, batch_size: usize| {
             self.one_process.iter().find(|other| {
@@ -328,21 +329,12 @@ impl Measurements {
                     .map(|own| own.round_ns.median as f64 / round),
             })
         };
-        let mut rows: Vec<ScalingRow> = self
-            .one_process
-            .iter()
-            .chain(self.undelayed())
-            .filter_map(row)
-            .collect();
+        let cells = self.one_process.iter().chain(self.undelayed());
+        let mut rows: Vec<ScalingRow> = cells.filter_map(row).collect();
         rows.sort_by_key(|row| {
             let workers = row.ranks.unwrap_or(1) * row.threads;
-            (
-                row.dataset.clone(),
-                row.algorithm.clone(),
-                row.batch_size,
-                workers,
-                row.ranks,
-            )
+            let names = (row.dataset.clone(), row.algorithm.clone());
+            (names, row.batch_size, workers, row.ranks)
         });
         rows
     }

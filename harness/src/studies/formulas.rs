@@ -139,10 +139,9 @@ fn laplace_allocation(cell: &Configuration, _: &Options) -> anyhow::Result<Curve
     })
 }
 
-fn formula(id: &str) -> anyhow::Result<&'static Formula> {
-    let ids = FORMULAS.map(|formula| formula.id);
-    definition::known("formula", id, &ids)?;
-    Ok(FORMULAS.iter().find(|formula| formula.id == id).unwrap_or(&FORMULAS[0]))
+/// The formula of a cell; `Formulas::new` has checked its name.
+fn formula(id: &str) -> &'static Formula {
+    FORMULAS.iter().find(|formula| formula.id == id).unwrap_or(&FORMULAS[0])
 }
 
 impl Study for Formulas {
@@ -152,7 +151,7 @@ impl Study for Formulas {
 
     fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
         for method in definition.all_methods() {
-            formula(&method.algorithm)?;
+            definition::known("formula", &method.algorithm, &FORMULAS.map(|formula| formula.id))?;
         }
         Ok(Self { definition })
     }
@@ -163,7 +162,7 @@ impl Study for Formulas {
 
     fn measure(&self, run: &Run<'_, Curves>, _: &Context<'_>) -> anyhow::Result<Outcome<Curves>> {
         let configuration = &run.cell.configuration;
-        let curves = formula(&configuration.algorithm)?.curves;
+        let curves = formula(&configuration.algorithm).curves;
         Ok(Outcome::Measured(curves(configuration, self.definition.options())?))
     }
 
@@ -178,28 +177,17 @@ impl Study for Formulas {
 
 impl Formulas {
     fn panels(&self, results: &Results<Curves>) -> anyhow::Result<Vec<Panel>> {
-        let of = |cell: &Configuration| FORMULAS.iter().find(|formula| formula.id == cell.algorithm);
         let axes = |cell: &Configuration| {
-            let (x, y, logarithmic) =
-                of(cell).map_or(("", "", false), |formula| (formula.x, formula.y, formula.logarithmic));
-            (
-                Axis::linear(x),
-                if logarithmic {
-                    Axis::logarithmic(y)
-                } else {
-                    Axis::linear(y)
-                },
-            )
+            let Formula { x, y, logarithmic, .. } = formula(&cell.algorithm);
+            let y = if *logarithmic { Axis::logarithmic } else { Axis::linear }(y);
+            (Axis::linear(x), y)
         };
         let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
         let curves = |found: &Curves| {
-            found
-                .curves
-                .iter()
-                .map(|(name, curve)| (name.clone(), points(curve)))
-                .collect()
+            let curves = found.curves.iter();
+            curves.map(|(name, curve)| (name.clone(), points(curve))).collect()
         };
-        let varied = |cell: &Configuration| of(cell).map_or("", |formula| formula.varied);
+        let varied = |cell: &Configuration| formula(&cell.algorithm).varied;
         Ok(panels::by_setting(&self.measured(results)?, &varied, &axes, &curves))
     }
 }
