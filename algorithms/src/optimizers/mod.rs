@@ -26,6 +26,35 @@ pub mod sgd;
 pub mod srg_matrix_factorization;
 pub mod unaccelerated_srg;
 
+/// All algorithms, in the order in which they are listed. A new one is a file, its `mod` line above and a line here.
+pub static ALGORITHMS: &[&Algorithm] = &[
+    &sgd::SGD,
+    &sgd::DP_SGD,
+    &matrix_factorization::DP_FTRL,
+    &matrix_factorization::DP_MEMF,
+    &srg_matrix_factorization::DP_SRG_MEMF,
+    &accelerated_srg::ACCELERATED_DP_SRG,
+    &unaccelerated_srg::UNACCELERATED_DP_SRG,
+    &accelerated_srg::ACCELERATED_INDEPENDENT,
+    &matrix_factorization::PGD,
+    &matrix_factorization::ANTI_PGD,
+    &matrix_factorization::DP_MF,
+    &matrix_factorization::DP_MF_PLUS,
+    &phased_sgd::PHASED_SGD,
+    &resque_parallel::RESQUE_EPOCH_SGD,
+    &resque_parallel::RESQUE_AC_SA,
+    &resque_private::RESQUE_PRIVATE_ERM,
+    &resque_private::RESQUE_PRIVATE_SCO,
+    &randomized_smoothing::RANDOMIZED_SMOOTHING,
+    &cutting_plane::CUTTING_PLANE,
+    &gradient_descent::DP_GD,
+    &heavy_ball::DP_HB,
+    &nesterov::DP_NAG,
+    &nesterov::DP_NAG_OPT,
+    &multistage::DP_MASG,
+    &multistage::DP_MASG_OPT,
+];
+
 pub use parameters::Parameter;
 pub use scene::Scene;
 pub use settings::{Averaging, Budget, SamplingKind, Settings, SettingsError};

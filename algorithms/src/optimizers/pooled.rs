@@ -4,6 +4,7 @@ use super::{Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::oracle::{Oracle, Phase};
 use crate::privacy::PrivacyStatement;
 use crate::problem::PublicProblem;
+use crate::resque::geometry::narrow;
 use crate::resque::pool::PoolMethod;
 use crate::resque::projected::{ProjectedPool, Weights};
 use crate::state::StateVisitor;
@@ -41,10 +42,7 @@ impl<M: PoolMethod> Optimizer for Pooled<M> {
     }
 
     fn solution(&mut self) -> &[f32] {
-        self.solution
-            .iter_mut()
-            .zip(self.method.iterate())
-            .for_each(|(to, &from)| *to = from as f32);
+        narrow(&mut self.solution, self.method.iterate());
         &self.solution
     }
 

@@ -8,7 +8,6 @@ use super::parameters::{Common, Parameter, Range, parameters};
 use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
-use crate::resque::estimator::RadiusRule;
 use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
 use crate::resque::projected::{self, Weights};
 
@@ -68,7 +67,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Resu
         domain_radius: own.radius,
         accuracy,
         lipschitz,
-        radius_rule: RadiusRule::Fixed(smoothing),
+        smoothing: Some(smoothing),
         solver,
         outer: own.outer,
         constants: Constants {

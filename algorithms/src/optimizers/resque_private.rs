@@ -33,6 +33,7 @@ use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
 use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, Setting, combine, first_feasible_examples};
 use crate::resque::projected::{self, ProjectedPool, Weights};
@@ -174,12 +175,11 @@ fn by_theorem(
         .into());
     };
     let lipschitz = projected::lipschitz(problem)?;
-    let domain_radius = own.radius;
     let setting = Setting {
         examples: problem.rows() as f64,
         dimension: problem.parameters() as f64,
         lipschitz,
-        domain_radius,
+        domain_radius: own.radius,
         epsilon,
         delta,
     };
@@ -190,7 +190,7 @@ fn by_theorem(
         noise: own.noise_constant,
         steps: own.steps_constant,
     };
-    let chunks = chunks(problem, localized, lipschitz, domain_radius, epsilon, delta, usize::MAX);
+    let chunks = chunks(&setting, localized, usize::MAX);
     let mut plans = Vec::new();
     for chunk in &chunks {
         let setting = Setting {
@@ -220,39 +220,35 @@ fn by_theorem(
     let pool = ProjectedPool::new(problem, Weights::Full, lipschitz, settings.key.clone())?;
     let per_chunk = rounds.div_ceil(chunks.len() as u64);
     let rounds = per_chunk * chunks.len() as u64;
-    let mut optimizer = TheoremResque {
+    let mut first = TheoremChunks {
         per_chunk,
         chunks,
         plans,
-        run: None,
         pool,
         key: settings.key.clone(),
         localized,
-        solution: vec![0.0; problem.parameters()],
     };
-    optimizer.start_chunk(0)?;
+    let solution = vec![0.0; problem.parameters()];
+    let optimizer = TheoremResque {
+        run: first.start(0, &solution)?,
+        chunk: 0,
+        chunks: first,
+        solution,
+    };
     Ok(Prepared::new(optimizer, rounds, None, statement))
 }
 
 /// The phases of localisation, or one chunk of all rows without a regulariser.
-fn chunks(
-    problem: &PublicProblem,
-    localized: bool,
-    lipschitz: f64,
-    domain_radius: f64,
-    epsilon: f64,
-    delta: f64,
-    most: usize,
-) -> Vec<Chunk> {
-    let rows = problem.rows();
+fn chunks(setting: &Setting, localized: bool, most: usize) -> Vec<Chunk> {
+    let rows = setting.examples as usize;
     if !localized {
         return vec![Chunk {
             rows: 0..rows,
             regularization: 0.0,
         }];
     }
-    let privacy = (problem.parameters() as f64 * (1.0 / delta).ln()).sqrt() / (rows as f64 * epsilon);
-    let first = localization::first_regularization(lipschitz, domain_radius, rows, privacy);
+    let privacy = (setting.dimension * (1.0 / setting.delta).ln()).sqrt() / (rows as f64 * setting.epsilon);
+    let first = localization::first_regularization(setting.lipschitz, setting.domain_radius, rows, privacy);
     let mut chunks = localization::phases(rows, first);
     chunks.truncate(most);
     chunks
@@ -266,49 +262,49 @@ fn next_chunk(round: u64, per_chunk: u64, chunks: usize) -> Option<usize> {
 
 /// A run of [`PrivateErm`] on every chunk.
 struct TheoremResque {
-    per_chunk: u64,
-    chunks: Vec<Chunk>,
-    plans: Vec<Plan>,
-    run: Option<PrivateErm>,
-    pool: ProjectedPool,
-    key: StreamKey,
-    localized: bool,
+    chunks: TheoremChunks,
+    chunk: u64,
+    run: PrivateErm,
     solution: Vec<f32>,
 }
 
-impl TheoremResque {
-    fn start_chunk(&mut self, index: usize) -> Result<(), ResqueError> {
-        let start: Vec<f64> = self.solution.iter().map(|&x| f64::from(x)).collect();
+/// What the runs on all chunks share.
+struct TheoremChunks {
+    per_chunk: u64,
+    chunks: Vec<Chunk>,
+    plans: Vec<Plan>,
+    pool: ProjectedPool,
+    key: StreamKey,
+    localized: bool,
+}
+
+impl TheoremChunks {
+    /// The run on the chunk `index`, from `solution`.
+    fn start(&mut self, index: usize, solution: &[f32]) -> Result<PrivateErm, ResqueError> {
         let chunk = &self.chunks[index];
         self.pool.restrict(chunk.rows.clone());
-        let regularizer = self.localized.then(|| (chunk.regularization, start.clone()));
         let mut run = PrivateErm::new(
             self.plans[index],
             chunk.rows.len(),
-            start,
-            regularizer,
+            solution.iter().map(|&x| f64::from(x)).collect(),
+            self.localized.then_some(chunk.regularization),
             self.key.clone(),
         )?;
         // Streams of a chunk follow those of the one before: no noise is drawn twice.
         run.skip_streams(index as u64);
-        self.run = Some(run);
-        Ok(())
+        Ok(run)
     }
 }
 
 impl Optimizer for TheoremResque {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         oracle.enter(Phase::Gradient);
-        if let Some(run) = &mut self.run {
-            run.advance(&mut self.pool.on(oracle))?;
-            self.solution
-                .iter_mut()
-                .zip(run.iterate())
-                .for_each(|(to, &from)| *to = from as f32);
-        }
+        self.run.advance(&mut self.chunks.pool.on(oracle))?;
+        narrow(&mut self.solution, self.run.iterate());
         oracle.enter(Phase::Update);
-        if let Some(index) = next_chunk(round, self.per_chunk, self.chunks.len()) {
-            self.start_chunk(index)?;
+        if let Some(index) = next_chunk(round, self.chunks.per_chunk, self.chunks.chunks.len()) {
+            self.run = self.chunks.start(index, &self.solution)?;
+            self.chunk = index as u64;
         }
         Ok(())
     }
@@ -318,11 +314,16 @@ impl Optimizer for TheoremResque {
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("pool_round", self.pool.round_mut());
-        visitor.f32s("solution", &mut self.solution);
-        if let Some(run) = &mut self.run {
-            run.visit_state(visitor);
+        let chunk = self.chunk;
+        visitor.u64("chunk", &mut self.chunk);
+        if self.chunk != chunk
+            && let Ok(run) = self.chunks.start(self.chunk as usize, &self.solution)
+        {
+            self.run = run;
         }
+        visitor.u64("pool_round", self.chunks.pool.round_mut());
+        visitor.f32s("solution", &mut self.solution);
+        self.run.visit_state(visitor);
     }
 }
 
@@ -352,15 +353,15 @@ fn practical(
         Budget::NoiseMultiplier { delta, .. } => (1.0, delta),
         Budget::NonPrivate => (1.0, 1e-6),
     };
-    let chunks = chunks(
-        problem,
-        localized,
+    let setting = Setting {
+        examples: problem.rows() as f64,
+        dimension: problem.parameters() as f64,
         lipschitz,
         domain_radius,
         epsilon,
         delta,
-        MOST_CHUNKS,
-    );
+    };
+    let chunks = chunks(&setting, localized, MOST_CHUNKS);
     let adjacency = plan::adjacency(problem, &common)?;
     if adjacency != Adjacency::ZeroOut {
         return Err(SettingsError::Unsupported {
@@ -402,26 +403,17 @@ fn practical(
         accuracy,
         lipschitz,
     };
-    let samplers = chunks
-        .iter()
-        .map(|chunk| {
-            let rows = chunk.rows.len();
-            Sampler::new(
-                sampling,
-                rows,
-                ((rate * rows as f64).round() as usize).max(1),
-                settings.key.clone(),
-            )
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let samplers = chunks.iter().map(|chunk| {
+        let rows = chunk.rows.len();
+        let batch = ((rate * rows as f64).round() as usize).max(1);
+        Sampler::new(sampling, rows, batch, settings.key.clone())
+    });
+    let samplers = samplers.collect::<Result<Vec<_>, _>>()?;
     let dimension = problem.parameters();
-    let statement = if localized {
-        noise
-            .statement
-            .with_note("disjoint chunks: each spends the whole budget, none is composed")
-    } else {
-        noise.statement
-    };
+    let mut statement = noise.statement;
+    if localized {
+        statement = statement.with_note("disjoint chunks: each spends the whole budget, none is composed");
+    }
     let rounds = per_chunk * chunks.len() as u64;
     let optimizer = PracticalResque {
         per_chunk,
@@ -524,14 +516,10 @@ impl NoisyBalls {
     }
 
     /// Queries the gradients of the round at the centre.
-    fn query(&mut self, oracle: &mut Oracle<'_>, centre: &[f64]) -> Result<(), StepError> {
+    fn query(&mut self, oracle: &mut Oracle<'_>, centre: &[f64]) -> Result<(), ResqueError> {
         let outputs = oracle.problem().model().outputs;
         let buffers = &mut self.buffers;
-        buffers
-            .point
-            .iter_mut()
-            .zip(centre)
-            .for_each(|(to, &from)| *to = from as f32);
+        narrow(&mut buffers.point, centre);
         let shifts = Shifts {
             normals: ByOutput::new(&buffers.normals, outputs),
             radius: self.rule.smoothing as f32,
@@ -551,7 +539,7 @@ impl NoisyBalls {
         oracle: &mut Oracle<'_>,
         (start, end): (usize, usize),
         offset: &[f32],
-    ) -> Result<(), StepError> {
+    ) -> Result<(), ResqueError> {
         let outputs = oracle.problem().model().outputs;
         let Rule {
             clip_norm,
@@ -612,7 +600,7 @@ fn clipped_factor(log_weight: f64, weight_cap: f64, gradient_norm: f64, clip_nor
 
 impl NoisyOracle<'_, '_, '_> {
     /// One round: S batches at one centre, then S noised steps.
-    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), StepError> {
+    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
         let Self { balls, oracle } = self;
         let problem = oracle.problem();
         oracle.enter(Phase::Sample);
@@ -651,16 +639,11 @@ impl NoisyOracle<'_, '_, '_> {
             let squared: f64 = offset.iter().map(|&v| f64::from(v).powi(2)).sum();
             if squared > rule.smoothing * rule.smoothing {
                 let factor = (rule.smoothing / squared.sqrt()) as f32;
-                for v in &mut offset {
-                    *v *= factor;
-                }
+                offset.iter_mut().for_each(|v| *v *= factor);
             }
             let weight = step as f64;
             total_weight += weight;
-            solution
-                .iter_mut()
-                .zip(&offset)
-                .for_each(|(sum, &v)| *sum += weight * f64::from(v));
+            add(solution, weight, &offset);
             start = end;
         }
         for v in solution.iter_mut() {
@@ -670,31 +653,11 @@ impl NoisyOracle<'_, '_, '_> {
     }
 }
 
-/// Carries a round's own error through the oracle trait of ball acceleration.
-struct Carrier<'n, 'b, 'o, 'a> {
-    noisy: &'n mut NoisyOracle<'b, 'o, 'a>,
-    failure: Option<StepError>,
-}
-
-impl Carrier<'_, '_, '_, '_> {
-    fn solve(&mut self, centre: &[f64], regularization: f64, solution: &mut [f64]) -> Result<(), ResqueError> {
-        self.noisy.solve(centre, regularization, solution).map_err(|error| {
-            let source = if let StepError::Gradient(source) = &error {
-                *source
-            } else {
-                QueryError::Diverged
-            };
-            self.failure = Some(error);
-            ResqueError::Gradient(source)
-        })
-    }
-}
-
-impl ProximalOracle for Carrier<'_, '_, '_, '_> {
+impl ProximalOracle for NoisyOracle<'_, '_, '_> {
     fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
         let mut solution = vec![0.0; centre.len()];
         self.solve(centre, regularization, &mut solution)?;
-        Ok(solution.iter().map(|v| v * v).sum::<f64>().sqrt())
+        Ok(norm(&solution))
     }
 
     fn step(
@@ -712,17 +675,8 @@ impl ProximalOracle for Carrier<'_, '_, '_, '_> {
 
 impl Optimizer for PracticalResque {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let mut noisy = NoisyOracle {
-            balls: &mut self.balls,
-            oracle,
-        };
-        let mut carrier = Carrier {
-            noisy: &mut noisy,
-            failure: None,
-        };
-        if let Err(source) = self.run.advance(&mut carrier) {
-            return Err(carrier.failure.unwrap_or(StepError::Resque(source)));
-        }
+        let balls = &mut self.balls;
+        self.run.advance(&mut NoisyOracle { balls, oracle })?;
         if next_chunk(round, self.per_chunk, self.balls.chunks.len()).is_some() {
             self.start = self.run.iterate().to_vec();
             self.balls.anchor.copy_from_slice(&self.start);
@@ -733,10 +687,7 @@ impl Optimizer for PracticalResque {
     }
 
     fn solution(&mut self) -> &[f32] {
-        self.solution
-            .iter_mut()
-            .zip(self.run.iterate())
-            .for_each(|(to, &from)| *to = from as f32);
+        narrow(&mut self.solution, self.run.iterate());
         &self.solution
     }
 

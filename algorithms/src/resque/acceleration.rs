@@ -113,19 +113,103 @@ enum Stage {
     Step { regularization: f64 },
 }
 
-/// The state of a run.
+impl Stage {
+    fn search_from(trial: f64) -> Self {
+        Self::Search {
+            trial,
+            low: None,
+            high: None,
+            factor: 2.0,
+        }
+    }
+}
+
+/// A run of ball acceleration between two calls, whatever the search for λ.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) parameters: AccelerationParameters,
+    start: Vec<f64>,
+    /// x.
+    pub(super) iterate: Vec<f64>,
+    /// v.
+    pub(super) momentum: Vec<f64>,
+    /// The centre of a call.
+    pub(super) centre: Vec<f64>,
+    /// The offset of its ball solution.
+    pub(super) solution: Vec<f64>,
+    /// Where v moves to or from: the offset of its proximal estimate, or a gradient.
+    pub(super) direction: Vec<f64>,
+    /// A.
+    pub(super) weight: f64,
+    pub(super) iterations: u64,
+}
+
+impl Progress {
+    pub(super) fn new(parameters: AccelerationParameters, weight: f64, start: Vec<f64>) -> Result<Self, ResqueError> {
+        parameters.check()?;
+        let zeros = vec![0.0; start.len()];
+        Ok(Self {
+            parameters,
+            iterate: start.clone(),
+            momentum: start.clone(),
+            start,
+            centre: zeros.clone(),
+            solution: zeros.clone(),
+            direction: zeros,
+            weight,
+            iterations: 0,
+        })
+    }
+
+    /// True if A ≥ 2R²/ε: the gap is at most ε by the potential.
+    fn converged(&self) -> bool {
+        self.weight >= 2.0 * self.parameters.domain_radius.powi(2) / self.parameters.accuracy
+    }
+
+    /// True if the gap is at most ε by the potential, or the iterations are used up.
+    pub(super) fn finished(&self) -> bool {
+        self.converged() || self.iterations >= self.parameters.most_iterations()
+    }
+
+    /// a(λ), the positive root of λa² = A + a.
+    pub(super) fn root(&self, regularization: f64) -> f64 {
+        (1.0 + (1.0 + 4.0 * regularization * self.weight).sqrt()) / (2.0 * regularization)
+    }
+
+    /// y = (A·x + a·v)/(A + a), the centre of the next call, given a/(A + a).
+    pub(super) fn place(&mut self, share: f64) {
+        for ((y, x), v) in self.centre.iter_mut().zip(&self.iterate).zip(&self.momentum) {
+            *y = x + share * (v - x);
+        }
+    }
+
+    /// `v ← Π_{x_0,R}(v + factor·direction)`, which ends an iteration.
+    pub(super) fn move_momentum(&mut self, factor: f64) {
+        for ((v, direction), start) in self.momentum.iter_mut().zip(&self.direction).zip(&self.start) {
+            // Relative to the start for the projection.
+            *v += factor * direction - start;
+        }
+        project(&mut self.momentum, self.parameters.domain_radius);
+        self.momentum
+            .iter_mut()
+            .zip(&self.start)
+            .for_each(|(v, start)| *v += start);
+        self.iterations += 1;
+    }
+
+    pub(super) fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.f64s("resque_start", &mut self.start);
+        visitor.f64s("resque_iterate", &mut self.iterate);
+        visitor.f64s("resque_momentum", &mut self.momentum);
+        visitor.u64("resque_iterations", &mut self.iterations);
+    }
+}
+
+/// A run with a line search.
 #[derive(Clone, Debug)]
 pub struct BallAcceleration {
-    parameters: AccelerationParameters,
-    start: Vec<f64>,
-    iterate: Vec<f64>,
-    momentum: Vec<f64>,
-    centre: Vec<f64>,
-    solution: Vec<f64>,
-    proximal: Vec<f64>,
-    weight: f64,
+    pub(super) progress: Progress,
     stage: Stage,
-    iterations: u64,
     trials: u64,
 }
 
@@ -135,71 +219,34 @@ impl BallAcceleration {
     /// # Errors
     /// Parameters out of range.
     pub fn new(parameters: AccelerationParameters, start: Vec<f64>) -> Result<Self, ResqueError> {
-        parameters.check()?;
-        let dimension = start.len();
+        let progress = Progress::new(parameters, parameters.domain_radius / parameters.lipschitz, start)?;
         let smallest = parameters.smallest_regularization();
         Ok(Self {
-            iterate: start.clone(),
-            momentum: start.clone(),
-            start,
-            centre: vec![0.0; dimension],
-            solution: vec![0.0; dimension],
-            proximal: vec![0.0; dimension],
-            weight: parameters.domain_radius / parameters.lipschitz,
-            stage: Stage::Search {
-                trial: smallest.min(parameters.largest_regularization()),
-                low: None,
-                high: None,
-                factor: 2.0,
-            },
-            iterations: 0,
+            progress,
+            stage: Stage::search_from(smallest.min(parameters.largest_regularization())),
             trials: 0,
-            parameters,
         })
     }
 
     /// True if the gap is at most ε by the potential, or the iterations are used up.
     pub fn finished(&self) -> bool {
-        self.converged() || self.iterations >= self.parameters.most_iterations()
-    }
-
-    /// True if A ≥ 2R²/ε.
-    pub fn converged(&self) -> bool {
-        self.weight >= 2.0 * self.parameters.domain_radius.powi(2) / self.parameters.accuracy
+        self.progress.finished()
     }
 
     /// x, the point to use.
     pub fn iterate(&self) -> &[f64] {
-        &self.iterate
+        &self.progress.iterate
     }
 
-    /// v.
-    pub fn momentum(&self) -> &[f64] {
-        &self.momentum
+    /// x_0.
+    pub(super) fn start(&self) -> &[f64] {
+        &self.progress.start
     }
 
-    /// A.
-    pub fn weight(&self) -> f64 {
-        self.weight
-    }
-
-    /// Steps done.
-    pub fn iterations(&self) -> u64 {
-        self.iterations
-    }
-
-    /// Trials of the line search done.
-    pub fn trials(&self) -> u64 {
-        self.trials
-    }
-
-    /// a(λ), the positive root of λa² = A + a; fills the centre y.
+    /// Fills the centre y for λ; returns a.
     fn place(&mut self, regularization: f64) -> f64 {
-        let a = (1.0 + (1.0 + 4.0 * regularization * self.weight).sqrt()) / (2.0 * regularization);
-        let share = a / (self.weight + a);
-        for ((y, x), v) in self.centre.iter_mut().zip(&self.iterate).zip(&self.momentum) {
-            *y = x + share * (v - x);
-        }
+        let a = self.progress.root(regularization);
+        self.progress.place(a / (self.progress.weight + a));
         a
     }
 
@@ -216,32 +263,21 @@ impl BallAcceleration {
                 factor,
             } => {
                 self.place(trial);
-                let distance = oracle.distance(&self.centre, trial)?;
+                let distance = oracle.distance(&self.progress.centre, trial)?;
                 self.trials += 1;
                 self.stage = self.judge(trial, distance, low, high, factor);
             }
             Stage::Step { regularization } => {
                 let a = self.place(regularization);
-                oracle.step(&self.centre, regularization, &mut self.solution, &mut self.proximal)?;
-                let radius = self.parameters.domain_radius;
-                for j in 0..self.iterate.len() {
-                    self.iterate[j] = self.centre[j] + self.solution[j];
-                    // v − (a/2)λ(y − p), with p = y + proximal, relative to the start for the projection.
-                    self.momentum[j] += 0.5 * a * regularization * self.proximal[j] - self.start[j];
+                let run = &mut self.progress;
+                oracle.step(&run.centre, regularization, &mut run.solution, &mut run.direction)?;
+                for j in 0..run.iterate.len() {
+                    run.iterate[j] = run.centre[j] + run.solution[j];
                 }
-                project(&mut self.momentum, radius);
-                self.momentum
-                    .iter_mut()
-                    .zip(&self.start)
-                    .for_each(|(v, start)| *v += start);
-                self.weight += a;
-                self.iterations += 1;
-                self.stage = Stage::Search {
-                    trial: regularization,
-                    low: None,
-                    high: None,
-                    factor: 2.0,
-                };
+                // v − (a/2)λ(y − p), with p = y + direction.
+                run.move_momentum(0.5 * a * regularization);
+                run.weight += a;
+                self.stage = Stage::search_from(regularization);
             }
         }
         Ok(())
@@ -249,10 +285,7 @@ impl BallAcceleration {
 
     /// Visits what a checkpoint must hold.
     pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.f64s("resque_start", &mut self.start);
-        visitor.f64s("resque_iterate", &mut self.iterate);
-        visitor.f64s("resque_momentum", &mut self.momentum);
-        visitor.u64("resque_iterations", &mut self.iterations);
+        self.progress.visit_state(visitor);
         visitor.u64("resque_trials", &mut self.trials);
         // A missing end of the bracket is NaN; a step is a search with factor 0.
         let mut values = match self.stage {
@@ -262,18 +295,18 @@ impl BallAcceleration {
                 high,
                 factor,
             } => [
-                self.weight,
+                self.progress.weight,
                 trial,
                 low.unwrap_or(f64::NAN),
                 high.unwrap_or(f64::NAN),
                 factor,
             ],
-            Stage::Step { regularization } => [self.weight, regularization, f64::NAN, f64::NAN, 0.0],
+            Stage::Step { regularization } => [self.progress.weight, regularization, f64::NAN, f64::NAN, 0.0],
         };
         visitor.f64s("resque_stage", &mut values);
         let [weight, trial, low, high, factor] = values;
         let known = |value: f64| (!value.is_nan()).then_some(value);
-        self.weight = weight;
+        self.progress.weight = weight;
         self.stage = if factor == 0.0 {
             Stage::Step { regularization: trial }
         } else {
@@ -288,10 +321,11 @@ impl BallAcceleration {
 
     /// The stage after a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
     fn judge(&self, trial: f64, distance: f64, low: Option<f64>, high: Option<f64>, factor: f64) -> Stage {
-        let radius = self.parameters.ball_radius;
+        let parameters = &self.progress.parameters;
+        let radius = parameters.ball_radius;
         let (smallest, largest) = (
-            self.parameters.smallest_regularization(),
-            self.parameters.largest_regularization(),
+            parameters.smallest_regularization(),
+            parameters.largest_regularization(),
         );
         let accepted = Stage::Step { regularization: trial };
         if distance > 13.0 / 16.0 * radius {
@@ -337,10 +371,10 @@ pub(crate) mod tests {
     /// The convolved least absolute deviation with exact gradients, and an exact proximal oracle: accelerated projected
     /// gradient on the strongly convex subproblem.
     pub(crate) struct ExactOracle {
-        pub(crate) planted: PlantedRegression,
-        pub(crate) smoothing: f64,
-        pub(crate) radius: f64,
-        pub(crate) solves: u64,
+        planted: PlantedRegression,
+        smoothing: f64,
+        radius: f64,
+        solves: u64,
     }
 
     impl ExactOracle {
@@ -358,6 +392,10 @@ pub(crate) mod tests {
                     .for_each(|(g, &a)| *g += slope * f64::from(a) / n);
             }
             total
+        }
+
+        pub(crate) fn value(&self, x: &[f64]) -> f64 {
+            self.value_and_gradient(x, &mut vec![0.0; x.len()])
         }
 
         /// Offset of the exact subproblem solution (λ may be 0).
@@ -408,42 +446,44 @@ pub(crate) mod tests {
         }
     }
 
-    fn run(radius: f64, accuracy: f64) -> (BallAcceleration, ExactOracle, f64) {
-        let planted = PlantedRegression::new(8, 20, 1.0, 0.1, 3);
+    /// A problem with its oracle, optimum and minimum on the domain of radius 1.
+    pub(crate) fn exact(radius: f64, accuracy: f64) -> (AccelerationParameters, ExactOracle, Vec<f64>, f64) {
         let mut oracle = ExactOracle {
-            planted,
+            planted: PlantedRegression::new(8, 20, 1.0, 0.1, 3),
             smoothing: 0.05,
-            radius,
+            radius: 10.0,
             solves: 0,
         };
         // The minimum of the convolved function, by one solve on a ball that holds it.
-        oracle.radius = 10.0;
         let best = oracle.solve(&[0.0; 8], 0.0);
         oracle.radius = radius;
-        let mut gradient = vec![0.0; 8];
-        let minimum = oracle.value_and_gradient(&best, &mut gradient);
+        let minimum = oracle.value(&best);
         let parameters = AccelerationParameters {
             domain_radius: 1.0,
             ball_radius: radius,
             accuracy,
             lipschitz: 1.0,
         };
+        (parameters, oracle, best, minimum)
+    }
+
+    fn run(radius: f64, accuracy: f64) -> (BallAcceleration, ExactOracle, f64) {
+        let (parameters, mut oracle, best, minimum) = exact(radius, accuracy);
         let mut run = BallAcceleration::new(parameters, vec![0.0; 8]).unwrap();
         let potential = |run: &BallAcceleration, oracle: &ExactOracle| {
-            let mut gradient = vec![0.0; 8];
-            let gap = oracle.value_and_gradient(run.iterate(), &mut gradient) - minimum;
-            run.weight() * gap + distance(run.momentum(), &best).powi(2)
+            let gap = oracle.value(run.iterate()) - minimum;
+            run.progress.weight * gap + distance(&run.progress.momentum, &best).powi(2)
         };
-        let (mut weight, mut before) = (run.weight(), potential(&run, &oracle));
+        let (mut weight, mut before) = (run.progress.weight, potential(&run, &oracle));
         while !run.finished() {
             run.advance(&mut oracle).unwrap();
-            assert!(run.weight() >= weight, "A grows");
-            weight = run.weight();
+            assert!(run.progress.weight >= weight, "A grows");
+            weight = run.progress.weight;
             let after = potential(&run, &oracle);
             assert!(after <= before * (1.0 + 1e-9) + 1e-9, "potential {before} → {after}");
             before = after;
         }
-        let gap = oracle.value_and_gradient(run.iterate(), &mut gradient) - minimum;
+        let gap = oracle.value(run.iterate()) - minimum;
         (run, oracle, gap)
     }
 
@@ -451,11 +491,11 @@ pub(crate) mod tests {
     fn exact_oracles_reach_the_accuracy_within_the_iterations() {
         for (radius, accuracy) in [(0.1, 0.01), (0.02, 0.005), (0.5, 0.02)] {
             let (run, oracle, gap) = run(radius, accuracy);
-            assert!(run.converged() && gap <= accuracy, "r = {radius}: gap {gap}");
-            let bound = run.parameters.most_iterations();
-            assert!(run.iterations() < bound, "{} of {bound}", run.iterations());
-            assert_eq!(run.trials() + run.iterations(), oracle.solves - 1);
-            assert!(run.trials() <= 6 * run.iterations() + 8, "{} trials", run.trials());
+            assert!(run.progress.converged() && gap <= accuracy, "r = {radius}: gap {gap}");
+            let (iterations, bound) = (run.progress.iterations, run.progress.parameters.most_iterations());
+            assert!(iterations < bound, "{iterations} of {bound}");
+            assert_eq!(run.trials + iterations, oracle.solves - 1);
+            assert!(run.trials <= 6 * iterations + 8, "{} trials", run.trials);
         }
     }
 
@@ -463,7 +503,7 @@ pub(crate) mod tests {
     fn a_ball_as_large_as_the_domain_is_the_proximal_point_method() {
         // With r = 1 no trial leaves the ball's interior, so λ stays at its smallest value: one trial a step.
         let (run, _, _) = run(1.0, 0.05);
-        assert!(run.trials() <= run.iterations() + 1);
+        assert!(run.trials <= run.progress.iterations + 1);
     }
 
     #[test]
@@ -474,23 +514,19 @@ pub(crate) mod tests {
             accuracy: 0.1,
             lipschitz: 1.0,
         };
-        let refused = |parameters| BallAcceleration::new(parameters, vec![0.0]).err();
-        assert!(refused(good).is_none());
-        let large = AccelerationParameters {
-            ball_radius: 1.5,
-            ..good
+        let refused = |change: fn(&mut AccelerationParameters)| {
+            let mut parameters = good;
+            change(&mut parameters);
+            BallAcceleration::new(parameters, vec![0.0]).err()
         };
-        assert!(matches!(refused(large), Some(ResqueError::BallLargerThanDomain { .. })));
-        assert!(matches!(
-            refused(AccelerationParameters { accuracy: 0.0, ..good }),
-            Some(ResqueError::NotPositive { .. })
-        ));
-        assert!(matches!(
-            refused(AccelerationParameters {
-                ball_radius: 0.0,
-                ..good
-            }),
-            Some(ResqueError::NotPositive { .. })
-        ));
+        assert!(refused(|_| ()).is_none());
+        let large = refused(|parameters| parameters.ball_radius = 1.5);
+        assert!(matches!(large, Some(ResqueError::BallLargerThanDomain { .. })));
+        for zero in [
+            refused(|parameters| parameters.accuracy = 0.0),
+            refused(|parameters| parameters.ball_radius = 0.0),
+        ] {
+            assert!(matches!(zero, Some(ResqueError::NotPositive { .. })));
+        }
     }
 }

@@ -1,21 +1,12 @@
 //! Aggregate: from points most of which are near an unknown one, a point near it with certainty [002 Lemma 11].
 
-/// The choice of [`aggregate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aggregated {
-    /// Index of the chosen point.
-    pub index: usize,
-    /// True if no point had 51 % of all within 2Δ/3, so that the point with the smallest 51 % quantile of distances was
-    /// taken, without the lemma's guarantee.
-    pub weak: bool,
-}
-
-/// A point of `points` with at least 51 % of them within 2Δ/3. If at least 51 % lie within Δ/3 of an unknown y, the chosen
-/// one lies within Δ of y: two majorities of 51 % share a point. O(dk²).
+/// Index of a point of `points` with at least 51 % of them within 2Δ/3. If at least 51 % lie within Δ/3 of an unknown y, the
+/// chosen one lies within Δ of y: two majorities of 51 % share a point. Where there is no such point, the one with the
+/// smallest 51 % quantile of distances, without the lemma's guarantee. O(dk²).
 ///
 /// # Panics
 /// Without points.
-pub fn aggregate(points: &[Vec<f32>], spread: f64) -> Aggregated {
+pub fn aggregate(points: &[Vec<f32>], spread: f64) -> usize {
     let needed = (0.51 * points.len() as f64).ceil() as usize;
     let mut best = None;
     for (index, point) in points.iter().enumerate() {
@@ -33,16 +24,13 @@ pub fn aggregate(points: &[Vec<f32>], spread: f64) -> Aggregated {
         distances.sort_by(f64::total_cmp);
         let quantile = distances[needed.max(1) - 1];
         if quantile <= 2.0 * spread / 3.0 {
-            return Aggregated { index, weak: false };
+            return index;
         }
         if best.is_none_or(|(least, _)| quantile < least) {
             best = Some((quantile, index));
         }
     }
-    Aggregated {
-        index: best.expect("at least one point").1,
-        weak: true,
-    }
+    best.expect("at least one point").1
 }
 
 #[cfg(test)]
@@ -61,19 +49,17 @@ mod tests {
                 let far = vec![10.0 + (5.0 - conspiracy) * angle, -7.0];
                 points.push(if index < 49 { far } else { near });
             }
-            let chosen = aggregate(&points, spread);
-            assert!(!chosen.weak);
-            let point = &points[chosen.index];
+            let point = &points[aggregate(&points, spread)];
             let distance = ((point[0] - 1.0).powi(2) + (point[1] - 2.0).powi(2)).sqrt();
             assert!(f64::from(distance) <= spread, "{distance}");
         }
     }
 
     #[test]
-    fn without_a_majority_the_choice_is_marked_weak() {
+    fn without_a_majority_a_middle_point_is_chosen() {
         let points: Vec<_> = (0..10).map(|i| vec![f32::from(i as u8)]).collect();
         let chosen = aggregate(&points, 0.5);
-        assert!(chosen.weak && (2..=7).contains(&chosen.index), "{chosen:?}");
-        assert_eq!(aggregate(&[vec![1.0]], 0.1), Aggregated { index: 0, weak: false });
+        assert!((2..=7).contains(&chosen), "{chosen}");
+        assert_eq!(aggregate(&[vec![1.0]], 0.1), 0);
     }
 }

@@ -20,13 +20,16 @@ impl Subproblem {
     /// # Errors
     /// λ, r or φ that is not above 0.
     pub fn check(&self) -> Result<(), ResqueError> {
-        if !(self.regularization > 0.0 && self.regularization.is_finite()) {
-            return Err(ResqueError::Regularization(self.regularization));
-        }
+        check_regularization(self.regularization)?;
         positive("ball radius r", self.radius)?;
         positive("subproblem accuracy φ", self.accuracy)?;
         Ok(())
     }
+}
+
+/// Refuses a λ that step sizes and sample sizes cannot be divided by.
+pub(super) fn check_regularization(regularization: f64) -> Result<f64, ResqueError> {
+    positive("regularisation λ (the solvers of a ball divide by it)", regularization)
 }
 
 /// The queries and the depth of a solve.
@@ -82,7 +85,6 @@ pub(crate) fn sample_size(needed: f64) -> Result<usize, ResqueError> {
 pub(crate) mod tests {
     use super::*;
     use crate::oracle::Ledger;
-    use crate::resque::estimator::OracleMode;
     use std::ops::Range;
 
     /// A strongly structured smooth function with exact gradients: f(x) = (m/2)‖x − target‖², for which the ball
@@ -136,9 +138,6 @@ pub(crate) mod tests {
         fn lipschitz(&self) -> f64 {
             1.0
         }
-        fn mode(&self) -> OracleMode {
-            OracleMode::BlackBox
-        }
         fn fetch(&mut self, centre: &[f64], _: f64, count: usize) -> Result<(), ResqueError> {
             self.centre.copy_from_slice(centre);
             self.ledger.rounds += 1;
@@ -164,26 +163,14 @@ pub(crate) mod tests {
             accuracy: 1.0,
         };
         assert!(good.check().is_ok());
-        assert!(matches!(
-            Subproblem {
-                regularization: 0.0,
-                ..good
-            }
-            .check(),
-            Err(ResqueError::Regularization(_))
-        ));
-        assert!(matches!(
-            Subproblem { radius: -1.0, ..good }.check(),
-            Err(ResqueError::NotPositive { .. })
-        ));
-        assert!(matches!(
-            Subproblem {
-                accuracy: f64::NAN,
-                ..good
-            }
-            .check(),
-            Err(ResqueError::NotPositive { .. })
-        ));
+        for [regularization, radius, accuracy] in [[0.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, f64::NAN]] {
+            let bad = Subproblem {
+                regularization,
+                radius,
+                accuracy,
+            };
+            assert!(matches!(bad.check(), Err(ResqueError::NotPositive { .. })), "{bad:?}");
+        }
         assert!(matches!(
             sample_size(f64::INFINITY),
             Err(ResqueError::TooManyQueries { .. })

@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian_blocks};
 
-use super::estimator::{OracleMode, check_validity, log_weight, weight};
-use super::geometry::{dot, squared_norm};
-use super::pool::GradientPool;
-use super::{ResqueError, geometry};
+use super::ResqueError;
+use super::estimator::{log_weight, weight};
+use super::geometry::{dot, narrow, squared_norm};
+use super::pool::{GradientPool, check_round, check_samples};
 use crate::oracle::{Engine, Ledger, partition};
 
 /// Streams of the perturbations ξ.
@@ -25,8 +25,6 @@ const BLOCK_SAMPLES: usize = 128;
 const LEAF_SAMPLES: usize = 16;
 /// Cycles of work under which a leaf is not worth a fork.
 const LEAF_CYCLES: usize = 10_000;
-/// Most queries of one round.
-const MOST_QUERIES: usize = 1 << 27;
 
 /// A convex function known through stochastic subgradients: `E g(x; choice) ∈ ∂f(x)` and `E‖g‖² ≤ L²` [002 Problem 1].
 pub trait BlackBox: Sync {
@@ -106,11 +104,6 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         }
     }
 
-    /// The function.
-    pub fn function(&self) -> &'f F {
-        self.function
-    }
-
     /// Samples that share a stream block, at least one.
     fn tile_samples(&self) -> usize {
         (BLOCK_COORDINATES / self.function.dimension()).max(1)
@@ -154,6 +147,18 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         tile.address = Some((self.round, index));
     }
 
+    /// w of a sample.
+    fn weight(&self, sample: usize, offset: &[f32], squared_offset: f64, tile: &mut Tile) -> Result<f64, ResqueError> {
+        if squared_offset == 0.0 {
+            return Ok(1.0);
+        }
+        let (dimension, per_tile) = (self.function.dimension(), self.tile_samples());
+        self.perturb(tile, (sample / per_tile) as u64);
+        let start = sample % per_tile * dimension;
+        let inner = dot(offset, &tile.coordinates[start..start + dimension]);
+        weight(log_weight(inner, squared_offset, self.radius))
+    }
+
     /// `sum += Σ_{i ∈ samples} w_i·g_i` in f64.
     fn accumulate(
         &self,
@@ -162,20 +167,12 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         leaf: &mut Leaf,
         tile: &mut Tile,
     ) -> Result<(), ResqueError> {
-        let (dimension, per_tile) = (self.function.dimension(), self.tile_samples());
         let squared_offset = squared_norm(offset);
         leaf.sum.fill(0.0);
         let mut pending = 0;
         leaf.block.fill(0.0);
         for sample in samples.clone() {
-            let weight = if squared_offset == 0.0 {
-                1.0
-            } else {
-                self.perturb(tile, (sample / per_tile) as u64);
-                let start = sample % per_tile * dimension;
-                let inner = dot(offset, &tile.coordinates[start..start + dimension]);
-                weight(log_weight(inner, squared_offset, self.radius))?
-            };
+            let weight = self.weight(sample, offset, squared_offset, tile)?;
             if !self.function.add(&self.answers[sample], weight as f32, &mut leaf.block) {
                 return Err(ResqueError::NotFinite { sample });
             }
@@ -190,6 +187,17 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         }
         Ok(())
     }
+
+    /// One sample's reweighted gradient: the step of the sequential solvers.
+    fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<(), ResqueError> {
+        let weight = self.weight(sample, offset, squared_offset, &mut lock(&self.tiles[0]))?;
+        mean.fill(0.0);
+        if self.function.add(&self.answers[sample], weight as f32, mean) {
+            Ok(())
+        } else {
+            Err(ResqueError::NotFinite { sample })
+        }
+    }
 }
 
 impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
@@ -201,28 +209,13 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         self.function.lipschitz()
     }
 
-    fn mode(&self) -> OracleMode {
-        OracleMode::BlackBox
-    }
-
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
-        if !(radius >= 0.0 && radius.is_finite()) {
-            return Err(ResqueError::SmoothingRadius(radius));
-        }
-        if count > MOST_QUERIES {
-            return Err(ResqueError::TooManyQueries {
-                needed: count as f64,
-                limit: MOST_QUERIES as f64,
-            });
-        }
+        check_round(radius, count)?;
         self.round += 1;
         self.radius = radius;
         self.ledger.rounds += 1;
         self.ledger.gradient_queries += count as u64;
-        self.centre
-            .iter_mut()
-            .zip(centre)
-            .for_each(|(to, &from)| *to = from as f32);
+        narrow(&mut self.centre, centre);
         let mut answers = std::mem::take(&mut self.answers);
         answers.resize(count, F::Answer::default());
         let (dimension, per_tile) = (self.function.dimension(), self.tile_samples());
@@ -254,20 +247,8 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
     }
 
     fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
-        if samples.end > self.answers.len() || samples.is_empty() {
-            return Err(ResqueError::PoolExhausted {
-                start: samples.start,
-                end: samples.end,
-                fetched: self.answers.len(),
-            });
-        }
         let squared_offset = squared_norm(offset);
-        if squared_offset > 0.0 {
-            if self.radius == 0.0 {
-                return Err(ResqueError::NotReweightable);
-            }
-            check_validity(squared_offset, self.radius)?;
-        }
+        check_samples(&samples, self.answers.len(), squared_offset, self.radius)?;
         if samples.len() == 1 {
             return self.single(samples.start, offset, squared_offset, mean);
         }
@@ -312,28 +293,6 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
     }
 }
 
-impl<F: BlackBox> BlackBoxOracle<'_, F> {
-    /// One sample's reweighted gradient: the step of the sequential solvers.
-    fn single(&self, sample: usize, offset: &[f32], squared_offset: f64, mean: &mut [f32]) -> Result<(), ResqueError> {
-        let (dimension, per_tile) = (self.dimension(), self.tile_samples());
-        let weight = if squared_offset == 0.0 {
-            1.0
-        } else {
-            let mut tile = lock(&self.tiles[0]);
-            self.perturb(&mut tile, (sample / per_tile) as u64);
-            let start = sample % per_tile * dimension;
-            let inner = geometry::dot(offset, &tile.coordinates[start..start + dimension]);
-            weight(log_weight(inner, squared_offset, self.radius))?
-        };
-        mean.fill(0.0);
-        if self.function.add(&self.answers[sample], weight as f32, mean) {
-            Ok(())
-        } else {
-            Err(ResqueError::NotFinite { sample })
-        }
-    }
-}
-
 /// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
 fn lock(tile: &Mutex<Tile>) -> std::sync::MutexGuard<'_, Tile> {
     tile.lock().unwrap_or_else(PoisonError::into_inner)
@@ -343,7 +302,7 @@ fn lock(tile: &Mutex<Tile>) -> std::sync::MutexGuard<'_, Tile> {
 mod tests {
     use super::*;
     use crate::resque::functions::{LinearLoss, MaxOfLinear};
-    use rounds_kernels::features::{F32Rows, Rows};
+    use rounds_kernels::features::Rows;
     use rounds_kernels::loss::Loss;
 
     #[test]
@@ -356,15 +315,7 @@ mod tests {
                     .map(|j| (0.7 * j as f32 + 0.3).sin() / (dimension as f32).sqrt())
                     .collect();
                 let targets = [target];
-                let function = LinearLoss::new(
-                    Rows::F32(F32Rows {
-                        values: &row,
-                        columns: dimension,
-                    }),
-                    &targets,
-                    loss,
-                )
-                .unwrap();
+                let function = LinearLoss::new(Rows::f32(&row, dimension), &targets, loss).unwrap();
                 let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(3));
                 let centre: Vec<f64> = (0..dimension).map(|j| 0.5 * f64::from(row[j])).collect();
                 let (radius, count) = (0.4, if dimension > 100 { 4_000 } else { 60_000 });
@@ -377,7 +328,7 @@ mod tests {
                     let a: Vec<f64> = row.iter().map(|&a| f64::from(a)).collect();
                     let margin: f64 = (0..dimension).map(|j| a[j] * (centre[j] + f64::from(offset[j]))).sum();
                     let slope = loss
-                        .convolved(margin, f64::from(target), radius * geometry::norm(&a))
+                        .convolved(margin, f64::from(target), radius * crate::resque::geometry::norm(&a))
                         .unwrap()
                         .1;
                     let found = dot(&mean, &row) / squared_norm(&row);
@@ -438,34 +389,10 @@ mod tests {
     fn bad_rounds_are_refused() {
         let function = MaxOfLinear::new(4, 4, 1.0, 1.0).unwrap();
         let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9));
-        let centre = [0.0; 4];
         let mut mean = [0.0; 4];
-        assert!(matches!(
-            oracle.fetch(&centre, -1.0, 1),
-            Err(ResqueError::SmoothingRadius(_))
-        ));
-        assert!(matches!(
-            oracle.fetch(&centre, f64::NAN, 1),
-            Err(ResqueError::SmoothingRadius(_))
-        ));
-        assert!(matches!(
-            oracle.fetch(&centre, 1.0, usize::MAX),
-            Err(ResqueError::TooManyQueries { .. })
-        ));
-        oracle.fetch(&centre, 0.1, 10).unwrap();
-        assert!(matches!(
-            oracle.reweighted_mean(5..11, &[0.0; 4], &mut mean),
-            Err(ResqueError::PoolExhausted { .. })
-        ));
-        let outside = oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean);
-        assert!(
-            matches!(outside, Err(ResqueError::OutsideValidity { .. })),
-            "{outside:?}"
-        );
-        oracle.fetch(&centre, 0.0, 10).unwrap();
-        assert!(matches!(
-            oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean),
-            Err(ResqueError::NotReweightable)
-        ));
+        assert!(oracle.fetch(&[0.0; 4], -1.0, 1).is_err());
+        oracle.fetch(&[0.0; 4], 0.1, 10).unwrap();
+        assert!(oracle.reweighted_mean(5..11, &[0.0; 4], &mut mean).is_err());
+        assert!(oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean).is_err());
     }
 }

@@ -23,8 +23,6 @@ pub const MOST_DIMENSIONS: usize = 1_024;
 
 choices! {
     /// The centre that is queried.
-    #[derive(serde::Serialize, serde::Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Centre {
         /// The ellipsoid's: 2d(d+1)·ln κ rounds, O(d²) work a round.
         Ellipsoid = "ellipsoid",

@@ -12,7 +12,7 @@
 
 use super::ResqueError;
 use super::ball::{BallSolver, Plan, Subproblem, sample_size};
-use super::geometry::project_offset;
+use super::geometry::{add, project_offset, widen};
 use super::pool::GradientPool;
 
 /// First epoch's length T_1.
@@ -90,14 +90,14 @@ impl BallSolver for EpochSgd {
                 .zip(&*solution)
                 .for_each(|(v, &start)| *v = start * shrink);
             project_offset(iterate, radius);
-            sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum = f64::from(v));
+            widen(sum, iterate);
             for t in 1..length {
                 pool.reweighted_mean(sample + t - 1..sample + t, iterate, gradient)?;
                 for (v, &g) in iterate.iter_mut().zip(&*gradient) {
                     *v = (*v - step as f32 * g) * shrink;
                 }
                 project_offset(iterate, radius);
-                sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum += f64::from(v));
+                add(sum, 1.0, iterate);
             }
             for (solution, &sum) in solution.iter_mut().zip(&*sum) {
                 *solution = (sum / length as f64) as f32;
@@ -132,7 +132,7 @@ mod tests {
             accuracy: 0.01,
         };
         let objective = |v: &[f32]| {
-            let squared = super::super::geometry::squared_norm(v);
+            let squared = crate::resque::geometry::squared_norm(v);
             Loss::Absolute
                 .convolved(f64::from(v[0]), 0.1f32.into(), radius)
                 .unwrap()
@@ -168,23 +168,13 @@ mod tests {
     #[test]
     fn a_constant_that_is_not_positive_is_refused() {
         assert!(EpochSgd::new(0.0).is_err());
-        let none = Subproblem {
-            regularization: 0.0,
-            radius: 1.0,
-            accuracy: 1.0,
-        };
-        assert!(matches!(
-            EpochSgd::new(48.0).unwrap().plan(&none, 1.0, 1.0),
-            Err(ResqueError::Regularization(_))
-        ));
-        let endless = Subproblem {
-            regularization: 1e-9,
-            radius: 1.0,
-            accuracy: 1e-9,
-        };
-        assert!(matches!(
-            EpochSgd::new(48.0).unwrap().plan(&endless, 1.0, 1.0),
-            Err(ResqueError::TooManyQueries { .. })
-        ));
+        for (regularization, accuracy) in [(0.0, 1.0), (1e-9, 1e-9)] {
+            let impossible = Subproblem {
+                regularization,
+                radius: 1.0,
+                accuracy,
+            };
+            assert!(EpochSgd::new(48.0).unwrap().plan(&impossible, 1.0, 1.0).is_err());
+        }
     }
 }

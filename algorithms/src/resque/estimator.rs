@@ -14,48 +14,6 @@
 
 use super::ResqueError;
 
-/// The way in which a run makes its gradient queries; results name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OracleMode {
-    /// ξ ∈ R^d is drawn and the function is queried at x̄ + ξ: works for any function.
-    BlackBox,
-    /// Only the scalars that a linear model needs are drawn, one set a query.
-    Projected,
-}
-
-impl std::fmt::Display for OracleMode {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.pad(match self {
-            Self::BlackBox => "black-box",
-            Self::Projected => "projected",
-        })
-    }
-}
-
-/// The rule by which the smoothing radius ρ follows from the target accuracy ε, so that |f̂_ρ − f| ≤ ε.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RadiusRule {
-    /// ρ = ε/(L√d), for any L-Lipschitz function [002 §II-A].
-    WorstCase,
-    /// ρ = ε/L: for a loss of one margin the bias is at most ρL√(2/π) in any dimension (specification 1).
-    LinearModel,
-    /// A given ρ.
-    Fixed(f64),
-}
-
-impl RadiusRule {
-    /// ρ for accuracy `epsilon`, Lipschitz constant `lipschitz` and dimension `dimension`.
-    pub fn radius(self, epsilon: f64, lipschitz: f64, dimension: usize) -> f64 {
-        match self {
-            Self::WorstCase => epsilon / (lipschitz * (dimension as f64).sqrt()),
-            Self::LinearModel => epsilon / lipschitz,
-            Self::Fixed(radius) => radius,
-        }
-    }
-}
-
 /// `ln w = (2⟨v, ξ⟩ − ‖v‖²)/(2ρ²)` from the two scalars.
 pub fn log_weight(inner_product: f64, squared_offset: f64, radius: f64) -> f64 {
     (2.0 * inner_product - squared_offset) / (2.0 * radius * radius)
@@ -70,21 +28,6 @@ pub fn weight(log_weight: f64) -> Result<f64, ResqueError> {
         Ok(log_weight.exp())
     } else {
         Err(ResqueError::WeightOverflow { exponent: log_weight })
-    }
-}
-
-/// Refuses a point outside ‖x − x̄‖ ≤ ρ, where `E w² = e^{‖v‖²/ρ²} ≤ e` no longer holds (a rounding of 1e-5 is allowed).
-///
-/// # Errors
-/// A distance above ρ or NaN.
-pub fn check_validity(squared_offset: f64, radius: f64) -> Result<(), ResqueError> {
-    if squared_offset <= radius * radius * (1.0 + 1e-5) {
-        Ok(())
-    } else {
-        Err(ResqueError::OutsideValidity {
-            distance: squared_offset.sqrt(),
-            radius,
-        })
     }
 }
 
@@ -179,15 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn overflowing_and_invalid_weights_are_refused() {
+    fn overflowing_weights_are_refused() {
         assert!(weight(700.0).is_ok());
         assert!(matches!(weight(710.0), Err(ResqueError::WeightOverflow { .. })));
         assert!(matches!(weight(f64::NAN), Err(ResqueError::WeightOverflow { .. })));
-        assert!(check_validity(1.0, 1.0).is_ok());
-        assert!(matches!(
-            check_validity(1.1, 1.0),
-            Err(ResqueError::OutsideValidity { .. })
-        ));
-        assert!(check_validity(f64::NAN, 1.0).is_err());
     }
 }

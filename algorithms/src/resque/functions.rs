@@ -1,7 +1,7 @@
 //! Convex functions to query: the maximum of linear functions (the hard family of parallel methods) and mean losses of
 //! linear models, with their exact values and, where it is known, the optimum.
 
-use rounds_kernels::features::{Norm, Rows};
+use rounds_kernels::features::{F32Rows, Norm, Rows};
 use rounds_kernels::loss::{Loss, Target, TargetKind};
 
 use super::black_box::BlackBox;
@@ -124,28 +124,13 @@ impl<'a> LinearLoss<'a> {
         Ok(function)
     }
 
-    /// Number of rows n.
-    pub fn rows(&self) -> usize {
-        self.targets.len()
-    }
-
-    /// The loss.
-    pub fn loss(&self) -> Loss {
-        self.loss
-    }
-
-    /// y of a row.
-    pub fn target(&self, row: usize) -> f64 {
-        f64::from(self.targets[row])
-    }
-
     /// ‖a_i‖².
-    pub fn squared_row_norm(&self, row: usize) -> f64 {
+    fn squared_row_norm(&self, row: usize) -> f64 {
         self.fold(row, 0.0, |sum, _, a| sum + f64::from(a) * f64::from(a))
     }
 
     /// ⟨a_i, x⟩ in f64.
-    pub fn margin(&self, row: usize, point: &[f64]) -> f64 {
+    fn margin(&self, row: usize, point: &[f64]) -> f64 {
         self.fold(row, 0.0, |sum, column, a| sum + f64::from(a) * point[column])
     }
 
@@ -154,18 +139,12 @@ impl<'a> LinearLoss<'a> {
         let mut state = start;
         match self.rows {
             Rows::F32(rows) => {
-                for (column, &a) in rows.values[row * rows.columns..(row + 1) * rows.columns]
-                    .iter()
-                    .enumerate()
-                {
+                for (column, &a) in values_of(&rows, row).iter().enumerate() {
                     state = step(state, column, a);
                 }
             }
             Rows::U8(rows) => {
-                for (column, &a) in rows.values[row * rows.columns..(row + 1) * rows.columns]
-                    .iter()
-                    .enumerate()
-                {
+                for (column, &a) in rows.row(row).iter().enumerate() {
                     state = step(state, column, f32::from(a) * rows.scale);
                 }
             }
@@ -177,6 +156,11 @@ impl<'a> LinearLoss<'a> {
         }
         state
     }
+}
+
+/// The features of a row.
+fn values_of<'a>(rows: &F32Rows<'a>, row: usize) -> &'a [f32] {
+    &rows.values[row * rows.columns..][..rows.columns]
 }
 
 /// A row and the residual of its margin: the gradient `residual · a_row`.
@@ -200,13 +184,14 @@ impl BlackBox for LinearLoss<'_> {
     }
 
     fn query(&self, point: &[f32], choice: u64) -> RowResidual {
-        let row = ((u128::from(choice) * self.rows() as u128) >> 64) as usize;
+        let row = ((u128::from(choice) * self.targets.len() as u128) >> 64) as usize;
         let margin = match self.rows {
-            Rows::F32(rows) => super::geometry::dot(&rows.values[row * rows.columns..(row + 1) * rows.columns], point),
+            Rows::F32(rows) => super::geometry::dot(values_of(&rows, row), point),
             _ => self.fold(row, 0.0, |sum, column, a| sum + f64::from(a) * f64::from(point[column])),
         };
         let mut residual = [margin];
-        self.loss.residual(&mut residual, Target::Value(self.target(row)));
+        self.loss
+            .residual(&mut residual, Target::Value(self.targets[row].into()));
         RowResidual {
             row: row as u32,
             residual: residual[0] as f32,
@@ -220,9 +205,8 @@ impl BlackBox for LinearLoss<'_> {
         }
         let row = answer.row as usize;
         if let Rows::F32(rows) = self.rows {
-            let values = &rows.values[row * rows.columns..(row + 1) * rows.columns];
             sum.iter_mut()
-                .zip(values)
+                .zip(values_of(&rows, row))
                 .for_each(|(sum, &a)| *sum = factor.mul_add(a, *sum));
         } else {
             self.fold(row, (), |(), column, a| sum[column] += factor * a);
@@ -231,13 +215,12 @@ impl BlackBox for LinearLoss<'_> {
     }
 
     fn value(&self, point: &[f64]) -> f64 {
-        let total: f64 = (0..self.rows())
-            .map(|row| {
-                self.loss
-                    .value(&[self.margin(row, point)], Target::Value(self.target(row)))
-            })
-            .sum();
-        total / self.rows() as f64
+        let loss = |(row, &target): (usize, &f32)| {
+            self.loss
+                .value(&[self.margin(row, point)], Target::Value(target.into()))
+        };
+        let total: f64 = self.targets.iter().enumerate().map(loss).sum();
+        total / self.targets.len() as f64
     }
 }
 
@@ -297,10 +280,7 @@ impl PlantedRegression {
     /// # Panics
     /// Never: the rows have norm 1 and match their targets.
     pub fn function(&self) -> LinearLoss<'_> {
-        let rows = Rows::F32(rounds_kernels::features::F32Rows {
-            values: &self.features,
-            columns: self.optimum.len(),
-        });
+        let rows = Rows::f32(&self.features, self.optimum.len());
         LinearLoss::new(rows, &self.targets, Loss::Absolute).expect("rows of norm 1 with their targets")
     }
 }

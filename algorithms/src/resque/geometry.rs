@@ -1,4 +1,4 @@
-//! Inner products, distances and ball projections of f64 centres and f32 offsets.
+//! Inner products, distances, conversions and ball projections of f64 centres and f32 offsets.
 
 /// ⟨a, b⟩ with sixteen f32 accumulators.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
@@ -62,4 +62,21 @@ pub(crate) fn project_offset(v: &mut [f32], radius: f64) {
             *v *= factor;
         }
     }
+}
+
+/// `to = from`, rounded.
+pub(crate) fn narrow(to: &mut [f32], from: &[f64]) {
+    to.iter_mut().zip(from).for_each(|(to, &from)| *to = from as f32);
+}
+
+/// `to = from`.
+pub(crate) fn widen(to: &mut [f64], from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, &from)| *to = f64::from(from));
+}
+
+/// `sum += factor·v`.
+pub(crate) fn add(sum: &mut [f64], factor: f64, v: &[f32]) {
+    sum.iter_mut()
+        .zip(v)
+        .for_each(|(sum, &v)| *sum += factor * f64::from(v));
 }

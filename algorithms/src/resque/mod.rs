@@ -21,6 +21,7 @@
 
 use rounds_kernels::linear::NonFiniteGradient;
 
+use crate::noise::NoiseError;
 use crate::oracle::QueryError;
 
 pub mod accelerated_sa;
@@ -33,7 +34,7 @@ pub mod cutting_plane;
 pub mod epoch_sgd;
 pub mod estimator;
 pub mod functions;
-mod geometry;
+pub(crate) mod geometry;
 pub mod localization;
 pub mod multilevel;
 pub mod parallel;
@@ -48,9 +49,6 @@ pub mod subgradient;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResqueError {
-    /// A smoothing radius that is not above 0.
-    #[error("smoothing radius ρ = {0}: a finite number above 0 is needed")]
-    SmoothingRadius(f64),
     /// A ball that is larger than the domain.
     #[error("ball radius r = {ball} is larger than the domain's radius R = {domain}: choose r ≤ R, or a smaller ε")]
     BallLargerThanDomain {
@@ -67,11 +65,6 @@ pub enum ResqueError {
         /// Its value.
         value: f64,
     },
-    /// A subproblem without strong convexity.
-    #[error(
-        "regularisation λ = {0}: the solvers of a ball need λ > 0 (their step sizes and sample sizes divide by it)"
-    )]
-    Regularization(f64),
     /// A weight e^{exponent} beyond the range of f64.
     #[error(
         "a ReSQue weight e^{exponent:.0} overflows: the point is far outside the ball ‖x − x̄‖ ≤ ρ; shrink the step"
@@ -132,6 +125,9 @@ pub enum ResqueError {
     /// The data or an oracle refused.
     #[error(transparent)]
     Gradient(#[from] QueryError),
+    /// The noise mechanism of a private solve refused.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
 }
 
 impl From<NonFiniteGradient> for ResqueError {

@@ -12,7 +12,8 @@
 use rounds_kernels::random::UniformStream;
 
 use super::ResqueError;
-use super::ball::{BallSolver, Subproblem};
+use super::ball::{BallSolver, Plan, Subproblem};
+use super::geometry::add;
 use super::pool::GradientPool;
 
 /// Levels of one estimate, drawn before its round.
@@ -34,8 +35,28 @@ impl Levels {
     }
 
     /// The levels.
-    pub fn drawn(&self) -> &[u32] {
+    pub(super) fn drawn(&self) -> &[u32] {
         &self.drawn
+    }
+
+    /// `estimate` = the mean over the repetitions of `x_0 + 2^J(x_J − x_{J−1})`; `solve(repetition, level, x)` writes x_level.
+    pub(super) fn combine(
+        &self,
+        estimate: &mut [f64],
+        mut solve: impl FnMut(usize, u32, &mut [f32]) -> Result<(), ResqueError>,
+    ) -> Result<(), ResqueError> {
+        estimate.fill(0.0);
+        let mut solution = vec![0.0; estimate.len()];
+        let share = 1.0 / self.drawn.len() as f64;
+        for (repetition, &level) in self.drawn.iter().enumerate() {
+            let factor = f64::powi(2.0, level as i32);
+            let solves = [(1.0, 0), (factor, level), (-factor, level.saturating_sub(1))];
+            for &(factor, level) in &solves[..if level > 0 { 3 } else { 1 }] {
+                solve(repetition, level, &mut solution)?;
+                add(estimate, share * factor, &solution);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -57,14 +78,14 @@ pub fn plan(
     subproblem: &Subproblem,
     lipschitz: f64,
     smoothing: f64,
-) -> Result<super::ball::Plan, ResqueError> {
+) -> Result<Plan, ResqueError> {
     let (mut samples, mut depth) = (0, 0);
     for &level in &levels.drawn {
         let plan = solver.plan(&at_level(subproblem, level), lipschitz, smoothing)?;
         samples += plan.samples;
         depth = depth.max(plan.depth);
     }
-    Ok(super::ball::Plan { samples, depth })
+    Ok(Plan { samples, depth })
 }
 
 /// The mean of the repetitions' estimates, an offset that may lie outside the ball.
@@ -80,37 +101,21 @@ pub fn estimate(
     smoothing: f64,
     estimate: &mut [f64],
 ) -> Result<(), ResqueError> {
-    estimate.fill(0.0);
-    let mut solution = vec![0.0; estimate.len()];
-    let mut sample = first;
-    let share = 1.0 / levels.drawn.len() as f64;
+    let mut firsts = vec![first];
     for &level in &levels.drawn {
-        let mut add = |factor: f64, level: u32| -> Result<(), ResqueError> {
-            solver.solve(pool, sample, &at_level(subproblem, level), smoothing, &mut solution)?;
-            estimate
-                .iter_mut()
-                .zip(&solution)
-                .for_each(|(sum, &v)| *sum += share * factor * f64::from(v));
-            Ok(())
-        };
-        add(1.0, 0)?;
-        if level > 0 {
-            let factor = f64::powi(2.0, level as i32);
-            add(factor, level)?;
-            add(-factor, level - 1)?;
-        }
-        sample += solver
-            .plan(&at_level(subproblem, level), pool.lipschitz(), smoothing)?
-            .samples;
+        let plan = solver.plan(&at_level(subproblem, level), pool.lipschitz(), smoothing)?;
+        firsts.push(firsts[firsts.len() - 1] + plan.samples);
     }
-    Ok(())
+    levels.combine(estimate, |repetition, level, solution| {
+        let problem = at_level(subproblem, level);
+        solver.solve(pool, firsts[repetition], &problem, smoothing, solution)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::oracle::Engine;
-    use crate::resque::ball::Plan;
     use crate::resque::black_box::BlackBoxOracle;
     use crate::resque::epoch_sgd::EpochSgd;
     use crate::resque::functions::MaxOfLinear;

@@ -11,13 +11,12 @@
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
 use super::accelerated_sa::AcceleratedSa;
-use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
+use super::acceleration::{AccelerationParameters, BallAcceleration, Progress, ProximalOracle};
 use super::aggregate::aggregate;
 use super::ball::{BallSolver, Subproblem};
 use super::bisection_free::{BallOracle, BisectionFree};
 use super::epoch_sgd::EpochSgd;
-use super::estimator::RadiusRule;
-use super::geometry::norm;
+use super::geometry::{norm, squared_norm, widen};
 use super::multilevel::{self, Levels};
 use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
@@ -28,8 +27,7 @@ use crate::state::StateVisitor;
 const LEVELS: Purpose = Purpose(0x4c45_5645);
 
 /// The solver of the balls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// [`EpochSgd`]: Theorem 1.
     EpochSgd,
@@ -39,8 +37,6 @@ pub enum Solver {
 
 choices! {
     /// The search for λ in outer steps.
-    #[derive(serde::Serialize, serde::Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Outer {
         /// The line search that the theorems assume.
         LineSearch = "line-search",
@@ -51,7 +47,7 @@ choices! {
 
 /// The constants that the paper leaves open. [`Constants::practical`] shrinks sample sizes and gives up the proofs'
 /// bounds, not the exponents.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Constants {
     /// 48 of EpochSGD's T and AC-SA's N_k.
     pub samples: f64,
@@ -88,8 +84,9 @@ pub struct ParallelParameters {
     pub accuracy: f64,
     /// L.
     pub lipschitz: f64,
-    /// The rule by which ρ = r follows from ε/2.
-    pub radius_rule: RadiusRule,
+    /// ρ = r; by default ε/(2L√d), at which |f̂_ρ − f| ≤ ε/2 for any L-Lipschitz function [002 §II-A]. For a loss of one
+    /// margin ε/(2L) is enough in any dimension: the bias is at most ρL√(2/π) (specification 1).
+    pub smoothing: Option<f64>,
     /// The ball solver.
     pub solver: Solver,
     /// The search for λ.
@@ -98,14 +95,14 @@ pub struct ParallelParameters {
     pub constants: Constants,
 }
 
-enum Progress {
-    LineSearch(BallAcceleration),
+enum Search {
+    Line(BallAcceleration),
     BisectionFree(BisectionFree),
 }
 
 /// A run; [`ParallelResque::advance`] is one adaptive round.
 pub struct ParallelResque {
-    progress: Progress,
+    search: Search,
     sampler: Sampler,
     rounds: u64,
 }
@@ -123,13 +120,8 @@ impl ParallelResque {
             constants,
             ..
         } = parameters;
-        positive("accuracy ε", accuracy)?;
-        positive("Lipschitz constant L", lipschitz)?;
-        positive("domain radius R", domain_radius)?;
-        let radius = parameters.radius_rule.radius(0.5 * accuracy, lipschitz, start.len());
-        if !(radius > 0.0 && radius.is_finite()) {
-            return Err(ResqueError::SmoothingRadius(radius));
-        }
+        let worst_case = 0.5 * accuracy / (lipschitz * (start.len() as f64).sqrt());
+        let radius = positive("smoothing radius ρ", parameters.smoothing.unwrap_or(worst_case))?;
         let acceleration = AccelerationParameters {
             domain_radius,
             ball_radius: radius,
@@ -141,9 +133,9 @@ impl ParallelResque {
             Solver::AcceleratedSa => Box::new(AcceleratedSa::new(constants.samples)?),
         };
         let dimension = start.len();
-        let progress = match parameters.outer {
-            Outer::LineSearch => Progress::LineSearch(BallAcceleration::new(acceleration, start)?),
-            Outer::BisectionFree => Progress::BisectionFree(BisectionFree::new(acceleration, 1.5, start)?),
+        let search = match parameters.outer {
+            Outer::LineSearch => Search::Line(BallAcceleration::new(acceleration, start)?),
+            Outer::BisectionFree => Search::BisectionFree(BisectionFree::new(acceleration, 1.5, start)?),
         };
         let sampler = Sampler {
             solver,
@@ -155,7 +147,7 @@ impl ParallelResque {
             offset: vec![0.0; dimension],
         };
         Ok(Self {
-            progress,
+            search,
             sampler,
             rounds: 0,
         })
@@ -163,9 +155,13 @@ impl ParallelResque {
 
     /// True if the run has reached its accuracy or its iterations.
     pub fn finished(&self) -> bool {
-        match &self.progress {
-            Progress::LineSearch(run) => run.finished(),
-            Progress::BisectionFree(run) => run.finished(),
+        self.progress().finished()
+    }
+
+    fn progress(&self) -> &Progress {
+        match &self.search {
+            Search::Line(run) => &run.progress,
+            Search::BisectionFree(run) => &run.progress,
         }
     }
 
@@ -191,28 +187,25 @@ impl PoolMethod for ParallelResque {
             sampler: &mut self.sampler,
             pool,
         };
-        match &mut self.progress {
-            Progress::LineSearch(run) => run.advance(&mut oracle)?,
-            Progress::BisectionFree(run) => run.advance(&mut oracle)?,
+        match &mut self.search {
+            Search::Line(run) => run.advance(&mut oracle)?,
+            Search::BisectionFree(run) => run.advance(&mut oracle)?,
         }
         self.rounds += 1;
         Ok(())
     }
 
     fn iterate(&self) -> &[f64] {
-        match &self.progress {
-            Progress::LineSearch(run) => run.iterate(),
-            Progress::BisectionFree(run) => run.iterate(),
-        }
+        &self.progress().iterate
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("resque_rounds", &mut self.rounds);
         visitor.u64("resque_calls", &mut self.sampler.calls);
         visitor.u64("resque_depth", &mut self.sampler.depth);
-        match &mut self.progress {
-            Progress::LineSearch(run) => run.visit_state(visitor),
-            Progress::BisectionFree(run) => run.visit_state(visitor),
+        match &mut self.search {
+            Search::Line(run) => run.visit_state(visitor),
+            Search::BisectionFree(run) => run.visit_state(visitor),
         }
     }
 }
@@ -260,8 +253,8 @@ impl ProximalOracle for SampledOracle<'_, '_> {
             points.push(sampler.offset.clone());
         }
         sampler.depth += plan.depth;
-        let chosen = &points[aggregate(&points, radius / 17.0).index];
-        Ok(super::geometry::squared_norm(chosen).sqrt())
+        let chosen = &points[aggregate(&points, radius / 17.0)];
+        Ok(squared_norm(chosen).sqrt())
     }
 
     fn step(
@@ -298,10 +291,7 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         sampler
             .solver
             .solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
-        solution
-            .iter_mut()
-            .zip(&sampler.offset)
-            .for_each(|(to, &from)| *to = f64::from(from));
+        widen(solution, &sampler.offset);
         let first = ball_plan.samples;
         multilevel::estimate(
             &mut *sampler.solver,
@@ -330,16 +320,10 @@ impl BallOracle for SampledOracle<'_, '_> {
         sampler
             .solver
             .solve(*pool, 0, &subproblem, radius, &mut sampler.offset)?;
-        solution
-            .iter_mut()
-            .zip(&sampler.offset)
-            .for_each(|(to, &from)| *to = f64::from(from));
+        widen(solution, &sampler.offset);
         let mut mean = vec![0.0; sampler.offset.len()];
         pool.reweighted_mean(0..plan.samples, &sampler.offset, &mut mean)?;
-        gradient
-            .iter_mut()
-            .zip(&mean)
-            .for_each(|(to, &from)| *to = f64::from(from));
+        widen(gradient, &mean);
         sampler.depth += plan.depth + 1;
         debug_assert!(norm(solution) <= radius * 1.001);
         Ok(())
@@ -353,21 +337,25 @@ mod tests {
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::MaxOfLinear;
 
+    fn parameters(accuracy: f64, solver: Solver, outer: Outer) -> ParallelParameters {
+        ParallelParameters {
+            domain_radius: 1.0,
+            accuracy,
+            lipschitz: 1.0,
+            smoothing: None,
+            solver,
+            outer,
+            constants: Constants::practical(),
+        }
+    }
+
     #[test]
     fn every_variant_reaches_its_accuracy_on_the_hard_family() {
         let function = MaxOfLinear::new(16, 4, 1.0, 1.0).unwrap();
         let accuracy = 0.15;
         for solver in [Solver::EpochSgd, Solver::AcceleratedSa] {
             for outer in [Outer::LineSearch, Outer::BisectionFree] {
-                let parameters = ParallelParameters {
-                    domain_radius: 1.0,
-                    accuracy,
-                    lipschitz: 1.0,
-                    radius_rule: RadiusRule::WorstCase,
-                    solver,
-                    outer,
-                    constants: Constants::practical(),
-                };
+                let parameters = parameters(accuracy, solver, outer);
                 let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(2));
                 let mut run = ParallelResque::new(parameters, vec![0.0; 16], StreamKey::Simulation(2)).unwrap();
                 while !run.finished() && run.rounds() < run.most_rounds() {
@@ -387,15 +375,7 @@ mod tests {
     #[test]
     fn a_run_has_the_same_bits_on_any_number_of_threads() {
         let function = MaxOfLinear::new(64, 16, 1.0, 1.0).unwrap();
-        let parameters = ParallelParameters {
-            domain_radius: 1.0,
-            accuracy: 0.3,
-            lipschitz: 1.0,
-            radius_rule: RadiusRule::WorstCase,
-            solver: Solver::AcceleratedSa,
-            outer: Outer::LineSearch,
-            constants: Constants::practical(),
-        };
+        let parameters = parameters(0.3, Solver::AcceleratedSa, Outer::LineSearch);
         let runs: Vec<_> = [1, 2]
             .map(|threads| {
                 let engine = Engine::with_threads(threads).unwrap();
@@ -412,21 +392,14 @@ mod tests {
 
     #[test]
     fn a_radius_of_zero_or_above_the_domain_is_refused() {
-        let parameters = ParallelParameters {
-            domain_radius: 1.0,
-            accuracy: 0.1,
-            lipschitz: 1.0,
-            radius_rule: RadiusRule::Fixed(0.0),
-            solver: Solver::EpochSgd,
-            outer: Outer::LineSearch,
-            constants: Constants::practical(),
+        let refused = |smoothing| {
+            let parameters = ParallelParameters {
+                smoothing: Some(smoothing),
+                ..parameters(0.1, Solver::EpochSgd, Outer::LineSearch)
+            };
+            ParallelResque::new(parameters, vec![0.0; 3], StreamKey::Simulation(1)).err()
         };
-        let refused = |parameters| ParallelResque::new(parameters, vec![0.0; 3], StreamKey::Simulation(1)).err();
-        assert!(matches!(refused(parameters), Some(ResqueError::SmoothingRadius(_))));
-        let large = ParallelParameters {
-            radius_rule: RadiusRule::Fixed(2.0),
-            ..parameters
-        };
-        assert!(matches!(refused(large), Some(ResqueError::BallLargerThanDomain { .. })));
+        assert!(matches!(refused(0.0), Some(ResqueError::NotPositive { .. })));
+        assert!(matches!(refused(2.0), Some(ResqueError::BallLargerThanDomain { .. })));
     }
 }

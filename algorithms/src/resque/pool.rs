@@ -6,7 +6,6 @@
 use std::ops::Range;
 
 use super::ResqueError;
-use super::estimator::OracleMode;
 use crate::oracle::Ledger;
 use crate::state::StateVisitor;
 
@@ -17,9 +16,6 @@ pub trait GradientPool {
 
     /// L with E‖g‖² ≤ L².
     fn lipschitz(&self) -> f64;
-
-    /// The way in which queries are made.
-    fn mode(&self) -> OracleMode;
 
     /// One adaptive round: `count` queries `g_i` at `x̄ + ξ_i`, ξ_i ~ N(0, ρ²I); with ρ = 0 all at x̄ itself. Replaces the
     /// pool.
@@ -52,4 +48,80 @@ pub trait PoolMethod: Send {
 
     /// Visits the state of a checkpoint.
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
+}
+
+/// Most queries of one round.
+const MOST_QUERIES: usize = 1 << 27;
+
+/// Refuses a round whose ρ is neither 0 nor a normal number of f32, the type of offsets, or that has too many queries.
+pub(super) fn check_round(radius: f64, count: usize) -> Result<(), ResqueError> {
+    let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
+    if !(usable && radius.is_finite()) {
+        return Err(ResqueError::NotPositive {
+            quantity: "smoothing radius ρ",
+            value: radius,
+        });
+    }
+    if count > MOST_QUERIES {
+        return Err(ResqueError::TooManyQueries {
+            needed: count as f64,
+            limit: MOST_QUERIES as f64,
+        });
+    }
+    Ok(())
+}
+
+/// Refuses samples that the round did not fetch, and offsets at which its gradients cannot be reweighted: any but 0 for
+/// ρ = 0, and those outside ‖v‖ ≤ ρ, where `E w² = e^{‖v‖²/ρ²} ≤ e` no longer holds (a rounding of 1e-5 is allowed).
+pub(super) fn check_samples(
+    samples: &Range<usize>,
+    fetched: usize,
+    squared_offset: f64,
+    radius: f64,
+) -> Result<(), ResqueError> {
+    if samples.end > fetched || samples.is_empty() {
+        return Err(ResqueError::PoolExhausted {
+            start: samples.start,
+            end: samples.end,
+            fetched,
+        });
+    }
+    if squared_offset > 0.0 && radius == 0.0 {
+        return Err(ResqueError::NotReweightable);
+    }
+    if squared_offset <= radius * radius * (1.0 + 1e-5) {
+        Ok(())
+    } else {
+        Err(ResqueError::OutsideValidity {
+            distance: squared_offset.sqrt(),
+            radius,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_pool_can_answer_is_refused() {
+        for radius in [-0.1, f64::NAN, f64::INFINITY, 1e-40] {
+            let refused = check_round(radius, 5);
+            assert!(matches!(refused, Err(ResqueError::NotPositive { .. })), "{radius}");
+        }
+        let refused = check_round(1.0, usize::MAX);
+        assert!(matches!(refused, Err(ResqueError::TooManyQueries { .. })));
+        assert!(check_round(0.0, 5).is_ok() && check_samples(&(0..10), 10, 0.0, 0.0).is_ok());
+        for samples in [5..11, 3..3] {
+            let refused = check_samples(&samples, 10, 0.0, 0.1);
+            assert!(matches!(refused, Err(ResqueError::PoolExhausted { .. })));
+        }
+        let refused = check_samples(&(0..10), 10, 0.01, 0.0);
+        assert!(matches!(refused, Err(ResqueError::NotReweightable)));
+        assert!(check_samples(&(0..10), 10, 1.0, 1.0).is_ok());
+        for squared_offset in [1.21, f64::NAN] {
+            let refused = check_samples(&(0..10), 10, squared_offset, 1.0);
+            assert!(matches!(refused, Err(ResqueError::OutsideValidity { .. })));
+        }
+    }
 }

@@ -21,17 +21,18 @@
 
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian};
 
-use super::ResqueError;
-use super::aggregate::{Aggregated, aggregate};
-use super::geometry::project_offset;
+use super::aggregate::aggregate;
+use super::ball::check_regularization;
+use super::geometry::{add, narrow, project_offset};
 use super::multilevel::Levels;
 use super::pool::GradientPool;
+use super::{ResqueError, positive};
 
 /// Streams of the noise on phase averages.
 const RELEASE: Purpose = Purpose(0x5250_484e);
 
 /// C of the expected gap `C·L·r′·(√d/(βT) + 1/√T)` [002 Corollary 2]; its proof gives 16, 1 is what runs show.
-pub const PRACTICAL_GAP_CONSTANT: f64 = 1.0;
+const GAP_CONSTANT: f64 = 1.0;
 
 /// The parts of a call that do not change between its sub-calls.
 #[derive(Clone, Debug)]
@@ -44,8 +45,6 @@ pub struct PrivateBall {
     pub anchor: Vec<f32>,
     /// L.
     pub lipschitz: f64,
-    /// C of [`PRACTICAL_GAP_CONSTANT`].
-    pub gap_constant: f64,
 }
 
 /// Budget of a call.
@@ -78,12 +77,7 @@ impl PrivateSolver {
         }
     }
 
-    /// Noisy phase averages released so far.
-    pub fn releases(&self) -> u64 {
-        self.releases
-    }
-
-    /// The counter that addresses the next release, for checkpoints.
+    /// Noisy phase averages released so far: the address of the next one, for checkpoints.
     pub fn releases_mut(&mut self) -> &mut u64 {
         &mut self.releases
     }
@@ -107,8 +101,8 @@ impl PrivateSolver {
         distance: f64,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
-        super::positive("distance r′", distance)?;
-        super::positive("ball radius r", ball.radius)?;
+        positive("distance r′", distance)?;
+        positive("ball radius r", ball.radius)?;
         if budget.beta.is_nan() || budget.beta <= 0.0 {
             return Err(ResqueError::NotPositive {
                 quantity: "privacy parameter β",
@@ -144,7 +138,7 @@ impl PrivateSolver {
                     *v = (*v - step as f32 * g + pull as f32 * anchor) * shrink;
                 }
                 project_offset(iterate, ball.radius);
-                sum.iter_mut().zip(&*iterate).for_each(|(sum, &v)| *sum += f64::from(v));
+                add(sum, 1.0, iterate);
                 sample += 1;
             }
             for sum in sum.iter_mut() {
@@ -154,7 +148,7 @@ impl PrivateSolver {
                 add_gaussian(key, RELEASE, *releases, deviation, sum);
                 *releases += 1;
             }
-            solution.iter_mut().zip(&*sum).for_each(|(to, &from)| *to = from as f32);
+            narrow(solution, sum);
             project_offset(solution, ball.radius);
         }
         Ok(())
@@ -191,9 +185,7 @@ impl PrivateSolver {
         budget: PrivateBudget,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
-        if ball.regularization.is_nan() || ball.regularization <= 0.0 {
-            return Err(ResqueError::Regularization(ball.regularization));
-        }
+        check_regularization(ball.regularization)?;
         solution.copy_from_slice(&ball.anchor);
         project_offset(solution, ball.radius);
         let budgets = Self::strongly_convex_budgets(budget);
@@ -203,7 +195,7 @@ impl PrivateSolver {
         let error = |budget: &PrivateBudget| {
             let steps = budget.steps as f64;
             let rate = dimension.sqrt() / (budget.beta * steps) + 1.0 / steps.sqrt();
-            2.0 * ball.gap_constant * ball.gap_constant * scale * rate * rate
+            2.0 * GAP_CONSTANT * GAP_CONSTANT * scale * rate * rate
         };
         let ratio = 2.0 * scale / (4.0 * error(&budgets[0]));
         let mut sample = first;
@@ -264,29 +256,13 @@ impl PrivateSolver {
         levels: &Levels,
         estimate: &mut [f64],
     ) -> Result<(), ResqueError> {
-        estimate.fill(0.0);
-        let mut solution = vec![0.0; estimate.len()];
-        let share = 1.0 / levels.drawn().len() as f64;
         let mut sample = first;
-        for &level in levels.drawn() {
-            let mut add = |factor: f64, level: u32| -> Result<(), ResqueError> {
-                let budget = Self::at_level(budget, level);
-                self.strongly_convex(pool, sample, ball, budget, &mut solution)?;
-                sample += Self::strongly_convex_samples(budget);
-                estimate
-                    .iter_mut()
-                    .zip(&solution)
-                    .for_each(|(sum, &v)| *sum += share * factor * f64::from(v));
-                Ok(())
-            };
-            add(1.0, 0)?;
-            if level > 0 {
-                let factor = f64::powi(2.0, level as i32);
-                add(factor, level)?;
-                add(-factor, level - 1)?;
-            }
-        }
-        Ok(())
+        levels.combine(estimate, |_, level, solution| {
+            let budget = Self::at_level(budget, level);
+            self.strongly_convex(pool, sample, ball, budget, solution)?;
+            sample += Self::strongly_convex_samples(budget);
+            Ok(())
+        })
     }
 
     /// Algorithm 7: `runs` independent runs of Algorithm 5 (20·ln(1/ζ) of them for failure probability ζ), aggregated.
@@ -301,7 +277,7 @@ impl PrivateSolver {
         budget: PrivateBudget,
         runs: usize,
         solution: &mut [f32],
-    ) -> Result<Aggregated, ResqueError> {
+    ) -> Result<(), ResqueError> {
         let each = Self::strongly_convex_samples(budget);
         let mut points = Vec::with_capacity(runs.max(1));
         for run in 0..runs.max(1) {
@@ -311,10 +287,9 @@ impl PrivateSolver {
         let steps = budget.steps as f64;
         let rate = pool.dimension() as f64 / (budget.beta * steps).powi(2) + 1.0 / steps;
         // Δ = 9√(2C_sc)(L/μ)·√rate with C_sc = 32C².
-        let spread = 72.0 * ball.gap_constant * ball.lipschitz / ball.regularization * rate.sqrt();
-        let chosen = aggregate(&points, spread);
-        solution.copy_from_slice(&points[chosen.index]);
-        Ok(chosen)
+        let spread = 72.0 * GAP_CONSTANT * ball.lipschitz / ball.regularization * rate.sqrt();
+        solution.copy_from_slice(&points[aggregate(&points, spread)]);
+        Ok(())
     }
 }
 
@@ -345,7 +320,6 @@ mod tests {
             regularization,
             anchor: vec![0.0; dimension],
             lipschitz: 1.0,
-            gap_constant: PRACTICAL_GAP_CONSTANT,
         }
     }
 
@@ -376,7 +350,7 @@ mod tests {
             let bound =
                 ball.radius * (16.0 * (dimension as f64).sqrt() / (beta * steps as f64) + 10.5 / (steps as f64).sqrt());
             assert!(gap <= bound && gap > -1e-6, "{gap} for {bound}");
-            assert_eq!(solver.releases(), 40 * u64::from(steps.ilog2()));
+            assert_eq!(solver.releases, 40 * u64::from(steps.ilog2()));
         }
     }
 
@@ -423,7 +397,7 @@ mod tests {
             .sum::<f64>()
             .sqrt();
         assert!(distance < 0.01, "{v:?} for {exact:?}");
-        assert_eq!(solver.releases(), 0);
+        assert_eq!(solver.releases, 0);
         // A regulariser around another point moves the optimum to (m·t + μ·c)/(m + μ).
         ball.anchor = vec![-0.1, 0.1, 0.0];
         solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
@@ -432,8 +406,8 @@ mod tests {
             v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01),
             "{v:?}"
         );
-        let chosen = solver.high_probability(&mut pool, 0, &ball, budget, 5, &mut v).unwrap();
-        assert!(!chosen.weak && v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01));
+        solver.high_probability(&mut pool, 0, &ball, budget, 5, &mut v).unwrap();
+        assert!(v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01));
         let levels = levels_of_call(&StreamKey::Simulation(1), 0, 3, 2);
         let mut estimate = vec![0.0; 3];
         solver
@@ -470,7 +444,7 @@ mod tests {
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
         let budget = PrivateBudget { beta: 1.0, steps: 8 };
         let refused = solver.strongly_convex(&mut pool, 0, &ball(0.0, 1), budget, &mut [0.0]);
-        assert!(matches!(refused, Err(ResqueError::Regularization(_))));
+        assert!(matches!(refused, Err(ResqueError::NotPositive { .. })));
         let none = PrivateBudget { beta: 0.0, steps: 8 };
         assert!(
             solver

@@ -16,17 +16,15 @@
 use rounds_kernels::random::StreamKey;
 
 use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
-use super::geometry::squared_norm;
+use super::geometry::{squared_norm, widen};
 use super::pool::GradientPool;
-use super::private_ball::{PRACTICAL_GAP_CONSTANT, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
+use super::private_ball::{PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
 use super::{ResqueError, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
 
 choices! {
     /// The treatment of the theory's constants.
-    #[derive(serde::Serialize, serde::Deserialize)]
-    #[serde(rename_all = "kebab-case")]
     pub enum Mode {
         /// Every precondition checked; refused otherwise.
         Faithful = "faithful",
@@ -97,8 +95,6 @@ pub struct Plan {
     pub steps: [f64; 3],
     /// Runs that the line search aggregates.
     pub runs: f64,
-    /// Most trials of the line search an iteration.
-    pub trials: f64,
     /// ε that the composition proves; nothing for a scaled plan.
     pub epsilon: Option<f64>,
 }
@@ -220,7 +216,6 @@ impl Plan {
             beta,
             steps,
             runs,
-            trials,
             epsilon: Some(proven(beta)),
         })
     }
@@ -261,7 +256,6 @@ impl Plan {
             beta,
             steps,
             runs: 1.0,
-            trials: 9.0,
             epsilon: None,
         })
     }
@@ -302,19 +296,24 @@ pub fn first_feasible_examples(setting: &Setting) -> Option<f64> {
 /// A run of a plan from a start; [`PrivateErm::advance`] is one adaptive round: all examples, points and levels of an
 /// oracle call are drawn before its first query.
 pub struct PrivateErm {
-    plan: Plan,
     acceleration: BallAcceleration,
+    balls: PrivateBalls,
+}
+
+/// The ball solves of a run: its state but for the iterates.
+struct PrivateBalls {
+    plan: Plan,
     solver: PrivateSolver,
     key: StreamKey,
     calls: u64,
     examples: usize,
-    /// Regulariser (λ/2)‖x − x′‖² of localisation [002 Corollary 3].
+    /// Regulariser (λ/2)‖x − x_0‖² of localisation [002 Corollary 3], x_0 the start.
     regularizer: Option<(f64, Vec<f64>)>,
     offset: Vec<f32>,
 }
 
 impl PrivateErm {
-    /// A run of `plan` from `start` on `examples` rows, with an optional regulariser `(λ, x′)`.
+    /// A run of `plan` from `start` on `examples` rows, with the λ of a regulariser around the start.
     ///
     /// # Errors
     /// Parameters out of range.
@@ -322,22 +321,21 @@ impl PrivateErm {
         plan: Plan,
         examples: usize,
         start: Vec<f64>,
-        regularizer: Option<(f64, Vec<f64>)>,
+        regularization: Option<f64>,
         key: StreamKey,
     ) -> Result<Self, ResqueError> {
         plan.check_steps(examples)?;
-        let offset = vec![0.0; start.len()];
-        let acceleration = BallAcceleration::new(plan.acceleration, start)?;
-        Ok(Self {
+        let balls = PrivateBalls {
             plan,
-            acceleration,
             solver: PrivateSolver::new(key.clone()),
             key,
             calls: 0,
             examples,
-            regularizer,
-            offset,
-        })
+            regularizer: regularization.map(|regularization| (regularization, start.clone())),
+            offset: vec![0.0; start.len()],
+        };
+        let acceleration = BallAcceleration::new(plan.acceleration, start)?;
+        Ok(Self { acceleration, balls })
     }
 
     /// True if the run has reached its accuracy or its iterations.
@@ -352,15 +350,18 @@ impl PrivateErm {
 
     /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
     pub fn skip_streams(&mut self, index: u64) {
-        self.calls = index << 32;
-        *self.solver.releases_mut() = index << 32;
+        self.balls.calls = index << 32;
+        *self.balls.solver.releases_mut() = index << 32;
     }
 
     /// Visits what a checkpoint must hold.
     pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("resque_calls", &mut self.calls);
-        visitor.u64("resque_releases", self.solver.releases_mut());
+        visitor.u64("resque_calls", &mut self.balls.calls);
+        visitor.u64("resque_releases", self.balls.solver.releases_mut());
         self.acceleration.visit_state(visitor);
+        if let Some((_, anchor)) = &mut self.balls.regularizer {
+            anchor.copy_from_slice(self.acceleration.start());
+        }
     }
 
     /// One oracle call.
@@ -368,27 +369,8 @@ impl PrivateErm {
     /// # Errors
     /// Whatever pool and solver refuse.
     pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        let Self {
-            plan,
-            acceleration,
-            solver,
-            key,
-            calls,
-            examples,
-            regularizer,
-            offset,
-        } = self;
-        let mut oracle = PrivateOracle {
-            plan,
-            solver,
-            key,
-            calls,
-            examples: *examples,
-            regularizer: regularizer.as_ref(),
-            offset,
-            pool,
-        };
-        acceleration.advance(&mut oracle)
+        let balls = &mut self.balls;
+        self.acceleration.advance(&mut PrivateOracle { balls, pool })
     }
 }
 
@@ -408,26 +390,14 @@ pub(crate) fn combine(regularizer: Option<&(f64, Vec<f64>)>, centre: &[f64], reg
     }
 }
 
-struct PrivateOracle<'s, 'p> {
-    plan: &'s Plan,
-    solver: &'s mut PrivateSolver,
-    key: &'s StreamKey,
-    calls: &'s mut u64,
-    examples: usize,
-    regularizer: Option<&'s (f64, Vec<f64>)>,
-    offset: &'s mut Vec<f32>,
-    pool: &'p mut dyn GradientPool,
-}
-
-impl PrivateOracle<'_, '_> {
+impl PrivateBalls {
     fn ball(&self, centre: &[f64], regularization: f64) -> PrivateBall {
-        let (regularization, anchor) = combine(self.regularizer, centre, regularization);
+        let (regularization, anchor) = combine(self.regularizer.as_ref(), centre, regularization);
         PrivateBall {
             radius: self.plan.acceleration.ball_radius,
             regularization,
             anchor,
             lipschitz: self.plan.acceleration.lipschitz,
-            gap_constant: PRACTICAL_GAP_CONSTANT,
         }
     }
 
@@ -440,18 +410,22 @@ impl PrivateOracle<'_, '_> {
     }
 }
 
+struct PrivateOracle<'s, 'p> {
+    balls: &'s mut PrivateBalls,
+    pool: &'p mut dyn GradientPool,
+}
+
 impl ProximalOracle for PrivateOracle<'_, '_> {
     fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
-        let (ball, budget) = (self.ball(centre, regularization), self.budget(0)?);
-        let runs = self.plan.runs as usize;
-        self.pool.fetch(
-            centre,
-            self.plan.smoothing,
-            runs * PrivateSolver::strongly_convex_samples(budget),
-        )?;
-        self.solver
-            .high_probability(self.pool, 0, &ball, budget, runs, self.offset)?;
-        Ok(squared_norm(self.offset).sqrt())
+        let Self { balls, pool } = self;
+        let (ball, budget) = (balls.ball(centre, regularization), balls.budget(0)?);
+        let runs = balls.plan.runs as usize;
+        let samples = runs * PrivateSolver::strongly_convex_samples(budget);
+        pool.fetch(centre, balls.plan.smoothing, samples)?;
+        balls
+            .solver
+            .high_probability(*pool, 0, &ball, budget, runs, &mut balls.offset)?;
+        Ok(squared_norm(&balls.offset).sqrt())
     }
 
     fn step(
@@ -461,24 +435,20 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         solution: &mut [f64],
         proximal: &mut [f64],
     ) -> Result<(), ResqueError> {
-        let ball = self.ball(centre, regularization);
-        let (step, estimate) = (self.budget(1)?, self.budget(2)?);
-        let most = PrivateSolver::most_levels(self.examples, 1.0, estimate.steps).unwrap_or(0);
-        let levels = levels_of_call(self.key, *self.calls, most.clamp(1, 2) as usize, most);
-        *self.calls += 1;
+        let Self { balls, pool } = self;
+        let ball = balls.ball(centre, regularization);
+        let (step, estimate) = (balls.budget(1)?, balls.budget(2)?);
+        let most = PrivateSolver::most_levels(balls.examples, 1.0, estimate.steps).unwrap_or(0);
+        let levels = levels_of_call(&balls.key, balls.calls, most.clamp(1, 2) as usize, most);
+        balls.calls += 1;
         let first = PrivateSolver::strongly_convex_samples(step);
-        self.pool.fetch(
-            centre,
-            self.plan.smoothing,
-            first + PrivateSolver::bias_reduced_samples(estimate, &levels),
-        )?;
-        self.solver.strongly_convex(self.pool, 0, &ball, step, self.offset)?;
-        solution
-            .iter_mut()
-            .zip(&*self.offset)
-            .for_each(|(to, &from)| *to = f64::from(from));
-        self.solver
-            .bias_reduced(self.pool, first, &ball, estimate, &levels, proximal)
+        let samples = first + PrivateSolver::bias_reduced_samples(estimate, &levels);
+        pool.fetch(centre, balls.plan.smoothing, samples)?;
+        balls.solver.strongly_convex(*pool, 0, &ball, step, &mut balls.offset)?;
+        widen(solution, &balls.offset);
+        balls
+            .solver
+            .bias_reduced(*pool, first, &ball, estimate, &levels, proximal)
     }
 }
 
@@ -575,25 +545,13 @@ mod tests {
             plan.acceleration.accuracy
         );
         assert_eq!(pool.ledger().rounds, rounds);
-        assert!(
-            Plan::scaled(
-                &setting,
-                &ScaledConstants {
-                    radius_ratio: 0.5,
-                    ..constants
-                }
-            )
-            .is_err()
-        );
-        assert!(
-            Plan::scaled(
-                &setting,
-                &ScaledConstants {
-                    noise: 0.0,
-                    ..constants
-                }
-            )
-            .is_err()
-        );
+        for (radius_ratio, noise) in [(0.5, 1.0), (1.0, 0.0)] {
+            let bad = ScaledConstants {
+                radius_ratio,
+                noise,
+                ..constants
+            };
+            assert!(Plan::scaled(&setting, &bad).is_err());
+        }
     }
 }

@@ -16,9 +16,8 @@ use rounds_kernels::random::{
 };
 
 use super::ResqueError;
-use super::estimator::{OracleMode, check_validity};
-use super::geometry::squared_norm;
-use super::pool::GradientPool;
+use super::geometry::{narrow, squared_norm};
+use super::pool::{GradientPool, check_round, check_samples};
 use crate::choices::choices;
 use crate::oracle::{Ledger, Oracle};
 use crate::problem::PublicProblem;
@@ -31,8 +30,6 @@ const SHIFTS: Purpose = Purpose(0x5348_4946);
 const REST: Purpose = Purpose(0x5245_5354);
 /// Rows that one stream chooses.
 const ROWS_A_STREAM: usize = 4_096;
-/// Most queries of one round.
-const MOST_QUERIES: usize = 1 << 27;
 
 choices! {
     /// The draw of weights.
@@ -135,32 +132,15 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         self.pool.lipschitz
     }
 
-    fn mode(&self) -> OracleMode {
-        OracleMode::Projected
-    }
-
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
-        // Offsets are f32: a radius below their normal numbers is none.
-        let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
-        if !(usable && radius.is_finite()) {
-            return Err(ResqueError::SmoothingRadius(radius));
-        }
-        if count > MOST_QUERIES {
-            return Err(ResqueError::TooManyQueries {
-                needed: count as f64,
-                limit: MOST_QUERIES as f64,
-            });
-        }
+        check_round(radius, count)?;
         let Self { pool, oracle } = self;
         let problem = oracle.problem();
         let outputs = problem.model().outputs;
         pool.round += 1;
         pool.radius = radius;
         pool.draws = 0;
-        pool.centre
-            .iter_mut()
-            .zip(centre)
-            .for_each(|(to, &from)| *to = from as f32);
+        narrow(&mut pool.centre, centre);
         let chosen = pool.chosen.clone().unwrap_or(0..problem.rows() as u32);
         let (key, round, engine) = (&pool.key, pool.round, oracle.engine());
         pool.rows.resize(count, 0);
@@ -193,20 +173,8 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
 
     fn reweighted_mean(&mut self, samples: Range<usize>, offset: &[f32], mean: &mut [f32]) -> Result<(), ResqueError> {
         let Self { pool, oracle } = self;
-        if samples.end > pool.rows.len() || samples.is_empty() {
-            return Err(ResqueError::PoolExhausted {
-                start: samples.start,
-                end: samples.end,
-                fetched: pool.rows.len(),
-            });
-        }
         let squared_offset = squared_norm(offset);
-        if squared_offset > 0.0 && pool.radius == 0.0 {
-            return Err(ResqueError::NotReweightable);
-        }
-        if pool.radius > 0.0 {
-            check_validity(squared_offset, pool.radius)?;
-        }
+        check_samples(&samples, pool.rows.len(), squared_offset, pool.radius)?;
         let outputs = oracle.problem().model().outputs;
         let rows = &pool.rows[samples.clone()];
         let full = pool.weights == Weights::Full && squared_offset > 0.0;
@@ -509,22 +477,8 @@ mod tests {
         queries.fetch(&[0.0; 15], 0.1, 50).unwrap();
         assert!(queries.pool.rows.iter().all(|row| (3..5).contains(row)));
         let mut mean = vec![0.0; 15];
-        assert!(matches!(
-            queries.reweighted_mean(0..50, &[0.1; 15], &mut mean),
-            Err(ResqueError::OutsideValidity { .. })
-        ));
-        assert!(matches!(
-            queries.reweighted_mean(0..51, &[0.0; 15], &mut mean),
-            Err(ResqueError::PoolExhausted { .. })
-        ));
-        for radius in [-0.1, f64::NAN, f64::INFINITY, 1e-40] {
-            let refused = queries.fetch(&[0.0; 15], radius, 5);
-            assert!(matches!(refused, Err(ResqueError::SmoothingRadius(_))), "{radius}");
-        }
-        queries.fetch(&[0.0; 15], 0.0, 5).unwrap();
-        assert!(matches!(
-            queries.reweighted_mean(0..5, &[0.01; 15], &mut mean),
-            Err(ResqueError::NotReweightable)
-        ));
+        assert!(queries.reweighted_mean(0..50, &[0.1; 15], &mut mean).is_err());
+        assert!(queries.reweighted_mean(0..51, &[0.0; 15], &mut mean).is_err());
+        assert!(queries.fetch(&[0.0; 15], 1e-40, 5).is_err());
     }
 }

@@ -89,9 +89,7 @@ impl RandomizedSmoothing {
     /// # Errors
     /// ρ not above 0.
     pub fn new(dimension: usize, parameters: SmoothingParameters) -> Result<Self, ResqueError> {
-        if !(parameters.smoothing > 0.0 && parameters.smoothing.is_finite()) {
-            return Err(ResqueError::SmoothingRadius(parameters.smoothing));
-        }
+        positive("smoothing radius ρ", parameters.smoothing)?;
         Ok(Self {
             parameters,
             completed: 0,
@@ -187,9 +185,6 @@ mod tests {
             smoothing: 0.0,
             ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1, 1.0).unwrap()
         };
-        assert!(matches!(
-            RandomizedSmoothing::new(4, flat).err(),
-            Some(ResqueError::SmoothingRadius(_))
-        ));
+        assert!(RandomizedSmoothing::new(4, flat).is_err());
     }
 }

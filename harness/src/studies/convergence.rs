@@ -235,11 +235,12 @@ impl Plan<'_> {
         let mut sums = vec![vec![0.0; self.problem.parameters()]; runs.len()];
         let active: Vec<usize> = (0..runs.len()).collect();
         for done in 1..=self.method.steps.len() {
-            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query()).collect();
+            let round = done as u64 - 1;
+            let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query(round)).collect();
             oracle.gradient_sums(&active, &points, &mut sums)?;
             for ((visited, run), sum) in runs.iter_mut().zip(&mut sums) {
-                run.add_noise(sum, &Engine::Sequential)?;
-                run.update(sum);
+                run.add_noise(round, sum, &Engine::Sequential)?;
+                run.update(round, sum);
                 if self.iterations.binary_search(&done).is_ok() {
                     visited.extend_from_slice(run.iterate());
                 }

@@ -10,7 +10,6 @@ use rounds_algorithms::oracle::{Engine, Ledger};
 use rounds_algorithms::resque::ResqueError;
 use rounds_algorithms::resque::black_box::{BlackBox, BlackBoxOracle};
 use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};
-use rounds_algorithms::resque::estimator::{OracleMode, RadiusRule};
 use rounds_algorithms::resque::functions::MaxOfLinear;
 use rounds_algorithms::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
 use rounds_algorithms::resque::pool::{GradientPool, PoolMethod as _};
@@ -34,10 +33,6 @@ impl GradientPool for TimedPool<'_, '_> {
 
     fn lipschitz(&self) -> f64 {
         self.pool.lipschitz()
-    }
-
-    fn mode(&self) -> OracleMode {
-        self.pool.mode()
     }
 
     fn fetch(&mut self, centre: &[f64], radius: f64, count: usize) -> Result<(), ResqueError> {
@@ -87,7 +82,7 @@ impl Run {
                 domain_radius: 1.0,
                 accuracy,
                 lipschitz,
-                radius_rule: RadiusRule::WorstCase,
+                smoothing: None,
                 solver,
                 outer,
                 constants: Constants::practical(),
