@@ -19,20 +19,12 @@ const ORDER: Purpose = Purpose(0x4f52_4445);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplingError {
-    /// Batches without rows.
-    #[error("a batch of 0 rows: choose a batch size between 1 and {rows}")]
-    EmptyBatch {
-        /// Rows of the data set.
-        rows: usize,
-    },
-    /// More rows than there are.
-    #[error(
-        "a batch of {batch} rows is larger than the data set, which has {rows}: choose a batch size of at most {rows}"
-    )]
-    BatchTooLarge {
-        /// Asked for.
+    /// No rows, or more than there are.
+    #[error("a batch of {batch} rows: choose a batch size between 1 and {rows}, the rows of the data set")]
+    BatchSize {
+        /// The batch size.
         batch: usize,
-        /// There are.
+        /// Rows of the data set.
         rows: usize,
     },
     /// A description made for other data.
@@ -84,11 +76,8 @@ impl Sampler {
     /// # Errors
     /// An empty batch, one larger than the data, a description of other data.
     pub fn new(sampling: Sampling, rows: usize, batch: usize, key: StreamKey) -> Result<Self, SamplingError> {
-        if batch == 0 {
-            return Err(SamplingError::EmptyBatch { rows });
-        }
-        if batch > rows {
-            return Err(SamplingError::BatchTooLarge { batch, rows });
+        if batch == 0 || batch > rows {
+            return Err(SamplingError::BatchSize { batch, rows });
         }
         if let Sampling::WithoutReplacement { population, .. } = sampling
             && population != rows
@@ -177,11 +166,10 @@ impl Sampler {
         Some(match self.sampling {
             Sampling::FullBatch => share(self.rows).map(|row| row as u32).collect(),
             Sampling::FixedOrder => in_order().flatten().map(|row| row as u32).collect(),
-            Sampling::ShuffledOnce => in_order().flat_map(|range| &self.order[range]).copied().collect(),
-            Sampling::ReshuffledEachEpoch if self.epoch == 0 && rounds <= self.rounds_per_epoch() as u64 => {
+            Sampling::ReshuffledEachEpoch if self.epoch > 0 || rounds > self.rounds_per_epoch() as u64 => return None,
+            Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => {
                 in_order().flat_map(|range| &self.order[range]).copied().collect()
             }
-            Sampling::ReshuffledEachEpoch => return None,
             Sampling::Poisson { .. } | Sampling::WithoutReplacement { .. } => {
                 let (rows, batch) = (self.rows as f64, self.batch as f64);
                 let deviation =
@@ -216,27 +204,23 @@ impl Sampler {
         let per_epoch = self.rounds_per_epoch() as u64;
         let start = (round % per_epoch) as usize * self.batch;
         let range = start..(start + self.batch).min(self.rows);
+        if self.sampling == Sampling::ReshuffledEachEpoch && self.epoch != round / per_epoch {
+            self.shuffle(round / per_epoch);
+        }
+        let stream = || UniformStream::new(&self.key, BATCH, round, 0);
         match self.sampling {
             Sampling::FullBatch => Selection::Range(0..population),
             Sampling::FixedOrder => Selection::Range(range),
-            Sampling::ShuffledOnce => Selection::Indices(&self.order[range]),
-            Sampling::ReshuffledEachEpoch => {
-                if self.epoch != round / per_epoch {
-                    self.shuffle(round / per_epoch);
-                }
-                Selection::Indices(&self.order[range])
-            }
+            Sampling::ShuffledOnce | Sampling::ReshuffledEachEpoch => Selection::Indices(&self.order[range]),
             Sampling::Poisson { rate } => {
-                let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
                 match self.gaps {
-                    None => stream.bernoulli_subset(rate, population as u32, &mut self.chosen),
-                    Some(gaps) => gaps.subset(population as u32, &mut stream, &mut self.chosen),
+                    None => stream().bernoulli_subset(rate, population as u32, &mut self.chosen),
+                    Some(gaps) => gaps.subset(population as u32, &mut stream(), &mut self.chosen),
                 }
                 Selection::Indices(&self.chosen)
             }
             Sampling::WithoutReplacement { .. } => {
-                let mut stream = UniformStream::new(&self.key, BATCH, round, 0);
-                stream.subset(self.batch as u32, self.rows as u32, &mut self.members, &mut self.chosen);
+                stream().subset(self.batch as u32, self.rows as u32, &mut self.members, &mut self.chosen);
                 Selection::Indices(&self.chosen)
             }
         }
@@ -451,14 +435,10 @@ mod tests {
     #[test]
     fn impossible_batches_are_refused() {
         let key = || StreamKey::Simulation(0);
-        assert!(matches!(
-            Sampler::new(Sampling::FixedOrder, 10, 0, key()),
-            Err(SamplingError::EmptyBatch { .. })
-        ));
-        assert!(matches!(
-            Sampler::new(Sampling::FixedOrder, 10, 11, key()),
-            Err(SamplingError::BatchTooLarge { .. })
-        ));
+        for batch in [0, 11] {
+            let refused = Sampler::new(Sampling::FixedOrder, 10, batch, key());
+            assert!(matches!(refused, Err(SamplingError::BatchSize { .. })));
+        }
         let described = Sampling::WithoutReplacement {
             batch: 2,
             population: 9,

@@ -32,7 +32,6 @@ use super::{
 };
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::noise::NoisePlan;
 use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -49,7 +48,7 @@ pub static ACCELERATED_DP_SRG: Algorithm = Algorithm {
     release: true,
     groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL, Growing::ALL],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: recursive,
+    constructor: |problem, settings| prepare(problem, settings, true),
 };
 
 /// The catalogue's entry of the variant with independent gradients.
@@ -62,7 +61,7 @@ pub static ACCELERATED_INDEPENDENT: Algorithm = Algorithm {
     release: true,
     groups: &[BATCHES, PRIVACY, NOISE, Steps::ALL, Accelerated::ALL],
     scenes: &[Scene::SINGLE_PASS],
-    constructor: independent,
+    constructor: |problem, settings| prepare(problem, settings, false),
 };
 
 parameters! {
@@ -118,14 +117,6 @@ parameters! {
         /// λ of η_t = e^{λt}; 0 gives η_t = t + 1
         growth: f64 [Range::new("a number of at least 0", |growth| growth >= 0.0)] = 0.0,
     }
-}
-
-fn recursive(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    prepare(problem, settings, true)
-}
-
-fn independent(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    prepare(problem, settings, false)
 }
 
 /// The papers' constants and what they are made of, all public.
@@ -351,29 +342,18 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         proven.map_or_else(|| default_clip_norm(problem), |proven| proven.clip_norm(recursive)),
     )?;
     let growth = Growing::read(settings)?.growth;
-    let noise = NoisePlan {
-        kind: common.noise.unwrap_or(if recursive {
-            NoiseKind::Tree
-        } else {
-            NoiseKind::Independent
-        }),
-        rounds: plan.rounds,
-        rounds_per_epoch: plan.rounds_per_epoch,
-        workload: if growth > 0.0 {
-            // g_t = e^{−λ}·g_{t−1} + D_t is what the steps add up.
-            WorkloadSpecification::prefix().with_decay((-growth).exp())
-        } else {
-            WorkloadSpecification::prefix()
-        },
-        dimension: problem.parameters(),
+    let default = if recursive {
+        NoiseKind::Tree
+    } else {
+        NoiseKind::Independent
     };
-    let (privacy, statement) = calibrated(
-        problem,
-        settings,
-        &plan,
-        noise.prepare(&settings.strategies)?,
-        clip_norm,
-    )?;
+    let workload = if growth > 0.0 {
+        // g_t = e^{−λ}·g_{t−1} + D_t is what the steps add up.
+        WorkloadSpecification::prefix().with_decay((-growth).exp())
+    } else {
+        WorkloadSpecification::prefix()
+    };
+    let (privacy, statement) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
     let beta = match &proven {
         Some(proven) if recursive => proven.recursive_beta(rows, &plan, constrained, id)?,
         Some(proven) => {

@@ -1,11 +1,10 @@
 //! DP-GD: `x⁺ = x − α·g̃(x)` with Laplace noise of one scale for all rounds [003 (2.4), (3.4)–(3.5)]. The iteration is
 //! [`super::momentum`], without momentum.
 
+use super::Algorithm;
 use super::accelerated_plan::{self, ALL_ROWS, EVERY, Method, MethodParameters};
 use super::parameters::PRIVACY;
 use super::scene::{Row, Scene};
-use super::{Algorithm, PrepareError, Prepared, Settings};
-use crate::problem::PublicProblem;
 
 /// The catalogue's entry.
 pub static DP_GD: Algorithm = Algorithm {
@@ -27,9 +26,5 @@ pub static DP_GD: Algorithm = Algorithm {
             ..ALL_ROWS
         },
     ],
-    constructor: dp_gd,
+    constructor: |problem, settings| accelerated_plan::prepare(Method::GradientDescent, problem, settings),
 };
-
-fn dp_gd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::GradientDescent, problem, settings)
-}

@@ -2,10 +2,9 @@
 //! `momentum`, β = (1 − √(μα))/(1 + √(μα)) as in [003 §5]. The iteration is [`super::momentum`]; rates and exact
 //! errors are in [`crate::theory::heavy_ball`].
 
+use super::Algorithm;
 use super::accelerated_plan::{self, ALL_ROWS, EVERY, Method, MethodParameters};
 use super::parameters::{Common, PRIVACY};
-use super::{Algorithm, PrepareError, Prepared, Settings};
-use crate::problem::PublicProblem;
 
 /// The catalogue's entry.
 pub static DP_HB: Algorithm = Algorithm {
@@ -17,9 +16,5 @@ pub static DP_HB: Algorithm = Algorithm {
     release: true,
     groups: &[EVERY, &[Common::momentum()], PRIVACY, MethodParameters::ALL],
     scenes: &[ALL_ROWS],
-    constructor: dp_hb,
+    constructor: |problem, settings| accelerated_plan::prepare(Method::HeavyBall, problem, settings),
 };
-
-fn dp_hb(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::HeavyBall, problem, settings)
-}

@@ -26,8 +26,8 @@ use super::sgd::{self, GradientPrivacy, Iterates, Sgd};
 use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
-use crate::noise::{NoisePlan, PlannedNoise};
-use crate::privacy::Sampling;
+use crate::noise::NoisePlan;
+use crate::privacy::{PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 
@@ -38,29 +38,35 @@ struct Variant {
     noise: NoiseKind,
     /// Whether the factorisation is made for the momentum of the run, or for plain prefix sums.
     weighs_momentum: bool,
+    /// Whether it minimises the Λ_τ-weighted error.
+    weighs_periods: bool,
     momentum: f64,
-    learning_rate: f64,
     epochs: f64,
 }
 
+const MF: Variant = Variant {
+    id: "dp-mf",
+    noise: NoiseKind::Optimal,
+    weighs_momentum: false,
+    weighs_periods: false,
+    momentum: 0.0,
+    epochs: 5.0,
+};
+
 macro_rules! entry {
-    ($name:ident, $constructor:ident, $variant:expr, $groups:expr, $title:expr, $source:expr, $promise:expr) => {
+    ($name:ident, $title:literal, $source:literal, $how:literal, $groups:expr, $variant:expr) => {
         #[doc = concat!("The catalogue's entry of ", $title, ".")]
         pub static $name: Algorithm = Algorithm {
             id: $variant.id,
             name: $title,
             source: $source,
-            promise: $promise,
+            promise: concat!("(ε, δ)-DP without sampling assumptions, by ", $how),
             private: true,
             release: true,
             groups: $groups,
             scenes: &[Scene::FIXED],
-            constructor: $constructor,
+            constructor: |problem, settings| prepare(problem, settings, $variant),
         };
-
-        fn $constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-            prepare(problem, settings, $variant)
-        }
     };
 }
 
@@ -101,100 +107,71 @@ const PLUS_GROUPS: &[&[Parameter]] = &[
     Weighted::ALL,
 ];
 
-const FTRL: Variant = Variant {
-    id: "dp-ftrl",
-    noise: NoiseKind::HonakerOnline,
-    weighs_momentum: false,
-    momentum: 0.9,
-    learning_rate: 0.5,
-    epochs: 5.0,
-};
-const MEMF: Variant = Variant {
-    id: "dp-memf",
-    noise: NoiseKind::Blt(3),
-    weighs_momentum: true,
-    momentum: 0.9,
-    learning_rate: 0.5,
-    epochs: 5.0,
-};
-const MF: Variant = Variant {
-    id: "dp-mf",
-    noise: NoiseKind::Optimal,
-    weighs_momentum: false,
-    momentum: 0.0,
-    ..MEMF
-};
-const MF_PLUS: Variant = Variant {
-    id: "dp-mf-plus",
-    noise: NoiseKind::Optimal,
-    epochs: 1.0,
-    ..MF
-};
-const PGD_VARIANT: Variant = Variant {
-    id: "pgd",
-    noise: NoiseKind::Independent,
-    ..MF
-};
-const ANTI: Variant = Variant {
-    id: "anti-pgd",
-    noise: NoiseKind::AntiCorrelated,
-    epochs: 1.0,
-    ..MF
-};
-
 entry!(
     DP_FTRL,
-    dp_ftrl,
-    FTRL,
-    GROUPS,
     "DP-FTRL",
     "[000 §2.4], [001 Example 3.3]",
-    "(ε, δ)-DP without sampling assumptions, by tree-aggregated noise"
+    "tree-aggregated noise",
+    GROUPS,
+    Variant {
+        id: "dp-ftrl",
+        noise: NoiseKind::HonakerOnline,
+        momentum: 0.9,
+        ..MF
+    }
 );
 entry!(
     DP_MEMF,
-    dp_memf,
-    MEMF,
-    GROUPS,
     "DP-MEMF",
     "[000 Algorithm 2]",
-    "(ε, δ)-DP without sampling assumptions, by a factorisation for momentum and several epochs"
-);
-entry!(
-    DP_MF,
-    dp_mf,
-    MF,
+    "a factorisation for momentum and several epochs",
     GROUPS,
-    "DP-MF",
-    "[001 §3]",
-    "(ε, δ)-DP without sampling assumptions, by a factorisation of prefix sums"
+    Variant {
+        id: "dp-memf",
+        noise: NoiseKind::Blt(3),
+        weighs_momentum: true,
+        momentum: 0.9,
+        ..MF
+    }
 );
+entry!(DP_MF, "DP-MF", "[001 §3]", "a factorisation of prefix sums", GROUPS, MF);
 entry!(
     DP_MF_PLUS,
-    dp_mf_plus,
-    MF_PLUS,
-    PLUS_GROUPS,
     "DP-MF⁺",
     "[001 §5]",
-    "(ε, δ)-DP without sampling assumptions, by a factorisation for the Λ_τ-weighted error"
+    "a factorisation for the Λ_τ-weighted error",
+    PLUS_GROUPS,
+    Variant {
+        id: "dp-mf-plus",
+        weighs_periods: true,
+        epochs: 1.0,
+        ..MF
+    }
 );
 entry!(
     PGD,
-    pgd,
-    PGD_VARIANT,
-    GROUPS,
     "PGD",
     "[001 §3]",
-    "(ε, δ)-DP without sampling assumptions, by a fresh Gaussian a round"
+    "a fresh Gaussian a round",
+    GROUPS,
+    Variant {
+        id: "pgd",
+        noise: NoiseKind::Independent,
+        ..MF
+    }
 );
 entry!(
     ANTI_PGD,
-    anti_pgd,
-    ANTI,
-    GROUPS,
     "Anti-PGD",
     "[001 Example 3.2]",
-    "(ε, δ)-DP without sampling assumptions, by anti-correlated noise"
+    "anti-correlated noise",
+    GROUPS,
+    Variant {
+        id: "anti-pgd",
+        noise: NoiseKind::AntiCorrelated,
+        epochs: 1.0,
+        ..MF
+    }
 );
 
 /// A plan whose rounds are whole epochs: correlated noise is made for a fixed number of participations.
@@ -232,7 +209,7 @@ pub(super) fn whole_epochs(
 
 fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
-    let parameters = sgd::parameters(settings, &plan, variant.learning_rate, variant.momentum)?;
+    let parameters = sgd::parameters(settings, &plan, 0.5, variant.momentum)?;
     let mut workload = WorkloadSpecification::prefix();
     let weighs_momentum = Factorized::read(settings)?
         .workload
@@ -240,20 +217,12 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     if weighs_momentum && parameters.momentum > 0.0 {
         workload = workload.with_momentum(parameters.momentum);
     }
-    if variant.id == MF_PLUS.id {
+    if variant.weighs_periods {
         let tau = Weighted::read(settings)?.tau.unwrap_or(plan.rounds);
         workload = workload.with_lambda_tau(Some(tau.min(plan.rounds)));
     }
-    let noise = NoisePlan {
-        kind: settings.common()?.noise.unwrap_or(variant.noise),
-        rounds: plan.rounds,
-        rounds_per_epoch: plan.rounds_per_epoch,
-        workload,
-        dimension: problem.parameters(),
-    };
-    let noise = noise.prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, (variant.noise, workload), clip_norm)?;
     let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     Ok(Sgd::prepared(
         problem.parameters(),
@@ -264,14 +233,22 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     ))
 }
 
-/// Planned noise scaled to the budget.
+/// The noise of the settings, by default of kind `default`, for sums that the run adds up by `workload`, scaled to the budget.
 pub(super) fn calibrated(
     problem: &PublicProblem,
     settings: &Settings,
     plan: &BatchPlan,
-    noise: PlannedNoise,
+    (default, workload): (NoiseKind, WorkloadSpecification),
     clip_norm: f32,
-) -> Result<(GradientPrivacy, crate::privacy::PrivacyStatement), PrepareError> {
+) -> Result<(GradientPrivacy, PrivacyStatement), PrepareError> {
+    let noise = NoisePlan {
+        kind: settings.common()?.noise.unwrap_or(default),
+        rounds: plan.rounds,
+        rounds_per_epoch: plan.rounds_per_epoch,
+        workload,
+        dimension: problem.parameters(),
+    };
+    let noise = noise.prepare(&settings.strategies)?;
     let calibrated = plan::calibrate(
         settings,
         clip_norm,
@@ -280,13 +257,5 @@ pub(super) fn calibrated(
         |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
     )?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
-    Ok((
-        GradientPrivacy {
-            clip_norm,
-            noise: stream,
-            noise_deviation: calibrated.standard_deviation,
-            mechanism: calibrated.mechanism,
-        },
-        calibrated.statement,
-    ))
+    Ok(GradientPrivacy::new(clip_norm, stream, calibrated))
 }

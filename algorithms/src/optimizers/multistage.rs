@@ -2,11 +2,10 @@
 //! [003 (4.7), Theorem 4.3], with noise of one scale or with the scales that minimise (4.8). The iteration is
 //! [`super::momentum`]; stages and weights are in [`crate::theory::multistage`].
 
-use super::accelerated_plan::{self, ALL_ROWS, Division, EVERY, Method, MethodParameters, Stages};
+use super::Algorithm;
+use super::accelerated_plan::{ALL_ROWS, Division, EVERY, Method, MethodParameters, Stages, prepare};
 use super::parameters::PRIVACY;
 use super::scene::Scene;
-use super::{Algorithm, PrepareError, Prepared, Settings};
-use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.
 pub static DP_MASG: Algorithm = Algorithm {
@@ -26,7 +25,7 @@ pub static DP_MASG: Algorithm = Algorithm {
         ],
         ..ALL_ROWS
     }],
-    constructor: dp_masg,
+    constructor: |problem, settings| prepare(Method::Multistage { optimized: false }, problem, settings),
 };
 
 /// The catalogue's entry of the optimised budget.
@@ -48,13 +47,5 @@ pub static DP_MASG_OPT: Algorithm = Algorithm {
         ],
         ..ALL_ROWS
     }],
-    constructor: dp_masg_opt,
+    constructor: |problem, settings| prepare(Method::Multistage { optimized: true }, problem, settings),
 };
-
-fn dp_masg(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::Multistage { optimized: false }, problem, settings)
-}
-
-fn dp_masg_opt(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::Multistage { optimized: true }, problem, settings)
-}

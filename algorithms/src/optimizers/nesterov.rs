@@ -2,11 +2,10 @@
 //! that minimise the error bound [003 (4.1), (4.4)–(4.6)]. The iteration is [`super::momentum`], the
 //! weights of the bound are in [`crate::theory::multistage`], the division of the budget in [`crate::theory::allocation`].
 
-use super::accelerated_plan::{self, ALL_ROWS, Division, EVERY, Method, MethodParameters};
+use super::Algorithm;
+use super::accelerated_plan::{ALL_ROWS, Division, EVERY, Method, MethodParameters, prepare};
 use super::parameters::PRIVACY;
 use super::scene::Scene;
-use super::{Algorithm, PrepareError, Prepared, Settings};
-use crate::problem::PublicProblem;
 
 /// The catalogue's entry of the uniform budget.
 pub static DP_NAG: Algorithm = Algorithm {
@@ -18,7 +17,7 @@ pub static DP_NAG: Algorithm = Algorithm {
     release: true,
     groups: &[EVERY, PRIVACY, MethodParameters::ALL],
     scenes: &[ALL_ROWS],
-    constructor: dp_nag,
+    constructor: |problem, settings| prepare(Method::Nesterov { optimized: false }, problem, settings),
 };
 
 /// The catalogue's entry of the optimised budget.
@@ -39,13 +38,5 @@ pub static DP_NAG_OPT: Algorithm = Algorithm {
         ],
         ..ALL_ROWS
     }],
-    constructor: dp_nag_opt,
+    constructor: |problem, settings| prepare(Method::Nesterov { optimized: true }, problem, settings),
 };
-
-fn dp_nag(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::Nesterov { optimized: false }, problem, settings)
-}
-
-fn dp_nag_opt(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    accelerated_plan::prepare(Method::Nesterov { optimized: true }, problem, settings)
-}

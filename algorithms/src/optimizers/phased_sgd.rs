@@ -20,10 +20,12 @@
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::TargetKind;
+use rounds_kernels::random::StreamKey;
 
 use super::parameters::{Common, NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
+use super::sgd::project_onto_ball;
 use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
@@ -101,13 +103,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
     } else {
         let clip_norm = plan::clip_norm(settings, 1.0)?;
-        (
-            clip_norm,
-            Clip::Bounded {
-                norm: Norm::L2,
-                clip_norm,
-            },
-        )
+        (clip_norm, Clip::l2(clip_norm))
     };
     let factor = adjacency.row_change_factor();
     let noise = plan::calibrate(
@@ -141,12 +137,6 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let asked = common.learning_rate.unwrap_or(balanced);
     // η_1 = η/4 ≤ 2/M.
     let rate = asked.min(8.0 / smoothness);
-    let phases: Vec<_> = localization::phases(problem.rows(), 0.0)
-        .into_iter()
-        .map(|phase| phase.rows)
-        .collect();
-    let rounds = phases.iter().map(|rows| rows.len().div_ceil(batch) as u64).sum();
-    let key = settings.key.clone();
     let mut statement = noise
         .statement
         .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
@@ -154,31 +144,32 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         statement = statement
             .revoked("the contraction proof holds in exact arithmetic; f32 rounding of its steps is not accounted");
     }
-    let optimizer = PhasedSgd {
+    let rule = Rule {
         clip,
         batch,
         rate,
         radius,
         // std a coordinate = noise multiplier · L · η_i/B.
         deviation: noise.noise_multiplier * f64::from(clip_norm) / batch as f64,
-        phases,
-        phase: 0,
-        position: 0,
-        noise: IndependentGaussian::new(key, 1.0),
-        iterate: vec![0.0; problem.parameters()],
-        released: vec![0.0; problem.parameters()],
-        iterates: vec![0.0; problem.parameters()],
-        sum: vec![0.0; problem.parameters()],
     };
+    let optimizer = PhasedSgd::new(rule, problem, settings.key.clone());
+    let rounds = optimizer.rounds();
     Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
 }
 
-struct PhasedSgd {
+/// The public constants of all phases.
+struct Rule {
     clip: Clip,
     batch: usize,
+    /// η.
     rate: f64,
     radius: f64,
+    /// Standard deviation of a release over η_i, a coordinate.
     deviation: f64,
+}
+
+struct PhasedSgd {
+    rule: Rule,
     phases: Vec<std::ops::Range<usize>>,
     phase: u64,
     /// Batches of this phase that are done.
@@ -192,14 +183,36 @@ struct PhasedSgd {
 }
 
 impl PhasedSgd {
+    fn new(rule: Rule, problem: &PublicProblem, key: StreamKey) -> Self {
+        let dimension = problem.parameters();
+        let phases = localization::phases(problem.rows(), 0.0);
+        Self {
+            rule,
+            phases: phases.into_iter().map(|phase| phase.rows).collect(),
+            phase: 0,
+            position: 0,
+            noise: IndependentGaussian::new(key, 1.0),
+            iterate: vec![0.0; dimension],
+            released: vec![0.0; dimension],
+            iterates: vec![0.0; dimension],
+            sum: vec![0.0; dimension],
+        }
+    }
+
+    /// Rounds of all phases.
+    fn rounds(&self) -> u64 {
+        let batches = |rows: &std::ops::Range<usize>| rows.len().div_ceil(self.rule.batch) as u64;
+        self.phases.iter().map(batches).sum()
+    }
+
     /// η_i of the current phase.
     fn step_size(&self) -> f64 {
-        self.rate * f64::powi(0.25, self.phase as i32 + 1)
+        self.rule.rate * f64::powi(0.25, self.phase as i32 + 1)
     }
 
     /// Releases the phase's average and starts the next phase there.
     fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), StepError> {
-        let scale = self.deviation * self.step_size();
+        let scale = self.rule.deviation * self.step_size();
         // The stream gives N(0, 1): the average enters divided by the deviation, and leaves multiplied.
         let share = 1.0 / (self.position as f64 * scale);
         for sum in &mut self.iterates {
@@ -210,7 +223,7 @@ impl PhasedSgd {
         for (released, value) in self.released.iter_mut().zip(&self.iterates) {
             *released = (value * scale) as f32;
         }
-        project(&mut self.released, self.radius);
+        project_onto_ball(&mut self.released, self.rule.radius);
         self.iterate.copy_from_slice(&self.released);
         self.iterates.fill(0.0);
         self.phase += 1;
@@ -219,38 +232,27 @@ impl PhasedSgd {
     }
 }
 
-/// `x ← x·min(1, R/‖x‖)`.
-fn project(x: &mut [f32], radius: f64) {
-    let norm = x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
-    if norm > radius {
-        let factor = (radius / norm) as f32;
-        for x in x.iter_mut() {
-            *x *= factor;
-        }
-    }
-}
-
 impl Optimizer for PhasedSgd {
     fn step(&mut self, _: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
         let rows = self.phases[self.phase as usize].clone();
         oracle.enter(Phase::Gradient);
-        let start = rows.start + self.position as usize * self.batch;
-        let batch = Selection::Range(start..(start + self.batch).min(rows.end));
-        oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)?;
+        let start = rows.start + self.position as usize * self.rule.batch;
+        let batch = Selection::Range(start..(start + self.rule.batch).min(rows.end));
+        oracle.gradient_sum(&batch, &self.iterate, self.rule.clip, &mut self.sum)?;
         oracle.enter(Phase::Update);
         let (step, decay) = (self.step_size(), oracle.problem().regularization());
         // A last partial batch is divided by the nominal size.
-        let per_row = step / self.batch as f64;
+        let per_row = step / self.rule.batch as f64;
         for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
             *x = (f64::from(*x) * (1.0 - step * decay) - per_row * sum) as f32;
         }
-        project(&mut self.iterate, self.radius);
+        project_onto_ball(&mut self.iterate, self.rule.radius);
         self.iterates
             .iter_mut()
             .zip(&self.iterate)
             .for_each(|(sum, &x)| *sum += f64::from(x));
         self.position += 1;
-        if start + self.batch >= rows.end {
+        if start + self.rule.batch >= rows.end {
             oracle.enter(Phase::Noise);
             self.release(oracle)?;
         }
@@ -278,19 +280,18 @@ mod tests {
     use crate::optimizers::Budget;
     use crate::oracle::Engine;
     use crate::privacy::Adjacency;
-    use crate::problem::Problem;
     use crate::problem::synthetic::synthetic_logistic;
+    use crate::problem::{Dataset, Features, Labels, Problem};
     use rounds_kernels::loss::Loss;
-    use rounds_kernels::random::StreamKey;
     use std::sync::Arc;
 
     fn problem(loss: Loss) -> Problem {
-        let data = synthetic_logistic(4_000, 5, 3)
-            .into_binary()
-            .unwrap()
-            .clip_features(Norm::L2, 2.0)
-            .unwrap();
-        Problem::new(Arc::new(data), loss, true, 0.0).unwrap()
+        Problem::new(Arc::new(data(4_000)), loss, true, 0.0).unwrap()
+    }
+
+    fn data(rows: usize) -> Dataset {
+        let data = synthetic_logistic(rows, 5, 3).into_binary().unwrap();
+        data.clip_features(Norm::L2, 2.0).unwrap()
     }
 
     fn settings(epsilon: f64) -> Settings {
@@ -322,28 +323,20 @@ mod tests {
     fn a_changed_example_moves_a_phase_average_by_at_most_the_claimed_sensitivity() {
         // Two data sets that differ in one row, the same transcript (first phase, before its release): the distance of the
         // running averages is at most 2Lη_1/B under replace-one.
-        let data = synthetic_logistic(640, 5, 3)
-            .into_binary()
-            .unwrap()
-            .clip_features(Norm::L2, 2.0)
-            .unwrap();
+        let data = data(640);
         for changed in [0usize, 100, 319] {
             let averages: Vec<Vec<f64>> = [false, true]
                 .map(|change| {
                     let (mut features, mut labels) = data.clone().into_parts();
-                    if let (
-                        true,
-                        crate::problem::Features::F32 { values, columns },
-                        crate::problem::Labels::Values(targets),
-                    ) = (change, &mut features, &mut labels)
+                    if let (true, Features::F32 { values, columns }, Labels::Values(targets)) =
+                        (change, &mut features, &mut labels)
                     {
-                        values[changed * *columns..(changed + 1) * *columns]
-                            .iter_mut()
-                            .for_each(|a| *a = -*a);
+                        let row = &mut values[changed * *columns..(changed + 1) * *columns];
+                        row.iter_mut().for_each(|a| *a = -*a);
+                        row[0] = 1.5;
                         targets[changed] = -targets[changed];
-                        values[changed * *columns] = 1.5;
                     }
-                    let data = crate::problem::Dataset::new("changed", features, labels).unwrap();
+                    let data = Dataset::new("changed", features, labels).unwrap();
                     let data = data.clip_features(Norm::L2, 2.0).unwrap();
                     let problem = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
                     let mut oracle = Oracle::new(&problem, Engine::default());
@@ -370,28 +363,14 @@ mod tests {
 
     /// The optimiser itself instead of the boxed trait object.
     fn prepare_direct(problem: &Problem) -> PhasedSgd {
-        let step = 8.0 / (0.25 * 5.0);
-        PhasedSgd {
-            clip: Clip::Bounded {
-                norm: Norm::L2,
-                clip_norm: 1.0,
-            },
+        let rule = Rule {
+            clip: Clip::l2(1.0),
             batch: 10,
-            rate: step,
+            rate: 8.0 / (0.25 * 5.0),
             radius: 10.0,
             deviation: 1.0,
-            phases: localization::phases(problem.rows(), 0.0)
-                .into_iter()
-                .map(|phase| phase.rows)
-                .collect(),
-            phase: 0,
-            position: 0,
-            noise: IndependentGaussian::new(StreamKey::Simulation(5), 1.0),
-            iterate: vec![0.0; 6],
-            released: vec![0.0; 6],
-            iterates: vec![0.0; 6],
-            sum: vec![0.0; 6],
-        }
+        };
+        PhasedSgd::new(rule, problem, StreamKey::Simulation(5))
     }
 
     #[test]
@@ -400,7 +379,7 @@ mod tests {
             |problem: &Problem, settings: &Settings| PHASED_SGD.prepare(problem, settings).err().unwrap().to_string();
         assert!(refused(&problem(Loss::Hinge), &settings(1.0)).contains("smooth loss"));
         let (features, labels) = synthetic_logistic(100, 5, 3).into_binary().unwrap().into_parts();
-        let data = crate::problem::Dataset::new("unbounded", features, labels).unwrap();
+        let data = Dataset::new("unbounded", features, labels).unwrap();
         let unbounded = Problem::new(Arc::new(data), Loss::Logistic, true, 0.0).unwrap();
         let message = refused(&unbounded, &settings(1.0));
         assert!(message.contains("public bound"), "{message}");

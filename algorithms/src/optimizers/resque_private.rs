@@ -152,7 +152,7 @@ fn prepare(
     let own = PrivateSettings::read(settings)?;
     plan::independent_noise_only(&settings.common()?, id)?;
     match own.mode {
-        Mode::DpPractical => practical(problem, settings, &own, localized),
+        Mode::DpPractical => practical(problem, settings, &own, id, localized),
         _ => by_theorem(problem, settings, &own, id, localized),
     }
 }
@@ -331,6 +331,7 @@ fn practical(
     problem: &PublicProblem,
     settings: &Settings,
     own: &PrivateSettings,
+    id: &'static str,
     localized: bool,
 ) -> Result<Prepared, PrepareError> {
     let common = settings.common()?;
@@ -362,21 +363,7 @@ fn practical(
         delta,
     };
     let chunks = chunks(&setting, localized, MOST_CHUNKS);
-    let adjacency = plan::adjacency(problem, &common)?;
-    if adjacency != Adjacency::ZeroOut {
-        return Err(SettingsError::Unsupported {
-            parameter: "adjacency",
-            value: adjacency.to_string(),
-            algorithm: if localized {
-                RESQUE_PRIVATE_SCO.id
-            } else {
-                RESQUE_PRIVATE_ERM.id
-            },
-            reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
-                     zero-out keeps them",
-        }
-        .into());
-    }
+    let adjacency = zero_out(problem, &common, id)?;
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     let rows = chunks[0].rows.len();
     let batch = common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
@@ -409,51 +396,64 @@ fn practical(
         Sampler::new(sampling, rows, batch, settings.key.clone())
     });
     let samplers = samplers.collect::<Result<Vec<_>, _>>()?;
-    let dimension = problem.parameters();
     let mut statement = noise.statement;
     if localized {
         statement = statement.with_note("disjoint chunks: each spends the whole budget, none is composed");
     }
     let rounds = per_chunk * chunks.len() as u64;
+    let rule = Rule {
+        rate,
+        inner,
+        clip_norm,
+        weight_cap: own.weight_cap,
+        localized,
+        smoothing: acceleration.ball_radius,
+    };
+    let start = vec![0.0; problem.parameters()];
     let optimizer = PracticalResque {
         per_chunk,
-        run: BallAcceleration::new(acceleration, vec![0.0; dimension])?,
-        acceleration,
-        start: vec![0.0; dimension],
+        solution: vec![0.0; start.len()],
         balls: NoisyBalls {
-            rule: Rule {
-                rate,
-                inner,
-                clip_norm,
-                weight_cap: own.weight_cap,
-                localized,
-                smoothing: acceleration.ball_radius,
-            },
+            rule,
             samplers,
             chunks,
             chunk: 0,
             noise: IndependentGaussian::new(settings.key.clone(), noise.standard_deviation),
             key: settings.key.clone(),
             releases: 0,
-            anchor: vec![0.0; dimension],
+            anchor: start.clone(),
             buffers: Buffers {
-                sum: vec![0.0; dimension],
-                point: vec![0.0; dimension],
+                sum: vec![0.0; start.len()],
+                point: vec![0.0; start.len()],
                 ..Buffers::default()
             },
         },
-        solution: vec![0.0; dimension],
+        run: BallAcceleration::new(acceleration, start)?,
     };
     Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
+}
+
+/// The relation of a practical claim.
+///
+/// # Errors
+/// Any but zero-out.
+fn zero_out(problem: &PublicProblem, common: &Common, algorithm: &'static str) -> Result<Adjacency, SettingsError> {
+    match plan::adjacency(problem, common)? {
+        Adjacency::ZeroOut => Ok(Adjacency::ZeroOut),
+        other => Err(SettingsError::Unsupported {
+            parameter: "adjacency",
+            value: other.to_string(),
+            algorithm,
+            reason: "draws Poisson batches whose shifts are addressed by position, of chunks with fixed rows: only \
+                     zero-out keeps them",
+        }),
+    }
 }
 
 /// Ball acceleration over noisy ball solves, chunk after chunk.
 struct PracticalResque {
     per_chunk: u64,
     run: BallAcceleration,
-    acceleration: AccelerationParameters,
-    /// x_{i−1} of localisation.
-    start: Vec<f64>,
     balls: NoisyBalls,
     solution: Vec<f32>,
 }
@@ -468,6 +468,7 @@ struct NoisyBalls {
     key: StreamKey,
     /// Releases so far: the address of the next batch and noise.
     releases: u64,
+    /// x_{i−1} of localisation.
     anchor: Vec<f64>,
     buffers: Buffers,
 }
@@ -678,10 +679,9 @@ impl Optimizer for PracticalResque {
         let balls = &mut self.balls;
         self.run.advance(&mut NoisyOracle { balls, oracle })?;
         if next_chunk(round, self.per_chunk, self.balls.chunks.len()).is_some() {
-            self.start = self.run.iterate().to_vec();
-            self.balls.anchor.copy_from_slice(&self.start);
+            self.balls.anchor.copy_from_slice(self.run.iterate());
             self.balls.chunk += 1;
-            self.run = BallAcceleration::new(self.acceleration, self.start.clone())?;
+            self.run = BallAcceleration::new(self.run.parameters(), self.balls.anchor.clone())?;
         }
         Ok(())
     }
@@ -696,7 +696,6 @@ impl Optimizer for PracticalResque {
         let mut chunk = self.balls.chunk as u64;
         visitor.u64("chunk", &mut chunk);
         self.balls.chunk = chunk as usize;
-        visitor.f64s("start", &mut self.start);
         visitor.f64s("anchor", &mut self.balls.anchor);
         self.balls.noise.visit_state(visitor);
         self.run.visit_state(visitor);
@@ -725,12 +724,10 @@ mod tests {
     }
 
     fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
-        let mut settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5));
-        settings.parameters = parameters
+        let settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(5));
+        parameters
             .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect();
-        settings
+            .fold(settings, |settings, (name, value)| settings.with(name, value))
     }
 
     fn loss_after(algorithm: &'static Algorithm, problem: &Problem, settings: &Settings) -> (f64, Prepared, u64) {

@@ -17,7 +17,7 @@
 use rounds_kernels::linear::Clip;
 
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
-use super::plan::{self, BatchDefaults, BatchPlan};
+use super::plan::{self, BatchDefaults, BatchPlan, CalibratedNoise};
 use super::scene::{Row, Scene};
 use super::{
     Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, SettingsError, StepError,
@@ -136,19 +136,14 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
         },
     )?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
-    let privacy = GradientPrivacy {
-        clip_norm,
-        noise: stream,
-        noise_deviation: noise.standard_deviation,
-        mechanism: noise.mechanism,
-    };
+    let (privacy, statement) = GradientPrivacy::new(clip_norm, stream, noise);
     let parameters = parameters(settings, &plan, 4.0, 0.9)?;
     Ok(Sgd::prepared(
         problem.parameters(),
         parameters,
         sampler,
         Some(privacy),
-        noise.statement,
+        statement,
     ))
 }
 
@@ -179,6 +174,23 @@ pub struct GradientPrivacy {
     pub noise_deviation: f64,
     /// What the whole run releases.
     pub mechanism: Mechanism,
+}
+
+impl GradientPrivacy {
+    /// Clipping with calibrated noise from `noise`, and the statement about it.
+    pub(super) fn new(
+        clip_norm: f32,
+        noise: Box<dyn NoiseMechanism>,
+        calibrated: CalibratedNoise,
+    ) -> (Self, PrivacyStatement) {
+        let privacy = Self {
+            clip_norm,
+            noise,
+            noise_deviation: calibrated.standard_deviation,
+            mechanism: calibrated.mechanism,
+        };
+        (privacy, calibrated.statement)
+    }
 }
 
 /// Step sizes and shape of the iteration.

@@ -23,7 +23,6 @@ use super::plan;
 use super::scene::Scene;
 use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::noise::NoisePlan;
 use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -67,16 +66,8 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
             workload = workload.with_decay(decay);
         }
     }
-    let noise = NoisePlan {
-        kind: common.noise.unwrap_or(NoiseKind::Blt(3)),
-        rounds: plan.rounds,
-        rounds_per_epoch: plan.rounds_per_epoch,
-        workload,
-        dimension: problem.parameters(),
-    }
-    .prepare(&settings.strategies)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
+    let (privacy, statement) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
     let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
     let dimension = problem.parameters();
     let optimizer = SrgMatrixFactorization {

@@ -21,7 +21,6 @@ use super::scene::Scene;
 use super::sgd::project_onto_ball;
 use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
-use crate::noise::NoisePlan;
 use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -54,20 +53,8 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     let smoothness = own.smoothness.unwrap_or_else(|| default_smoothness(problem));
     let power = Weights::read(settings)?.power;
     let clip_norm = plan::clip_norm(settings, default_clip_norm(problem))?;
-    let noise = NoisePlan {
-        kind: settings.common()?.noise.unwrap_or(NoiseKind::Tree),
-        rounds: plan.rounds,
-        rounds_per_epoch: plan.rounds_per_epoch,
-        workload: WorkloadSpecification::prefix(),
-        dimension: problem.parameters(),
-    };
-    let (privacy, statement) = calibrated(
-        problem,
-        settings,
-        &plan,
-        noise.prepare(&settings.strategies)?,
-        clip_norm,
-    )?;
+    let noise = (NoiseKind::Tree, WorkloadSpecification::prefix());
+    let (privacy, statement) = calibrated(problem, settings, &plan, noise, clip_norm)?;
     // The step at which M/10 keeps plain descent stable and √V/R balances its noise: on MNIST and on planted logistic data, for
     // ε = 0.1 and 1 and B from 10 to 2,000, the best β of a grid lies within a factor of 2 of it.
     let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
@@ -102,15 +89,9 @@ struct UnacceleratedSrg {
     recursion: Vec<f64>,
 }
 
-impl UnacceleratedSrg {
-    /// w_t.
-    fn weight(&self, round: u64) -> f64 {
-        (round as f64 + 1.0).powf(self.power)
-    }
-}
-
 impl Optimizer for UnacceleratedSrg {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
+        // w_t.
         let weight = (round as f64 + 1.0).powf(self.power);
         let point = |coefficient: f64, parameters| Point {
             coefficient: coefficient as f32,
@@ -119,7 +100,7 @@ impl Optimizer for UnacceleratedSrg {
         let previous = (round > 0).then(|| point((round as f64).powf(self.power), &self.previous));
         self.sums
             .release(round, oracle, point(weight, &self.iterate), previous)?;
-        let per_row = 1.0 / (self.weight(round) * self.sums.sampler.batch_size() as f64);
+        let per_row = 1.0 / (weight * self.sums.sampler.batch_size() as f64);
         let regularization = oracle.problem().regularization() as f32;
         let step = (1.0 / self.beta) as f32;
         let state = self.iterate.iter_mut().zip(&mut self.previous).zip(&mut self.recursion);

@@ -218,24 +218,7 @@ impl Engine {
     /// Runs `task(item, worker)` once for every item; `worker < threads()` is exclusive to one running task at a time.
     /// Items are handed out in halves, so a single item never leaves the calling thread.
     pub fn for_each<T: Send>(&self, items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
-        match self.local() {
-            Self::Pool(pool) if items.len() > 1 => {
-                if pool.current_thread_index().is_some() {
-                    halve(items, 0, task);
-                } else {
-                    pool.install(|| halve(items, 0, task));
-                }
-            }
-            Self::Nodes(nodes) if items.len() > 1 => {
-                nodes.spread(items, 1, &|first, _, own| halve(own, first, task));
-            }
-            _ => {
-                let worker = self.worker();
-                for item in items {
-                    task(item, worker);
-                }
-            }
-        }
+        self.for_each_chunk_with_worker(items, 1, &|_, part, worker| task(&mut part[0], worker));
     }
 
     /// Runs `task(offset, part)` over consecutive parts of `values`, each of `chunk` values but the last.
@@ -252,15 +235,16 @@ impl Engine {
     ) {
         match self.local() {
             Self::Pool(pool) if values.len() > chunk => {
+                let mut work = || halve(values, 0, chunk, 0, task);
                 if pool.current_thread_index().is_some() {
-                    halve_chunks(values, 0, chunk, 0, task);
+                    work();
                 } else {
-                    pool.install(|| halve_chunks(values, 0, chunk, 0, task));
+                    pool.install(work);
                 }
             }
             Self::Nodes(nodes) if values.len() > chunk => {
                 nodes.spread(values, chunk, &|first, offset, own| {
-                    halve_chunks(own, offset, chunk, first, task);
+                    halve(own, offset, chunk, first, task);
                 });
             }
             _ => {
@@ -296,21 +280,9 @@ fn pool(
         .map_err(|source| EngineError::Pool { threads, source })
 }
 
-/// Divides the items between two branches that rayon may run at the same time, down to single items. The pool's threads
-/// are the workers from `first` on.
-fn halve<T: Send>(items: &mut [T], first: usize, task: &(impl Fn(&mut T, usize) + Sync)) {
-    match items {
-        [] => {}
-        [item] => task(item, first + rayon::current_thread_index().unwrap_or(0)),
-        _ => {
-            let (left, right) = items.split_at_mut(items.len() / 2);
-            rayon::join(|| halve(left, first, task), || halve(right, first, task));
-        }
-    }
-}
-
-/// [`halve`] for parts of a slice: splits at a multiple of `chunk`.
-fn halve_chunks<T: Send>(
+/// Divides the chunks between two branches that rayon may run at the same time, down to single ones. The pool's threads are
+/// the workers from `first` on.
+fn halve<T: Send>(
     values: &mut [T],
     offset: usize,
     chunk: usize,
@@ -327,8 +299,8 @@ fn halve_chunks<T: Send>(
     let middle = chunks / 2 * chunk;
     let (left, right) = values.split_at_mut(middle);
     rayon::join(
-        || halve_chunks(left, offset, chunk, first, task),
-        || halve_chunks(right, offset + middle, chunk, first, task),
+        || halve(left, offset, chunk, first, task),
+        || halve(right, offset + middle, chunk, first, task),
     );
 }
 

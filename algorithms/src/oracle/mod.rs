@@ -26,6 +26,7 @@ use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Point, Tally, Workspace};
 use rounds_kernels::vector;
 
+use self::shared::Reader;
 use crate::problem::Problem;
 use crate::sampling::Sampler;
 
@@ -297,9 +298,7 @@ impl<'a> Oracle<'a> {
         self.ledger.flops += (problem.flops_per_row() * flops as f64 / 4.0 * rows as f64) as u64;
         self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
         let count = problem.leaves(rows).min(self.most_leaves);
-        let tally = if let Some(ranked) = self.engine.ranked().cloned() {
-            self.shared_round(&ranked, batch, norm, count, sum, kernel)?
-        } else if count == 1 {
+        let tally = if count == 1 && self.engine.ranked().is_none() {
             sum.fill(0.0);
             let mut workspace = lock(&self.workspaces[0]);
             kernel(
@@ -309,30 +308,7 @@ impl<'a> Oracle<'a> {
                 &mut workspace,
             )?
         } else {
-            let workspaces = &self.workspaces;
-            for (index, leaf) in self.leaves[..count].iter_mut().enumerate() {
-                leaf.range = partition::leaf_range(rows, count, index);
-            }
-            self.engine.for_each(&mut self.leaves[..count], &|leaf, worker| {
-                leaf.sum.fill(0.0);
-                let selection = part(batch, leaf.range.clone());
-                let mut workspace = lock(&workspaces[worker]);
-                leaf.outcome = kernel(
-                    problem.model(),
-                    &problem.batch(selection, norm),
-                    &mut leaf.sum,
-                    &mut workspace,
-                );
-            });
-            let leaves = &self.leaves[..count];
-            add_leaves(&self.engine, leaves, 0, &self.additions, sum);
-            let mut tally = Tally::default();
-            for leaf in leaves {
-                let part = leaf.outcome?;
-                tally.rows += part.rows;
-                tally.clipped += part.clipped;
-            }
-            tally
+            self.round_of_leaves(batch, norm, count, sum, kernel)?
         };
         if clip != Clip::Unbounded {
             self.ledger.clipped += tally.clipped as u64;
@@ -372,27 +348,29 @@ fn add_leaves(engine: &Engine, leaves: &[Leaf], first: usize, additions: &[Mutex
 /// # Errors
 /// A row whose margins are not finite.
 pub fn evaluate(problem: &Problem, engine: &Engine, parameters: &[f32]) -> Result<Evaluation, NonFiniteGradient> {
-    let count = problem.leaves(problem.rows());
-    if let Some(ranked) = engine.ranked() {
-        return shared::evaluate(problem, ranked, count, parameters);
-    }
-    let mut leaves: Vec<_> = (0..count)
+    let (rows, count) = (problem.rows(), problem.leaves(problem.rows()));
+    let ranks = engine.ranked().map(|ranked| ranked.ranks());
+    let reader = Reader::of(problem, &Selection::Range(0..rows), count, None, ranks);
+    let mut leaves: Vec<_> = shared::share(count, ranks)
         .map(|leaf| {
-            (
-                partition::leaf_range(problem.rows(), count, leaf),
-                Ok(Evaluation::default()),
-            )
+            let range = partition::leaf_range(rows, count, leaf);
+            (range, Vec::new(), Ok(Evaluation::default()))
         })
         .collect();
     let workspaces: Vec<_> = (0..engine.threads())
         .map(|_| Mutex::new(Workspace::new(problem.model())))
         .collect();
-    engine.for_each(&mut leaves, &|(range, outcome), worker| {
-        let batch = problem.batch(Selection::Range(range.clone()), None);
-        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]));
+    engine.for_each(&mut leaves, &|(range, slots, outcome), worker| {
+        let batch = reader.batch(Selection::Range(range.clone()), None, slots);
+        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))
+            .map_err(|error| reader.named(error));
     });
+    let outcomes = leaves.into_iter().map(|(_, _, outcome)| outcome);
+    if let Some(ranked) = engine.ranked() {
+        return shared::gather_evaluations(ranked, outcomes);
+    }
     let mut total = Evaluation::default();
-    for (_, outcome) in leaves {
+    for outcome in outcomes {
         let part = outcome?;
         total.loss += part.loss;
         total.correct += part.correct;
@@ -418,6 +396,6 @@ fn part<'b>(batch: &Selection<'b>, range: Range<usize>) -> Selection<'b> {
 }
 
 /// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-fn lock<T: ?Sized>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(workspace: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     workspace.lock().unwrap_or_else(PoisonError::into_inner)
 }

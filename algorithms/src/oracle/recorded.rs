@@ -52,7 +52,7 @@ impl Oracle<'_> {
         let parts = partition::leaves(rows, problem.row_cycles() / 2.0, problem.leaf_rows());
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
-        let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
+        let own = share(parts, ranks);
         let norm = shifts.is_some().then_some(Norm::L2);
         let reader = Reader::of(problem, batch, parts, norm, ranks);
         let mut rest: Vec<&mut [f32]> = residuals.chunks_exact_mut(rows.max(1)).collect();
@@ -87,10 +87,11 @@ impl Oracle<'_> {
             });
             leaf.outcome = recorded::record(model, &rows, parameters, shifts, residuals, workspace);
         });
-        let failed = leaves.iter().rev().find_map(|leaf| leaf.outcome.err()).map(|error| {
-            let row = reader.row(error.row);
-            NonFiniteGradient { row }
-        });
+        let failed = leaves
+            .iter()
+            .rev()
+            .find_map(|leaf| leaf.outcome.err())
+            .map(|error| reader.named(error));
         drop(reader);
         let Some(ranked) = ranked else {
             return failed.map_or(Ok(()), |row| Err(row.into()));
@@ -150,7 +151,7 @@ impl Oracle<'_> {
         let parts = problem.leaves(rows).min(self.most_leaves);
         let ranked = self.engine.ranked().cloned();
         let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
-        let own = ranks.map_or(0..parts, |ranks| share(parts, ranks));
+        let own = share(parts, ranks);
         let reader = Reader::of(problem, batch, parts, Some(Norm::L2), ranks);
         let scratches = &self.recorded;
         let run = |positions: Range<usize>, sum: &mut [f64], worker: usize| -> Result<(), E> {
@@ -168,10 +169,7 @@ impl Oracle<'_> {
             recorded::accumulate_reweighted(model, &leaf, of_leaf, &mut weigh, sum, workspace).map_err(|failure| {
                 match failure {
                     Failure::Weight(error) => error,
-                    Failure::Row(error) => {
-                        let row = reader.row(error.row);
-                        NonFiniteGradient { row }.into()
-                    }
+                    Failure::Row(error) => reader.named(error).into(),
                 }
             })
         };

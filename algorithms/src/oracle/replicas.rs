@@ -2,14 +2,14 @@
 //! a run, several times as fast for models of few features.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
-use rounds_kernels::linear::{Clip, NonFiniteGradient};
+use rounds_kernels::linear::{Batch, Clip, LinearModel, NonFiniteGradient};
 use rounds_kernels::loss::TargetKind;
 
-use super::{Engine, Ledger, partition};
+use super::{Engine, Ledger, lock, partition};
 use crate::problem::Problem;
 
 /// A problem whose runs cannot share a pass, or an answer that is not finite.
@@ -166,13 +166,7 @@ impl<'a> ReplicatedOracle<'a> {
     /// Runs `kernel` on every leaf; each leaf's sum has `width` values a run.
     fn pass<K>(&mut self, points: &[&[f32]], width: usize, kernel: &K) -> Result<(), ReplicaError>
     where
-        K: Fn(
-                &rounds_kernels::linear::LinearModel,
-                &rounds_kernels::linear::Batch<'_>,
-                &[f32],
-                &mut [f64],
-                &mut ReplicaWorkspace,
-            ) -> Result<(), NonFiniteGradient>
+        K: Fn(&LinearModel, &Batch<'_>, &[f32], &mut [f64], &mut ReplicaWorkspace) -> Result<(), NonFiniteGradient>
             + Sync,
     {
         self.fit(points);
@@ -182,7 +176,7 @@ impl<'a> ReplicatedOracle<'a> {
             leaf.sum.clear();
             leaf.sum.resize(values, 0.0);
             let batch = problem.batch(Selection::Range(leaf.range.clone()), None::<Norm>);
-            let mut workspace = workspaces[worker].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut workspace = lock(&workspaces[worker]);
             leaf.outcome = kernel(problem.model(), &batch, parameters, &mut leaf.sum, &mut workspace);
         });
         self.totals.clear();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::RwLockReadGuard;
 
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{self, Batch, Evaluation, LinearModel, NonFiniteGradient, Tally, Workspace};
+use rounds_kernels::linear::{Batch, Evaluation, LinearModel, NonFiniteGradient, Tally, Workspace};
 
 use super::ranks::{Ranks, gather_messages};
 use super::{Leaf, Oracle, RankedEngine, add_leaves, lock, part, partition, tree};
@@ -57,16 +57,18 @@ impl<'a> Reader<'a> {
         self.store.as_ref().map_or(row, |store| store.row(row))
     }
 
-    fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
+    pub(super) fn named(&self, error: NonFiniteGradient) -> NonFiniteGradient {
         NonFiniteGradient {
             row: self.row(error.row),
         }
     }
 }
 
-/// The leaves of a rank.
-pub(super) fn share(leaves: usize, ranks: &dyn Ranks) -> Range<usize> {
-    partition::leaf_range(leaves, ranks.count(), ranks.rank())
+/// The leaves of this rank; without ranks all.
+pub(super) fn share(leaves: usize, ranks: Option<&dyn Ranks>) -> Range<usize> {
+    ranks.map_or(0..leaves, |ranks| {
+        partition::leaf_range(leaves, ranks.count(), ranks.rank())
+    })
 }
 
 /// What the ranks agreed on about a sum.
@@ -103,7 +105,7 @@ pub(super) fn combine(
     let (own, additions, travelling) = oracle_parts;
     let (ranks, engine) = (ranked.ranks(), ranked.local());
     let (rank, count, width) = (ranks.rank(), ranks.count(), sum.len());
-    let first = share(leaves, ranks).start;
+    let first = share(leaves, Some(ranks)).start;
     let mut known = trailer(clipped, failure);
     if count.is_power_of_two() && leaves >= count {
         add_leaves(engine, own, first, additions, sum);
@@ -171,25 +173,26 @@ pub(super) fn combine(
 }
 
 impl Oracle<'_> {
-    /// A round on all ranks: this rank's leaves, then the sum of all.
-    pub(super) fn shared_round(
+    /// A round of `count` leaves on all ranks: this rank's, then the sum of all.
+    pub(super) fn round_of_leaves(
         &mut self,
-        ranked: &RankedEngine,
         batch: &Selection<'_>,
         norm: Option<Norm>,
         count: usize,
         sum: &mut [f64],
         kernel: &(impl Fn(&LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync),
     ) -> Result<Tally, NonFiniteGradient> {
-        let (problem, rows, ranks) = (self.problem, batch.len(), ranked.ranks());
+        let (problem, rows) = (self.problem, batch.len());
+        let ranked = self.engine.ranked().cloned();
+        let ranks = ranked.as_ref().map(|ranked| ranked.ranks());
         let share = share(count, ranks);
-        let reader = Reader::of(problem, batch, count, norm, Some(ranks));
+        let reader = Reader::of(problem, batch, count, norm, ranks);
         let workspaces = &self.workspaces;
         let own = &mut self.leaves[..share.len()];
         for (leaf, number) in own.iter_mut().zip(share.clone()) {
             leaf.range = partition::leaf_range(rows, count, number);
         }
-        ranked.local().for_each(own, &|leaf, worker| {
+        self.engine.for_each(own, &|leaf, worker| {
             leaf.sum.fill(0.0);
             let rows = part(batch, leaf.range.clone());
             let located = reader.batch(rows, norm, &mut leaf.slots);
@@ -205,8 +208,14 @@ impl Oracle<'_> {
                 Err(error) => failure = failure.or(Some((number, error.row))),
             }
         }
-        let parts = (&*own, self.additions.as_slice(), &mut self.travelling);
-        let agreed = combine(parts, ranked, count, (clipped, failure), sum);
+        let agreed = if let Some(ranked) = ranked {
+            let parts = (&*own, self.additions.as_slice(), &mut self.travelling);
+            combine(parts, &ranked, count, (clipped, failure), sum)
+        } else {
+            add_leaves(&self.engine, own, 0, &self.additions, sum);
+            let failed_row = failure.map(|(_, row)| row);
+            Agreed { clipped, failed_row }
+        };
         match agreed.failed_row {
             Some(row) => Err(NonFiniteGradient { row }),
             None => Ok(Tally {
@@ -217,39 +226,20 @@ impl Oracle<'_> {
     }
 }
 
-/// [`super::evaluate`] on all ranks: leaves where their rows lie, added in their order.
-pub(super) fn evaluate(
-    problem: &Problem,
+/// The evaluation of all ranks' leaves, added in their order, from the outcomes of this rank's.
+pub(super) fn gather_evaluations(
     ranked: &RankedEngine,
-    count: usize,
-    parameters: &[f32],
+    own: impl Iterator<Item = Result<Evaluation, NonFiniteGradient>>,
 ) -> Result<Evaluation, NonFiniteGradient> {
-    let (ranks, engine, rows) = (ranked.ranks(), ranked.local(), problem.rows());
-    let reader = Reader::of(problem, &Selection::Range(0..rows), count, None, Some(ranks));
-    let mut own: Vec<_> = share(count, ranks)
-        .map(|leaf| {
-            let range = partition::leaf_range(rows, count, leaf);
-            (range, Vec::new(), Ok(Evaluation::default()))
-        })
-        .collect();
-    let workspaces: Vec<_> = (0..engine.threads())
-        .map(|_| std::sync::Mutex::new(Workspace::new(problem.model())))
-        .collect();
-    engine.for_each(&mut own, &|(range, slots, outcome), worker| {
-        let batch = reader.batch(Selection::Range(range.clone()), None, slots);
-        *outcome = linear::evaluate(problem.model(), &batch, parameters, &mut lock(&workspaces[worker]))
-            .map_err(|error| reader.named(error));
-    });
     let message: Vec<f64> = own
-        .iter()
-        .flat_map(|(_, _, outcome)| match outcome {
+        .flat_map(|outcome| match outcome {
             Ok(found) => [found.loss, found.correct as f64, found.rows as f64, -1.0],
             Err(error) => [0.0, 0.0, 0.0, error.row as f64],
         })
         .collect();
     let mut total = Evaluation::default();
     let mut failed = None;
-    for (rank, message) in gather_messages(ranks, bytemuck::cast_slice(&message))
+    for (rank, message) in gather_messages(ranked.ranks(), bytemuck::cast_slice(&message))
         .iter()
         .enumerate()
     {

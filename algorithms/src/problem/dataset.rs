@@ -12,45 +12,29 @@ use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
 
 use super::domain::{Domain, Label, Storage};
-use super::features::{Buffer, ByteRows, Fault, Features, Labels, SparseMatrix, check_positive, fault};
+use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix, check_positive, fault};
 use crate::oracle::ranks::{Ranks, gather_messages};
 use crate::oracle::{Engine, partition};
 
 /// The reason for which data is refused, and the way out.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DatasetError {
-    /// Rows or labels that make no data set.
-    #[error("data set {name}{place}: {problem}")]
-    Invalid {
-        /// The data set.
-        name: String,
-        /// The row, after a comma, if it is the fault of one.
-        place: String,
-        /// The problem and the way out.
-        problem: String,
-    },
-    /// Two classes were needed.
-    #[error(
-        "data set {name}: {found}, where a binary loss needs two classes or targets of −1 and 1; choose a multiclass \
-         loss, or set one class against the rest"
-    )]
-    NotBinary {
-        /// The data set.
-        name: String,
-        /// The labels that were found.
-        found: String,
-    },
-    /// A domain that is not that of the data.
-    #[error("data set {name}: it has {found}, but its domain declares {declared}; mend the schema")]
-    Domain {
-        /// The data set.
-        name: String,
-        /// The part of the data.
-        found: String,
-        /// The same part of the domain.
-        declared: String,
-    },
+#[error("data set {name}{place}: {problem}")]
+pub struct DatasetError {
+    /// The data set.
+    pub name: String,
+    /// The row, after a comma, if it is the fault of one.
+    pub place: String,
+    /// The problem and the way out.
+    pub problem: String,
+}
+
+impl DatasetError {
+    fn of(self, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..self
+        }
+    }
 }
 
 /// The domain of the rows as they were encoded, and the factor of their features since.
@@ -97,7 +81,7 @@ impl Dataset {
             }
         };
         let checked = features.check().and_then(|()| labels.check()).and_then(|()| counts());
-        checked.map_err(|fault| invalid(&name, fault))?;
+        checked.map_err(|error| error.of(&name))?;
         if let Labels::Values(values) = &mut labels {
             // One of the NaNs, so that the digest knows no other.
             values
@@ -117,8 +101,7 @@ impl Dataset {
     /// The same rows with the domain into which they were encoded. Of a data set that has a domain already, the unit stays.
     ///
     /// # Errors
-    /// `Domain` if columns, storage or classes are not those of the domain, `NotBinary` for real targets other than ±1 where
-    /// it declares two classes.
+    /// Columns, storage or classes that are not those of the domain; real targets other than ±1 where it declares two classes.
     pub fn in_domain(self, domain: Arc<Domain>) -> Result<Self, DatasetError> {
         let unit = self.declared.as_ref().map_or(1.0, |declared| declared.unit);
         self.in_domain_times(domain, unit)
@@ -127,11 +110,8 @@ impl Dataset {
     /// The same rows, which are `unit` times features that were encoded into `domain`.
     pub(crate) fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
         let refuse = |found: String, declared: String| {
-            Err(DatasetError::Domain {
-                name: self.name.clone(),
-                found,
-                declared,
-            })
+            let problem = format!("it has {found}, but its domain declares {declared}; mend the schema");
+            fault("", problem).map_err(|error| error.of(&self.name))
         };
         if self.columns() != domain.features() {
             let features = |count| format!("{count} features");
@@ -342,12 +322,9 @@ impl Dataset {
     /// Targets of a binary loss: class 0 ↦ −1, class 1 ↦ +1; real targets that are all ±1 as they are. Null rows stay null.
     ///
     /// # Errors
-    /// `NotBinary` for another number of classes or other real targets.
+    /// Another number of classes or other real targets.
     pub fn binary_targets(&self) -> Result<Vec<f32>, DatasetError> {
-        let not_binary = |found| DatasetError::NotBinary {
-            name: self.name.clone(),
-            found,
-        };
+        let not_binary = |found: &str| not_binary(found).map_err(|error| error.of(&self.name));
         match &self.labels {
             Labels::Classes { values, classes: 2, .. } => Ok(values
                 .iter()
@@ -357,10 +334,10 @@ impl Dataset {
                     _ => 1.0,
                 })
                 .collect()),
-            Labels::Classes { classes, .. } => Err(not_binary(format!("{classes} classes"))),
+            Labels::Classes { classes, .. } => not_binary(&format!("{classes} classes")),
             Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0 && !value.is_nan()) {
                 None => Ok(values.clone()),
-                Some(row) => Err(not_binary(format!("the target {} in row {row}", values[row]))),
+                Some(row) => not_binary(&format!("the target {} in row {row}", values[row])),
             },
         }
     }
@@ -391,17 +368,14 @@ impl Dataset {
     /// The same rows with two classes, which the domain then declares: `class` ↦ 1, every other one ↦ 0, null rows stay null.
     ///
     /// # Errors
-    /// `Invalid` if there is no such class, `NotBinary` for real targets.
+    /// No such class; real targets.
     pub fn one_against_rest(mut self, class: u32) -> Result<Self, DatasetError> {
         let Labels::Classes { values, classes, names } = self.labels else {
-            return Err(DatasetError::NotBinary {
-                name: self.name,
-                found: "real targets".into(),
-            });
+            return not_binary("real targets").map_err(|error| error.of(&self.name));
         };
         if class as usize >= classes {
             let problem = format!("class {class} is not below the number of classes, {classes}");
-            return fault("", problem).map_err(|fault| invalid(&self.name, fault));
+            return fault("", problem).map_err(|error| error.of(&self.name));
         }
         let chosen = names.map_or_else(|| class.to_string(), |names| names[class as usize].clone());
         let names = vec![format!("not {chosen}"), chosen];
@@ -426,12 +400,12 @@ impl Dataset {
     /// The same data as dense f32 rows, which the domain then declares.
     ///
     /// # Errors
-    /// `Invalid` if `n·d` values cannot be addressed.
+    /// `n·d` values that cannot be addressed.
     pub fn to_f32(mut self) -> Result<Self, DatasetError> {
         let rows = self.len();
         let Some(features) = self.features.into_f32() else {
             let problem = format!("{rows} rows are more than can be addressed as dense ones; split the data");
-            return fault("", problem).map_err(|fault| invalid(&self.name, fault));
+            return fault("", problem).map_err(|error| error.of(&self.name));
         };
         self.features = features;
         if let Some(declared) = &mut self.declared
@@ -446,9 +420,9 @@ impl Dataset {
     /// Bytes stay bytes. Products that overflow become the largest number, so that no row can fail.
     ///
     /// # Errors
-    /// `Invalid` for a factor that is not positive and finite, or that makes a scale of bytes overflow.
+    /// A factor that is not positive and finite, or that makes a scale of bytes overflow.
     pub fn scale_features(mut self, factor: f32) -> Result<Self, DatasetError> {
-        let fail = |fault| invalid(&self.name, fault);
+        let fail = |error: DatasetError| error.of(&self.name);
         check_positive("scaling factor", f64::from(factor)).map_err(fail)?;
         let times = |value: &mut f32| *value = (*value * factor).clamp(f32::MIN, f32::MAX);
         match &mut self.features {
@@ -482,9 +456,9 @@ impl Dataset {
     /// rounding of *all* rows depend, must not depend on one row.
     ///
     /// # Errors
-    /// `Invalid` for a bound that is not positive and finite.
+    /// A bound that is not positive and finite.
     pub fn clip_features(mut self, norm: Norm, bound: f64) -> Result<Self, DatasetError> {
-        check_positive("feature bound", bound).map_err(|fault| invalid(&self.name, fault))?;
+        check_positive("feature bound", bound).map_err(|error| error.of(&self.name))?;
         if self.implied_bound(norm).is_some_and(|implied| bound < implied) {
             self = self.to_f32()?;
         }
@@ -564,12 +538,12 @@ impl Dataset {
     }
 }
 
-fn invalid(name: &str, Fault { place, problem }: Fault) -> DatasetError {
-    DatasetError::Invalid {
-        name: name.into(),
-        place,
-        problem,
-    }
+fn not_binary<T>(found: &str) -> Result<T, DatasetError> {
+    let problem = format!(
+        "{found}, where a binary loss needs two classes or targets of −1 and 1; choose a multiclass loss, or set one class \
+         against the rest"
+    );
+    fault("", problem)
 }
 
 /// Copies parts, which end at `ends`, by the threads that `engine` gives them to.
@@ -688,10 +662,6 @@ mod tests {
             ),
             (sparse(&[0], &[], &[], 3), ok(), "no rows"),
             (sparse(&[], &[], &[], 3), ok(), "no rows"),
-            (sparse(&[1, 1, 2], &[0, 1], &[1.0, 2.0], 3), ok(), "offsets"),
-            (sparse(&[0, 2, 1], &[0, 1], &[1.0, 2.0], 3), ok(), "offsets"),
-            (sparse(&[0, 1, 1], &[0, 1], &[1.0, 2.0], 3), ok(), "offsets"),
-            (sparse(&[0, 3, 2], &[0, 1], &[1.0, 2.0], 3), ok(), "offsets"),
             (sparse(&[0, 1, 2], &[0], &[1.0, 2.0], 3), ok(), "offsets"),
             (sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3), ok(), "row 0: column 1"),
             (sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3), ok(), "row 1: column 1"),
@@ -701,7 +671,12 @@ mod tests {
                 ok(),
                 "row 1, column 2",
             ),
-        ] {
+        ]
+        .into_iter()
+        .chain(
+            [[1, 1, 2], [0, 2, 1], [0, 1, 1], [0, 3, 2]]
+                .map(|offsets| (sparse(&offsets, &[0, 1], &[1.0, 2.0], 3), ok(), "offsets")),
+        ) {
             let message = Dataset::new("d", features, labels).unwrap_err().to_string();
             assert!(
                 parts.split('|').all(|part| message.contains(part)),
@@ -759,7 +734,8 @@ mod tests {
         assert!(error.to_string().contains("class 3 is not below"));
         let real = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5])).unwrap();
         assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 1"));
-        assert!(matches!(real.one_against_rest(0), Err(DatasetError::NotBinary { .. })));
+        let error = real.one_against_rest(0).unwrap_err();
+        assert!(error.to_string().contains("real targets, where a binary loss"));
     }
 
     #[test]

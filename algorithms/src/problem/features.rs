@@ -5,6 +5,7 @@ use std::ops::Range;
 use rounds_kernels::features::{F32Rows, NULL_CLASS, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 
+use super::DatasetError;
 use super::domain::Storage;
 
 /// Compressed sparse rows: row i stores `values[offsets[i]..offsets[i + 1]]` in the columns `indices[..]`, which ascend
@@ -277,7 +278,7 @@ impl Features {
     }
 
     /// Checks that these are finite rows.
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(super) fn check(&self) -> Result<(), DatasetError> {
         let columns = self.columns();
         if columns == 0 {
             return fault("", "its rows have no features; at least one column is needed");
@@ -323,7 +324,7 @@ impl Features {
 
 impl SparseMatrix {
     /// Checks offsets and columns.
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), DatasetError> {
         let (offsets, stored) = (&self.offsets, self.values.len());
         let rows = offsets.len().saturating_sub(1);
         if rows == 0 {
@@ -430,7 +431,7 @@ impl Labels {
     }
 
     /// Checks that classes are in range and targets not infinite.
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(super) fn check(&self) -> Result<(), DatasetError> {
         match self {
             Labels::Classes { values, classes, names } => {
                 check_addressable("classes", *classes)?;
@@ -460,22 +461,16 @@ impl Labels {
     }
 }
 
-/// Rows or labels that make no data set.
-pub(super) struct Fault {
-    /// The row, after a comma, if it is the fault of one. Rows and columns count from 0.
-    pub(super) place: String,
-    /// The problem and the way out.
-    pub(super) problem: String,
-}
-
-pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault {
+/// The refusal of rows or labels; `place` begins with a comma, and rows and columns count from 0.
+pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, DatasetError> {
+    Err(DatasetError {
+        name: String::new(),
         place: place.into(),
         problem: problem.into(),
     })
 }
 
-fn check_addressable(what: &str, found: usize) -> Result<(), Fault> {
+fn check_addressable(what: &str, found: usize) -> Result<(), DatasetError> {
     let limit = u32::MAX as usize;
     if found <= limit {
         return Ok(());
@@ -485,7 +480,7 @@ fn check_addressable(what: &str, found: usize) -> Result<(), Fault> {
 }
 
 /// Checks that `what` is a positive finite number.
-pub(super) fn check_positive(what: &str, value: f64) -> Result<(), Fault> {
+pub(super) fn check_positive(what: &str, value: f64) -> Result<(), DatasetError> {
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }

@@ -7,7 +7,7 @@
 //! it without messages.
 
 use std::ops::Range;
-use std::sync::{RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rounds_kernels::features::{Norm, Selection, Targets};
 use rounds_kernels::linear::{self, Batch, RowNorms};
@@ -71,9 +71,10 @@ impl Shard {
     pub(crate) fn new(dataset: &mut Dataset, l2_norms: &RowNorms, bias: bool, ranks: &dyn Ranks) -> Self {
         let (rank, count) = (ranks.rank(), ranks.count());
         assert!(count < usize::from(NO_RANK), "{count} ranks are too many");
-        let lengths: Vec<usize> = gather_messages(ranks, &(dataset.len() as u64).to_le_bytes())
-            .iter()
-            .map(|length| u64::from_le_bytes(length[..].try_into().expect("eight bytes")) as usize)
+        let length = (dataset.len() as u32).to_le_bytes();
+        let lengths: Vec<usize> = gathered(ranks, [length], u32::from_le_bytes)
+            .into_iter()
+            .map(|length| length as usize)
             .collect();
         let rows = lengths.iter().sum();
         for (other, &length) in lengths.iter().enumerate() {
@@ -83,33 +84,24 @@ impl Shard {
                 "rank {other} holds another number of rows than its share"
             );
         }
-        let gather = |own: Vec<[u8; 4]>| -> Vec<[u8; 4]> {
-            gather_messages(ranks, own.as_flattened())
-                .iter()
-                .flat_map(|part| part.as_chunks::<4>().0.iter().copied())
-                .collect()
-        };
+        let singles = |own: &[f32]| gathered(ranks, own.iter().map(|value| value.to_le_bytes()), f32::from_le_bytes);
         let labels = match dataset.labels() {
             Labels::Classes { values, classes, names } => Labels::Classes {
-                values: gather(values.iter().map(|value| value.to_le_bytes()).collect())
-                    .into_iter()
-                    .map(u32::from_le_bytes)
-                    .collect(),
+                values: gathered(
+                    ranks,
+                    values.iter().map(|value| value.to_le_bytes()),
+                    u32::from_le_bytes,
+                ),
                 classes: *classes,
                 names: names.clone(),
             },
-            Labels::Values(values) => Labels::Values(
-                gather(values.iter().map(|value| value.to_le_bytes()).collect())
-                    .into_iter()
-                    .map(f32::from_le_bytes)
-                    .collect(),
-            ),
+            Labels::Values(values) => Labels::Values(singles(values)),
         };
-        let all_norms = gather(l2_norms.values.iter().map(|value| value.to_le_bytes()).collect());
+        let all_norms = singles(&l2_norms.values);
         let (stored_of, stored) = match dataset.features() {
             Features::Sparse(SparseMatrix { offsets, .. }) => {
                 let own = offsets.windows(2).map(|row| ((row[1] - row[0]) as u32).to_le_bytes());
-                let all: Vec<u32> = gather(own.collect()).into_iter().map(u32::from_le_bytes).collect();
+                let all = gathered(ranks, own, u32::from_le_bytes);
                 let stored = all.iter().map(|&stored| stored as usize).sum();
                 (all, stored)
             }
@@ -122,7 +114,7 @@ impl Shard {
             labels,
             l2_norms: RowNorms {
                 norm: l2_norms.norm,
-                values: all_norms.into_iter().map(f32::from_le_bytes).collect(),
+                values: all_norms,
             },
             stored_of,
             stored,
@@ -173,13 +165,16 @@ impl Shard {
 
     /// The rows that this rank can read.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Store> {
-        self.store.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.store.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Store> {
+        self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies to each rank the rows that its leaves read: collective. Without missing rows no message is sent.
     pub(crate) fn fetch(&self, batch: &Selection<'_>, leaves: usize, norm: Option<Norm>, ranks: &dyn Ranks) {
-        let mut guard = self.store.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let store = &mut *guard;
+        let store = &mut *self.write();
         if norm == Some(Norm::L1) && store.l1_norms.is_none() {
             store.l1_norms = Some(self.norms_of(&store.features, Norm::L1));
         }
@@ -201,8 +196,7 @@ impl Shard {
     /// A rank takes at most twice as many copies as it has rows, those that are nearest to its own. Its share of the leaves
     /// needs no more where batches have at least as many leaves as there are ranks.
     pub(crate) fn place(&self, expected: Vec<Vec<u32>>, ranks: &dyn Ranks) {
-        let mut guard = self.store.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let store = &mut *guard;
+        let store = &mut *self.write();
         self.clear(store);
         let mut copies: Vec<Vec<u32>> = Vec::with_capacity(self.ranks);
         for (rank, mut rows) in expected.into_iter().enumerate() {
@@ -233,7 +227,7 @@ impl Shard {
 
     /// Removes all copies: collective, as all ranks must still know the place of each row.
     pub(crate) fn remove_copies(&self) {
-        self.clear(&mut self.store.write().unwrap_or_else(std::sync::PoisonError::into_inner));
+        self.clear(&mut self.write());
     }
 
     /// Removes the copies of all ranks.
@@ -354,8 +348,7 @@ impl Shard {
             return;
         }
         let first = store.features.len();
-        let arrived = store.features.emptied();
-        let arrived = match arrived {
+        let arrived = match store.features.emptied() {
             Features::U8 { rows, scale } => Features::bytes(bytes, rows.columns(), scale),
             Features::F32 { columns, .. } => Features::f32(numbers(bytes, f32::from_le_bytes), columns),
             Features::Sparse(mut sparse) => {
@@ -495,6 +488,13 @@ impl Store {
         }
         bytes
     }
+}
+
+/// The numbers of all ranks, rank by rank, from their little-endian bytes.
+fn gathered<T>(ranks: &dyn Ranks, own: impl IntoIterator<Item = [u8; 4]>, number: fn([u8; 4]) -> T) -> Vec<T> {
+    let own: Vec<[u8; 4]> = own.into_iter().collect();
+    let parts = gather_messages(ranks, own.as_flattened());
+    parts.iter().flat_map(|part| numbers(part, number)).collect()
 }
 
 /// Numbers from their little-endian bytes.

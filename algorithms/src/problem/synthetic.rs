@@ -468,6 +468,13 @@ impl Quadratic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Executor;
+    use crate::optimizers::sgd::SGD;
+    use crate::optimizers::{Budget, Settings};
+    use crate::oracle::{Engine, evaluate};
+    use crate::problem::Problem;
+    use rounds_kernels::loss::Loss;
+    use rounds_kernels::random::StreamKey;
 
     fn bytes_and_classes(data: &Dataset) -> (Vec<u8>, &[u32]) {
         let Features::U8 { rows, .. } = data.features() else {
@@ -479,47 +486,19 @@ mod tests {
         (rows.iter().flatten().copied().collect(), classes)
     }
 
-    /// Accuracy on the test rows after two epochs of softmax regression by plain SGD.
-    fn linear_accuracy(train: &Dataset, test: &Dataset) -> f64 {
-        let scores = |weights: &[[f32; LANES]], row: &[u8]| {
-            let mut scores = weights[PIXELS];
-            for (weight, &byte) in weights.iter().zip(row).filter(|(_, byte)| **byte != 0) {
-                let value = f32::from(byte) / 255.0;
-                scores
-                    .iter_mut()
-                    .zip(weight)
-                    .for_each(|(score, weight)| *score += value * weight);
-            }
-            scores
-        };
-        let mut weights = vec![[0f32; LANES]; PIXELS + 1];
-        let (rows, labels) = bytes_and_classes(train);
-        for step in [0.02, 0.005] {
-            for (row, &label) in rows.chunks_exact(PIXELS).zip(labels) {
-                let exponentials = scores(&weights, row).map(f32::exp);
-                let total: f32 = exponentials[..CLASSES].iter().sum();
-                let mut update = exponentials.map(|exponential| -step * exponential / total);
-                update[CLASSES..].fill(0.0);
-                update[label as usize] += step;
-                for (weight, &byte) in weights.iter_mut().zip(row).filter(|(_, byte)| **byte != 0) {
-                    let value = f32::from(byte) / 255.0;
-                    weight
-                        .iter_mut()
-                        .zip(update)
-                        .for_each(|(weight, update)| *weight += value * update);
-                }
-                weights[PIXELS]
-                    .iter_mut()
-                    .zip(update)
-                    .for_each(|(weight, update)| *weight += update);
-            }
-        }
-        let (rows, labels) = bytes_and_classes(test);
-        let correct = rows.chunks_exact(PIXELS).zip(labels).filter(|(row, label)| {
-            let scores = scores(&weights, row);
-            (0..CLASSES).max_by(|&a, &b| scores[a].total_cmp(&scores[b])) == Some(**label as usize)
-        });
-        correct.count() as f64 / labels.len() as f64
+    /// Accuracy on the test rows after two epochs of softmax regression.
+    fn linear_accuracy(train: Dataset, test: Dataset) -> f64 {
+        let [train, test] = [train, test].map(|data| Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).unwrap());
+        let settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1))
+            .with("batch-size", 20)
+            .with("epochs", 2)
+            .with("learning-rate", 0.2)
+            .with("averaging", "suffix");
+        let prepared = SGD.prepare(&train, &settings).unwrap();
+        let mut executor = Executor::new(&train, Engine::Sequential, prepared);
+        executor.run().unwrap();
+        let evaluation = evaluate(&test, &Engine::Sequential, executor.solution()).unwrap();
+        evaluation.correct as f64 / evaluation.rows as f64
     }
 
     #[test]
@@ -548,7 +527,7 @@ mod tests {
             bytes.chunks_exact(PIXELS).all(blank),
             "strokes keep off the border, so that shifts do not wrap"
         );
-        let accuracy = linear_accuracy(&train, &test);
+        let accuracy = linear_accuracy(train, test);
         assert!(
             (0.88..0.94).contains(&accuracy),
             "test accuracy of softmax regression: {accuracy}"

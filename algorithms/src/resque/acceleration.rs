@@ -238,6 +238,11 @@ impl BallAcceleration {
         &self.progress.iterate
     }
 
+    /// R, r, ε and L.
+    pub fn parameters(&self) -> AccelerationParameters {
+        self.progress.parameters
+    }
+
     /// x_0.
     pub(super) fn start(&self) -> &[f64] {
         &self.progress.start

@@ -5,7 +5,7 @@
 //! on sizes alone and leaves are added in order, hence the same bits for any number of threads.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, UniformStream, fill_gaussian_blocks};
 
@@ -13,7 +13,7 @@ use super::ResqueError;
 use super::estimator::{log_weight, weight};
 use super::geometry::{dot, narrow, squared_norm};
 use super::pool::{GradientPool, check_round, check_samples};
-use crate::oracle::{Engine, Ledger, partition};
+use crate::oracle::{Engine, Ledger, lock, partition};
 
 /// Streams of the perturbations ξ.
 const PERTURBATION: Purpose = Purpose(0x5045_5254);
@@ -291,11 +291,6 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
     fn ledger(&self) -> Ledger {
         self.ledger
     }
-}
-
-/// Takes a lock that only a panic could have poisoned; scratch memory holds no invariant that a panic could break.
-fn lock(tile: &Mutex<Tile>) -> std::sync::MutexGuard<'_, Tile> {
-    tile.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
