@@ -426,13 +426,7 @@ impl Constants {
                     value: "estimate".to_owned(),
                     expected: "a number, where the rows were not measured before (no rank can measure shared rows alone)",
                 })?;
-                problem
-                    .model()
-                    .loss
-                    .curvature()
-                    .ok_or_else(|| not_smooth(method, problem))?
-                    * moment
-                    + problem.regularization()
+                curvature_of_loss(method, problem)? * moment + problem.regularization()
             }
             None => public_smoothness(method, problem, own.feature_bound)?,
         };
@@ -512,13 +506,15 @@ impl Constants {
     }
 }
 
-fn not_smooth(method: Method, problem: &PublicProblem) -> SettingsError {
-    SettingsError::Unsupported {
+/// sup φ″.
+fn curvature_of_loss(method: Method, problem: &PublicProblem) -> Result<f64, SettingsError> {
+    let loss = problem.model().loss;
+    loss.curvature().ok_or_else(|| SettingsError::Unsupported {
         parameter: "loss",
-        value: problem.model().loss.to_string(),
+        value: loss.to_string(),
         algorithm: method.id(),
         reason: "needs a smooth loss, such as logistic, softmax or huber",
-    }
+    })
 }
 
 /// A public bound on the norm of a row, its bias included.
@@ -532,11 +528,7 @@ fn public_norm(problem: &PublicProblem, bound: f64, norm: Norm) -> f64 {
 
 /// `L = sup φ″·A² + λ` from the declared or enforced feature bound A.
 fn public_smoothness(method: Method, problem: &PublicProblem, declared: Option<f64>) -> Result<f64, PrepareError> {
-    let factor = problem
-        .model()
-        .loss
-        .curvature()
-        .ok_or_else(|| not_smooth(method, problem))?;
+    let factor = curvature_of_loss(method, problem)?;
     let Some(bound) = declared
         .or_else(|| problem.row_bound(Norm::L2))
         .filter(|&bound| bound > 0.0)
@@ -628,6 +620,11 @@ impl BudgetOf {
         Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
     }
 
+    /// Of the sum in exact arithmetic.
+    fn exact_sensitivity(&self) -> f64 {
+        self.clip_norm * self.sampling.row_change_factor(self.adjacency)
+    }
+
     fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
         let Budget::Target { epsilon, delta } = self.budget else {
             return Err(SettingsError::Unsupported {
@@ -652,19 +649,16 @@ impl BudgetOf {
             let scale = |&share: &f64| self.sensitivity / privacy::laplace::unamplified_epsilon(share, rate);
             Ok(shares(total)?.iter().map(scale).collect())
         };
+        let l1_sensitivity = self.exact_sensitivity();
         let mechanism = |scales: &[f64]| -> Mechanism {
-            if log_weights.is_none() {
-                let (scale, steps) = (scales[0], scales.len());
-                let l1_sensitivity = self.clip_norm * self.sampling.row_change_factor(self.adjacency);
-                Mechanism::Laplace {
-                    scale,
-                    l1_sensitivity,
-                    sampling: self.sampling,
-                    steps,
-                }
-            } else {
-                let l1_sensitivity = self.clip_norm * self.sampling.row_change_factor(self.adjacency);
-                Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling)
+            if log_weights.is_some() {
+                return Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling);
+            }
+            Mechanism::Laplace {
+                scale: scales[0],
+                l1_sensitivity,
+                sampling: self.sampling,
+                steps: scales.len(),
             }
         };
         let accountant = self.accountant.unwrap_or(Accountant::Pure);
@@ -676,7 +670,7 @@ impl BudgetOf {
         }
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
-        let inflation = self.sensitivity / (self.clip_norm * self.sampling.row_change_factor(self.adjacency));
+        let inflation = self.sensitivity / l1_sensitivity;
         let factor = privacy::calibrate(accountant, self.adjacency, epsilon, delta, |factor| {
             mechanism(&times(factor))
         })?;
@@ -733,7 +727,7 @@ impl BudgetOf {
         let accountant = self
             .accountant
             .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-        let inflation = self.sensitivity / (self.clip_norm * self.sampling.row_change_factor(self.adjacency));
+        let inflation = self.sensitivity / self.exact_sensitivity();
         let (noise_multiplier, delta) = match self.budget {
             Budget::Target { epsilon, delta } => {
                 let exact = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;

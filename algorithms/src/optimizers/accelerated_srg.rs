@@ -119,6 +119,17 @@ parameters! {
     }
 }
 
+/// What the constants of a run depend on.
+struct Variant<'a> {
+    id: &'static str,
+    recursive: bool,
+    constrained: bool,
+    problem: &'a PublicProblem,
+    plan: &'a BatchPlan,
+    smoothness: f64,
+    zeta: f64,
+}
+
 /// The papers' constants and what they are made of, all public.
 #[derive(Clone, Copy)]
 struct Proven {
@@ -177,35 +188,22 @@ pub(super) fn recursion_variance(plan: &BatchPlan, clip_norm: f32, noise_deviati
 ///
 /// R is the radius, or 5. The third is a third of what the bound asks for: on MNIST at ε = 0.1 and 1, for B from 250 to
 /// 2,000, the best β of a grid lies within a factor of 2 of these.
-struct PracticalBeta<'a> {
-    problem: &'a PublicProblem,
-    plan: &'a BatchPlan,
-    smoothness: f64,
-    /// ‖x* − x_0‖.
-    distance: f64,
-    zeta: f64,
-    clip_norm: f32,
-    noise_deviation: f64,
-}
-
-impl PracticalBeta<'_> {
-    fn value(&self, recursive: bool, constrained: bool) -> f64 {
-        let (batch, rounds) = (self.plan.batch_size as f64, self.plan.rounds as f64);
-        let distance = self.distance;
-        let dimension = self.problem.parameters();
-        if !recursive {
-            let node = self.noise_deviation / batch;
-            let variance = f64::from(self.clip_norm).powi(2) / batch + dimension as f64 * node * node;
-            let asked = theory::recursive::best_beta(0.0, self.plan.rounds, variance, distance);
-            return self.smoothness + (2.0 * self.zeta).sqrt() * asked / 3.0;
-        }
-        if constrained {
-            let rows = self.problem.rows() as f64;
-            return self.smoothness * (rows.powf(1.5) / (batch * batch)).max(rows / batch);
-        }
-        let variance = recursion_variance(self.plan, self.clip_norm, self.noise_deviation, dimension);
-        self.smoothness + (0.5 * self.zeta * rounds * variance).sqrt() / distance
+fn practical_beta(run: &Variant<'_>, steps: &Steps, clip_norm: f32, noise_deviation: f64) -> f64 {
+    let (batch, rounds) = (run.plan.batch_size as f64, run.plan.rounds as f64);
+    let distance = steps.radius.unwrap_or(PRACTICAL_DISTANCE);
+    let dimension = run.problem.parameters();
+    if !run.recursive {
+        let node = noise_deviation / batch;
+        let variance = f64::from(clip_norm).powi(2) / batch + dimension as f64 * node * node;
+        let asked = theory::recursive::best_beta(0.0, run.plan.rounds, variance, distance);
+        return run.smoothness + (2.0 * run.zeta).sqrt() * asked / 3.0;
     }
+    if run.constrained {
+        let rows = run.problem.rows() as f64;
+        return run.smoothness * (rows.powf(1.5) / (batch * batch)).max(rows / batch);
+    }
+    let variance = recursion_variance(run.plan, clip_norm, noise_deviation, dimension);
+    run.smoothness + (0.5 * run.zeta * rounds * variance).sqrt() / distance
 }
 
 /// The constants of `constants = theory`, nothing for `practical`.
@@ -251,22 +249,23 @@ impl Proven {
         }
     }
 
-    /// `β = (16·c_M + 8)·L·n^{3/2}/(R·B²)`, c_M = MR/L, of [004 Theorem 5.12].
-    fn recursive_beta(
-        &self,
-        rows: usize,
-        plan: &BatchPlan,
-        constrained: bool,
-        id: &'static str,
-    ) -> Result<f64, SettingsError> {
-        let (rows, batch) = (rows as f64, plan.batch_size as f64);
+    /// β: of a recursion `(16·c_M + 8)·L·n^{3/2}/(R·B²)`, c_M = MR/L, of [004 Theorem 5.12].
+    fn beta(&self, run: &Variant<'_>, noise_deviation: f64) -> Result<f64, SettingsError> {
+        let (rows, batch) = (run.problem.rows() as f64, run.plan.batch_size as f64);
+        if !run.recursive {
+            // Bound A at its least: V = L²/B + d·σ², σ the noise of a mean.
+            let deviation = noise_deviation / batch;
+            let variance = self.lipschitz.powi(2) / batch + run.problem.parameters() as f64 * deviation * deviation;
+            let best = theory::recursive::best_beta(self.smoothness, run.plan.rounds, variance, self.radius);
+            return Ok(best);
+        }
         let refuse = |reason: &'static str| SettingsError::Unsupported {
             parameter: "constants",
             value: "theory".to_owned(),
-            algorithm: id,
+            algorithm: run.id,
             reason,
         };
-        if !constrained {
+        if !run.constrained {
             // [004 (5.2)]: T = c_DP·n^{1/4} with c_DP > 10⁴ for any δ in use, so B = n^{3/4}/c_DP < 1 for n < 6·10⁵.
             return Err(refuse(
                 "has constants for the unconstrained regime that leave less than one row a batch below n ≈ 600,000; \
@@ -280,33 +279,26 @@ impl Proven {
         }
         let ratio = self.smoothness * self.radius / self.lipschitz;
         let beta = (16.0 * ratio + 8.0) * self.lipschitz * rows.powf(1.5) / (self.radius * batch * batch);
-        if beta < 2.0 * self.smoothness * plan.rounds as f64 {
+        if beta < 2.0 * self.smoothness * run.plan.rounds as f64 {
             return Err(refuse("needs β ≥ 2·M·T; take fewer, larger rounds"));
         }
         Ok(beta)
     }
 }
 
-/// Which assumptions practical constants leave.
-fn left_assumptions(
-    rows: usize,
-    plan: &BatchPlan,
-    beta: f64,
-    smoothness: f64,
-    zeta: f64,
-    recursive: bool,
-    constrained: bool,
-) -> Vec<AssumptionWarning> {
+/// The assumptions that practical constants leave.
+fn left_assumptions(run: &Variant<'_>, beta: f64) -> Vec<AssumptionWarning> {
+    let &Variant { plan, zeta, .. } = run;
     let mut warnings = Vec::new();
-    let needed = 2.0 * smoothness * plan.rounds as f64;
-    if recursive && beta < needed {
+    let needed = 2.0 * run.smoothness * plan.rounds as f64;
+    if run.recursive && beta < needed {
         warnings.push(AssumptionWarning::SmallBeta { beta, needed });
     }
     if zeta > 0.5 {
         warnings.push(AssumptionWarning::LargeZeta { zeta });
     }
-    let root = (rows as f64).sqrt();
-    if recursive && constrained && plan.batch_size as f64 > root {
+    let root = (run.problem.rows() as f64).sqrt();
+    if run.recursive && run.constrained && plan.batch_size as f64 > root {
         warnings.push(AssumptionWarning::LargeBatch {
             batch_size: plan.batch_size,
             root,
@@ -354,34 +346,23 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         WorkloadSpecification::prefix()
     };
     let (privacy, statement) = calibrated(problem, settings, &plan, (default, workload), clip_norm)?;
-    let beta = match &proven {
-        Some(proven) if recursive => proven.recursive_beta(rows, &plan, constrained, id)?,
-        Some(proven) => {
-            // Bound A at its least: V = L²/B + d·σ², σ the noise of a mean.
-            let deviation = privacy.noise_deviation / plan.batch_size as f64;
-            let variance =
-                proven.lipschitz.powi(2) / plan.batch_size as f64 + problem.parameters() as f64 * deviation * deviation;
-            theory::recursive::best_beta(proven.smoothness, plan.rounds, variance, proven.radius)
-        }
-        None => {
-            let practical = PracticalBeta {
-                problem,
-                plan: &plan,
-                smoothness,
-                distance: steps.radius.unwrap_or(PRACTICAL_DISTANCE),
-                zeta,
-                clip_norm,
-                noise_deviation: privacy.noise_deviation,
-            };
-            steps.beta.unwrap_or_else(|| practical.value(recursive, constrained))
-        }
+    let run = Variant {
+        id,
+        recursive,
+        constrained,
+        problem,
+        plan: &plan,
+        smoothness,
+        zeta,
     };
-    let warnings = if proven.is_some() {
-        Vec::new()
+    let (beta, warnings) = if let Some(proven) = proven {
+        (proven.beta(&run, privacy.noise_deviation)?, Vec::new())
     } else {
-        left_assumptions(rows, &plan, beta, smoothness, zeta, recursive, constrained)
+        let practical = || practical_beta(&run, &steps, clip_norm, privacy.noise_deviation);
+        let beta = steps.beta.unwrap_or_else(practical);
+        (beta, left_assumptions(&run, beta))
     };
-    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
+    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
     let dimension = problem.parameters();
     let optimizer = AcceleratedSrg {
         recursive,
@@ -527,6 +508,6 @@ impl Optimizer for AcceleratedSrg {
         visitor.f32s("aggregate", &mut self.aggregate);
         visitor.f32s("mirror", &mut self.mirror);
         visitor.f64s("recursion", &mut self.recursion);
-        self.sums.noise.visit_state(visitor);
+        self.sums.visit_state(visitor);
     }
 }

@@ -22,14 +22,13 @@
 use super::parameters::{BATCHES, NOISE, PRIVACY, Parameter, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan};
 use super::scene::Scene;
-use super::sgd::{self, GradientPrivacy, Iterates, Sgd};
+use super::sgd::{GradientPrivacy, Iterates, Sgd};
 use super::{Algorithm, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::choices;
 use crate::factorization::WorkloadSpecification;
 use crate::noise::NoisePlan;
 use crate::privacy::{PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
-use crate::sampling::Sampler;
 
 /// What a variant does where nothing is asked for.
 #[derive(Clone, Copy)]
@@ -209,13 +208,13 @@ pub(super) fn whole_epochs(
 
 fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Result<Prepared, PrepareError> {
     let plan = whole_epochs(settings, problem, variant.epochs, variant.id)?;
-    let parameters = sgd::parameters(settings, &plan, 0.5, variant.momentum)?;
+    let momentum = settings.common()?.momentum.unwrap_or(variant.momentum);
     let mut workload = WorkloadSpecification::prefix();
     let weighs_momentum = Factorized::read(settings)?
         .workload
         .map_or(variant.weighs_momentum, |workload| workload == WorkloadKind::True);
-    if weighs_momentum && parameters.momentum > 0.0 {
-        workload = workload.with_momentum(parameters.momentum);
+    if weighs_momentum && momentum > 0.0 {
+        workload = workload.with_momentum(momentum);
     }
     if variant.weighs_periods {
         let tau = Weighted::read(settings)?.tau.unwrap_or(plan.rounds);
@@ -223,14 +222,8 @@ fn prepare(problem: &PublicProblem, settings: &Settings, variant: Variant) -> Re
     }
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, (variant.noise, workload), clip_norm)?;
-    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
-    Ok(Sgd::prepared(
-        problem.parameters(),
-        parameters,
-        sampler,
-        Some(privacy),
-        statement,
-    ))
+    let privacy = (Some(privacy), statement);
+    Sgd::prepared(problem, settings, &plan, (0.5, variant.momentum), privacy)
 }
 
 /// The noise of the settings, by default of kind `default`, for sums that the run adds up by `workload`, scaled to the budget.

@@ -237,21 +237,6 @@ mod tests {
     }
 
     #[test]
-    fn heavy_ball_is_its_smoothed_form() {
-        // u = β·u + (1 − β)·g, x⁺ = x − α/(1 − β)·u [003 (3.6)–(3.7)].
-        let (alpha, beta) = (0.7, 0.6);
-        let iterates = run(Acceleration::HeavyBall, constant(alpha, beta, 40));
-        let (mut x, mut u) = ([1.0, -2.0, 0.5, 3.0], [0.0; 4]);
-        for iterate in iterates {
-            for i in 0..4 {
-                u[i] = beta * u[i] + (1.0 - beta) * EIGENVALUES[i] * x[i];
-                x[i] -= alpha / (1.0 - beta) * u[i];
-                assert!((x[i] - iterate[i]).abs() < 1e-5);
-            }
-        }
-    }
-
-    #[test]
     fn heavy_ball_and_nesterov_follow_their_recursions_and_without_momentum_gradient_descent() {
         for (acceleration, momentum) in [
             (Acceleration::HeavyBall, 0.7),

@@ -1,5 +1,4 @@
-//! The release of a round that methods of gradient differences share: a batch, the sum of its clipped gradients or
-//! differences, and its noise.
+//! The release of a round that most methods share: a batch, the sum of its clipped gradients or differences, and its noise.
 
 use rounds_kernels::linear::{Clip, Point};
 
@@ -9,29 +8,30 @@ use crate::noise::NoiseMechanism;
 use crate::oracle::{Oracle, Phase};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
+use crate::state::StateVisitor;
 
-/// Batches, clipping and noise.
+/// Batches, clipping and noise; without noise nothing is clipped.
 pub(super) struct NoisySums {
     pub(super) sampler: Sampler,
     clip: Clip,
-    pub(super) noise: Box<dyn NoiseMechanism>,
+    noise: Option<Box<dyn NoiseMechanism>>,
     /// The last release, times the batch size.
     pub(super) sum: Vec<f64>,
 }
 
 impl NoisySums {
-    /// The batches of `plan`, sums of terms clipped to `clip_norm` (L2), and `noise` on them.
+    /// The batches of `plan`, sums of terms clipped to the norm (L2) of `privacy`, and its noise on them.
     pub(super) fn new(
         problem: &PublicProblem,
         settings: &Settings,
         plan: &BatchPlan,
-        clip_norm: f32,
-        noise: Box<dyn NoiseMechanism>,
+        privacy: Option<(f32, Box<dyn NoiseMechanism>)>,
     ) -> Result<Self, PrepareError> {
+        let clip = privacy.as_ref().map_or(Clip::Unbounded, |privacy| Clip::l2(privacy.0));
         Ok(Self {
             sampler: Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?,
-            clip: Clip::l2(clip_norm),
-            noise,
+            clip,
+            noise: privacy.map(|privacy| privacy.1),
             sum: vec![0.0; problem.parameters()],
         })
     }
@@ -54,9 +54,17 @@ impl NoisySums {
             None => oracle.gradient_sum(&batch, current.parameters, self.clip, &mut self.sum)?,
             Some(previous) => oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)?,
         }
-        oracle.enter(Phase::Noise);
-        self.noise.add_increment(round, &mut self.sum, oracle.engine())?;
+        if let Some(noise) = &mut self.noise {
+            oracle.enter(Phase::Noise);
+            noise.add_increment(round, &mut self.sum, oracle.engine())?;
+        }
         oracle.enter(Phase::Update);
         Ok(())
+    }
+
+    pub(super) fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        if let Some(noise) = &mut self.noise {
+            noise.visit_state(visitor);
+        }
     }
 }

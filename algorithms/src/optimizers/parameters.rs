@@ -94,25 +94,8 @@ pub trait ParameterValue: Sized {
     fn text(&self) -> Option<String>;
 }
 
-/// Values that parse and print as the standard library does.
-macro_rules! plain_values {
-    ($($type:ty: $expected:expr),+ $(,)?) => {
-        $(impl ParameterValue for $type {
-            const EXPECTED: &'static str = $expected;
-
-            fn parsed(text: &str) -> Option<Self> {
-                text.parse().ok()
-            }
-
-            fn text(&self) -> Option<String> {
-                Some(self.to_string())
-            }
-        })+
-    };
-}
-
-plain_values! {
-    NoiseKind: NoiseKind::NAMES,
+impl Choice for NoiseKind {
+    const NAMES: &'static str = Self::NAMES;
 }
 
 impl<T: Choice> ParameterValue for T {

@@ -118,16 +118,8 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         },
     )?;
     let batch = common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
-    let radius = PhasedParameters::read(settings)?.radius;
     // Iterates inside a phase are not released: they must not be able to diverge.
-    if radius > 0.5 * f64::from(problem.most_weight()) {
-        return Err(SettingsError::OutOfRange {
-            parameter: "radius",
-            value: radius.to_string(),
-            expected: "a smaller radius (margins could overflow)",
-        }
-        .into());
-    }
+    let radius = plan::bounded_radius(problem, PhasedParameters::read(settings)?.radius)?;
     let dimension = problem.parameters() as f64;
     let steps = problem.rows() as f64 / batch as f64;
     // μ of the run; the noise multiplier is f/μ for a Gaussian mechanism.

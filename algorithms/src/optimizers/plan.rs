@@ -180,6 +180,21 @@ pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
         .map(|_| clip_norm)
 }
 
+/// `radius` if iterates within it cannot make margins overflow, or shift them so far, whatever a row of the domain holds.
+///
+/// # Errors
+/// A larger one.
+pub(super) fn bounded_radius(problem: &PublicProblem, radius: f64) -> Result<f64, SettingsError> {
+    if radius <= 0.5 * f64::from(problem.most_weight()) {
+        return Ok(radius);
+    }
+    Err(SettingsError::OutOfRange {
+        parameter: "radius",
+        value: radius.to_string(),
+        expected: "a smaller radius (margins could overflow)",
+    })
+}
+
 /// The generator that the key stands for.
 pub(super) fn noise_source(settings: &Settings) -> NoiseSource {
     if settings.is_release() {

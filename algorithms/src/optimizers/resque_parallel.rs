@@ -8,7 +8,7 @@ use super::parameters::{Common, Parameter, Range, parameters};
 use super::scene::Scene;
 use super::{Algorithm, PrepareError, Prepared, Settings, pooled};
 use crate::problem::PublicProblem;
-use crate::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
+use crate::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver};
 use crate::resque::projected::{self, Weights};
 
 parameters! {
@@ -21,7 +21,7 @@ parameters! {
         /// Search for λ in outer steps
         outer: Outer = Outer::BisectionFree,
         /// Constant of the sample sizes; the theory's is 48
-        samples: f64 [Range::POSITIVE] = 2.0,
+        samples: f64 [Range::POSITIVE] = PRACTICAL_SAMPLES,
         /// Smoothing radius ρ and ball radius r (default: ε/(2L), for losses of a linear model)
         smoothing: Option<f64> [Range::new("a radius above 0, at least 1e-30 (offsets are f32),", |radius| radius >= 1e-30 && radius.is_finite())],
         /// Draw of weights: given the margins' shifts alone, or not
@@ -70,10 +70,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, solver: Solver) -> Resu
         smoothing: Some(smoothing),
         solver,
         outer: own.outer,
-        constants: Constants {
-            samples: own.samples,
-            ..Constants::practical()
-        },
+        samples: own.samples,
     };
     let weights = own.weights;
     let run = ParallelResque::new(parameters, vec![0.0; problem.parameters()], settings.key.clone())?;

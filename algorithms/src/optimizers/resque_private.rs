@@ -175,14 +175,7 @@ fn by_theorem(
         .into());
     };
     let lipschitz = projected::lipschitz(problem)?;
-    let setting = Setting {
-        examples: problem.rows() as f64,
-        dimension: problem.parameters() as f64,
-        lipschitz,
-        domain_radius: own.radius,
-        epsilon,
-        delta,
-    };
+    let setting = setting(problem, lipschitz, own.radius, (epsilon, delta));
     let rounds = settings.common()?.rounds.unwrap_or(100) as u64;
     let constants = ScaledConstants {
         accuracy: own.accuracy_constant,
@@ -236,6 +229,17 @@ fn by_theorem(
         solution,
     };
     Ok(Prepared::new(optimizer, rounds, None, statement))
+}
+
+fn setting(problem: &PublicProblem, lipschitz: f64, domain_radius: f64, (epsilon, delta): (f64, f64)) -> Setting {
+    Setting {
+        examples: problem.rows() as f64,
+        dimension: problem.parameters() as f64,
+        lipschitz,
+        domain_radius,
+        epsilon,
+        delta,
+    }
 }
 
 /// The phases of localisation, or one chunk of all rows without a regulariser.
@@ -316,10 +320,9 @@ impl Optimizer for TheoremResque {
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         let chunk = self.chunk;
         visitor.u64("chunk", &mut self.chunk);
-        if self.chunk != chunk
-            && let Ok(run) = self.chunks.start(self.chunk as usize, &self.solution)
-        {
-            self.run = run;
+        if self.chunk != chunk {
+            let restored = self.chunks.start(self.chunk as usize, &self.solution);
+            self.run = restored.expect("the plans of all chunks were checked");
         }
         visitor.u64("pool_round", self.chunks.pool.round_mut());
         visitor.f32s("solution", &mut self.solution);
@@ -337,32 +340,20 @@ fn practical(
     let common = settings.common()?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let lipschitz = f64::from(clip_norm);
-    let domain_radius = own.radius;
+    // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
+    let domain_radius = plan::bounded_radius(problem, own.radius)?;
     let accuracy = own.accuracy.unwrap_or(lipschitz * domain_radius / 20.0);
     let inner = own.inner;
-    // A shift of a margin is a normal times radius and row norm: bounded for every row of the domain.
-    if domain_radius > 0.5 * f64::from(problem.most_weight()) {
-        return Err(SettingsError::OutOfRange {
-            parameter: "radius",
-            value: domain_radius.to_string(),
-            expected: "a smaller radius (shifts of margins could overflow)",
-        }
-        .into());
-    }
-    let (epsilon, delta) = match settings.budget {
+    let budget = match settings.budget {
         Budget::Target { epsilon, delta } => (epsilon, delta),
         Budget::NoiseMultiplier { delta, .. } => (1.0, delta),
         Budget::NonPrivate => (1.0, 1e-6),
     };
-    let setting = Setting {
-        examples: problem.rows() as f64,
-        dimension: problem.parameters() as f64,
-        lipschitz,
-        domain_radius,
-        epsilon,
-        delta,
-    };
-    let chunks = chunks(&setting, localized, MOST_CHUNKS);
+    let chunks = chunks(
+        &setting(problem, lipschitz, domain_radius, budget),
+        localized,
+        MOST_CHUNKS,
+    );
     let adjacency = zero_out(problem, &common, id)?;
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
     let rows = chunks[0].rows.len();

@@ -14,16 +14,15 @@
 //! other: its release is noise alone. Hence one round is a Gaussian mechanism of noise multiplier σ, Poisson- or
 //! fixed-size-subsampled where the sampler is, and the run is the adaptive composition of its rounds.
 
-use rounds_kernels::linear::Clip;
+use rounds_kernels::linear::Point;
 
+use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
 use super::plan::{self, BatchDefaults, BatchPlan, CalibratedNoise};
 use super::scene::{Row, Scene};
-use super::{
-    Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, SettingsError, StepError,
-};
+use super::{Algorithm, Averaging, Optimizer, PrepareError, Prepared, SamplingKind, Settings, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
-use crate::oracle::{Oracle, Phase};
+use crate::oracle::Oracle;
 use crate::privacy::{Mechanism, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -92,16 +91,8 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
         sampling: SamplingKind::Reshuffled,
     };
     let plan = BatchPlan::new(settings, problem, defaults)?;
-    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
-    let parameters = parameters(settings, &plan, 0.1, 0.0)?;
     let statement = PrivacyStatement::none("no noise is added");
-    Ok(Sgd::prepared(
-        problem.parameters(),
-        parameters,
-        sampler,
-        None,
-        statement,
-    ))
+    Sgd::prepared(problem, settings, &plan, (0.1, 0.0), (None, statement))
 }
 
 fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
@@ -112,7 +103,6 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     };
     plan::independent_noise_only(&settings.common()?, DP_SGD.id)?;
     let plan = BatchPlan::new(settings, problem, defaults)?;
-    let sampler = Sampler::new(plan.sampling, problem.rows(), plan.batch_size, settings.key.clone())?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let noise = plan::calibrate(
         settings,
@@ -137,43 +127,19 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     )?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
     let (privacy, statement) = GradientPrivacy::new(clip_norm, stream, noise);
-    let parameters = parameters(settings, &plan, 4.0, 0.9)?;
-    Ok(Sgd::prepared(
-        problem.parameters(),
-        parameters,
-        sampler,
-        Some(privacy),
-        statement,
-    ))
-}
-
-/// The iteration's parameters from the settings and the variant's defaults.
-pub(super) fn parameters(
-    settings: &Settings,
-    plan: &BatchPlan,
-    learning_rate: f64,
-    momentum: f64,
-) -> Result<SgdParameters, SettingsError> {
-    let (common, own) = (settings.common()?, Iterates::read(settings)?);
-    Ok(SgdParameters {
-        learning_rate: common.learning_rate.unwrap_or(learning_rate),
-        momentum: common.momentum.unwrap_or(momentum),
-        radius: own.radius,
-        averaging: own.averaging,
-        rounds: plan.rounds as u64,
-    })
+    Sgd::prepared(problem, settings, &plan, (4.0, 0.9), (Some(privacy), statement))
 }
 
 /// Clipping and noise of a private variant, and what both together release.
-pub struct GradientPrivacy {
+pub(super) struct GradientPrivacy {
     /// Clip norm C > 0 (L2). An f32, so that what is clipped to and what is accounted for are the same number.
-    pub clip_norm: f32,
+    pub(super) clip_norm: f32,
     /// The noise of each round's sum.
-    pub noise: Box<dyn NoiseMechanism>,
+    pub(super) noise: Box<dyn NoiseMechanism>,
     /// Standard deviation of the entries of Z that the noise is made of.
-    pub noise_deviation: f64,
+    pub(super) noise_deviation: f64,
     /// What the whole run releases.
-    pub mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
 }
 
 impl GradientPrivacy {
@@ -194,26 +160,24 @@ impl GradientPrivacy {
 }
 
 /// Step sizes and shape of the iteration.
-#[derive(Clone, Copy, Debug)]
-pub struct SgdParameters {
+#[derive(Clone, Copy)]
+struct SgdParameters {
     /// Step size η > 0.
-    pub learning_rate: f64,
+    learning_rate: f64,
     /// Momentum β ∈ [0, 1).
-    pub momentum: f64,
+    momentum: f64,
     /// Radius R of the ball around 0 that iterates are projected on, if any.
-    pub radius: Option<f64>,
+    radius: Option<f64>,
     /// Which iterate is returned.
-    pub averaging: Averaging,
+    averaging: Averaging,
     /// Rounds T.
-    pub rounds: u64,
+    rounds: u64,
 }
 
 /// The iteration above.
-pub struct Sgd {
+pub(super) struct Sgd {
     parameters: SgdParameters,
-    sampler: Sampler,
-    clip: Clip,
-    noise: Option<Box<dyn NoiseMechanism>>,
+    sums: NoisySums,
     iterate: Vec<f32>,
     velocity: Vec<f32>,
     /// Iterates that the average covers so far.
@@ -221,45 +185,49 @@ pub struct Sgd {
     /// Their sum.
     iterates: Vec<f64>,
     average: Vec<f32>,
-    sum: Vec<f64>,
 }
 
 impl Sgd {
-    /// The iteration from 0 on `dimension` parameters. The mechanism of `privacy` describes exactly what its noise and
-    /// `sampler` do; constructors build all three from the same values.
-    pub fn prepared(
-        dimension: usize,
-        parameters: SgdParameters,
-        sampler: Sampler,
-        privacy: Option<GradientPrivacy>,
-        statement: PrivacyStatement,
-    ) -> Prepared {
-        let queries = sampler.planned_rows(parameters.rounds);
+    /// The iteration from 0 on the batches of `plan`, with the variant's default learning rate and momentum. The mechanism of
+    /// `privacy` describes exactly what its noise and the plan do; constructors build both from the same values.
+    pub(super) fn prepared(
+        problem: &PublicProblem,
+        settings: &Settings,
+        plan: &BatchPlan,
+        (learning_rate, momentum): (f64, f64),
+        (privacy, statement): (Option<GradientPrivacy>, PrivacyStatement),
+    ) -> Result<Prepared, PrepareError> {
+        let (common, own) = (settings.common()?, Iterates::read(settings)?);
+        let parameters = SgdParameters {
+            learning_rate: common.learning_rate.unwrap_or(learning_rate),
+            momentum: common.momentum.unwrap_or(momentum),
+            radius: own.radius,
+            averaging: own.averaging,
+            rounds: plan.rounds as u64,
+        };
+        let dimension = problem.parameters();
         let mechanism = privacy.as_ref().map(|privacy| privacy.mechanism.clone());
         let averages = if parameters.averaging == Averaging::Last {
             0
         } else {
             dimension
         };
-        let clip = privacy
-            .as_ref()
-            .map_or(Clip::Unbounded, |privacy| Clip::l2(privacy.clip_norm));
+        let privacy = privacy.map(|privacy| (privacy.clip_norm, privacy.noise));
+        let sums = NoisySums::new(problem, settings, plan, privacy)?;
+        let queries = plan.difference_queries(&sums.sampler, false);
         let optimizer = Self {
-            sampler,
-            clip,
-            noise: privacy.map(|privacy| privacy.noise),
+            sums,
             averaged: 0,
             iterate: vec![0.0; dimension],
             velocity: vec![0.0; if parameters.momentum > 0.0 { dimension } else { 0 }],
             iterates: vec![0.0; averages],
             average: vec![0.0; averages],
-            sum: vec![0.0; dimension],
             parameters,
         };
-        Prepared {
+        Ok(Prepared {
             queries,
             ..Prepared::new(optimizer, parameters.rounds, mechanism, statement)
-        }
+        })
     }
 
     /// Rounds before the first iterate that the average covers.
@@ -279,15 +247,15 @@ impl Sgd {
             radius,
             ..
         } = self.parameters;
-        let per_row = 1.0 / self.sampler.batch_size() as f64;
+        let per_row = 1.0 / self.sums.sampler.batch_size() as f64;
         let (per_row, decay) = (per_row as f32, regularization as f32);
         let (rate, momentum) = (learning_rate as f32, momentum as f32);
         if self.velocity.is_empty() {
-            for (x, &sum) in self.iterate.iter_mut().zip(&self.sum) {
+            for (x, &sum) in self.iterate.iter_mut().zip(&self.sums.sum) {
                 *x -= rate * (sum as f32 * per_row + decay * *x);
             }
         } else {
-            for ((x, v), &sum) in self.iterate.iter_mut().zip(&mut self.velocity).zip(&self.sum) {
+            for ((x, v), &sum) in self.iterate.iter_mut().zip(&mut self.velocity).zip(&self.sums.sum) {
                 *v = momentum * *v + (sum as f32 * per_row + decay * *x);
                 *x -= rate * *v;
             }
@@ -315,20 +283,13 @@ pub(super) fn project_onto_ball(x: &mut [f32], radius: f64) {
 
 impl Optimizer for Sgd {
     fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
-        let batch = self.sampler.draw(round, oracle.problem().rows());
-        oracle.enter(Phase::Gradient);
-        oracle.gradient_sum(&batch, &self.iterate, self.clip, &mut self.sum)?;
-        if let Some(noise) = &mut self.noise {
-            oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum, oracle.engine())?;
-        }
-        oracle.enter(Phase::Update);
+        self.sums.release(round, oracle, Point::at(&self.iterate), None)?;
         self.update(round, oracle.problem().regularization());
         Ok(())
     }
 
     fn batches(&self) -> Option<&Sampler> {
-        Some(&self.sampler)
+        Some(&self.sums.sampler)
     }
 
     fn solution(&mut self) -> &[f32] {
@@ -346,8 +307,6 @@ impl Optimizer for Sgd {
         visitor.f32s("velocity", &mut self.velocity);
         visitor.u64("averaged", &mut self.averaged);
         visitor.f64s("iterates", &mut self.iterates);
-        if let Some(noise) = &mut self.noise {
-            noise.visit_state(visitor);
-        }
+        self.sums.visit_state(visitor);
     }
 }

@@ -68,7 +68,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     }
     let clip_norm = plan::clip_norm(settings, 1.0)?;
     let (privacy, statement) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
-    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
+    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
     let dimension = problem.parameters();
     let optimizer = SrgMatrixFactorization {
         decay: decay as f32,
@@ -139,6 +139,6 @@ impl Optimizer for SrgMatrixFactorization {
         visitor.f32s("previous", &mut self.previous);
         visitor.f32s("recursive", &mut self.recursive);
         visitor.f32s("velocity", &mut self.velocity);
-        self.sums.noise.visit_state(visitor);
+        self.sums.visit_state(visitor);
     }
 }

@@ -60,7 +60,7 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     let distance = own.radius.unwrap_or(PRACTICAL_DISTANCE);
     let variance = recursion_variance(&plan, clip_norm, privacy.noise_deviation, problem.parameters());
     let beta = own.beta.unwrap_or(0.1 * smoothness + variance.sqrt() / distance);
-    let sums = NoisySums::new(problem, settings, &plan, clip_norm, privacy.noise)?;
+    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
     let dimension = problem.parameters();
     let optimizer = UnacceleratedSrg {
         beta,
@@ -127,6 +127,6 @@ impl Optimizer for UnacceleratedSrg {
         visitor.f32s("iterate", &mut self.iterate);
         visitor.f32s("previous", &mut self.previous);
         visitor.f64s("recursion", &mut self.recursion);
-        self.sums.noise.visit_state(visitor);
+        self.sums.visit_state(visitor);
     }
 }

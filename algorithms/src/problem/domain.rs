@@ -3,6 +3,8 @@
 //! A privacy claim compares two data sets that differ in one row. Shapes, scales, batch sizes, divisors and formats may
 //! therefore depend on the domain, never on a row. Rows outside the domain are mapped into it, so that no row can fail.
 
+use std::fmt::Display;
+
 use rounds_kernels::features::Norm;
 use sha2::{Digest as _, Sha256};
 
@@ -97,11 +99,6 @@ impl Bounds {
             .mul_add(2.0, -1.0)
             .clamp(-1.0, 1.0)
     }
-
-    /// The inverse of [`to_unit`](Self::to_unit).
-    pub fn from_unit(self, unit: f64) -> f64 {
-        (0.5 * (unit + 1.0)).mul_add(self.hi - self.lo, self.lo)
-    }
 }
 
 /// The value of a category column that is not among the declared ones.
@@ -130,6 +127,16 @@ pub enum ColumnKind {
         /// The value of any other word, and of an empty field.
         other: Other,
     },
+}
+
+impl ColumnKind {
+    /// Number of features of the column.
+    pub(super) fn features(&self) -> usize {
+        match self {
+            Self::Number { .. } => 1,
+            Self::Category { values, .. } => values.len(),
+        }
+    }
 }
 
 /// A named column of a table.
@@ -286,12 +293,7 @@ impl Domain {
             Columns::Named(columns) => self.check_named(columns)?,
             Columns::Matrix { count, bounds } => {
                 let expected = "between 1 and 2^32 − 1 columns are needed";
-                require(
-                    (1..=u32::MAX as usize).contains(count),
-                    "columns",
-                    &count.to_string(),
-                    expected,
-                )?;
+                require((1..=u32::MAX as usize).contains(count), "columns", count, expected)?;
                 let is_sparse_with_zero = self.storage != Storage::Sparse || (bounds.lo <= 0.0 && 0.0 <= bounds.hi);
                 let found = "sparse, and 0 lies outside of the bounds";
                 require(is_sparse_with_zero, "storage", found, "sparse columns keep 0")?;
@@ -300,50 +302,31 @@ impl Domain {
             }
         }
         if let Label::Classes(names) = &self.label {
-            let count = names.len();
-            require(
-                count >= 2,
-                "classes",
-                &count.to_string(),
-                "declare at least two classes",
-            )?;
+            require(names.len() >= 2, "classes", names.len(), "declare at least two classes")?;
             once("classes", names.iter(), "declare each class once")?;
         }
         Ok(())
     }
 
     fn check_named(&self, columns: &[Column]) -> Result<(), DomainError> {
-        require(
-            !columns.is_empty(),
-            "columns",
-            "none",
-            "declare at least one feature column",
-        )?;
+        let expected = "declare at least one feature column";
+        require(!columns.is_empty(), "columns", "none", expected)?;
         let names = || columns.iter().map(|column| &column.name);
         once("columns", names(), "declare each column once")?;
         for Column { name, kind } in columns {
             let what = format!("column {name:?}");
             match kind {
                 ColumnKind::Category { values, other } => {
-                    require(
-                        !values.is_empty(),
-                        &what,
-                        "no values",
-                        "list the values of the category",
-                    )?;
+                    let expected = "list the values of the category";
+                    require(!values.is_empty(), &what, "no values", expected)?;
                     once(&what, values.iter(), "list each value once")?;
                     let is_value = !matches!(other, Other::Value(index) if *index >= values.len());
                     let expected = "other is \"null-row\" or one of the values";
                     require(is_value, &what, "an unknown policy", expected)?;
                 }
                 ColumnKind::Number { missing, .. } => {
-                    let is_finite = missing.is_none_or(f64::is_finite);
-                    require(
-                        is_finite,
-                        &what,
-                        "a missing value that is not finite",
-                        "give a finite number",
-                    )?;
+                    let (is_finite, found) = (missing.is_none_or(f64::is_finite), "a missing value that is not finite");
+                    require(is_finite, &what, found, "give a finite number")?;
                 }
             }
         }
@@ -364,13 +347,7 @@ impl Domain {
     /// Features of an encoded row, without a bias.
     pub fn features(&self) -> usize {
         match &self.columns {
-            Columns::Named(columns) => columns
-                .iter()
-                .map(|column| match &column.kind {
-                    ColumnKind::Number { .. } => 1,
-                    ColumnKind::Category { values, .. } => values.len(),
-                })
-                .sum(),
+            Columns::Named(columns) => columns.iter().map(|column| column.kind.features()).sum(),
             Columns::Matrix { count, .. } => *count,
         }
     }
@@ -414,13 +391,13 @@ impl Domain {
 }
 
 /// Refuses a declaration that does not hold.
-fn require(holds: bool, what: &str, found: &str, expected: &'static str) -> Result<(), DomainError> {
+fn require(holds: bool, what: &str, found: impl Display, expected: &'static str) -> Result<(), DomainError> {
     if holds {
         return Ok(());
     }
     Err(DomainError::Declaration {
         what: what.to_owned(),
-        found: found.to_owned(),
+        found: found.to_string(),
         expected,
     })
 }
@@ -433,7 +410,7 @@ fn once<'a>(
 ) -> Result<(), DomainError> {
     let mut seen = std::collections::HashSet::new();
     match names.find(|name| !seen.insert(*name)) {
-        Some(name) => require(false, what, &format!("{name:?} twice"), expected),
+        Some(name) => require(false, what, format!("{name:?} twice"), expected),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use rounds_kernels::features::NULL_CLASS;
 
-use super::domain::{Bounds, ColumnKind, Columns, Domain, Label, Other, Storage};
+use super::domain::{Column, ColumnKind, Columns, Domain, Label, Other, Storage};
 use super::features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
 
 /// The code of the null row's label: [`NULL_CLASS`], and as the bits of an f32 one of the NaNs.
@@ -58,69 +58,44 @@ impl Words {
     }
 }
 
-/// A column's map.
-#[derive(Clone, Debug)]
-enum ColumnMap {
-    Number {
-        bounds: Bounds,
-        missing: Option<f64>,
-    },
-    Category {
-        words: Words,
-        features: usize,
-        other: Other,
-    },
-}
-
-/// A label's map.
-#[derive(Clone, Debug)]
-enum LabelMap {
-    Classes(Words),
-    Number(Bounds),
-}
-
 /// The map from rows as they stand in files to rows of a domain. Labels are handed on as codes: the class, or the bits of an
 /// f32, or [`NULL_LABEL`].
 #[derive(Clone, Debug)]
 pub struct Encoder<'a> {
     domain: &'a Domain,
-    columns: Vec<ColumnMap>,
-    label: LabelMap,
+    columns: &'a [Column],
+    /// Of every category, and of numbers none.
+    words: Vec<Words>,
+    /// Of the classes, if there are any.
+    classes: Words,
 }
 
 impl<'a> Encoder<'a> {
     /// The map into `domain`.
     pub fn new(domain: &'a Domain) -> Self {
         let columns = match &domain.columns {
-            Columns::Matrix { .. } => Vec::new(),
-            Columns::Named(columns) => columns
-                .iter()
-                .map(|column| match &column.kind {
-                    ColumnKind::Number { bounds, missing } => ColumnMap::Number {
-                        bounds: *bounds,
-                        missing: *missing,
-                    },
-                    ColumnKind::Category { values, other } => ColumnMap::Category {
-                        words: Words::new(values),
-                        features: values.len(),
-                        other: *other,
-                    },
-                })
-                .collect(),
+            Columns::Matrix { .. } => &[],
+            Columns::Named(columns) => columns.as_slice(),
         };
-        let label = match &domain.label {
-            Label::Classes(names) => LabelMap::Classes(Words::new(names)),
-            Label::Number(bounds) => LabelMap::Number(*bounds),
+        let words = |column: &Column| match &column.kind {
+            ColumnKind::Number { .. } => Words::new(&[]),
+            ColumnKind::Category { values, .. } => Words::new(values),
         };
-        Self { domain, columns, label }
+        let classes = match &domain.label {
+            Label::Classes(names) => names.as_slice(),
+            Label::Number(_) => &[],
+        };
+        Self {
+            domain,
+            columns,
+            words: columns.iter().map(words).collect(),
+            classes: Words::new(classes),
+        }
     }
 
     /// Number of features of a named column.
     pub fn width(&self, column: usize) -> usize {
-        match &self.columns[column] {
-            ColumnMap::Number { .. } => 1,
-            ColumnMap::Category { features, .. } => *features,
-        }
+        self.columns[column].kind.features()
     }
 
     /// Writes the features of a named column's field. `false` if the field makes its row the null row.
@@ -128,8 +103,8 @@ impl<'a> Encoder<'a> {
     /// # Panics
     /// If there is no such column, or `out` is not as long as its [`width`](Self::width).
     pub fn field(&self, column: usize, field: &[u8], out: &mut [f32]) -> bool {
-        match &self.columns[column] {
-            ColumnMap::Number { bounds, missing } => {
+        match &self.columns[column].kind {
+            ColumnKind::Number { bounds, missing } => {
                 let value = number(field);
                 if value.is_nan() && missing.is_none() {
                     return false;
@@ -137,8 +112,8 @@ impl<'a> Encoder<'a> {
                 out[0] = bounds.to_unit(bounds.clamp(value, missing.unwrap_or(0.0))) as f32;
                 true
             }
-            ColumnMap::Category { words, other, .. } => {
-                let index = match (words.of_field(field), other) {
+            ColumnKind::Category { other, .. } => {
+                let index = match (self.words[column].of_field(field), other) {
                     (Some(index), _) => index as usize,
                     (None, Other::Value(index)) => *index,
                     (None, Other::NullRow) => return false,
@@ -152,18 +127,18 @@ impl<'a> Encoder<'a> {
 
     /// The code of a label as it stands in a text.
     pub fn label(&self, field: &[u8]) -> u32 {
-        match &self.label {
-            LabelMap::Classes(words) => words.of_field(field).unwrap_or(NULL_LABEL),
-            LabelMap::Number(_) => self.label_number(number(field)),
+        match &self.domain.label {
+            Label::Classes(_) => self.classes.of_field(field).unwrap_or(NULL_LABEL),
+            Label::Number(_) => self.label_number(number(field)),
         }
     }
 
     /// The code of a label that is a number.
     pub fn label_number(&self, label: f64) -> u32 {
-        match &self.label {
-            LabelMap::Classes(words) => words.of_number(label as f32).unwrap_or(NULL_LABEL),
-            LabelMap::Number(_) if label.is_nan() => NULL_LABEL,
-            LabelMap::Number(bounds) => (bounds.to_unit(bounds.clamp(label, 0.0)) as f32).to_bits(),
+        match &self.domain.label {
+            Label::Classes(_) => self.classes.of_number(label as f32).unwrap_or(NULL_LABEL),
+            Label::Number(_) if label.is_nan() => NULL_LABEL,
+            Label::Number(bounds) => (bounds.to_unit(bounds.clamp(label, 0.0)) as f32).to_bits(),
         }
     }
 
@@ -265,7 +240,7 @@ fn stored_as(storage: Storage, values: Buffer<f32>, columns: usize) -> Features 
 
 #[cfg(test)]
 mod tests {
-    use super::super::domain::{Column, DomainSource};
+    use super::super::domain::{Bounds, DomainSource};
     use super::*;
 
     fn domain(columns: Columns, storage: Storage, label: Label) -> Domain {

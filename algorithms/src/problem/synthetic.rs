@@ -50,6 +50,18 @@ fn normal(generator: &mut Xoshiro256PlusPlus) -> f64 {
 /// Magnitudes that [`normal`] cannot exceed: `√(2·54·ln 2)` is 8.652.
 const NORMAL_BOUND: f64 = 8.66;
 
+/// Runs `make(number, row, label)` for every row of `stride` values, at least [`BLOCK`] of them in one task.
+fn for_each_row<T: Send>(
+    values: &mut [T],
+    stride: usize,
+    labels: &mut [u32],
+    make: impl Fn(u64, &mut [T], &mut u32) + Sync + Send,
+) {
+    let rows = values.par_chunks_exact_mut(stride).zip(labels).enumerate();
+    rows.with_min_len(BLOCK)
+        .for_each(|(index, (row, label))| make(index as u64, row, label));
+}
+
 /// The domain of a generated data set: `count` columns within `bounds`.
 pub(super) fn domain(name: &str, count: usize, bounds: Bounds, storage: Storage, label: Label) -> Domain {
     let columns = Columns::Matrix { count, bounds };
@@ -176,18 +188,12 @@ impl StrokeModel {
         let mut pixels = ByteRows::zeroed(rows, PIXELS);
         let mut labels = vec![0u32; rows];
         let (memory, stride) = pixels.memory_mut();
-        memory
-            .par_chunks_mut(BLOCK * stride)
-            .zip(labels.par_chunks_mut(BLOCK))
-            .enumerate()
-            .for_each(|(block, (images, labels))| {
-                for (offset, (row, label)) in images.chunks_exact_mut(stride).zip(labels).enumerate() {
-                    let image = &mut row[..PIXELS];
-                    let mut generator = stream(seed, purpose, (block * BLOCK + offset) as u64);
-                    self.write(&mut generator, image);
-                    *label = self.label(&mut generator, image);
-                }
-            });
+        for_each_row(memory, stride, &mut labels, |index, row, label| {
+            let image = &mut row[..PIXELS];
+            let mut generator = stream(seed, purpose, index);
+            self.write(&mut generator, image);
+            *label = self.label(&mut generator, image);
+        });
         let features = Features::U8 {
             rows: pixels,
             scale: 1.0 / 255.0,
@@ -321,22 +327,15 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
     let weights: Vec<f64> = (0..d).map(|_| normal(&mut generator)).collect();
     let mut values = Buffer::zeroed(n.checked_mul(d).expect("n·d values can be addressed"));
     let mut labels = vec![0u32; n];
-    values
-        .par_chunks_mut(BLOCK * d)
-        .zip(labels.par_chunks_mut(BLOCK))
-        .enumerate()
-        .for_each(|(block, (rows, labels))| {
-            for (offset, (row, label)) in rows.chunks_exact_mut(d).zip(labels).enumerate() {
-                let mut generator = stream(seed, Purpose::Features, (block * BLOCK + offset) as u64);
-                row.fill_with(|| uniform(&mut generator) as f32);
-                let margin: f64 = row
-                    .iter()
-                    .zip(&weights)
-                    .map(|(&value, weight)| f64::from(value) * weight)
-                    .sum();
-                *label = u32::from(margin >= 0.0);
-            }
-        });
+    for_each_row(&mut values, d, &mut labels, |index, row, label| {
+        let mut generator = stream(seed, Purpose::Features, index);
+        row.fill_with(|| uniform(&mut generator) as f32);
+        let products = row
+            .iter()
+            .zip(&weights)
+            .map(|(&value, weight)| f64::from(value) * weight);
+        *label = u32::from(products.sum::<f64>() >= 0.0);
+    });
     let names = Some(class_names(["-1", "1"]));
     Dataset::new(
         "synthetic-logistic",

@@ -31,8 +31,7 @@ pub struct SmoothingParameters {
 }
 
 impl SmoothingParameters {
-    /// The parameters above for accuracy ε. Smaller `share` ∈ (0, 1] take fewer rounds, T = ⌈share·6d^{1/4}κ⌉, and give up
-    /// the bound.
+    /// The parameters above for accuracy ε.
     ///
     /// # Errors
     /// A quantity not above 0.
@@ -41,16 +40,14 @@ impl SmoothingParameters {
         lipschitz: f64,
         domain_radius: f64,
         accuracy: f64,
-        share: f64,
     ) -> Result<Self, ResqueError> {
-        positive("share", share)?;
         let condition = positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?;
         let root = (dimension as f64).powf(0.25);
         Ok(Self {
             domain_radius,
             lipschitz,
             smoothing: accuracy / (2.0 * lipschitz * (dimension as f64).sqrt()),
-            rounds: (share * 6.0 * root * condition).ceil() as u64,
+            rounds: (6.0 * root * condition).ceil() as u64,
             batch: (2.0 * condition / root).ceil().max(1.0) as usize,
         })
     }
@@ -163,7 +160,7 @@ mod tests {
     fn the_gap_is_within_the_bound_and_the_bound_within_the_accuracy() {
         for (dimension, accuracy) in [(16, 0.1), (256, 0.05)] {
             let function = MaxOfLinear::new(dimension, dimension.min(64), 1.0, 1.0).unwrap();
-            let parameters = SmoothingParameters::for_accuracy(dimension, 1.0, 1.0, accuracy, 1.0).unwrap();
+            let parameters = SmoothingParameters::for_accuracy(dimension, 1.0, 1.0, accuracy).unwrap();
             assert!(
                 parameters.bound(dimension) <= accuracy * 1.01,
                 "{}",
@@ -183,7 +180,7 @@ mod tests {
         }
         let flat = SmoothingParameters {
             smoothing: 0.0,
-            ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1, 1.0).unwrap()
+            ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1).unwrap()
         };
         assert!(RandomizedSmoothing::new(4, flat).is_err());
     }

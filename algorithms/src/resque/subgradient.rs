@@ -1,7 +1,7 @@
 //! Projected stochastic subgradient descent on a pool: the sequential baseline of [002 Table I].
 //!
-//! `x_{t+1} = Π_R(x_t − η·ḡ_t)`, ḡ_t the mean of m queries at x_t, η = R/(L√T); the average of x_0 … x_{T−1} has expected
-//! gap at most LR/√T. One step is one round of m queries.
+//! `x_{t+1} = Π_R(x_t − η·ḡ_t)`, ḡ_t the answer of a query at x_t, η = R/(L√T); the average of x_0 … x_{T−1} has expected
+//! gap at most LR/√T. One step is one round of one query.
 
 use super::geometry::project;
 use super::pool::GradientPool;
@@ -13,7 +13,6 @@ pub struct Subgradient {
     domain_radius: f64,
     step: f64,
     rounds: u64,
-    batch: usize,
     completed: u64,
     iterate: Vec<f64>,
     sum: Vec<f64>,
@@ -22,7 +21,7 @@ pub struct Subgradient {
 }
 
 impl Subgradient {
-    /// T = ⌈(LR/ε)²⌉ rounds of `batch` queries for accuracy ε.
+    /// T = ⌈(LR/ε)²⌉ rounds for accuracy ε.
     ///
     /// # Errors
     /// A quantity not above 0.
@@ -31,7 +30,6 @@ impl Subgradient {
         lipschitz: f64,
         domain_radius: f64,
         accuracy: f64,
-        batch: usize,
     ) -> Result<Self, ResqueError> {
         let rounds = (positive("L", lipschitz)? * positive("R", domain_radius)? / positive("ε", accuracy)?)
             .powi(2)
@@ -40,7 +38,6 @@ impl Subgradient {
             domain_radius,
             step: domain_radius / (lipschitz * rounds.sqrt()),
             rounds: rounds as u64,
-            batch: batch.max(1),
             completed: 0,
             iterate: vec![0.0; dimension],
             sum: vec![0.0; dimension],
@@ -56,8 +53,8 @@ impl Subgradient {
     pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
         self.sum.iter_mut().zip(&self.iterate).for_each(|(sum, x)| *sum += x);
         self.completed += 1;
-        pool.fetch(&self.iterate, 0.0, self.batch)?;
-        pool.reweighted_mean(0..self.batch, &self.offset, &mut self.gradient)?;
+        pool.fetch(&self.iterate, 0.0, 1)?;
+        pool.reweighted_mean(0..1, &self.offset, &mut self.gradient)?;
         self.iterate
             .iter_mut()
             .zip(&self.gradient)
@@ -94,7 +91,7 @@ mod tests {
     fn the_average_meets_its_bound() {
         let function = MaxOfLinear::new(50, 25, 1.0, 1.0).unwrap();
         let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
-        let mut run = Subgradient::for_accuracy(50, 1.0, 1.0, 0.05, 1).unwrap();
+        let mut run = Subgradient::for_accuracy(50, 1.0, 1.0, 0.05).unwrap();
         while !run.finished() {
             run.advance(&mut pool).unwrap();
         }
@@ -104,6 +101,6 @@ mod tests {
         );
         let gap = function.value(&run.average());
         assert!(gap <= 0.05, "{gap}");
-        assert!(Subgradient::for_accuracy(5, 1.0, 1.0, 0.0, 1).is_err());
+        assert!(Subgradient::for_accuracy(5, 1.0, 1.0, 0.0).is_err());
     }
 }

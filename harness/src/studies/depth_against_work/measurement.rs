@@ -11,7 +11,7 @@ use rounds_algorithms::resque::ResqueError;
 use rounds_algorithms::resque::black_box::{BlackBox, BlackBoxOracle};
 use rounds_algorithms::resque::cutting_plane::{Centre, CuttingPlane};
 use rounds_algorithms::resque::functions::MaxOfLinear;
-use rounds_algorithms::resque::parallel::{Constants, Outer, ParallelParameters, ParallelResque, Solver};
+use rounds_algorithms::resque::parallel::{Outer, PRACTICAL_SAMPLES, ParallelParameters, ParallelResque, Solver};
 use rounds_algorithms::resque::pool::{GradientPool, PoolMethod as _};
 use rounds_algorithms::resque::randomized_smoothing::{RandomizedSmoothing, SmoothingParameters};
 use rounds_algorithms::resque::subgradient::Subgradient;
@@ -85,14 +85,14 @@ impl Run {
                 smoothing: None,
                 solver,
                 outer,
-                constants: Constants::practical(),
+                samples: PRACTICAL_SAMPLES,
             };
             ParallelResque::new(parameters, vec![0.0; dimension], key).map(|run| Self::Resque(Box::new(run)))
         };
         Ok(match method {
-            Method::Sgd => Self::Subgradient(Subgradient::for_accuracy(dimension, lipschitz, 1.0, accuracy, 1)?),
+            Method::Sgd => Self::Subgradient(Subgradient::for_accuracy(dimension, lipschitz, 1.0, accuracy)?),
             Method::RandomizedSmoothing => {
-                let parameters = SmoothingParameters::for_accuracy(dimension, lipschitz, 1.0, accuracy, 1.0)?;
+                let parameters = SmoothingParameters::for_accuracy(dimension, lipschitz, 1.0, accuracy)?;
                 Self::Smoothing(RandomizedSmoothing::new(dimension, parameters)?)
             }
             Method::CuttingPlane => {
