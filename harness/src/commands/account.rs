@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use rounds_algorithms::privacy::pld::PrivacyLoss;
 use rounds_algorithms::privacy::rdp::RenyiCurve;
 use rounds_algorithms::privacy::{
@@ -41,18 +41,18 @@ enum MechanismArguments {
     Zcdp(ZcdpArguments),
 }
 
+/// Exactly one of these arguments is given.
+fn one_of<const N: usize>(arguments: [&'static str; N]) -> ArgGroup {
+    ArgGroup::new("one-of").args(arguments).required(true)
+}
+
 /// Either the noise or the ε, and the accounting.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
+#[command(group = one_of(["noise_multiplier", "epsilon"]))]
 struct Question {
     /// Noise standard deviation over clip norm: gives ε at δ.
-    #[arg(
-        long,
-        value_name = "S",
-        allow_negative_numbers = true,
-        required_unless_present = "epsilon",
-        conflicts_with = "epsilon"
-    )]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     noise_multiplier: Option<f64>,
     /// Target ε: gives the smallest noise, rounded up
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
@@ -88,17 +88,12 @@ struct GaussianArguments {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = one_of(["sampling_rate", "m"]).id("sampling"))]
 struct SubsampledArguments {
     #[command(flatten)]
     question: Question,
     /// Probability with which a Poisson batch holds a given example: batch size / n.
-    #[arg(
-        long,
-        value_name = "Q",
-        allow_negative_numbers = true,
-        required_unless_present = "m",
-        conflicts_with = "m"
-    )]
+    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     sampling_rate: Option<f64>,
     /// Batches of exactly m of --n examples without replacement, instead of Poisson ones (replace-one adjacency).
     #[arg(long, value_name = "M", requires = "examples")]
@@ -112,15 +107,10 @@ struct SubsampledArguments {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = one_of(["scale", "epsilon"]))]
 struct LaplaceArguments {
     /// Laplace scale b (variance 2b²) of the noise on the mean: gives ε.
-    #[arg(
-        long,
-        value_name = "B",
-        allow_negative_numbers = true,
-        required_unless_present = "epsilon",
-        conflicts_with = "epsilon"
-    )]
+    #[arg(long, value_name = "B", allow_negative_numbers = true)]
     scale: Option<f64>,
     /// Target ε of all steps together: gives the smallest scale, rounded up.
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
@@ -154,8 +144,8 @@ struct TreeArguments {
 }
 
 #[derive(Debug, Clone, Args)]
-#[group(id = "size", required = true, multiple = false)]
-struct ZcdpSize {
+#[command(group = one_of(["rho", "epsilon", "noise_multiplier"]))]
+struct ZcdpArguments {
     /// ρ: gives ε at δ.
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     rho: Option<f64>,
@@ -165,12 +155,6 @@ struct ZcdpSize {
     /// Noise standard deviation over clip norm of one Gaussian mechanism: gives ε at δ.
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     noise_multiplier: Option<f64>,
-}
-
-#[derive(Debug, Clone, Args)]
-struct ZcdpArguments {
-    #[command(flatten)]
-    size: ZcdpSize,
     /// δ, well below 1/n.
     #[arg(long, value_name = "D", allow_negative_numbers = true)]
     delta: f64,
@@ -418,13 +402,12 @@ fn laplace_answer(arguments: &LaplaceArguments) -> Result<Answer, PrivacyError> 
 
 fn zcdp_answer(arguments: &ZcdpArguments) -> Result<Answer, PrivacyError> {
     let (delta, adjacency) = (arguments.delta, arguments.adjacency);
-    let size = &arguments.size;
-    let rho = match (size.rho, size.epsilon) {
+    let rho = match (arguments.rho, arguments.epsilon) {
         (Some(rho), _) => rho,
         (None, Some(epsilon)) => zcdp::rho(epsilon, delta)?,
         (None, None) => {
             let gaussian = Mechanism::Gaussian {
-                noise_multiplier: size.noise_multiplier.unwrap_or(f64::NAN),
+                noise_multiplier: arguments.noise_multiplier.unwrap_or(f64::NAN),
                 sampling: Sampling::FullBatch,
                 participations: 1,
             };

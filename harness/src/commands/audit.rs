@@ -46,6 +46,13 @@ pub struct AuditArguments {
     /// Number of threads [default: all cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    #[command(flatten)]
+    released: ReleasedArguments,
+}
+
+/// The audit of the command itself.
+#[derive(clap::Args)]
+struct ReleasedArguments {
     /// Run `rounds train --secure` itself on two neighbouring files, and test the released models
     #[arg(long, conflicts_with_all = ["key", "rows", "seed"])]
     black_box: bool,
@@ -65,7 +72,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     let threads = threads::count(arguments.threads)?;
     let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
-    if arguments.black_box {
+    if arguments.released.black_box {
         let (Some((algorithm, _)), false) = (audited.first(), arguments.algorithm == "all") else {
             return Err(UsageError::of("--black-box: name one private algorithm"));
         };
@@ -75,8 +82,8 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
             relation: arguments.adjacency.unwrap_or(Adjacency::ZeroOut),
             epsilon: arguments.epsilon.unwrap_or(0.1),
             delta: arguments.delta,
-            rows: arguments.public_rows as usize,
-            features: arguments.features as usize,
+            rows: arguments.released.public_rows as usize,
+            features: arguments.released.features as usize,
         };
         return black_box::run(&comparison, &std::env::current_exe()?, &engine, output);
     }
