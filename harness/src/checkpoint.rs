@@ -571,13 +571,9 @@ mod tests {
 
     #[test]
     fn the_data_are_named_by_a_digest_that_each_key_makes_anew() {
-        let keys = [
-            KEY,
-            StreamKey::Release([0xa4; 32]),
-            StreamKey::Simulation(1),
-            StreamKey::Simulation(2),
-        ];
-        let digests = keys.map(|key| KeyedDigest::new(&key, &DIGEST));
+        let simulations = [1, 2].map(StreamKey::Simulation);
+        let keys = [KEY, StreamKey::Release([0xa4; 32])].into_iter().chain(simulations);
+        let digests: Vec<_> = keys.map(|key| KeyedDigest::new(&key, &DIGEST)).collect();
         for (i, digest) in digests.iter().enumerate() {
             assert!(!digests[..i].contains(digest));
         }
@@ -592,13 +588,10 @@ mod tests {
 
     #[test]
     fn other_data_are_refused_without_a_word_about_either() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = saved(folder.path(), &KEY);
-        let other = Binding {
-            data: KeyedDigest::new(&KEY, &[0; 32]),
-            ..binding(&KEY)
-        };
-        let error = read(&path).unwrap().restore(&path, &other, |_| ()).unwrap_err();
+        let path = Path::new("run.checkpoint");
+        let data = KeyedDigest::new(&KEY, &[0; 32]);
+        let other = Binding { data, ..binding(&KEY) };
+        let error = taken(&KEY).restore(path, &other, |_| ()).unwrap_err();
         assert!(matches!(error, CheckpointError::OtherData { .. }));
         let texts = [error.to_string(), format!("{error:?}")];
         assert!(texts[0].contains("the data differ"), "{}", texts[0]);
@@ -611,17 +604,15 @@ mod tests {
 
     #[test]
     fn another_run_is_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
+        let path = Path::new("run.checkpoint");
         let key = StreamKey::Simulation(1);
-        let path = saved(folder.path(), &key);
-        let checkpoint = read(&path).unwrap();
-        let run = binding(&key);
-        let of_parameters = |values: &[(&str, &str)], key: &StreamKey| Binding {
-            parameters: values
-                .iter()
-                .map(|&(name, value)| (name.into(), value.into()))
-                .collect(),
-            ..binding(key)
+        let (checkpoint, run) = (taken(&key), binding(&key));
+        let of_parameters = |values: &[(&str, &str)], key: &StreamKey| {
+            let parameters = values.iter().map(|&(name, value)| (name.into(), value.into()));
+            Binding {
+                parameters: parameters.collect(),
+                ..binding(key)
+            }
         };
         let build = Binding {
             build: "x".into(),
@@ -636,11 +627,11 @@ mod tests {
             ("--seed", seed),
         ];
         for (what, other) in others {
-            let error = checkpoint.restore(&path, &other, |_| ()).unwrap_err().to_string();
+            let error = checkpoint.restore(path, &other, |_| ()).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
         let mut values = (0, [0.0; 3], [0.0; 2]);
-        let misfit = checkpoint.restore(&path, &binding(&key), |visitor| {
+        let misfit = checkpoint.restore(path, &binding(&key), |visitor| {
             visitor.f32s("iterate", &mut values.1[..2]);
         });
         assert!(misfit.unwrap_err().to_string().contains("iterate"));
@@ -750,12 +741,8 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[position] ^= 1;
                 for bytes in [&bytes[..], &whole[..position]] {
-                    let parsed = Checkpoint::parse(&path, bytes);
-                    assert!(
-                        matches!(parsed, Err(CheckpointError::Damaged { .. })),
-                        "{position} of {}",
-                        bytes.len()
-                    );
+                    let damaged = matches!(Checkpoint::parse(&path, bytes), Err(CheckpointError::Damaged { .. }));
+                    assert!(damaged, "{position} of {}", bytes.len());
                 }
             }
         }

@@ -665,16 +665,15 @@ mod tests {
 
     #[test]
     fn messages_and_bytes_are_counted_and_a_link_is_measured() {
-        let outcomes = on_ranks(4, |_, cluster| {
+        let outcomes = on_ranks(4, |rank, cluster| {
             let link = cluster.link(1_000).unwrap();
             let before = cluster.traffic();
             let ranks = cluster.ranks().unwrap();
-            ranks.swap(ranks.rank() ^ 1, &[1.0; 5], &mut [0.0; 5]);
-            ranks.exchange(&[const { Vec::new() }; 4], &mut [const { Vec::new() }; 4]);
-            let mut outgoing = [const { Vec::new() }; 4];
-            outgoing[(ranks.rank() + 1) % 4] = vec![7; 3];
-            let mut incoming = [const { Vec::new() }; 4];
-            incoming[(ranks.rank() + 3) % 4] = vec![0; 3];
+            ranks.swap(rank ^ 1, &[1.0; 5], &mut [0.0; 5]);
+            let (mut outgoing, mut incoming) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
+            ranks.exchange(&outgoing, &mut incoming);
+            outgoing[(rank + 1) % 4] = vec![7; 3];
+            incoming[(rank + 3) % 4] = vec![0; 3];
             ranks.exchange(&outgoing, &mut incoming);
             ranks.broadcast(0, &mut [0; 2]);
             (link, cluster.traffic() - before)

@@ -73,11 +73,17 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The words of a line.
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Arguments of a training run.
-fn training(data: &Path, more: &[&str]) -> Vec<String> {
-    let fixed = "train --noise-multiplier 1 --batch-size 700 --json --data";
-    let words = fixed.split(' ').chain([data.to_str().unwrap()]);
-    words.chain(more.iter().copied()).map(str::to_owned).collect()
+fn training(data: &Path, more: &str) -> Vec<String> {
+    let data = data.display();
+    words(&format!(
+        "train --noise-multiplier 1 --batch-size 700 --json --data {data} {more}"
+    ))
 }
 
 fn alone(arguments: &[String]) -> serde_json::Value {
@@ -128,30 +134,19 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), 3_001, false);
     for sampling in ["poisson", "shuffled"] {
-        let more = ["--epochs", "4", "--sampling", sampling];
-        let expected = alone(&training(folder.path(), &[&more[..], &["--threads", "1"]].concat()));
-        for ranks in 1..=4 {
-            for threads in ["1", "2"] {
-                let found = on_ranks(
-                    ranks,
-                    &training(folder.path(), &[&more[..], &["--threads", threads]].concat()),
-                );
-                for key in [
-                    "model_sha256",
-                    "rounds",
-                    "gradient_queries",
-                    "n",
-                    "test_accuracy",
-                    "diagnostics",
-                    "privacy",
-                ] {
-                    assert_eq!(
-                        found[key], expected[key],
-                        "{key}, {ranks} ranks of {threads} threads, {sampling}"
-                    );
-                }
-                assert_eq!(found["ranks"], ranks);
+        let arguments = |threads| {
+            let more = format!("--epochs 4 --sampling {sampling} --threads {threads}");
+            training(folder.path(), &more)
+        };
+        let expected = alone(&arguments(1));
+        for (ranks, threads) in (1..=4).flat_map(|ranks| [(ranks, 1), (ranks, 2)]) {
+            let found = on_ranks(ranks, &arguments(threads));
+            let keys = "model_sha256 rounds gradient_queries n test_accuracy diagnostics privacy";
+            for key in keys.split(' ') {
+                let place = format!("{key}, {ranks} ranks of {threads} threads, {sampling}");
+                assert_eq!(found[key], expected[key], "{place}");
             }
+            assert_eq!(found["ranks"], ranks);
         }
     }
 }
@@ -181,29 +176,23 @@ fn the_order_of_sums_shows_in_the_model_and_is_the_same_on_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sums.csv");
     // One round over all rows in their order: the gradient is the sum of the rows times their labels.
-    let arguments = |threads: &str| {
-        let fixed = "train --algorithm sgd --loss squared --batch-size 3000 --epochs 1 --sampling fixed --learning-rate 1 --json";
-        let data = ["--data", file.to_str().unwrap(), "--threads", threads];
-        fixed.split(' ').chain(data).map(str::to_owned).collect::<Vec<String>>()
+    let arguments = |threads| {
+        let (data, steps) = (file.display(), "--epochs 1 --sampling fixed --learning-rate 1");
+        words(&format!(
+            "train --algorithm sgd --loss squared --batch-size 3000 {steps} --json --data {data} --threads {threads}"
+        ))
     };
     // The same rows in another order: the same sum, but for rounding.
     write_data_that_shows_the_order_of_sums(&file, [0, 2, 1, 3, 4, 6, 5, 7]);
-    let other = alone(&arguments("1"));
+    let other = alone(&arguments(1));
     write_data_that_shows_the_order_of_sums(&file, [0, 1, 2, 3, 4, 5, 6, 7]);
-    let expected = alone(&arguments("1"));
+    let expected = alone(&arguments(1));
     assert_eq!(expected["rounds"], 1);
-    assert_ne!(
-        expected["model_sha256"], other["model_sha256"],
-        "the order of additions does not show"
-    );
-    for ranks in 1..=4 {
-        for threads in ["1", "2"] {
-            let found = on_ranks(ranks, &arguments(threads));
-            assert_eq!(
-                found["model_sha256"], expected["model_sha256"],
-                "{ranks} ranks of {threads} threads"
-            );
-        }
+    let hash = |document: &serde_json::Value| document["model_sha256"].clone();
+    assert_ne!(hash(&expected), hash(&other), "the order of additions does not show");
+    for (ranks, threads) in (1..=4).flat_map(|ranks| [(ranks, 1), (ranks, 2)]) {
+        let found = on_ranks(ranks, &arguments(threads));
+        assert_eq!(hash(&found), hash(&expected), "{ranks} ranks of {threads} threads");
     }
 }
 
@@ -212,17 +201,8 @@ fn a_release_has_one_key_on_all_ranks() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), 1_000, false);
     // Ranks compare their models at the end: with a key each they would differ.
-    let folder = folder.path().to_str().unwrap();
-    let named = [
-        "--data-dir",
-        folder,
-        "--epochs",
-        "2",
-        "--threads",
-        "1",
-        "--secure",
-        "--allow-weak-privacy",
-    ];
+    let folder = folder.path().display();
+    let named = format!("--data-dir {folder} --epochs 2 --threads 1 --secure --allow-weak-privacy");
     let found = on_ranks(2, &training(Path::new("mnist"), &named));
     assert_eq!(found["privacy"]["claim"], "release");
 }
@@ -233,16 +213,15 @@ fn process_of(launcher: u32, rank: usize) -> Option<u32> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let process: u32 = entry.file_name().to_str()?.parse().ok()?;
         let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-        let parent = status
+        let parent: u32 = status
             .lines()
             .find_map(|line| line.strip_prefix("PPid:"))?
             .trim()
-            .parse::<u32>()
+            .parse()
             .ok()?;
         let environment = std::fs::read(entry.path().join("environ")).ok()?;
-        let is_rank = environment
-            .split(|&byte| byte == 0)
-            .any(|word| word == wanted.as_bytes());
+        let mut variables = environment.split(|&byte| byte == 0);
+        let is_rank = variables.any(|word| word == wanted.as_bytes());
         (parent == launcher && is_rank).then_some(process)
     })
 }
@@ -251,13 +230,9 @@ fn process_of(launcher: u32, rank: usize) -> Option<u32> {
 fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), 2_000, false);
-    let long = ["--epochs", "2000", "--threads", "1"];
+    let long = "--epochs 2000 --threads 1";
     let checkpoint = folder.path().join("run.checkpoint");
-    let saving = [
-        &long[..],
-        &["--checkpoint", checkpoint.to_str().unwrap(), "--checkpoint-every", "50"],
-    ]
-    .concat();
+    let saving = format!("{long} --checkpoint {} --checkpoint-every 50", checkpoint.display());
     let running = launched(3, &training(folder.path(), &saving)).spawn().unwrap();
     let started = Instant::now();
     while !checkpoint.exists() {
@@ -265,13 +240,8 @@ fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let victim = process_of(running.id(), 1).expect("rank 1 is running");
-    assert!(
-        Command::new("kill")
-            .args(["-9", &victim.to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
+    let kill = Command::new("kill").args(["-9", &victim.to_string()]).status();
+    assert!(kill.unwrap().success());
     let killed = Instant::now();
     let output = wait(running, Duration::from_secs(20));
     assert!(killed.elapsed() < Duration::from_secs(20) && !output.status.success());
@@ -279,11 +249,11 @@ fn a_killed_rank_ends_all_and_the_checkpoint_resumes_on_any_number_of_ranks() {
     assert!(said.contains("rank 1 "), "{said}");
     assert!(output.stdout.is_empty());
 
-    let undisturbed = alone(&training(folder.path(), &long));
+    let undisturbed = alone(&training(folder.path(), long));
     let kept = std::fs::read(&checkpoint).unwrap();
     for ranks in [0, 2, 4] {
         std::fs::write(&checkpoint, &kept).unwrap();
-        let resuming = [&long[..], &["--resume", checkpoint.to_str().unwrap()]].concat();
+        let resuming = format!("{long} --resume {}", checkpoint.display());
         let arguments = training(folder.path(), &resuming);
         let resumed = if ranks == 0 {
             alone(&arguments)
@@ -311,8 +281,10 @@ fn two_ranks(first: (&str, Vec<String>), second: (&str, Vec<String>)) -> Output 
 
 /// Arguments of a training run on data in `folder`. Ranks compare the name of the data, not its folder.
 fn arguments_in(folder: &Path) -> Vec<String> {
-    let folder = folder.to_str().unwrap();
-    training(Path::new("mnist"), &["--threads", "1", "--data-dir", folder])
+    training(
+        Path::new("mnist"),
+        &format!("--threads 1 --data-dir {}", folder.display()),
+    )
 }
 
 #[test]
@@ -345,33 +317,26 @@ fn ranks_of_different_builds_and_command_lines_are_refused() {
     executable.push(0);
     std::fs::write(&other, executable).unwrap();
     assert!(Command::new("chmod").arg("+x").arg(&other).status().unwrap().success());
-    let arguments = || training(folder.path(), &["--threads", "1"]);
+    let arguments = || training(folder.path(), "--threads 1");
     let output = two_ranks((ROUNDS, arguments()), (other.to_str().unwrap(), arguments()));
     assert_ended(&output, 2, &["rank 1", "build"]);
 
-    let seeded = training(folder.path(), &["--threads", "1", "--seed", "2"]);
+    let seeded = training(folder.path(), "--threads 1 --seed 2");
     let output = two_ranks((ROUNDS, arguments()), (ROUNDS, seeded));
     assert_ended(&output, 2, &["command line"]);
 
-    let cells = |threads: &str| -> Vec<String> {
-        let fixed = "run ranks --algorithms dp-sgd --batch-sizes 500 --threads";
-        fixed.split(' ').chain([threads]).map(str::to_owned).collect()
+    let cells = |threads| {
+        words(&format!(
+            "run ranks --algorithms dp-sgd --batch-sizes 500 --threads {threads}"
+        ))
     };
-    let output = two_ranks((ROUNDS, cells("1")), (ROUNDS, cells("2")));
+    let output = two_ranks((ROUNDS, cells(1)), (ROUNDS, cells(2)));
     assert_ended(&output, 2, &["rank 1", "list of cells"]);
 }
 
 #[test]
 fn what_every_process_refuses_is_said_once() {
-    let arguments = [
-        "train",
-        "--data",
-        "synthetic-logistic",
-        "--epsilon",
-        "1",
-        "--engine",
-        "gpu",
-    ];
+    let arguments = words("train --data synthetic-logistic --epsilon 1 --engine gpu");
     let output = finish(mpirun().args(["-n", "3", ROUNDS]).args(arguments));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -386,11 +351,8 @@ fn what_every_process_refuses_is_said_once() {
 fn processes_that_were_started_together_and_do_not_share_their_work_say_so() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path(), 1_000, false);
-    let output = finish(
-        mpirun()
-            .args(["-n", "2", ROUNDS])
-            .args(training(folder.path(), &["--threads", "1"])),
-    );
+    let arguments = training(folder.path(), "--threads 1");
+    let output = finish(mpirun().args(["-n", "2", ROUNDS]).args(arguments));
     assert_ended(&output, 0, &["--engine mpi"]);
 }
 
@@ -399,7 +361,7 @@ fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("few.csv");
     std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n5,1,0\n").unwrap();
-    let arguments = training(&file, &["--threads", "1"]);
+    let arguments = training(&file, "--threads 1");
     let output = finish(&mut launched(4, &arguments));
     assert_ended(&output, 2, &["fewer rows than there are ranks, 4"]);
 
@@ -421,12 +383,12 @@ fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
                       [[method]]\nalgorithm = \"dp-sgd\"\nparameters = { noise-multiplier = 1.0, batch-size = 500 }\n";
     std::fs::write(&suite, definition).unwrap();
     let cells = |command: &mut Command, out: &str, engine: &str| -> Vec<serde_json::Value> {
-        let output = finish(
-            command
-                .args(["run", suite.to_str().unwrap(), "--threads", "1", "--json", "--out"])
-                .arg(folder.path().join(out))
-                .args(["--engine", engine]),
+        let (suite, out) = (suite.display(), folder.path().join(out));
+        let line = format!(
+            "run {suite} --threads 1 --json --out {} --engine {engine}",
+            out.display()
         );
+        let output = finish(command.args(words(&line)));
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
             .lines()
@@ -441,12 +403,8 @@ fn a_suite_runs_on_ranks_and_its_models_are_those_of_one_process() {
     for cell in &found {
         assert_eq!(cell["model_sha256"], expected[0]["model_sha256"]);
         assert!(cell["ranks"] == 2 && cell["communication_ns"].as_u64().unwrap() > 0);
-        let slowest = cell["round_ns"]["samples"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|round| round.as_u64().unwrap())
-            .max();
-        assert!((1..=slowest.unwrap()).contains(&cell["computing_ns"].as_u64().unwrap()));
+        let rounds = cell["round_ns"]["samples"].as_array().unwrap();
+        let slowest = rounds.iter().map(|round| round.as_u64().unwrap()).max().unwrap();
+        assert!((1..=slowest).contains(&cell["computing_ns"].as_u64().unwrap()));
     }
 }

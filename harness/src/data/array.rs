@@ -11,30 +11,19 @@ use rounds_algorithms::problem::{Buffer, ByteRows, Features};
 /// Bytes that are read at a time, whole elements.
 pub(super) const BLOCK: usize = 1 << 19;
 
-/// Type of an element.
+/// Type of an element: bytes that are 0 or not, integers and IEEE 754 numbers of so many bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
-    /// A byte that is 0 or not.
     Bool,
-    /// Unsigned integer of 1 byte.
     U8,
-    /// Signed integer of 1 byte.
     I8,
-    /// Unsigned integer of 2 bytes.
     U16,
-    /// Signed integer of 2 bytes.
     I16,
-    /// Unsigned integer of 4 bytes.
     U32,
-    /// Signed integer of 4 bytes.
     I32,
-    /// Unsigned integer of 8 bytes.
     U64,
-    /// Signed integer of 8 bytes.
     I64,
-    /// IEEE 754 of 4 bytes.
     F32,
-    /// IEEE 754 of 8 bytes.
     F64,
 }
 

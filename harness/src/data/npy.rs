@@ -20,20 +20,11 @@ const LONGEST_HEADER: usize = 10_000;
 
 /// The element that numpy calls so, without the byte order.
 fn element_named(code: &str) -> Option<Element> {
-    Some(match code {
-        "b1" => Element::Bool,
-        "u1" => Element::U8,
-        "i1" => Element::I8,
-        "u2" => Element::U16,
-        "i2" => Element::I16,
-        "u4" => Element::U32,
-        "i4" => Element::I32,
-        "u8" => Element::U64,
-        "i8" => Element::I64,
-        "f4" => Element::F32,
-        "f8" => Element::F64,
-        _ => return None,
-    })
+    use Element::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    let codes = ["b1", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"];
+    let elements = [Bool, U8, I8, U16, I16, U32, I32, U64, I64, F32, F64];
+    let place = codes.iter().position(|known| *known == code)?;
+    Some(elements[place])
 }
 
 /// Reads the header, and checks that the file can keep its promises.
@@ -233,38 +224,18 @@ pub(super) struct Roles {
     pub(super) test: Option<[String; 2]>,
 }
 
-const TRAIN_FEATURES: &[&str] = &[
-    "x_train",
-    "train_x",
-    "train_images",
-    "train_features",
-    "train_data",
-    "x",
-    "features",
-    "data",
-    "images",
-];
-const TRAIN_LABELS: &[&str] = &[
-    "y_train",
-    "train_y",
-    "train_labels",
-    "train_targets",
-    "y",
-    "labels",
-    "label",
-    "targets",
-    "target",
-];
-const TEST_FEATURES: &[&str] = &["x_test", "test_x", "test_images", "test_features", "test_data"];
-const TEST_LABELS: &[&str] = &["y_test", "test_y", "test_labels", "test_targets"];
+const TRAIN_FEATURES: &str = "x_train train_x train_images train_features train_data x features data images";
+const TRAIN_LABELS: &str = "y_train train_y train_labels train_targets y labels label targets target";
+const TEST_FEATURES: &str = "x_test test_x test_images test_features test_data";
+const TEST_LABELS: &str = "y_test test_y test_labels test_targets";
 /// What [`Roles::of`] looks for, for messages.
 pub(super) const EXPECTED_ARRAYS: &str = "arrays x_train and y_train (x_test, y_test), or x and y (or train_images, train_labels, …; features, labels; data, target)";
 
 impl Roles {
     /// Finds the roles by the usual names, in any case.
     pub(super) fn of(names: &[String]) -> Option<Self> {
-        let named = |candidate: &&str| names.iter().find(|name| name.eq_ignore_ascii_case(candidate));
-        let find = |candidates: &[&str]| candidates.iter().find_map(named).cloned();
+        let named = |candidate: &str| names.iter().find(|name| name.eq_ignore_ascii_case(candidate));
+        let find = |candidates: &str| candidates.split(' ').find_map(named).cloned();
         let train = [find(TRAIN_FEATURES)?, find(TRAIN_LABELS)?];
         let test = find(TEST_FEATURES).zip(find(TEST_LABELS)).map(<[String; 2]>::from);
         Some(Self { train, test })
