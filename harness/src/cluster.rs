@@ -686,19 +686,6 @@ mod tests {
         assert_eq!(on_ranks(3, |_, cluster| cluster.link(10)), [None; 3]);
     }
 
-    /// The default build answers `--engine mpi` with what to do.
-    #[cfg(not(feature = "mpi"))]
-    #[test]
-    fn a_build_without_mpi_says_so_and_how_to_get_it() {
-        let error = Cluster::start(EngineKind::Mpi).err().expect("no MPI in this build");
-        assert_eq!(code_of(&error), 2);
-        let text = error.to_string();
-        assert!(
-            text.contains("--features mpi") && text.contains("--engine threads"),
-            "{text}"
-        );
-    }
-
     #[test]
     fn more_ranks_than_rows_are_bad_usage() {
         let folder = tempfile::tempdir().unwrap();

@@ -357,14 +357,8 @@ fn processes_that_were_started_together_and_do_not_share_their_work_say_so() {
 }
 
 #[test]
-fn more_ranks_than_rows_and_no_launcher_are_bad_usage() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("few.csv");
-    std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n5,1,0\n").unwrap();
-    let arguments = training(&file, "--threads 1");
-    let output = finish(&mut launched(4, &arguments));
-    assert_ended(&output, 2, &["fewer rows than there are ranks, 4"]);
-
+fn without_a_launcher_the_engine_is_bad_usage() {
+    let arguments = training(Path::new("synthetic-logistic"), "--threads 1");
     let output = Command::new(ROUNDS)
         .args(&arguments)
         .args(["--engine", "mpi"])

@@ -349,14 +349,14 @@ fn related(
     domain.relation = match (relation.unwrap_or(domain.relation.adjacency()), public_rows) {
         (Adjacency::ZeroOut, None) => Relation::ZeroOut,
         (Adjacency::ReplaceOne, None) => Relation::ReplaceOne,
-        (Adjacency::AddRemove, rows) => match rows.or(known) {
-            Some(public_rows) => Relation::AddRemove { public_rows },
-            None => {
+        (Adjacency::AddRemove, rows) => {
+            let Some(public_rows) = rows.or(known) else {
                 let problem = "add-remove needs a public number of rows, chosen without looking at them: public-rows = N \
                                under [rows], or --public-rows N";
                 return refuse(place, problem);
-            }
-        },
+            };
+            Relation::AddRemove { public_rows }
+        }
         (relation, Some(_)) => {
             let problem = "leave it out, or choose add-remove";
             return refuse(
@@ -376,12 +376,12 @@ enum BoundsFlag {
 
 impl BoundsFlag {
     fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
-        let pair = |lo: &str, hi: &str| match (lo.trim().parse(), hi.trim().parse()) {
-            (Ok(lo), Ok(hi)) => bounds_of(place, "--bounds", [lo, hi]),
-            _ => {
-                let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
-                refuse(place, format!("--bounds {text}: give {forms}"))
+        let pair = |lo: &str, hi: &str| {
+            if let (Ok(lo), Ok(hi)) = (lo.trim().parse(), hi.trim().parse()) {
+                return bounds_of(place, "--bounds", [lo, hi]);
             }
+            let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
+            refuse(place, format!("--bounds {text}: give {forms}"))
         };
         if !text.contains('=') {
             let (lo, hi) = text.split_once(',').unwrap_or((text, ""));

@@ -431,7 +431,7 @@ fn ceilings(limits: &[&Roofline], intensities: &[f64]) -> Vec<Series> {
 ///
 /// The thread count does not change the model, so only the cells of the most threads are drawn.
 pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
-    let cells = &of_most_threads(cells)?;
+    let cells = &of_most_threads(cells.iter().copied());
     let epsilon = |cell: &Pooled| cell.cell.privacy_number("epsilon").filter(|epsilon| *epsilon > 0.0);
     let place = |cell: &Pooled| {
         let (epsilon, accuracy) = (epsilon(cell)?, cell.cell.quality.test_accuracy?);
@@ -463,10 +463,12 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
 }
 
 /// The cells of the most threads.
-fn of_most_threads<'a>(cells: &[&'a Pooled]) -> Option<Vec<&'a Pooled>> {
-    let most = cells.iter().map(|cell| cell.configuration().threads).max()?;
-    let of_most = |cell: &&Pooled| cell.configuration().threads == most;
-    Some(cells.iter().copied().filter(of_most).collect())
+pub(super) fn of_most_threads<'a>(cells: impl IntoIterator<Item = &'a Pooled, IntoIter: Clone>) -> Vec<&'a Pooled> {
+    let cells = cells.into_iter();
+    let most = cells.clone().map(|cell| cell.configuration().threads).max();
+    cells
+        .filter(|cell| Some(cell.configuration().threads) == most)
+        .collect()
 }
 
 /// With more algorithms each is shown at one batch size.
@@ -474,7 +476,8 @@ const FULL_PHASES: usize = 6;
 
 /// Shares of the phases in the time of a round, on the most threads.
 pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bars> {
-    let cells = of_most_threads(cells)?;
+    let cells = of_most_threads(cells.iter().copied());
+    let threads = plural(cells.first()?.configuration().threads, "thread");
     let mut groups = Group::all(&cells);
     let mut subtitle = circumstances(&cells, environment);
     if groups.len() > FULL_PHASES {
@@ -501,7 +504,6 @@ pub(super) fn phases(cells: &[&Pooled], environment: &Environment) -> Option<Bar
     let bars = groups
         .iter()
         .flat_map(|group| group.cells.iter().map(|cell| bar(group, cell)));
-    let threads = plural(cells[0].configuration().threads, "thread");
     Some(Bars {
         title: format!("Phases of a round on {threads}"),
         subtitle,

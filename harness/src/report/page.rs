@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::cards::cards;
 use super::cells;
 use super::chart::Chart;
-use super::figures::{self, dataset_name};
+use super::figures::{self, dataset_name, of_most_threads};
 use super::labels::{Labels, anchor};
 use super::presentation::{Figure, Panel, Picture};
 use super::shell::{Page, Section};
@@ -105,22 +105,16 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
 
 /// The cells of the most threads at the batch size nearest to 500 that most algorithms have.
 pub(super) fn key_cells(cells: &[Pooled]) -> Vec<&Pooled> {
-    let most = cells.iter().map(|cell| cell.configuration().threads).max();
-    let of_most = || {
-        cells
-            .iter()
-            .filter(move |cell| Some(cell.configuration().threads) == most)
-    };
+    let mut cells = of_most_threads(cells);
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
-    for cell in of_most() {
+    for cell in &cells {
         *sizes.entry(cell.configuration().batch_size).or_default() += 1;
     }
     let most = sizes.values().copied().max();
     let sizes = sizes.into_iter().filter(|(_, count)| Some(*count) == most);
     let size = sizes.map(|(size, _)| size).min_by_key(|size| size.abs_diff(500));
-    of_most()
-        .filter(|cell| Some(cell.configuration().batch_size) == size)
-        .collect()
+    cells.retain(|cell| Some(cell.configuration().batch_size) == size);
+    cells
 }
 
 fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
@@ -217,6 +211,9 @@ fn machine(environment: &Environment) -> Markup {
     }
 }
 
+/// Draws the cells of one data set.
+type Draw<'a> = &'a dyn Fn(&[&Pooled]) -> Option<Picture>;
+
 /// The figures of the cells, each with a panel for each data set.
 fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
     let mut by_dataset: Vec<(String, Vec<&Pooled>)> = Vec::new();
@@ -229,7 +226,6 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
     }
     // The data set with most cells first.
     by_dataset.sort_by_key(|(_, cells)| std::cmp::Reverse(cells.len()));
-    type Draw<'a> = &'a dyn Fn(&[&Pooled]) -> Option<Picture>;
     let section = |id: &str, link: &str, about: &str, draw: Draw, more: Option<Panel>| {
         let panel = |(name, cells): &(String, Vec<&Pooled>)| Some(Panel::of(name, draw(cells)?));
         let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::figures::dataset_name;
+use super::figures::{dataset_name, of_most_threads};
 use super::labels::Labels;
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
@@ -23,13 +23,10 @@ const WARNINGS: usize = 12;
 /// The summary of finished cells, with pooled repeats: times of a round on the most threads.
 pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
-    let threads = pooled
-        .iter()
-        .map(|cell| cell.configuration().threads)
-        .max()
-        .unwrap_or(1);
+    let shown = of_most_threads(&pooled);
+    let threads = shown.first().map_or(1, |cell| cell.configuration().threads);
     let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
-    for cell in pooled.iter().filter(|cell| cell.configuration().threads == threads) {
+    for cell in shown {
         datasets.entry(dataset_name(cell)).or_default().push(cell);
     }
     let mut text = String::new();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
 
-use crate::synthetic::{Deviation, Plan, cell, environment, write_run};
+use crate::synthetic::{Deviation, cell, environment};
 
 const FOLDER: &str = "ROUNDS_TEST_WRITER_FOLDER";
 /// How many kills: a few by default.
@@ -116,28 +116,4 @@ fn a_full_disk_ends_the_run_with_what_is_finished_intact() {
     let run = read_run(folder.path()).unwrap();
     assert_eq!(run.messages, [] as [String; 0], "no half line is left");
     assert_eq!(run.results.samples, (0..finished).map(number).collect::<Vec<_>>());
-}
-
-#[test]
-fn a_finished_run_is_resumed_with_nothing_left_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = Plan {
-        algorithms: &["sgd", "dp-sgd"],
-        datasets: &["synthetic-mnist"],
-        batch_sizes: &[64, 500],
-        repeats: 2,
-        noise: 0.02,
-        factor: &|_, _| 1.0,
-        seed: 1,
-    };
-    let cells = plan.cells();
-    drop(write_run(folder.path(), &cells));
-    let store = open(folder.path());
-    let results = store.results();
-    assert!(
-        cells
-            .iter()
-            .all(|cell| results.is_finished(&cell.configuration, cell.trial))
-    );
-    assert_eq!(results.samples, cells);
 }
