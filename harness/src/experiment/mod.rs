@@ -131,8 +131,31 @@ impl Kind {
 /// A cell with its finished runs.
 pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
 
-/// A kind of experiment.
-pub trait Study: Sized + Sync {
+/// A definition, and values that the runs of a study share.
+pub struct Experiment<O, V = ()> {
+    /// The definition.
+    pub definition: Definition<O>,
+    /// The values, such as [`cache::Memo`].
+    pub shared: V,
+}
+
+impl<O, V: Default> From<Definition<O>> for Experiment<O, V> {
+    fn from(definition: Definition<O>) -> Self {
+        let shared = V::default();
+        Self { definition, shared }
+    }
+}
+
+impl<O, V> AsRef<Definition<O>> for Experiment<O, V> {
+    fn as_ref(&self) -> &Definition<O> {
+        &self.definition
+    }
+}
+
+/// A kind of experiment: an [`Experiment`] of its options.
+pub trait Study:
+    Sized + Sync + From<Definition<<Self as Study>::Options>> + AsRef<Definition<<Self as Study>::Options>>
+{
     /// Its properties.
     const KIND: Kind;
 
@@ -145,10 +168,23 @@ pub trait Study: Sized + Sync {
     ///
     /// # Errors
     /// Values that make no sense.
-    fn new(definition: Definition<Self::Options>) -> anyhow::Result<Self>;
+    fn check(_definition: &Definition<Self::Options>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// The study of a definition.
+    ///
+    /// # Errors
+    /// Those of [`Study::check`].
+    fn new(definition: Definition<Self::Options>) -> anyhow::Result<Self> {
+        Self::check(&definition)?;
+        Ok(definition.into())
+    }
 
     /// The definition.
-    fn definition(&self) -> &Definition<Self::Options>;
+    fn definition(&self) -> &Definition<Self::Options> {
+        self.as_ref()
+    }
 
     /// All cells. The default is the product of problems, methods, parameters and threads.
     ///

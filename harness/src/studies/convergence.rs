@@ -19,16 +19,13 @@ use super::logistic::{minimum, rows_of};
 use super::panels;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Sample, Study,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::report::{Axis, Figure, Part, Point};
 use crate::statistics::student_quantile;
 
-/// The study.
-pub struct Convergence {
-    definition: Definition<Options>,
-    minima: Memo<f64>,
-}
+/// The study. Runs share the minima of their problems.
+pub type Convergence = Experiment<Options, Memo<f64>>;
 
 /// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,18 +91,11 @@ impl Study for Convergence {
     type Options = Options;
     type Outcome = Gaps;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             method_of(&method.algorithm)?;
         }
-        Ok(Self {
-            definition,
-            minima: Memo::default(),
-        })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+        Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Gaps>, context: &Context<'_>) -> anyhow::Result<Outcome<Gaps>> {
@@ -113,7 +103,7 @@ impl Study for Convergence {
         let engine = context.engine(configuration.threads)?;
         let loaded = context.problem(configuration, run.trial.draw, &engine)?;
         let key = rows_of(configuration, run.trial.draw);
-        let optimum = self.minima.get(&key, || minimum(&loaded.train))?;
+        let optimum = self.shared.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
         let (visited, gradient_queries) = if plan.method.batch == loaded.train.rows() {
             plan.side_by_side()?

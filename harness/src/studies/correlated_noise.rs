@@ -18,17 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Sample, Study,
+    Configuration, Context, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::factorization_cache;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
 use crate::statistics::of_mean;
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
-pub struct CorrelatedNoise {
-    definition: Definition<Options>,
-    candidates: Memo<Arc<Candidate>>,
-}
+pub type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
 
 /// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -63,7 +60,7 @@ pub struct Norms {
 }
 
 /// A factorisation with the rows that the formulas need, at sensitivity 1.
-struct Candidate {
+pub struct Candidate {
     /// C⁻¹.
     inverse: Vec<Vec<f64>>,
     /// S·C⁻¹.
@@ -165,17 +162,6 @@ impl Study for CorrelatedNoise {
     type Options = Options;
     type Outcome = Norms;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        Ok(Self {
-            definition,
-            candidates: Memo::default(),
-        })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
-    }
-
     fn measure(&self, run: &Run<'_, Norms>, context: &Context<'_>) -> anyhow::Result<Outcome<Norms>> {
         let setting = Setting::of(&run.cell.configuration)?;
         let options = self.definition.options();
@@ -183,7 +169,7 @@ impl Study for CorrelatedNoise {
         let quadratic = Quadratic::random(setting.dimension, setting.smoothness, seed);
         let candidate = |period: Option<usize>| {
             let key = format!("{} {period:?}", setting.rounds);
-            self.candidates.get(&key, || setting.candidate(period))
+            self.shared.get(&key, || setting.candidate(period))
         };
         let (own, plain) = (candidate(setting.period)?, candidate(None)?);
         let optimum = quadratic.eigenvalues.iter().zip(&quadratic.optimum);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::exponents::Study;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    self, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample,
+    self, Configuration, Context, Definition, Execution, Experiment, Outcome, Presentation, Results, Run, Sample,
 };
 use crate::prediction::queries::{Cell, Found, Kind};
 
@@ -29,12 +29,8 @@ pub mod presentation;
 pub use measurement::{Limits, exchange_seconds, hard_function, measure};
 
 /// The study. A problem is `max-of-linear`, `l1-regression`, a data set with hinge loss, or `exchange`, which measures a
-/// round of threads without work.
-pub struct DepthAgainstWork {
-    definition: Definition<Options>,
-    /// Least known values of hinge losses.
-    minima: Memo<f64>,
-}
+/// round of threads without work. Runs share the least known values of hinge losses.
+pub type DepthAgainstWork = Experiment<Options, Memo<f64>>;
 
 /// Keys of the study.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +50,7 @@ impl experiment::Study for DepthAgainstWork {
     type Options = Options;
     type Outcome = Found;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             if method.algorithm != EXCHANGE {
                 method
@@ -63,14 +59,7 @@ impl experiment::Study for DepthAgainstWork {
                     .map_err(|error| definition.invalid(error))?;
             }
         }
-        Ok(Self {
-            definition,
-            minima: Memo::default(),
-        })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+        Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Found>, context: &Context<'_>) -> anyhow::Result<Outcome<Found>> {
@@ -207,7 +196,7 @@ impl DepthAgainstWork {
                     anyhow::bail!("{}: hinge loss needs ±1 targets", cell.dataset);
                 };
                 let loss = LinearLoss::new(data.rows(), targets, Loss::Hinge)?;
-                let minimum = self.minima.get(&cell.dataset, || Ok(reference_value(&loss, seed)?))?;
+                let minimum = self.shared.get(&cell.dataset, || Ok(reference_value(&loss, seed)?))?;
                 measure((&loss, minimum), method, accuracy, &engine, seed, limits)?
             }
         })

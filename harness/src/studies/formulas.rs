@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::panels;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Study, definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Study,
+    definition,
 };
 use crate::report::{Axis, Figure, Panel, Part, Point};
 
 /// The study.
-pub struct Formulas {
-    definition: Definition<Options>,
-}
+pub type Formulas = Experiment<Options>;
 
 /// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -149,15 +148,11 @@ impl Study for Formulas {
     type Options = Options;
     type Outcome = Curves;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
             definition::known("formula", &method.algorithm, &FORMULAS.map(|formula| formula.id))?;
         }
-        Ok(Self { definition })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+        Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Curves>, _: &Context<'_>) -> anyhow::Result<Outcome<Curves>> {

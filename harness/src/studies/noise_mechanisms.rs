@@ -11,8 +11,8 @@ use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run,
-    Sample, Study, definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Measured, NoOptions, Outcome, Presentation,
+    Results, Run, Sample, Study, definition,
 };
 use crate::format::three_digits;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
@@ -20,9 +20,7 @@ use crate::statistics::median;
 
 /// The study. A problem is `prefix-sums`, whose methods are those of `rounds factorize`, or `noise-stream`, whose methods are
 /// noise mechanisms.
-pub struct NoiseMechanisms {
-    definition: Definition<NoOptions>,
-}
+pub type NoiseMechanisms = Experiment<NoOptions>;
 
 const ERRORS: &str = "prefix-sums";
 const COSTS: &str = "noise-stream";
@@ -76,15 +74,11 @@ impl Study for NoiseMechanisms {
     type Options = NoOptions;
     type Outcome = Mechanism;
 
-    fn new(definition: Definition<NoOptions>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<NoOptions>) -> anyhow::Result<()> {
         for problem in &definition.problems {
             definition::known("problem", &problem.dataset, &[ERRORS, COSTS])?;
         }
-        Ok(Self { definition })
-    }
-
-    fn definition(&self) -> &Definition<NoOptions> {
-        &self.definition
+        Ok(())
     }
 
     fn measure(&self, run: &Run<'_, Mechanism>, context: &Context<'_>) -> anyhow::Result<Outcome<Mechanism>> {

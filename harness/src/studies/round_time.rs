@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::{Loaded, check};
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Kind, Outcome, Presentation, Results, Run, Selection, Study,
+    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run,
+    Selection, Study,
 };
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
@@ -117,9 +118,7 @@ pub struct Options {
 }
 
 /// A suite.
-pub struct RoundTime {
-    definition: Definition<Options>,
-}
+pub type RoundTime = Experiment<Options>;
 
 impl Study for RoundTime {
     const KIND: Kind = Kind {
@@ -131,13 +130,8 @@ impl Study for RoundTime {
     type Options = Options;
     type Outcome = RoundCost;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        definition.options().rounds.check()?;
-        Ok(Self { definition })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+        definition.options().rounds.check()
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {

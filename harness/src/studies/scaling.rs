@@ -23,8 +23,8 @@ use super::round_time::RoundBudget;
 use crate::cluster::Traffic;
 use crate::experiment::cache::check;
 use crate::experiment::{
-    self, Cell, Configuration, Context, Definition, Execution, Outcome, Presentation, Results, Run, Sample, Selection,
-    Study,
+    self, Cell, Configuration, Context, Definition, Execution, Experiment, Outcome, Presentation, Results, Run, Sample,
+    Selection, Study,
 };
 use crate::machine::{Disturbance, Environment, PinPolicy, Roofline};
 use crate::measure;
@@ -58,9 +58,7 @@ pub struct Rounds {
 }
 
 /// The study.
-pub struct Scaling {
-    definition: Definition<Options>,
-}
+pub type Scaling = Experiment<Options>;
 
 /// Quantity that stays constant while threads are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -194,13 +192,8 @@ impl Study for Scaling {
     type Options = Options;
     type Outcome = Rounds;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
-        definition.options().rounds.check()?;
-        Ok(Self { definition })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+        definition.options().rounds.check()
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {

@@ -24,8 +24,8 @@ use serde_json::Value;
 use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
 use crate::experiment::definition::Problem;
 use crate::experiment::{
-    Cell, Configuration, Context, Definition, Execution, Kind, Measured, Outcome, Presentation, Results, Run, Sample,
-    Selection, Study,
+    Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
+    Run, Sample, Selection, Study,
 };
 use crate::statistics::{Estimate, mean, median, of_draws};
 use crate::usage::with_causes;
@@ -152,11 +152,8 @@ pub struct Panel<'r> {
     pub left_out: Vec<String>,
 }
 
-/// The study.
-pub struct Training {
-    definition: Definition<Options>,
-    minima: Memo<f64>,
-}
+/// The study. Runs share the minima of their objectives.
+pub type Training = Experiment<Options, Memo<f64>>;
 
 impl Study for Training {
     const KIND: Kind = Kind::new::<Self>("training", Execution::Concurrent);
@@ -164,17 +161,10 @@ impl Study for Training {
     type Options = Options;
     type Outcome = Trained;
 
-    fn new(definition: Definition<Options>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         let level = definition.options().level;
         ensure!(level > 0.0 && level < 1.0, "level must lie between 0 and 1");
-        Ok(Self {
-            definition,
-            minima: Memo::default(),
-        })
-    }
-
-    fn definition(&self) -> &Definition<Options> {
-        &self.definition
+        Ok(())
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
@@ -289,7 +279,7 @@ impl Training {
         let metric = self.metric(loaded.planted.is_some());
         let minimum = if metric == Metric::ExcessObjective {
             let key = format!("{} {} {draw}", cell.problem, cell.dataset);
-            self.minima.get(&key, || minimum(&loaded.train))?
+            self.shared.get(&key, || minimum(&loaded.train))?
         } else {
             0.0
         };

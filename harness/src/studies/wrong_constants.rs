@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::logistic::{minimum, rows_of};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Context, Definition, Execution, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample, Study,
+    Context, Definition, Execution, Experiment, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample,
+    Study,
 };
 use crate::report::{self, Axis, Chart, Figure, Panel, Part, Point, Style};
 use crate::statistics::mean;
@@ -27,12 +28,8 @@ const FLOOR: f64 = 1e-8;
 const SMOOTHNESS: &str = "smoothness-factor";
 const STRONG_CONVEXITY: &str = "strong-convexity-factor";
 
-/// The study.
-pub struct WrongConstants {
-    definition: Definition<NoOptions>,
-    /// F* and the true L of a problem.
-    truths: Memo<(f64, f64)>,
-}
+/// The study. Runs share F* and the true L of their problems.
+pub type WrongConstants = Experiment<NoOptions, Memo<(f64, f64)>>;
 
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,7 +47,7 @@ impl Study for WrongConstants {
     type Options = NoOptions;
     type Outcome = End;
 
-    fn new(definition: Definition<NoOptions>) -> anyhow::Result<Self> {
+    fn check(definition: &Definition<NoOptions>) -> anyhow::Result<()> {
         let axes = definition.problems.iter().map(|problem| problem.axis.as_deref());
         for axis in axes {
             anyhow::ensure!(
@@ -59,14 +56,7 @@ impl Study for WrongConstants {
                 definition.name
             );
         }
-        Ok(Self {
-            definition,
-            truths: Memo::default(),
-        })
-    }
-
-    fn definition(&self) -> &Definition<NoOptions> {
-        &self.definition
+        Ok(())
     }
 
     fn measure(&self, run: &Run<'_, End>, context: &Context<'_>) -> anyhow::Result<Outcome<End>> {
@@ -75,7 +65,7 @@ impl Study for WrongConstants {
         let loaded = context.problem(configuration, run.trial.draw, &engine)?;
         let problem = &loaded.train;
         let key = rows_of(configuration, run.trial.draw);
-        let (optimum, smoothness) = self.truths.get(&key, || {
+        let (optimum, smoothness) = self.shared.get(&key, || {
             let smoothness = 0.25 * largest_second_moment(problem, 1e-8) + problem.regularization();
             Ok((minimum(problem)?, smoothness))
         })?;
