@@ -7,7 +7,7 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test test-all bench peers report readme lint mpi deps deps-mpi
+.PHONY: run test test-all verify-exact bench peers report readme lint mpi deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -18,6 +18,11 @@ test: deps
 # The tests and those that take long: audits of all algorithms, tails of samplers.
 test-all: test
 	$(CARGO) test --workspace -- --ignored
+
+# The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some fifteen minutes.
+# The output is committed as results/exact-noise.txt.
+verify-exact:
+	$(CARGO) test --release --package rounds-kernels --lib exact_noise_in_full -- --ignored --nocapture
 
 # The engine over MPI: installs what it needs, runs its tests on ranks, and lints what only its feature builds.
 mpi: deps-mpi

@@ -7,6 +7,9 @@ use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rounds_algorithms::privacy::Sampling;
 use rounds_algorithms::sampling::Sampler;
+use rounds_kernels::random::exact::{
+    ExactGaps, Term, fill_rounded_combination, fill_rounded_gaussian, fill_rounded_laplace,
+};
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream, add_gaussian, add_laplace, fill_gaussian};
 use std::hint::black_box;
 use std::time::Duration;
@@ -70,6 +73,54 @@ fn laplace(criterion: &mut Criterion) {
         });
     }
     group.finish();
+}
+
+/// The exactly rounded laws, in results: fractions of a lattice's step up to 2³¹ steps, and a band of 32 terms.
+fn exact(criterion: &mut Criterion) {
+    let mut integers = vec![0i64; FILL];
+    let mut short = vec![0i32; FILL];
+    for (name, key) in [
+        ("simulation", StreamKey::Simulation(1)),
+        ("release", StreamKey::Release([7; 32])),
+    ] {
+        let mut group = criterion.benchmark_group(format!("exact/{FILL}/{name}"));
+        group.throughput(Throughput::Elements(FILL as u64));
+        let mut round = 0;
+        let mut next_round = || {
+            round += 1;
+            round
+        };
+        for (label, deviation) in [("3", 3.0), ("2^25", 33_554_432.0), ("2^31", 2_147_483_648.0)] {
+            group.bench_function(format!("gaussian i64, {label}"), |bencher| {
+                bencher.iter(|| {
+                    fill_rounded_gaussian(&key, PURPOSE, next_round(), 0, deviation, black_box(&mut integers));
+                });
+            });
+        }
+        group.bench_function("gaussian i32, 3", |bencher| {
+            bencher.iter(|| fill_rounded_gaussian(&key, PURPOSE, next_round(), 0, 3.0, black_box(&mut short)));
+        });
+        group.bench_function("laplace i64, 3", |bencher| {
+            bencher.iter(|| fill_rounded_laplace(&key, PURPOSE, next_round(), 0, 3.0, black_box(&mut integers)));
+        });
+        let terms: Vec<Term> = (0..32)
+            .map(|round| Term {
+                purpose: PURPOSE,
+                round,
+                coefficient: 1e6 / (round as f64 + 1.0).sqrt(),
+            })
+            .collect();
+        group.bench_function("32 terms, 10^6", |bencher| {
+            bencher.iter(|| fill_rounded_combination(&key, &terms, 0, black_box(&mut integers)));
+        });
+        group.throughput(Throughput::Elements(60_000));
+        let gaps = ExactGaps::new(500.0 / 60_000.0);
+        let mut indices = Vec::with_capacity(60_000);
+        group.bench_function("poisson sample by gaps, 500 of 60000", |bencher| {
+            bencher.iter(|| gaps.subset(&key, PURPOSE, next_round(), 60_000, black_box(&mut indices)));
+        });
+        group.finish();
+    }
 }
 
 fn uniform(criterion: &mut Criterion) {
@@ -163,6 +214,6 @@ criterion_group! {
         .sample_size(15)
         .warm_up_time(Duration::from_millis(150))
         .measurement_time(Duration::from_millis(500));
-    targets = gaussian, laplace, uniform, sampling, samplers
+    targets = gaussian, laplace, exact, uniform, sampling, samplers
 }
 criterion_main!(benches);

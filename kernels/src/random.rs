@@ -11,6 +11,8 @@
 //! | `out = σ·N(0, 1)`, f32 | [`fill_gaussian`] | [`fill_gaussian_blocks`] |
 //! | `sum += Laplace(scale)`, f64 | [`add_laplace`] | [`add_laplace_blocks`] |
 //! | uniform words, Bernoulli, permutations | [`UniformStream`] | |
+//!
+//! [`exact`] draws the same laws rounded to integers, exactly.
 
 #![allow(
     clippy::inline_always,
@@ -19,6 +21,7 @@
 
 mod blocks;
 mod elementary;
+pub mod exact;
 mod gaussian;
 mod laplace;
 #[cfg(test)]

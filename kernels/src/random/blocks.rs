@@ -15,7 +15,7 @@ pub(super) fn for_each_group<const GROUP: usize, T: Copy + Default, Stream, Draw
     out: &mut [T],
     open: impl Fn(u64) -> Stream,
     draw: impl Fn(&mut Stream) -> Draw,
-    write: impl Fn(Draw, &mut [T; GROUP]),
+    mut write: impl FnMut(Draw, &mut [T; GROUP]),
 ) {
     const { assert!(BLOCK_COORDINATES.is_multiple_of(GROUP)) };
     for (index, chunk) in out.chunks_mut(BLOCK_COORDINATES).enumerate() {

@@ -50,6 +50,9 @@ pub(super) enum Law {
     Gaussian = 1,
     Laplace = 2,
     Uniform = 3,
+    ExactGaussian = 4,
+    ExactLaplace = 5,
+    ExactGaps = 6,
 }
 
 /// The streams of one round: everything of the address but the block.
@@ -100,7 +103,7 @@ pub(super) struct SimulationRound {
 }
 
 impl SimulationRound {
-    fn new(seed: u64, purpose: Purpose, law: Law, round: u64) -> Self {
+    pub(super) fn new(seed: u64, purpose: Purpose, law: Law, round: u64) -> Self {
         let origin = Self {
             start: 0x243f_6a88_85a3_08d3,
             increment: 0x1319_8a2e_0370_7344,
@@ -112,7 +115,7 @@ impl SimulationRound {
     }
 
     #[inline]
-    fn absorb(self, word: u64) -> Self {
+    pub(super) fn absorb(self, word: u64) -> Self {
         Self {
             start: mix((self.start ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15)),
             increment: mix_increment((self.increment ^ word).wrapping_add(0xd1b5_4a32_d192_ed03)),
@@ -155,7 +158,7 @@ pub(super) struct ReleaseRound {
 }
 
 impl ReleaseRound {
-    fn new(master: &[u8; 32], purpose: Purpose, law: Law, round: u64) -> Self {
+    pub(super) fn new(master: &[u8; 32], purpose: Purpose, law: Law, round: u64) -> Self {
         let mut generator = ChaCha20Rng::from_seed(*master);
         generator.set_stream(u64::from(purpose.0) << 32 | law as u64);
         generator.set_block_pos(round);
@@ -169,6 +172,18 @@ impl ReleaseRound {
         let mut generator = ChaCha20Rng::from_seed(self.key);
         generator.set_stream(block);
         ReleaseBlock { generator }
+    }
+
+    /// The round key as the cipher's words.
+    pub(super) fn words(&self) -> [u32; 8] {
+        std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|byte| self.key[4 * i + byte])))
+    }
+
+    /// The block of the cipher under the round key with this nonce and counter.
+    pub(super) fn cipher_block(&self, nonce: u64, counter: u64) -> [u64; 8] {
+        let mut block = self.block(nonce);
+        block.generator.set_block_pos(counter);
+        std::array::from_fn(|_| block.generator.next_u64())
     }
 }
 
