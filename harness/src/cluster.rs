@@ -117,7 +117,7 @@ impl Cluster {
             None => Engine::with_threads(threads),
             Some(ranks) => Engine::over_ranks(ranks, threads),
         };
-        engine.map_err(|error| UsageError::new(format!("--threads: {error}")).into())
+        engine.map_err(|error| UsageError::of(format!("--threads: {error}")))
     }
 
     /// The result of this rank if every rank succeeded. Otherwise the error of the lowest rank that failed, with the rank's

@@ -7,14 +7,9 @@
 pub struct UsageError(String);
 
 impl UsageError {
-    /// Bad usage with its message.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
-    }
-
-    /// An error of something that only the command line decides.
-    pub fn of(error: impl std::fmt::Display) -> anyhow::Error {
-        Self::new(error.to_string()).into()
+    /// Bad usage with its message, or an error of something that only the command line decides.
+    pub fn of(message: impl std::fmt::Display) -> anyhow::Error {
+        Self(message.to_string()).into()
     }
 }
 

@@ -70,7 +70,7 @@ struct ReleasedArguments {
 /// An unknown algorithm, settings that it refuses, a claim that is disproved, sabotage that is not detected.
 pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     let threads = threads::count(arguments.threads)?;
-    let engine = Engine::with_threads(threads).map_err(|error| UsageError::new(format!("--threads: {error}")))?;
+    let engine = Engine::with_threads(threads).map_err(|error| UsageError::of(format!("--threads: {error}")))?;
     let audited = audited(arguments)?;
     if arguments.released.black_box {
         let (Some((algorithm, _)), false) = (audited.first(), arguments.algorithm == "all") else {

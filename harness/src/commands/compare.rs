@@ -56,7 +56,9 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         ("--machine-noise", arguments.machine_noise.unwrap_or(0.0)),
     ] {
         if !(0.0..1000.0).contains(&percentage) {
-            return Err(UsageError::new(format!("{name} {percentage}: expected a percentage from 0 up")).into());
+            return Err(UsageError::of(format!(
+                "{name} {percentage}: expected a percentage from 0 up"
+            )));
         }
     }
     let default = Rules::default();

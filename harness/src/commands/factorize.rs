@@ -57,13 +57,13 @@ pub struct FactorizeArguments {
 /// # Errors
 /// A workload, participation or method that makes no sense; a file that cannot be read or written.
 pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()> {
-    let usage = |flag: &str, error: &dyn fmt::Display| UsageError::new(format!("{flag}: {error}"));
+    let usage = |flag: &str, error: &dyn fmt::Display| UsageError::of(format!("{flag}: {error}"));
     let specification = workload(&arguments.workload)?.with_lambda_tau(arguments.lambda_tau);
     let method: Method = arguments.method.parse().map_err(|error| usage("--method", &error))?;
     let objective = match arguments.objective.as_str() {
         "frobenius" => Objective::Frobenius,
         "max" => Objective::Max,
-        other => return Err(usage("--objective", &format!("'{other}' is not frobenius or max")).into()),
+        other => return Err(usage("--objective", &format!("'{other}' is not frobenius or max"))),
     };
     let workload = Workload::new(arguments.rounds, specification).map_err(|error| usage("--workload", &error))?;
     let participation = Participation::epochs(arguments.epochs);
@@ -171,7 +171,7 @@ fn workload(text: &str) -> anyhow::Result<WorkloadSpecification> {
     let Some(path) = text.strip_prefix("lr=") else {
         return text
             .parse()
-            .map_err(|error| UsageError::new(format!("--workload: {error}")).into());
+            .map_err(|error| UsageError::of(format!("--workload: {error}")));
     };
     let content =
         std::fs::read_to_string(path).with_context(|| format!("--workload {text}: the file cannot be read"))?;

@@ -117,7 +117,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
 }
 
 fn usage(error: &anyhow::Error) -> anyhow::Error {
-    UsageError::new(format!("{error:#}")).into()
+    UsageError::of(format!("{error:#}"))
 }
 
 /// The definitions of `names` by folder.

@@ -24,12 +24,11 @@ pub(super) fn count(threads: Option<usize>) -> anyhow::Result<usize> {
 /// Ranks, which their launcher binds; a machine that hwloc does not know.
 pub(super) fn pinning(policy: PinPolicy, cluster: &Cluster) -> anyhow::Result<Pinning> {
     if policy != PinPolicy::None && cluster.count().is_some() {
-        return Err(UsageError::new(format!(
+        return Err(UsageError::of(format!(
             "--pin {policy}: ranks are bound by their launcher (mpirun --bind-to core, srun --cpu-bind=cores); leave --pin out"
-        ))
-        .into());
+        )));
     }
-    Pinning::new(policy).map_err(|error| UsageError::new(error.to_string()).into())
+    Pinning::new(policy).map_err(UsageError::of)
 }
 
 /// An engine of `threads` threads: of the ranks, or of this process and bound.

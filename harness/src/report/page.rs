@@ -125,15 +125,14 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
         format!("{name}, batch size {size}, {}", plural(configuration.threads, "thread"))
     };
     let least = |value: &dyn Fn(&Pooled) -> f64| cells.iter().min_by(|a, b| value(a).total_cmp(&value(b)));
+    let share = |cell: &Pooled| cell.cell.rates.roofline_fraction;
     let mut numbers = Vec::new();
-    if let Some(fastest) = least(&Pooled::median) {
-        numbers.push(("Fastest round", time(fastest.median()), describe(fastest)));
+    if let (Some(round), Some(epoch)) = (least(&Pooled::median), least(&Pooled::epoch_seconds)) {
+        numbers.push(("Fastest round", time(round.median()), describe(round)));
+        numbers.push(("Fastest epoch", time(epoch.epoch_seconds() * 1e9), describe(epoch)));
     }
-    if let Some(fastest) = least(&Pooled::epoch_seconds) {
-        numbers.push(("Fastest epoch", time(fastest.epoch_seconds() * 1e9), describe(fastest)));
-    }
-    if let Some(best) = least(&|cell| -cell.cell.rates.roofline_fraction.unwrap_or(f64::NEG_INFINITY))
-        && let Some(share) = best.cell.rates.roofline_fraction
+    if let Some(best) = least(&|cell| -share(cell).unwrap_or(f64::NEG_INFINITY))
+        && let Some(share) = share(best)
     {
         numbers.push(("Best share of the f32 roofline", percent(share), describe(best)));
     }

@@ -35,7 +35,7 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathB
 }
 
 pub(crate) fn gzip(bytes: impl AsRef<[u8]>) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes.as_ref()).unwrap();
     encoder.finish().unwrap()
 }
