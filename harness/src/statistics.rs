@@ -9,6 +9,7 @@ use std::fmt;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+pub use rounds_algorithms::privacy::normal_quantile;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -139,20 +140,6 @@ pub fn sorted_quantile(sorted: &[f64], probability: f64) -> f64 {
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
-}
-
-/// Φ⁻¹, the standard normal quantile, by bisection of Φ.
-pub fn normal_quantile(probability: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    for _ in 0..100 {
-        let middle = f64::midpoint(low, high);
-        if 0.5 * libm::erfc(-middle / std::f64::consts::SQRT_2) < probability {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    f64::midpoint(low, high)
 }
 
 /// Seeded choices for resampling and shuffles.

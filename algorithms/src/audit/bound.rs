@@ -7,7 +7,7 @@
 
 use crate::privacy::pld::PrivacyLoss;
 use crate::privacy::rdp::RenyiCurve;
-use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, gdp};
+use crate::privacy::{Accountant, Adjacency, Mechanism, PrivacyError, gdp, normal_quantile};
 
 /// `n choose x`-weighted tail: I_p(a, b), the regularised incomplete beta function, for a, b > 0 and p ∈ [0, 1]. Relative
 /// error about 1e-12 by the continued fraction (Lentz), tested against binomial sums.
@@ -64,26 +64,6 @@ pub fn upper_limit(successes: u64, trials: u64, error: f64) -> f64 {
         }
     }
     upper
-}
-
-/// Φ⁻¹(p), by bisection on erfc: absolute error about 1e-14.
-pub(super) fn normal_quantile(p: f64) -> f64 {
-    if p <= 0.0 {
-        return f64::NEG_INFINITY;
-    }
-    if p >= 1.0 {
-        return f64::INFINITY;
-    }
-    let (mut lower, mut upper) = (-39.0, 39.0);
-    for _ in 0..80 {
-        let middle: f64 = 0.5 * (lower + upper);
-        if 0.5 * libm::erfc(-middle * std::f64::consts::FRAC_1_SQRT_2) < p {
-            lower = middle;
-        } else {
-            upper = middle;
-        }
-    }
-    0.5 * (lower + upper)
 }
 
 /// Upper confidence limits of a test's errors.
@@ -250,7 +230,7 @@ impl ClaimedFamily<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::Sampling;
+    use crate::privacy::examples::{gaussian, laplace, poisson};
 
     /// P(Binomial(n, p) ≤ x), term by term.
     fn binomial_tail(x: u64, n: u64, p: f64) -> f64 {
@@ -270,11 +250,11 @@ mod tests {
         for trials in [1, 7, 100, 2_500] {
             for successes in [0, 1, 3, 50, 99, 2_499] {
                 for error in [0.05, 5e-5] {
+                    let limit = upper_limit(successes, trials, error);
                     if successes >= trials {
-                        assert_eq!(upper_limit(successes, trials, error), 1.0);
+                        assert_eq!(limit, 1.0);
                         continue;
                     }
-                    let limit = upper_limit(successes, trials, error);
                     let tail = binomial_tail(successes, trials, limit);
                     assert!(
                         (tail / error - 1.0).abs() < 1e-7,
@@ -287,18 +267,6 @@ mod tests {
         assert!((upper_limit(0, 100, 0.05) - (1.0 - 0.05_f64.powf(0.01))).abs() < 1e-13);
     }
 
-    #[test]
-    fn normal_quantiles_are_those_of_the_tables() {
-        for (p, quantile) in [
-            (0.5, 0.0),
-            (0.975, 1.959_963_984_540_054),
-            (1e-4, -3.719_016_485_455_709),
-            (1e-9, -5.997_807_015_007_686),
-        ] {
-            assert!((normal_quantile(p) - quantile).abs() < 1e-9, "{p}");
-        }
-    }
-
     fn family(mechanism: &Mechanism, delta: f64) -> ClaimedFamily<'_> {
         ClaimedFamily {
             mechanism,
@@ -308,74 +276,43 @@ mod tests {
         }
     }
 
+    fn errors(false_alarm: f64, miss: f64) -> TestErrors {
+        TestErrors { false_alarm, miss }
+    }
+
     #[test]
     fn errors_on_the_curve_of_a_gaussian_give_its_mu_whichever_family_reads_them() {
-        let gaussian = Mechanism::Gaussian {
-            noise_multiplier: 1.0,
-            sampling: Sampling::FullBatch,
-            participations: 1,
-        };
+        let gaussian = gaussian(1.0);
         // The best test of N(0, 1) against N(1.5, 1), twice.
         for threshold in [0.4, 1.2] {
             let tail = |x: f64| 0.5 * libm::erfc(x * std::f64::consts::FRAC_1_SQRT_2);
-            let errors = TestErrors {
-                false_alarm: tail(threshold),
-                miss: tail(1.5 - threshold),
-            };
+            let errors = errors(tail(threshold), tail(1.5 - threshold));
             let bound = family(&gaussian, 1e-5).lower_bound(errors).unwrap();
             assert!((bound.mu.unwrap() - 1.5).abs() < 1e-9);
             let exact = crate::privacy::gaussian::epsilon(1e-5, 1.5).unwrap();
             assert!((bound.epsilon / exact - 1.0).abs() < 1e-9);
             // A subsampled mechanism of rate nearly 1 is nearly that Gaussian, and is bounded through its curve.
-            let subsampled = Mechanism::SubsampledGaussian {
-                noise_multiplier: 1.0,
-                sampling: Sampling::Poisson { rate: 1.0 - 1e-9 },
-                steps: 1,
-            };
-            let found = family(&subsampled, 1e-5).lower_bound(errors).unwrap();
-            assert_eq!(found.mu, None);
-            assert!(
-                (found.epsilon / exact - 1.0).abs() < 0.01,
-                "{} for {exact}",
-                found.epsilon
-            );
-            assert!(found.epsilon < exact * (1.0 + 1e-6), "a bound never exceeds the truth");
+            let subsampled = poisson(1.0, 1.0 - 1e-9, 1);
+            let LowerBound { mu, epsilon } = family(&subsampled, 1e-5).lower_bound(errors).unwrap();
+            assert_eq!(mu, None);
+            assert!((epsilon / exact - 1.0).abs() < 0.01, "{epsilon} for {exact}");
+            assert!(epsilon < exact * (1.0 + 1e-6), "a bound never exceeds the truth");
         }
     }
 
     #[test]
     fn errors_of_a_laplace_mechanism_give_its_epsilon() {
-        let laplace = Mechanism::Laplace {
-            scale: 1.0,
-            l1_sensitivity: 1.0,
-            sampling: Sampling::FullBatch,
-            steps: 1,
-        };
         // Laplace(1) around 0 and around 1.4, threshold 1.4: α = e^{−1.4}/2, β = 1/2.
-        let errors = TestErrors {
-            false_alarm: 0.5 * (-1.4_f64).exp(),
-            miss: 0.5,
-        };
-        let bound = family(&laplace, 0.0).lower_bound(errors).unwrap();
-        assert!(
-            (bound.epsilon - 1.4).abs() < 0.02 && bound.epsilon <= 1.4,
-            "{}",
-            bound.epsilon
-        );
+        let errors = errors(0.5 * (-1.4_f64).exp(), 0.5);
+        let bound = family(&laplace(1.0, 1.0, 1), 0.0).lower_bound(errors).unwrap().epsilon;
+        assert!((bound - 1.4).abs() < 0.02 && bound <= 1.4, "{bound}");
     }
 
     #[test]
     fn a_test_that_guesses_proves_nothing() {
-        let mechanism = Mechanism::SubsampledGaussian {
-            noise_multiplier: 1.0,
-            sampling: Sampling::Poisson { rate: 0.5 },
-            steps: 2,
-        };
-        let errors = TestErrors {
-            false_alarm: 0.5,
-            miss: 0.5,
-        };
+        let errors = errors(0.5, 0.5);
         assert!(errors.gaussian_mu() < 1e-12);
-        assert_eq!(family(&mechanism, 1e-5).lower_bound(errors).unwrap().epsilon, 0.0);
+        let bound = family(&poisson(1.0, 0.5, 2), 1e-5).lower_bound(errors).unwrap();
+        assert_eq!(bound.epsilon, 0.0);
     }
 }

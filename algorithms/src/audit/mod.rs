@@ -152,7 +152,7 @@ pub struct AuditReport {
     pub finding: Result<Finding, String>,
 }
 
-/// A claim beside its lower bound.
+/// A claim beside its lower bound: the keys of a finding in results, hence more fields than elsewhere.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Whether the rows were summed by integer tiles.
@@ -230,92 +230,34 @@ pub fn audit(
     if !algorithm.private {
         return Ok(report(Err("the algorithm adds no noise and claims nothing".to_owned())));
     }
-    let refused = |source| AuditError::Prepare {
-        algorithm: algorithm.id,
-        source,
-    };
     if !scene.takes(settings.rows) {
         return Err(AuditError::Rows(algorithm.id));
     }
     let scene = scene.sabotaged(settings.sabotage);
-    let epsilon = settings.epsilon.unwrap_or_else(|| scene.epsilon(settings.delta));
     let problems = scene.problems(adjacency, settings.sabotage, settings.rows);
-    let key = run_key(settings, Part::Claim, 0);
-    let claimed = scene.claimed((epsilon, settings.delta), key.clone(), (algorithm, settings.rows));
-    // With the canary there are as many rows as the domain declares: the claim is the honest one in every copy.
-    let prepared = algorithm.prepare(&problems[1], &claimed).map_err(refused)?;
-    let statement = prepared.privacy;
-    let (Some(mechanism), Some(claimed_epsilon), Some(accountant)) = (
-        prepared.mechanism,
-        statement.epsilon.filter(|_| statement.claim != Claim::None),
-        statement.accountant,
-    ) else {
-        let reason = statement.reason.unwrap_or_else(|| "nothing is claimed".to_owned());
-        return Ok(report(Err(reason)));
-    };
-    // The noise that the claim came to; its accountant need not be asked again for every run.
-    let noise = if let Some(noise_multiplier) = mechanism.noise_multiplier() {
-        Noise::Multiplier(noise_multiplier)
-    } else {
-        // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
-        let inflated = mechanism.with_inflated_sensitivity(statement.sensitivity_factor.unwrap_or(1.0));
-        Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, adjacency, 0.0)?)
-    };
-    let run = scene.run(
-        settings.sabotage,
-        noise,
-        settings.delta,
-        key,
-        (algorithm, settings.rows),
-    );
-    let mut run = Settings {
-        strategies: StrategyMemory::default(),
-        ..run
-    };
-    if accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
-        run.set("accountant", Accountant::Rdp);
-    }
-    let run = if settings.sabotage.is_none() {
-        // What is run must be what is claimed, Gaussian noise to the bit; else the claim's own settings are run.
-        let same = algorithm.prepare(&problems[1], &run).is_ok_and(|prepared| {
-            let run = prepared.mechanism;
-            run.as_ref() == Some(&mechanism) || run.is_some_and(|run| is_same_laplace(&run, &mechanism))
-        });
-        let strategies = run.strategies.clone();
-        if same { run } else { Settings { strategies, ..claimed } }
-    } else {
-        run
+    let claim = match Claimed::of(algorithm, &scene, settings, adjacency, &problems[1])? {
+        Ok(claim) => claim,
+        Err(reason) => return Ok(report(Err(reason))),
     };
     let runs = Runs {
         algorithm,
-        settings: &run,
+        settings: &claim.run_settings(algorithm, &scene, settings, &problems[1])?,
         problems: &problems,
         audit: settings,
-        rounds: prepared.rounds as usize,
+        rounds: claim.rounds,
         progress,
     };
     let quarter = settings.runs / 4;
-    let delta = if accountant == Accountant::Pure {
-        0.0
-    } else {
-        settings.delta
-    };
-    let family = ClaimedFamily {
-        mechanism: &mechanism,
-        accountant,
-        adjacency,
-        delta,
-    };
+    let family = claim.family();
 
     let iterates = runs.learn(quarter, engine)?;
     let noise = [0, 1].map(|index: usize| runs.moments(&iterates[index]));
     let means = [0, 1].map(|index: usize| runs.mean(&iterates[index]));
-    let ratio = LikelihoodRatio::new(noise_law(&mechanism), [&noise[0], &noise[1]], [&means[0], &means[1]]);
+    let law = noise_law(&claim.mechanism);
+    let ratio = LikelihoodRatio::new(law, [&noise[0], &noise[1]], [&means[0], &means[1]]);
     let [without, with] = iterates.map(|iterates| -> Vec<f64> {
-        iterates
-            .chunks_exact(runs.rounds * COLUMNS)
-            .map(|iterates| ratio.log_ratio(iterates, COLUMNS))
-            .collect()
+        let runs = iterates.chunks_exact(runs.rounds * COLUMNS);
+        runs.map(|iterates| ratio.log_ratio(iterates, COLUMNS)).collect()
     });
     let threshold = best_threshold(&family, without, with)?;
 
@@ -325,10 +267,10 @@ pub fn audit(
     let bound = family.lower_bound(errors)?;
     Ok(report(Ok(Finding {
         integer_tiles: problems.iter().all(|problem| problem.is_on_integer_tiles()),
-        mechanism: mechanism.to_string(),
-        delta,
-        claimed_mu: gdp::mu(&mechanism, adjacency).ok(),
-        claimed_epsilon,
+        mechanism: claim.mechanism.to_string(),
+        delta: family.delta,
+        claimed_mu: gdp::mu(&claim.mechanism, adjacency).ok(),
+        claimed_epsilon: claim.epsilon,
         lower_bound_mu: bound.mu,
         lower_bound_epsilon: bound.epsilon,
         shift: ratio.shift(),
@@ -340,6 +282,114 @@ pub fn audit(
         misses,
         confidence: 1.0 - ERROR,
     })))
+}
+
+/// What the algorithm claims of a scene.
+struct Claimed {
+    mechanism: Mechanism,
+    accountant: Accountant,
+    adjacency: Adjacency,
+    epsilon: f64,
+    delta: f64,
+    /// Factor on the sensitivity of the mechanism, for the rounding of sums.
+    sensitivity_factor: f64,
+    /// Adaptive rounds of one run.
+    rounds: usize,
+    /// The settings that the claim belongs to.
+    settings: Settings,
+}
+
+impl Claimed {
+    /// The claim on the problem with the canary, which has as many rows as the domain declares: the honest one in every
+    /// copy. The reason, where nothing is claimed.
+    fn of(
+        algorithm: &'static Algorithm,
+        scene: &Scene,
+        audit: &AuditSettings,
+        adjacency: Adjacency,
+        problem: &Problem,
+    ) -> Result<Result<Self, String>, AuditError> {
+        let epsilon = audit.epsilon.unwrap_or_else(|| scene.epsilon(audit.delta));
+        let key = run_key(audit, Part::Claim, 0);
+        let settings = scene.claimed((epsilon, audit.delta), key, (algorithm, audit.rows));
+        let prepared = algorithm.prepare(problem, &settings);
+        let prepared = prepared.map_err(|source| AuditError::Prepare {
+            algorithm: algorithm.id,
+            source,
+        })?;
+        let statement = prepared.privacy;
+        let (Some(mechanism), Some(epsilon), Some(accountant)) = (
+            prepared.mechanism,
+            statement.epsilon.filter(|_| statement.claim != Claim::None),
+            statement.accountant,
+        ) else {
+            let reason = statement.reason;
+            return Ok(Err(reason.unwrap_or_else(|| "nothing is claimed".to_owned())));
+        };
+        let delta = if accountant == Accountant::Pure {
+            0.0
+        } else {
+            audit.delta
+        };
+        Ok(Ok(Self {
+            mechanism,
+            accountant,
+            adjacency,
+            epsilon,
+            delta,
+            sensitivity_factor: statement.sensitivity_factor.unwrap_or(1.0),
+            rounds: prepared.rounds as usize,
+            settings,
+        }))
+    }
+
+    fn family(&self) -> ClaimedFamily<'_> {
+        ClaimedFamily {
+            mechanism: &self.mechanism,
+            accountant: self.accountant,
+            adjacency: self.adjacency,
+            delta: self.delta,
+        }
+    }
+
+    /// The settings that are run: the noise that the claim came to, so that its accountant is not asked again for every run.
+    /// Without sabotage what is run must be what is claimed, Gaussian noise to the bit; else the claim's own are run.
+    fn run_settings(
+        &self,
+        algorithm: &'static Algorithm,
+        scene: &Scene,
+        audit: &AuditSettings,
+        problem: &Problem,
+    ) -> Result<Settings, PrivacyError> {
+        let noise = if let Some(noise_multiplier) = self.mechanism.noise_multiplier() {
+            Noise::Multiplier(noise_multiplier)
+        } else {
+            // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
+            let inflated = self.mechanism.with_inflated_sensitivity(self.sensitivity_factor);
+            Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, self.adjacency, 0.0)?)
+        };
+        let key = self.settings.key.clone();
+        let mut run = Settings {
+            strategies: StrategyMemory::default(),
+            ..scene.run(audit.sabotage, noise, audit.delta, key, (algorithm, audit.rows))
+        };
+        if self.accountant == Accountant::Pld && !run.parameters.contains_key("accountant") {
+            run.set("accountant", Accountant::Rdp);
+        }
+        let same = || {
+            algorithm.prepare(problem, &run).is_ok_and(|prepared| {
+                let run = prepared.mechanism;
+                run.as_ref() == Some(&self.mechanism) || run.is_some_and(|run| is_same_laplace(&run, &self.mechanism))
+            })
+        };
+        if audit.sabotage.is_some() || same() {
+            return Ok(run);
+        }
+        Ok(Settings {
+            strategies: run.strategies,
+            ..self.settings.clone()
+        })
+    }
 }
 
 /// True if two Laplace mechanisms differ by rounding alone.

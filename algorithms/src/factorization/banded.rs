@@ -8,8 +8,8 @@
 use rayon::prelude::*;
 
 use super::dual::Objective;
-use super::error::FactorizationError;
-use super::minimizer::{Evaluation, Minimizer, minimize};
+use super::error::{FactorizationError, check_range};
+use super::minimizer::{Evaluation, Minimizer, minimize, sum_in_order};
 use super::participation::Participation;
 use super::strategy::BandedStrategy;
 use super::toeplitz::{ToeplitzObjective, inverse_coefficients, square_root_coefficients};
@@ -23,19 +23,11 @@ pub(crate) fn optimize(
     bands: usize,
 ) -> Result<BandedStrategy, FactorizationError> {
     let rounds = workload.rounds();
-    if bands == 0 || bands > rounds {
-        return Err(FactorizationError::InvalidParameter {
-            name: "bands",
-            value: bands as f64,
-            expected: "1 ≤ b ≤ T, the main diagonal included",
-        });
-    }
-    let start = BandedStrategy::toeplitz(
-        rounds,
-        &toeplitz_coefficients(workload, participation, objective, bands)?,
-    );
-    let entry_wise = EntryWise::new(workload, participation, bands);
-    Ok(match entry_wise {
+    let range = 1.0..rounds as f64 + 1.0;
+    check_range("bands", bands as f64, range, "1 ≤ b ≤ T, the main diagonal included")?;
+    let coefficients = toeplitz_coefficients(workload, participation, objective, bands)?;
+    let start = BandedStrategy::toeplitz(rounds, &coefficients);
+    Ok(match EntryWise::new(workload, participation, bands) {
         Some(problem) if objective == Objective::Frobenius => problem.refine(start),
         _ => start,
     })
@@ -241,14 +233,8 @@ impl<'a> EntryWise<'a> {
                 (error, gradient)
             })
             .collect();
-        let mut gradient = vec![0.0; rounds * bands];
-        let mut error = 0.0;
-        for (share, entries) in &partial {
-            error += share;
-            for (total, entry) in gradient.iter_mut().zip(entries) {
-                *total += entry;
-            }
-        }
+        let error: f64 = partial.iter().map(|(share, _)| share).sum();
+        let mut gradient = sum_in_order(rounds * bands, partial.iter().map(|(_, entries)| entries));
         if !(error.is_finite() && error > 0.0) {
             return None;
         }
@@ -285,7 +271,7 @@ impl<'a> EntryWise<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::workload::WorkloadSpecification;
+    use super::super::tests::{prefix, separated, sums};
     use super::super::{Factorization, Strategy};
     use super::*;
 
@@ -297,7 +283,7 @@ mod tests {
 
     #[test]
     fn cut_square_roots_have_the_reference_errors() {
-        let workload = Workload::new(64, WorkloadSpecification::prefix()).unwrap();
+        let workload = prefix(64);
         let participation = Participation::FixedEpoch { epochs: 4 };
         for (bands, expected) in [(1, 91.214), (4, 53.618), (16, 37.771), (64, 45.709)] {
             let coefficients = square_root_coefficients(bands, &[1.0]);
@@ -310,19 +296,10 @@ mod tests {
     #[test]
     fn optimising_lowers_the_error_of_the_cut_square_root() {
         for (specification, participation) in [
-            (WorkloadSpecification::prefix(), Participation::FixedEpoch { epochs: 4 }),
-            (
-                WorkloadSpecification::prefix().with_momentum(0.9),
-                Participation::FixedEpoch { epochs: 4 },
-            ),
-            (WorkloadSpecification::prefix(), Participation::Single),
-            (
-                WorkloadSpecification::prefix(),
-                Participation::MinimumSeparation {
-                    participations: 3,
-                    separation: 16,
-                },
-            ),
+            (sums(), Participation::epochs(4)),
+            (sums().with_momentum(0.9), Participation::epochs(4)),
+            (sums(), Participation::Single),
+            (sums(), separated(3, 16)),
         ] {
             let workload = Workload::new(64, specification).unwrap();
             let roots = workload.similar_roots();
@@ -333,17 +310,15 @@ mod tests {
                 let between = frobenius(&workload, participation, BandedStrategy::toeplitz(64, &toeplitz));
                 let found = optimize(&workload, &participation, Objective::Frobenius, bands).unwrap();
                 let after = frobenius(&workload, participation, found);
-                assert!(
-                    between < before && after <= between * (1.0 + 1e-9),
-                    "{bands}: {before} {between} {after}"
-                );
+                let falls = between < before && after <= between * (1.0 + 1e-9);
+                assert!(falls, "{bands}: {before} {between} {after}");
             }
         }
     }
 
     #[test]
     fn the_entry_wise_gradient_is_that_of_finite_differences() {
-        let workload = Workload::new(12, WorkloadSpecification::prefix().with_momentum(0.5)).unwrap();
+        let workload = Workload::new(12, sums().with_momentum(0.5)).unwrap();
         let problem = EntryWise::new(&workload, &Participation::FixedEpoch { epochs: 3 }, 3).unwrap();
         let start = BandedStrategy::toeplitz(12, &[1.0, 0.6, 0.3]).coefficients;
         let gradient = problem.evaluate(&start).unwrap().gradient;
@@ -354,24 +329,19 @@ mod tests {
                 problem.evaluate(&moved).unwrap().value
             };
             let difference = (shifted(1e-6) - shifted(-1e-6)) / 2e-6;
-            assert!(
-                (difference - gradient[index]).abs() < 1e-8,
-                "{index}: {difference} {}",
-                gradient[index]
-            );
+            let error = difference - gradient[index];
+            assert!(error.abs() < 1e-8, "{index}: {difference} off by {error}");
         }
     }
 
     #[test]
     fn one_band_is_the_identity_and_more_than_the_rounds_are_refused() {
-        let workload = Workload::new(5, WorkloadSpecification::prefix()).unwrap();
+        let workload = prefix(5);
         let found = optimize(&workload, &Participation::Single, Objective::Frobenius, 1).unwrap();
         assert_eq!(found, BandedStrategy::toeplitz(5, &[1.0]));
         for bands in [0, 6] {
-            assert!(matches!(
-                optimize(&workload, &Participation::Single, Objective::Frobenius, bands),
-                Err(FactorizationError::InvalidParameter { .. })
-            ));
+            let error = optimize(&workload, &Participation::Single, Objective::Frobenius, bands).unwrap_err();
+            assert!(matches!(error, FactorizationError::InvalidParameter { .. }), "{error}");
         }
     }
 }

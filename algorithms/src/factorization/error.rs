@@ -172,3 +172,26 @@ pub enum FactorizationError {
         size: usize,
     },
 }
+
+/// `InvalidParameter` unless `value` lies in `range`.
+pub(crate) fn check_range(
+    name: &'static str,
+    value: f64,
+    range: std::ops::Range<f64>,
+    expected: &'static str,
+) -> Result<(), FactorizationError> {
+    if range.contains(&value) {
+        Ok(())
+    } else {
+        Err(FactorizationError::InvalidParameter { name, value, expected })
+    }
+}
+
+/// `WrongLength` unless a sequence has the expected length.
+pub(crate) fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(FactorizationError::WrongLength { name, found, expected })
+    }
+}

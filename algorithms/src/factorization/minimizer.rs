@@ -174,6 +174,17 @@ pub(crate) fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(a, b)| a * b).sum()
 }
 
+/// The sum of vectors of this size, one after the other.
+pub(crate) fn sum_in_order<'a>(size: usize, parts: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
+    let mut total = vec![0.0; size];
+    for part in parts {
+        for (value, addend) in total.iter_mut().zip(part) {
+            *value += addend;
+        }
+    }
+    total
+}
+
 fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
     for (value, addend) in target.iter_mut().zip(source) {
         *value += factor * addend;

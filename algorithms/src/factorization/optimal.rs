@@ -281,6 +281,7 @@ fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
 mod tests {
     use rounds_numerics::Mat;
 
+    use super::super::tests::{separated, sums};
     use super::super::workload::WorkloadSpecification;
     use super::super::{Exactness, Factorization, FactorizationRequest, Method};
     use super::*;
@@ -303,8 +304,15 @@ mod tests {
         .unwrap()
     }
 
-    fn single(rounds: usize, specification: WorkloadSpecification, gap: f64) -> Factorization {
-        optimal(rounds, specification, Participation::Single, Objective::Frobenius, gap)
+    /// Several epochs, or one; the mean error.
+    fn mean(rounds: usize, specification: WorkloadSpecification, epochs: usize, gap: f64) -> Factorization {
+        optimal(
+            rounds,
+            specification,
+            Participation::epochs(epochs),
+            Objective::Frobenius,
+            gap,
+        )
     }
 
     fn matrix_of(factorization: &Factorization) -> Mat<f64> {
@@ -328,12 +336,13 @@ mod tests {
             (512, 7.504_228_294_0),
             (600, 7.777_076_515_4),
             (1024, 8.734_696_479_0),
+            (2048, 10.063_581_980_5),
         ] {
-            let found = single(rounds, WorkloadSpecification::prefix(), 1e-9);
-            let mean = found.rms_error().powi(2);
+            let found = mean(rounds, sums(), 1, 1e-9);
+            let squared = found.rms_error().powi(2);
             assert!(
-                (mean - expected).abs() < 1.1e-9 * expected,
-                "T = {rounds}: {mean} {expected}"
+                (squared - expected).abs() < 1.1e-9 * expected,
+                "T = {rounds}: {squared} {expected}"
             );
             let gap = found.relative_gap().unwrap();
             assert!(gap <= 1e-9 && gap > -1e-12, "T = {rounds}: {gap}");
@@ -342,33 +351,19 @@ mod tests {
     }
 
     #[test]
-    fn two_thousand_rounds_have_the_reference_error() {
-        let found = single(2048, WorkloadSpecification::prefix(), 1e-9);
-        let mean = found.rms_error().powi(2);
-        assert!((mean - 10.063_581_980_5).abs() < 1.1e-8, "{mean}");
-    }
-
-    #[test]
-    fn momentum_and_decay_have_the_reference_error() {
-        let decayed = WorkloadSpecification::prefix()
-            .with_momentum(0.9)
-            .with_decay((-2.5_f64).exp());
-        let found = single(64, decayed, 1e-8);
-        assert!((found.frobenius() - 99.296).abs() < 1e-3, "{}", found.frobenius());
-    }
-
-    #[test]
-    fn lambda_tau_has_the_reference_objectives_and_period_one_is_the_identity() {
-        for (period, expected) in [(8, 16.2887), (32, 6.266_32)] {
-            let found = single(32, WorkloadSpecification::prefix().with_lambda_tau(Some(period)), 1e-9);
-            assert!(
-                (found.frobenius().powi(2) - expected).abs() < 1e-4,
-                "{period}: {}",
-                found.frobenius().powi(2)
-            );
+    fn momentum_decay_and_lambda_tau_have_the_reference_objectives_and_period_one_is_the_identity() {
+        let decayed = sums().with_momentum(0.9).with_decay((-2.5_f64).exp());
+        let weighted = |period| sums().with_lambda_tau(Some(period));
+        for (rounds, specification, gap, expected, tolerance) in [
+            (64, decayed, 1e-8, 99.296_f64.powi(2), 0.2),
+            (32, weighted(8), 1e-9, 16.2887, 1e-4),
+            (32, weighted(32), 1e-9, 6.266_32, 1e-4),
+            (20, weighted(1), 1e-9, 20.0, 1e-7),
+        ] {
+            let found = mean(rounds, specification, 1, gap).frobenius().powi(2);
+            assert!((found - expected).abs() < tolerance, "{expected}: {found}");
         }
-        let found = single(20, WorkloadSpecification::prefix().with_lambda_tau(Some(1)), 1e-9);
-        assert!((found.frobenius().powi(2) - 20.0).abs() < 1e-7);
+        let found = mean(20, weighted(1), 1, 1e-9);
         let strategy = matrix_of(&found);
         for row in 0..20 {
             for column in 0..20 {
@@ -378,8 +373,8 @@ mod tests {
         }
         // The last row of B = S·C⁻¹ under DP-MF⁺ and under DP-MF, τ = T = 32.
         for (period, expected) in [(Some(32), 2.2471), (None, 4.3237)] {
-            let weighted = single(32, WorkloadSpecification::prefix().with_lambda_tau(period), 1e-10);
-            let plain = Workload::new(32, WorkloadSpecification::prefix()).unwrap();
+            let weighted = mean(32, sums().with_lambda_tau(period), 1, 1e-10);
+            let plain = Workload::new(32, sums()).unwrap();
             let measured = Factorization::evaluate(plain, Participation::Single, weighted.strategy().clone()).unwrap();
             assert!((measured.row_errors()[31].powi(2) - expected).abs() < 1e-4);
         }
@@ -387,15 +382,14 @@ mod tests {
 
     #[test]
     fn factors_are_triangular_and_multiply_to_the_workload() {
-        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 3 }] {
+        for epochs in [1, 3] {
             for specification in [
-                WorkloadSpecification::prefix(),
-                WorkloadSpecification::prefix().with_momentum(0.9),
-                WorkloadSpecification::prefix().with_decay(0.3).with_momentum(0.5),
-                WorkloadSpecification::prefix()
-                    .with_learning_rates((0..24).map(|t| 1.0 / (1.0 + f64::from(t))).collect()),
+                sums(),
+                sums().with_momentum(0.9),
+                sums().with_decay(0.3).with_momentum(0.5),
+                sums().with_learning_rates((0..24).map(|t| 1.0 / (1.0 + f64::from(t))).collect()),
             ] {
-                let found = optimal(24, specification, participation, Objective::Frobenius, 1e-6);
+                let found = mean(24, specification, epochs, 1e-6);
                 let strategy = matrix_of(&found);
                 let errors = found.error_matrix().unwrap();
                 let workload = found.workload().matrix();
@@ -419,13 +413,7 @@ mod tests {
 
     #[test]
     fn columns_that_one_example_uses_together_are_orthogonal() {
-        let found = optimal(
-            30,
-            WorkloadSpecification::prefix(),
-            Participation::FixedEpoch { epochs: 5 },
-            Objective::Frobenius,
-            1e-7,
-        );
+        let found = mean(30, sums(), 5, 1e-7);
         let strategy = matrix_of(&found);
         for left in 0..30 {
             for right in (left + 6..30).step_by(6) {
@@ -437,14 +425,8 @@ mod tests {
 
     #[test]
     fn no_small_change_of_the_optimum_improves_it() {
-        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 2 }] {
-            let found = optimal(
-                8,
-                WorkloadSpecification::prefix(),
-                participation,
-                Objective::Frobenius,
-                1e-10,
-            );
+        for epochs in [1, 2] {
+            let found = mean(8, sums(), epochs, 1e-10);
             let mut state = 7_u64;
             for _ in 0..300 {
                 let mut strategy = matrix_of(&found);
@@ -456,9 +438,8 @@ mod tests {
                         strategy[(row, column)] += 1e-3 * ((state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0);
                     }
                 }
-                let changed =
-                    Factorization::from_matrices(found.workload().clone(), participation, strategy, None, None)
-                        .unwrap();
+                let (workload, participation) = (found.workload().clone(), *found.participation());
+                let changed = Factorization::from_matrices(workload, participation, strategy, None, None).unwrap();
                 assert!(changed.frobenius() > found.frobenius() * (1.0 - 1e-9));
             }
         }
@@ -466,58 +447,25 @@ mod tests {
 
     #[test]
     fn the_worst_row_is_lower_under_its_own_objective_and_near_the_square_root() {
-        for participation in [Participation::Single, Participation::FixedEpoch { epochs: 4 }] {
-            let mean = optimal(
-                64,
-                WorkloadSpecification::prefix(),
-                participation,
-                Objective::Frobenius,
-                1e-6,
-            );
-            let worst = optimal(64, WorkloadSpecification::prefix(), participation, Objective::Max, 1e-4);
+        for epochs in [1, 4] {
+            let mean = mean(64, sums(), epochs, 1e-6);
+            let worst = optimal(64, sums(), Participation::epochs(epochs), Objective::Max, 1e-4);
             assert!(worst.max_error() < mean.max_error());
             assert!(worst.frobenius() > mean.frobenius() * (1.0 - 1e-6));
         }
         // The square root is optimal among Toeplitz matrices for the worst row, and close among all.
-        let found = optimal(
-            128,
-            WorkloadSpecification::prefix(),
-            Participation::Single,
-            Objective::Max,
-            1e-4,
-        );
-        assert!(
-            found.max_error() < 2.610_103_865 && found.max_error() > 2.2,
-            "{}",
-            found.max_error()
-        );
+        let found = optimal(128, sums(), Participation::Single, Objective::Max, 1e-4).max_error();
+        assert!(found < 2.610_103_865 && found > 2.2, "{found}");
     }
 
     #[test]
     fn several_epochs_cost_less_than_their_group_bound() {
         // k epochs of a single-participation optimum cost at most k times its error (group privacy).
-        let single = single(60, WorkloadSpecification::prefix(), 1e-6).frobenius();
-        let several = optimal(
-            60,
-            WorkloadSpecification::prefix(),
-            Participation::FixedEpoch { epochs: 6 },
-            Objective::Frobenius,
-            1e-6,
-        );
-        assert!(several.frobenius() > single && several.frobenius() < 6.0 * single);
+        let [single, several] = [1, 6].map(|epochs| mean(60, sums(), epochs, 1e-6).frobenius());
+        assert!(several > single && several < 6.0 * single);
         // The reference's banded square root of 16 bands has 37.771.
-        let banded = optimal(
-            64,
-            WorkloadSpecification::prefix(),
-            Participation::FixedEpoch { epochs: 4 },
-            Objective::Frobenius,
-            1e-6,
-        );
-        assert!(
-            banded.frobenius() < 37.771 && banded.frobenius() > 34.0,
-            "{}",
-            banded.frobenius()
-        );
+        let banded = mean(64, sums(), 4, 1e-6).frobenius();
+        assert!(banded < 37.771 && banded > 34.0, "{banded}");
     }
 
     #[test]
@@ -532,23 +480,17 @@ mod tests {
                 .map(|&threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                     pool.install(|| {
-                        let found = optimal(
-                            rounds,
-                            WorkloadSpecification::prefix().with_momentum(0.5),
-                            Participation::epochs(epochs),
-                            objective,
-                            1e-4,
-                        );
+                        let specification = sums().with_momentum(0.5);
+                        let found = optimal(rounds, specification, Participation::epochs(epochs), objective, 1e-4);
                         let matrix = matrix_of(&found);
-                        (0..rounds)
-                            .flat_map(|column| {
-                                matrix
-                                    .col(column)
-                                    .iter()
-                                    .map(|entry| entry.to_bits())
-                                    .collect::<Vec<_>>()
-                            })
-                            .collect()
+                        let bits = |column| {
+                            matrix
+                                .col(column)
+                                .iter()
+                                .map(|entry| entry.to_bits())
+                                .collect::<Vec<_>>()
+                        };
+                        (0..rounds).flat_map(bits).collect()
                     })
                 })
                 .collect();
@@ -561,35 +503,27 @@ mod tests {
 
     #[test]
     fn what_cannot_be_optimised_is_refused() {
-        let workload = Workload::new(8, WorkloadSpecification::prefix()).unwrap();
-        let request = |participation| FactorizationRequest::new(workload.clone(), participation, Method::Optimal);
-        let separated = Participation::MinimumSeparation {
-            participations: 2,
-            separation: 4,
-        };
-        assert!(matches!(
-            request(separated).factorize(),
-            Err(FactorizationError::Unsupported { .. })
-        ));
-        let zero = FactorizationRequest {
-            gap: 0.0,
-            ..request(Participation::Single)
-        };
-        assert!(matches!(
-            zero.factorize(),
-            Err(FactorizationError::InvalidParameter { .. })
-        ));
-        let unreachable = FactorizationRequest {
-            gap: 1e-17,
-            ..request(Participation::Single)
-        };
-        assert!(matches!(
-            unreachable.factorize(),
-            Err(FactorizationError::NotConverged { .. })
-        ));
-        assert!(matches!(
-            request(Participation::FixedEpoch { epochs: 9 }).factorize(),
-            Err(FactorizationError::MoreEpochsThanRounds { epochs: 9, rounds: 8 })
-        ));
+        type Refused = fn(&FactorizationError) -> bool;
+        let nine = Participation::FixedEpoch { epochs: 9 };
+        let cases: [(Participation, f64, Refused); 4] = [
+            (separated(2, 4), 1e-6, |error| {
+                matches!(error, FactorizationError::Unsupported { .. })
+            }),
+            (Participation::Single, 0.0, |error| {
+                matches!(error, FactorizationError::InvalidParameter { .. })
+            }),
+            (Participation::Single, 1e-17, |error| {
+                matches!(error, FactorizationError::NotConverged { .. })
+            }),
+            (nine, 1e-6, |error| {
+                *error == FactorizationError::MoreEpochsThanRounds { epochs: 9, rounds: 8 }
+            }),
+        ];
+        for (participation, gap, refused) in cases {
+            let workload = Workload::new(8, sums()).unwrap();
+            let request = FactorizationRequest::new(workload, participation, Method::Optimal);
+            let error = FactorizationRequest { gap, ..request }.factorize().unwrap_err();
+            assert!(refused(&error), "{error}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! value is bracketed from both sides; contributions in k or more dimensions attain it. Every value here says whether
 //! it is attained ([`Exactness::Exact`]) or only a bound.
 
-use super::error::FactorizationError;
+use super::error::{FactorizationError, check_range};
 
 /// The rounds (from 0 to T − 1) in which one example may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,17 +75,7 @@ impl Participation {
         if rounds == 0 {
             return Err(FactorizationError::NoRounds);
         }
-        let positive = |name, value| {
-            if value == 0 {
-                Err(FactorizationError::InvalidParameter {
-                    name,
-                    value: 0.0,
-                    expected: "at least 1",
-                })
-            } else {
-                Ok(())
-            }
-        };
+        let positive = |name, value| check_range(name, value as f64, 1.0..f64::INFINITY, "at least 1");
         match *self {
             Self::Single => Ok(()),
             Self::FixedEpoch { epochs } => {
@@ -475,44 +465,8 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{largest_signed_norm, separated, separated_sets, toeplitz_rows};
     use super::*;
-
-    /// max over the patterns and all sign vectors of ‖Σ ± C_{:,i}‖².
-    fn brute_force(matrix: &[Vec<f64>], patterns: &[Vec<usize>]) -> f64 {
-        let mut largest: f64 = 0.0;
-        for pattern in patterns {
-            for signs in 0..1_u32 << pattern.len() {
-                let norm: f64 = matrix
-                    .iter()
-                    .map(|row| {
-                        let sum: f64 = pattern
-                            .iter()
-                            .enumerate()
-                            .map(|(bit, &column)| {
-                                if signs >> bit & 1 == 1 {
-                                    -row[column]
-                                } else {
-                                    row[column]
-                                }
-                            })
-                            .sum();
-                        sum * sum
-                    })
-                    .sum();
-                largest = largest.max(norm);
-            }
-        }
-        largest.sqrt()
-    }
-
-    fn separated_patterns(rounds: usize, participations: usize, separation: usize) -> Vec<Vec<usize>> {
-        (0..1_u32 << rounds)
-            .map(|mask| (0..rounds).filter(|round| mask >> round & 1 == 1).collect::<Vec<_>>())
-            .filter(|pattern| {
-                pattern.len() <= participations && pattern.windows(2).all(|pair| pair[1] - pair[0] >= separation)
-            })
-            .collect()
-    }
 
     fn gram_of(matrix: &[Vec<f64>]) -> impl Fn(usize, usize) -> f64 + '_ {
         |row, column| matrix.iter().map(|line| line[row] * line[column]).sum()
@@ -547,37 +501,23 @@ mod tests {
                 Participation::Single,
                 Participation::FixedEpoch { epochs: 2 },
                 Participation::FixedEpoch { epochs: 3 },
-                Participation::MinimumSeparation {
-                    participations: 2,
-                    separation: 2,
-                },
-                Participation::MinimumSeparation {
-                    participations: 3,
-                    separation: 1,
-                },
+                separated(2, 2),
+                separated(3, 1),
             ] {
-                let patterns = participation.patterns(rounds).unwrap_or_else(|| {
-                    separated_patterns(
-                        rounds,
-                        participation.participations(rounds),
-                        participation.separation(rounds),
-                    )
-                });
+                let (most, apart) = (participation.participations(rounds), participation.separation(rounds));
+                let patterns = participation.patterns(rounds);
+                let patterns = patterns.unwrap_or_else(|| separated_sets(rounds, most, apart).collect());
                 let found = gram_sensitivity(rounds, gram_of(&matrix), &participation).unwrap();
-                let attained = brute_force(&matrix, &patterns);
+                let attained = largest_signed_norm(&matrix, &patterns);
                 assert!(
                     found.value >= attained * (1.0 - 1e-12),
                     "{participation:?} {seed}: {found:?} < {attained}"
                 );
                 // Vectors may do better than signs, but only where three or more contributions meet.
-                let signs_suffice = participation.participations(rounds) < 3;
-                exact_seen += usize::from(found.exactness == Exactness::Exact);
-                if signs_suffice && found.exactness == Exactness::Exact {
-                    assert!(
-                        (found.value - attained).abs() < 1e-9 * attained,
-                        "{participation:?}: {found:?} {attained}"
-                    );
-                }
+                let exact = found.exactness == Exactness::Exact;
+                exact_seen += usize::from(exact);
+                let close = (found.value - attained).abs() < 1e-9 * attained;
+                assert!(!exact || most >= 3 || close, "{participation:?}: {found:?} {attained}");
                 if participation == (Participation::FixedEpoch { epochs: 3 }) {
                     assert_eq!(found.exactness, Exactness::Exact, "{seed}");
                     // Grothendieck: directions gain less than a factor π/2 over signs on a Gram matrix.
@@ -608,52 +548,30 @@ mod tests {
         let sensitivity = |participation| gram_sensitivity(4, gram_of(&matrix), &participation).unwrap();
         assert_eq!(sensitivity(Participation::Single).value, 6.0);
         for separation in [2, 3] {
-            let found = sensitivity(Participation::MinimumSeparation {
-                participations: 4,
-                separation,
-            });
+            let found = sensitivity(separated(4, separation));
             assert!((found.value - 41.0_f64.sqrt()).abs() < 1e-14, "{found:?}");
             assert_eq!(found.exactness, Exactness::Exact);
         }
     }
 
     #[test]
-    fn toeplitz_closed_form_is_the_worst_of_all_patterns() {
+    fn toeplitz_sensitivities_are_the_worst_of_all_patterns() {
         for rounds in [5_usize, 8, 11] {
             let coefficients: Vec<f64> = (0..rounds).map(|lag| 1.0 / (1.0 + lag as f64).sqrt()).collect();
-            let matrix: Vec<Vec<f64>> = (0..rounds)
-                .map(|row| {
-                    (0..rounds)
-                        .map(|column| if column <= row { coefficients[row - column] } else { 0.0 })
-                        .collect()
-                })
-                .collect();
+            let matrix = toeplitz_rows(&coefficients);
             for (participations, separation) in [(1, 1), (2, 2), (3, 3), (4, 1)] {
-                let participation = Participation::MinimumSeparation {
-                    participations,
-                    separation,
-                };
-                let found = toeplitz_sensitivity(&coefficients, &participation).unwrap();
-                let attained = brute_force(&matrix, &separated_patterns(rounds, participations, separation));
+                let found = toeplitz_sensitivity(&coefficients, &separated(participations, separation)).unwrap();
+                let sets: Vec<_> = separated_sets(rounds, participations, separation).collect();
+                let attained = largest_signed_norm(&matrix, &sets);
                 assert_eq!(found.exactness, Exactness::Exact);
                 assert!((found.value - attained).abs() < 1e-12 * attained);
             }
         }
-    }
-
-    #[test]
-    fn toeplitz_coefficients_that_grow_go_through_the_gram_matrix() {
+        // Coefficients that grow go through the Gram matrix.
         let coefficients = [1.0, -2.0, 0.5, 3.0, -1.0, 0.25];
-        let matrix: Vec<Vec<f64>> = (0..6)
-            .map(|row: usize| {
-                (0..6)
-                    .map(|column| if column <= row { coefficients[row - column] } else { 0.0 })
-                    .collect()
-            })
-            .collect();
         let participation = Participation::FixedEpoch { epochs: 2 };
         let found = toeplitz_sensitivity(&coefficients, &participation).unwrap();
-        let attained = brute_force(&matrix, &participation.patterns(6).unwrap());
+        let attained = largest_signed_norm(&toeplitz_rows(&coefficients), &participation.patterns(6).unwrap());
         assert!(
             (found.value - attained).abs() < 1e-12 * attained,
             "{found:?} {attained}"
@@ -669,19 +587,11 @@ mod tests {
         );
         for broken in [
             Participation::FixedEpoch { epochs: 0 },
-            Participation::MinimumSeparation {
-                participations: 0,
-                separation: 1,
-            },
-            Participation::MinimumSeparation {
-                participations: 1,
-                separation: 0,
-            },
+            separated(0, 1),
+            separated(1, 0),
         ] {
-            assert!(matches!(
-                broken.check(4),
-                Err(FactorizationError::InvalidParameter { .. })
-            ));
+            let error = broken.check(4).unwrap_err();
+            assert!(matches!(error, FactorizationError::InvalidParameter { .. }), "{error}");
         }
     }
 

@@ -8,7 +8,8 @@
 use rayon::prelude::*;
 
 use super::banded_lower::BandedLower;
-use super::lanes::{LANES, Lanes};
+use super::lanes::Lanes;
+use super::minimizer::sum_in_order;
 use super::quadrature::InverseSquareRoot;
 
 /// The order of rounds in which both couplings are banded.
@@ -120,12 +121,9 @@ pub(crate) fn shifted_inverse_band(
     rule: &InverseSquareRoot,
 ) -> Option<SymmetricBand> {
     let partial: Vec<Option<Vec<f64>>> = rule
-        .shifts
-        .par_chunks_exact(LANES)
-        .zip(rule.weights.par_chunks_exact(LANES))
+        .groups()
+        .into_par_iter()
         .map(|(shifts, weights)| {
-            let shifts = Lanes(std::array::from_fn(|lane| shifts[lane]));
-            let weights = Lanes(std::array::from_fn(|lane| weights[lane]));
             let mut band: Vec<Lanes> = fixed
                 .entries
                 .iter()
@@ -139,12 +137,8 @@ pub(crate) fn shifted_inverse_band(
             })
         })
         .collect();
-    let mut total = vec![0.0; fixed.entries.len()];
-    for sums in partial {
-        for (total, value) in total.iter_mut().zip(sums?) {
-            *total += value;
-        }
-    }
+    let partial: Option<Vec<Vec<f64>>> = partial.into_iter().collect();
+    let total = sum_in_order(fixed.entries.len(), &partial?);
     total.iter().all(|value| value.is_finite()).then_some(SymmetricBand {
         width: fixed.width,
         entries: total,

@@ -4,13 +4,15 @@
 //! s = √m·sc(τ | k′) in x^(−1/2) = (2/π) ∫₀^∞ ds / (x + s²) with the midpoint rule; on [m, M] the relative error falls
 //! like exp(−2π²N / (ln(M/m) + 3)), so 40 nodes reach 1e-13 at M/m = 1e10.
 
+use super::lanes::{LANES, Lanes};
+
 /// Nodes s_m² and weights w_m of x^(−1/2) ≈ Σ w_m / (x + s_m²) on [smallest, largest].
 #[derive(Clone, Debug)]
 pub(crate) struct InverseSquareRoot {
     /// s_m², ascending.
-    pub(crate) shifts: Vec<f64>,
+    shifts: Vec<f64>,
     /// w_m > 0.
-    pub(crate) weights: Vec<f64>,
+    weights: Vec<f64>,
     smallest: f64,
     largest: f64,
 }
@@ -48,6 +50,15 @@ impl InverseSquareRoot {
             smallest,
             largest,
         }
+    }
+
+    /// (s², w) of eight nodes at a time; partial results are combined in this order, whatever thread made them.
+    pub(crate) fn groups(&self) -> Vec<(Lanes, Lanes)> {
+        let lanes = |values: &[f64]| Lanes(std::array::from_fn(|lane| values[lane]));
+        let groups = self.shifts.chunks_exact(LANES).zip(self.weights.chunks_exact(LANES));
+        groups
+            .map(|(shifts, weights)| (lanes(shifts), lanes(weights)))
+            .collect()
     }
 
     /// sup |√x · Σ w_m / (x + s_m²) − 1| over a fine geometric grid of the interval.

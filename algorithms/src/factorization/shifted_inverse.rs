@@ -14,6 +14,7 @@ use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
 use super::lanes::{LANES, Lanes};
+use super::minimizer::sum_in_order;
 use super::quadrature::InverseSquareRoot;
 
 /// The operator v ↦ X(v) for one W of at most three subdiagonals.
@@ -57,23 +58,9 @@ impl ShiftedInverse<'_> {
         }
     }
 
-    /// Groups of eight nodes; partial results are combined in their order, whatever thread made them.
-    fn groups(&self) -> Vec<(Lanes, Lanes)> {
-        self.rule
-            .shifts
-            .chunks_exact(LANES)
-            .zip(self.rule.weights.chunks_exact(LANES))
-            .map(|(shifts, weights)| {
-                (
-                    Lanes(std::array::from_fn(|lane| shifts[lane])),
-                    Lanes(std::array::from_fn(|lane| weights[lane])),
-                )
-            })
-            .collect()
-    }
-
     fn diagonal_of<const P: usize>(&self) -> Vec<f64> {
         let partial: Vec<Vec<f64>> = self
+            .rule
             .groups()
             .into_par_iter()
             .map(|(shifts, weights)| {
@@ -85,13 +72,7 @@ impl ShiftedInverse<'_> {
                 sums
             })
             .collect();
-        let mut diagonal = vec![0.0; self.factor.size()];
-        for sums in &partial {
-            for (total, sum) in diagonal.iter_mut().zip(sums) {
-                *total += sum;
-            }
-        }
-        diagonal
+        sum_in_order(self.factor.size(), &partial)
     }
 
     fn factorize<const P: usize>(&self, shifts: Lanes) -> ShiftedFactor<P> {
@@ -145,6 +126,7 @@ impl ShiftedInverse<'_> {
         const BLOCK: usize = 64;
         let size = self.factor.size();
         let groups: Vec<(Lanes, ShiftedFactor<P>, InverseBand<P>)> = self
+            .rule
             .groups()
             .into_par_iter()
             .map(|(shifts, weights)| {

@@ -2,11 +2,13 @@
 
 use rounds_numerics::{Mat, MatRef};
 
-use super::error::FactorizationError;
+use super::error::{FactorizationError, check_length};
 use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 use super::toeplitz::inverse_coefficients;
 use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
-use super::workload::{Workload, check_lower_triangular, squared_row_errors, squared_row_norms_of_columns};
+use super::workload::{
+    Workload, check_lower_triangular, matrix_of, set_column, squared_row_errors, squared_row_norms_of_columns,
+};
 use rounds_numerics::dense;
 
 /// C of a factorisation A = B·C.
@@ -124,12 +126,7 @@ impl Strategy {
             Self::Identity { .. } => Mat::identity(rounds, rounds),
             Self::Dense(matrix) => matrix.clone(),
             Self::Banded(banded) => Mat::from_fn(rounds, rounds, |row, column| banded.get(row, column)),
-            Self::Toeplitz { .. } | Self::Blt { .. } => {
-                let coefficients = self.toeplitz_coefficients().unwrap_or_default();
-                Mat::from_fn(rounds, rounds, |row, column| {
-                    if row >= column { coefficients[row - column] } else { 0.0 }
-                })
-            }
+            Self::Toeplitz { .. } | Self::Blt { .. } => toeplitz(&self.toeplitz_coefficients().unwrap_or_default()),
             Self::Tree { variant, .. } => {
                 let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
                 Mat::from_fn(nodes.len(), rounds, |row, column| {
@@ -197,10 +194,7 @@ impl Strategy {
             Self::Tree { variant, .. } => {
                 let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
                 squared_row_norms_of_columns(workload, nodes.len(), |column, values| {
-                    prefix_noise_column(*variant, nodes[column].0, nodes[column].1, values);
-                    for round in (1..rounds).rev() {
-                        values[round] -= values[round - 1];
-                    }
+                    increment_noise_column(*variant, nodes[column], values);
                 })
             }
         };
@@ -222,14 +216,9 @@ impl Strategy {
                 let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
                 let mut matrix = Mat::zeros(rounds, nodes.len());
                 let mut values = vec![0.0; rounds];
-                for (column, (level, index)) in nodes.into_iter().enumerate() {
-                    prefix_noise_column(*variant, level, index, &mut values);
-                    for round in (1..rounds).rev() {
-                        values[round] -= values[round - 1];
-                    }
-                    for (row, value) in values.iter().enumerate() {
-                        matrix[(row, column)] = *value;
-                    }
+                for (column, &node) in nodes.iter().enumerate() {
+                    increment_noise_column(*variant, node, &mut values);
+                    set_column(&mut matrix, column, &values);
                 }
                 matrix
             }
@@ -241,9 +230,7 @@ impl Strategy {
                 *value = matrix[(row, column)];
             }
             workload.apply_in_place(&mut values);
-            for (row, value) in values.iter().enumerate() {
-                matrix[(row, column)] = *value;
-            }
+            set_column(&mut matrix, column, &values);
         }
         Ok(matrix)
     }
@@ -258,27 +245,10 @@ impl Strategy {
         let inverse = match self {
             Self::Identity { .. } => Mat::identity(rounds, rounds),
             Self::Dense(matrix) => dense::invert_lower(matrix.as_ref()),
-            Self::Toeplitz { .. } | Self::Blt { .. } => {
-                let inverse = inverse_coefficients(&self.toeplitz_coefficients().unwrap_or_default())?;
-                Mat::from_fn(
-                    rounds,
-                    rounds,
-                    |row, column| if row >= column { inverse[row - column] } else { 0.0 },
-                )
-            }
-            Self::Banded(banded) => {
-                let mut matrix = Mat::zeros(rounds, rounds);
-                let mut values = vec![0.0; rounds];
-                for column in 0..rounds {
-                    values.fill(0.0);
-                    values[column] = 1.0;
-                    banded.solve_in_place(&mut values);
-                    for row in column..rounds {
-                        matrix[(row, column)] = values[row];
-                    }
-                }
-                matrix
-            }
+            Self::Toeplitz { .. } | Self::Blt { .. } => toeplitz(&inverse_coefficients(
+                &self.toeplitz_coefficients().unwrap_or_default(),
+            )?),
+            Self::Banded(banded) => matrix_of(rounds, |values| banded.solve_in_place(values)),
             Self::Tree { .. } => {
                 return Err(FactorizationError::Unsupported {
                     what: "the inverse of a tree's node matrix".to_owned(),
@@ -301,6 +271,14 @@ impl Strategy {
             }),
             None => Ok(()),
         };
+        let invertible = |zero: Option<usize>| match zero {
+            Some(row) => Err(FactorizationError::Singular {
+                name: "C",
+                row,
+                value: 0.0,
+            }),
+            None => Ok(()),
+        };
         if self.rounds() == 0 {
             return Err(FactorizationError::NoRounds);
         }
@@ -308,47 +286,37 @@ impl Strategy {
             Self::Identity { .. } | Self::Tree { .. } => Ok(()),
             Self::Dense(matrix) => check_lower_triangular("C", matrix.as_ref()),
             Self::Banded(banded) => {
-                let expected = banded.rounds * banded.bands;
-                if banded.bands == 0 || banded.coefficients.len() != expected {
-                    return Err(FactorizationError::WrongLength {
-                        name: "the table of band coefficients",
-                        found: banded.coefficients.len(),
-                        expected,
-                    });
-                }
+                // A C without bands holds no value, and no row is right.
+                let expected = banded.rounds * banded.bands.max(1);
+                check_length("the table of band coefficients", banded.coefficients.len(), expected)?;
                 finite(&banded.coefficients)?;
-                match (0..banded.rounds).find(|&row| banded.get(row, row) == 0.0) {
-                    Some(row) => Err(FactorizationError::Singular {
-                        name: "C",
-                        row,
-                        value: 0.0,
-                    }),
-                    None => Ok(()),
-                }
+                invertible((0..banded.rounds).find(|&row| banded.get(row, row) == 0.0))
             }
             Self::Toeplitz { coefficients } => {
                 finite(coefficients)?;
-                if coefficients[0] == 0.0 {
-                    return Err(FactorizationError::Singular {
-                        name: "C",
-                        row: 0,
-                        value: 0.0,
-                    });
-                }
-                Ok(())
+                invertible((coefficients[0] == 0.0).then_some(0))
             }
             Self::Blt { omega, theta, .. } => {
-                if omega.len() != theta.len() {
-                    return Err(FactorizationError::WrongLength {
-                        name: "the decays θ",
-                        found: theta.len(),
-                        expected: omega.len(),
-                    });
-                }
+                check_length("the decays θ", theta.len(), omega.len())?;
                 finite(omega)?;
                 finite(theta)
             }
         }
+    }
+}
+
+/// The Toeplitz matrix of the coefficients.
+fn toeplitz(coefficients: &[f64]) -> Mat<f64> {
+    Mat::from_fn(coefficients.len(), coefficients.len(), |row, column| {
+        if row >= column { coefficients[row - column] } else { 0.0 }
+    })
+}
+
+/// The weight of a node in the noise of every round: the differences of its weights in the prefixes.
+fn increment_noise_column(variant: TreeVariant, (level, index): (usize, usize), values: &mut [f64]) {
+    prefix_noise_column(variant, level, index, values);
+    for round in (1..values.len()).rev() {
+        values[round] -= values[round - 1];
     }
 }
 

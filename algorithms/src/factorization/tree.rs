@@ -231,6 +231,7 @@ impl SubtreeTable {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{separated, separated_sets};
     use super::*;
 
     #[test]
@@ -290,10 +291,7 @@ mod tests {
             ((8, 2, 24), 88.0),
             ((8, 0, 8), 120.0),
         ] {
-            let participation = Participation::MinimumSeparation {
-                participations,
-                separation: between + 1,
-            };
+            let participation = separated(participations, between + 1);
             let found = tree_sensitivity(TreeVariant::HonakerOnline, rounds, &participation).unwrap();
             assert!(
                 (found.value.powi(2) - expected).abs() < 1e-9,
@@ -309,22 +307,14 @@ mod tests {
             for rounds in 1..=14_usize {
                 for separation in 1..=4 {
                     for participations in 1..=4 {
-                        let largest = (0..1_u32 << rounds)
-                            .map(|mask| (0..rounds).filter(|round| mask >> round & 1 == 1).collect::<Vec<_>>())
-                            .filter(|set| {
-                                set.len() <= participations
-                                    && set.windows(2).all(|pair| pair[1] - pair[0] >= separation)
-                            })
+                        let largest = separated_sets(rounds, participations, separation)
                             .map(|set| {
                                 set.iter()
                                     .flat_map(|&i| set.iter().map(move |&j| gram(variant, rounds, i, j)))
                                     .sum::<f64>()
                             })
                             .fold(0.0, f64::max);
-                        let participation = Participation::MinimumSeparation {
-                            participations,
-                            separation,
-                        };
+                        let participation = separated(participations, separation);
                         let found = tree_sensitivity(variant, rounds, &participation).unwrap();
                         assert!(
                             (found.value.powi(2) - largest).abs() < 1e-9,

@@ -10,7 +10,8 @@ use rayon::prelude::*;
 use rounds_numerics::{Mat, MatRef};
 
 use super::banded_lower::BandedLower;
-use super::error::FactorizationError;
+use super::error::{FactorizationError, check_length, check_range};
+use super::minimizer::sum_in_order;
 use rounds_numerics::dense;
 
 /// The composition of a workload: A = Λ_τ·S·diag(η)·M·L; a factor that is absent is the identity (S is always there).
@@ -151,23 +152,13 @@ impl Workload {
         }
         if let Some(rates) = &specification.learning_rates {
             check_length("the learning-rate schedule", rates.len(), rounds)?;
+            let positive = f64::MIN_POSITIVE..f64::MAX;
             for &rate in rates {
-                check_range(
-                    "learning rate",
-                    rate,
-                    f64::MIN_POSITIVE..f64::MAX,
-                    "a positive, finite number",
-                )?;
+                check_range("learning rate", rate, positive.clone(), "a positive, finite number")?;
             }
         }
-        if let Some(period) = specification.period
-            && (period == 0 || period > rounds)
-        {
-            return Err(FactorizationError::InvalidParameter {
-                name: "lambda-tau",
-                value: period as f64,
-                expected: "1 ≤ τ ≤ T",
-            });
+        if let Some(period) = specification.period {
+            check_range("lambda-tau", period as f64, 1.0..rounds as f64 + 1.0, "1 ≤ τ ≤ T")?;
         }
         let inverse = composed_inverse(rounds, &specification);
         Ok(Self {
@@ -268,27 +259,6 @@ impl Workload {
     }
 }
 
-fn check_range(
-    name: &'static str,
-    value: f64,
-    range: std::ops::Range<f64>,
-    expected: &'static str,
-) -> Result<(), FactorizationError> {
-    if range.contains(&value) {
-        Ok(())
-    } else {
-        Err(FactorizationError::InvalidParameter { name, value, expected })
-    }
-}
-
-fn check_length(name: &'static str, found: usize, expected: usize) -> Result<(), FactorizationError> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(FactorizationError::WrongLength { name, found, expected })
-    }
-}
-
 /// Checks that a matrix is square, finite, lower triangular and invertible.
 pub(crate) fn check_lower_triangular(name: &'static str, matrix: MatRef<'_, f64>) -> Result<(), FactorizationError> {
     let (rows, columns) = matrix.shape();
@@ -352,18 +322,23 @@ pub(crate) fn lambda_tau_matrix(rounds: usize, period: usize) -> Mat<f64> {
 }
 
 /// The matrix of a linear map, column by column.
-fn matrix_of(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
+pub(crate) fn matrix_of(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
     let mut matrix = Mat::zeros(rounds, rounds);
     let mut values = vec![0.0; rounds];
     for column in 0..rounds {
         values.fill(0.0);
         values[column] = 1.0;
         apply(&mut values);
-        for (row, &value) in values.iter().enumerate() {
-            matrix[(row, column)] = value;
-        }
+        set_column(&mut matrix, column, &values);
     }
     matrix
+}
+
+/// Writes a column.
+pub(crate) fn set_column(matrix: &mut Mat<f64>, column: usize, values: &[f64]) {
+    for (row, &value) in values.iter().enumerate() {
+        matrix[(row, column)] = value;
+    }
 }
 
 /// ‖(A·R)_t‖² for every round t, with R given column by column; blocks of fixed size, combined in their order.
@@ -390,13 +365,7 @@ pub(crate) fn squared_row_norms_of_columns(
             sums
         })
         .collect();
-    let mut totals = vec![0.0; rounds];
-    for sums in &partial {
-        for (total, sum) in totals.iter_mut().zip(sums) {
-            *total += sum;
-        }
-    }
-    totals
+    sum_in_order(rounds, &partial)
 }
 
 /// ‖B_t‖² for every round t, B = A·C⁻¹ for a dense C.
@@ -440,22 +409,22 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{sums, toeplitz_rows};
     use super::*;
 
     fn specifications(rounds: usize) -> Vec<WorkloadSpecification> {
-        let prefix = WorkloadSpecification::prefix;
         let rates: Vec<f64> = (0..rounds).map(|t| 0.1 + 1.0 / (1.0 + t as f64)).collect();
         let mut all = vec![
-            prefix(),
-            prefix().with_momentum(0.9),
-            prefix().with_decay(0.3),
-            prefix().with_decay(0.3).with_momentum(0.5),
-            prefix().with_learning_rates(rates.clone()),
-            prefix().with_decay(0.6).with_momentum(0.8).with_learning_rates(rates),
+            sums(),
+            sums().with_momentum(0.9),
+            sums().with_decay(0.3),
+            sums().with_decay(0.3).with_momentum(0.5),
+            sums().with_learning_rates(rates.clone()),
+            sums().with_decay(0.6).with_momentum(0.8).with_learning_rates(rates),
         ];
         for period in [1, 2, 3, rounds] {
-            all.push(prefix().with_lambda_tau(Some(period)));
-            all.push(prefix().with_decay(0.6).with_lambda_tau(Some(period)));
+            all.push(sums().with_lambda_tau(Some(period)));
+            all.push(sums().with_decay(0.6).with_lambda_tau(Some(period)));
         }
         all
     }
@@ -483,29 +452,15 @@ mod tests {
     #[test]
     fn workloads_are_products_of_their_factors() {
         let (momentum, decay) = (0.9_f64, 0.25_f64);
-        let workload = Workload::new(
-            9,
-            WorkloadSpecification::prefix()
-                .with_momentum(momentum)
-                .with_decay(decay),
-        )
-        .unwrap();
+        let workload = Workload::new(9, sums().with_momentum(momentum).with_decay(decay)).unwrap();
         let power = |base: f64| {
-            Mat::from_fn(9, 9, |row, column| {
-                if row >= column {
-                    base.powi((row - column) as i32)
-                } else {
-                    0.0
-                }
-            })
+            let coefficients: Vec<f64> = (0..9).map(|lag| base.powi(lag)).collect();
+            let rows = toeplitz_rows(&coefficients);
+            Mat::from_fn(9, 9, |row, column| rows[row][column])
         };
         let expected = power(1.0) * power(momentum) * power(decay);
-        let found = workload.matrix();
-        for row in 0..9 {
-            for column in 0..9 {
-                assert!((found[(row, column)] - expected[(row, column)]).abs() < 1e-12);
-            }
-        }
+        let difference = workload.matrix() - expected;
+        assert!((0..9).all(|column| difference.col(column).iter().all(|entry| entry.abs() < 1e-12)));
         assert_eq!(workload.toeplitz_roots(), Some(vec![1.0, momentum, decay]));
         assert_eq!(workload.toeplitz_coefficients().unwrap().len(), 9);
     }
@@ -526,22 +481,22 @@ mod tests {
     fn lambda_of_period_three_has_the_exact_rows() {
         let found = lambda_tau_matrix(12, 3);
         let s = 1.0 / 3.0_f64.sqrt();
-        // (round, weight, plus, minus), all from 1, minus 0 for none [specification 5.2].
+        // Row t has this weight at t and its negative at `minus`, all from 1, 0 for none [specification 5.2].
         let rows = [
-            (1, s, 1, 0),
-            (2, s, 2, 0),
-            (3, 1.0, 3, 0),
-            (4, s, 4, 3),
-            (5, s, 5, 3),
-            (6, 1.0, 6, 3),
-            (7, s, 7, 6),
-            (8, s, 8, 6),
-            (9, 1.0, 9, 6),
-            (10, s, 10, 9),
-            (11, s, 11, 9),
-            (12, 1.0, 12, 9),
+            (s, 0),
+            (s, 0),
+            (1.0, 0),
+            (s, 3),
+            (s, 3),
+            (1.0, 3),
+            (s, 6),
+            (s, 6),
+            (1.0, 6),
+            (s, 9),
+            (s, 9),
+            (1.0, 9),
         ];
-        for (round, weight, plus, minus) in rows {
+        for (plus, (weight, minus)) in (1..).zip(rows) {
             for column in 1..=12_usize {
                 let expected = if column == plus {
                     weight
@@ -550,25 +505,20 @@ mod tests {
                 } else {
                     0.0
                 };
-                assert_eq!(found[(round - 1, column - 1)], expected, "({round}, {column})");
+                assert_eq!(found[(plus - 1, column - 1)], expected, "({plus}, {column})");
             }
         }
         // τ = 1: Λ·S = I.
-        let identity = Workload::new(6, WorkloadSpecification::prefix().with_lambda_tau(Some(1)))
-            .unwrap()
-            .matrix();
+        let identity = Workload::new(6, sums().with_lambda_tau(Some(1))).unwrap().matrix();
         assert_eq!(identity, Mat::<f64>::identity(6, 6));
     }
 
     #[test]
     fn texts_are_read_and_others_refused() {
         let read = |text: &str| text.parse::<WorkloadSpecification>();
-        assert_eq!(read("prefix").unwrap(), WorkloadSpecification::prefix());
-        assert_eq!(
-            read("momentum=0.9").unwrap(),
-            WorkloadSpecification::prefix().with_momentum(0.9)
-        );
-        let both = WorkloadSpecification::prefix().with_decay(0.25).with_momentum(0.5);
+        assert_eq!(read("prefix").unwrap(), sums());
+        assert_eq!(read("momentum=0.9").unwrap(), sums().with_momentum(0.9));
+        let both = sums().with_decay(0.25).with_momentum(0.5);
         assert_eq!(read("srg=0.25,momentum=0.5").unwrap(), both);
         assert_eq!(read("momentum=0.5,srg=0.25").unwrap(), both);
         for text in [
@@ -579,39 +529,30 @@ mod tests {
             "suffix",
             "momentum=0.5,",
         ] {
+            let error = read(text).unwrap_err();
             assert!(
-                matches!(read(text), Err(FactorizationError::Unreadable { .. })),
-                "{text}"
+                matches!(error, FactorizationError::Unreadable { .. }),
+                "{text}: {error}"
             );
         }
     }
 
     #[test]
     fn workloads_out_of_range_are_refused() {
-        let prefix = WorkloadSpecification::prefix;
-        assert_eq!(Workload::new(0, prefix()).unwrap_err(), FactorizationError::NoRounds);
+        assert_eq!(Workload::new(0, sums()).unwrap_err(), FactorizationError::NoRounds);
         for broken in [
-            prefix().with_momentum(1.0),
-            prefix().with_momentum(f64::NAN),
-            prefix().with_decay(-0.1),
-            prefix().with_learning_rates(vec![1.0, 0.0]),
-            prefix().with_learning_rates(vec![1.0, f64::INFINITY]),
-            prefix().with_lambda_tau(Some(0)),
-            prefix().with_lambda_tau(Some(3)),
+            sums().with_momentum(1.0),
+            sums().with_momentum(f64::NAN),
+            sums().with_decay(-0.1),
+            sums().with_learning_rates(vec![1.0, 0.0]),
+            sums().with_learning_rates(vec![1.0, f64::INFINITY]),
+            sums().with_lambda_tau(Some(0)),
+            sums().with_lambda_tau(Some(3)),
         ] {
-            assert!(matches!(
-                Workload::new(2, broken),
-                Err(FactorizationError::InvalidParameter { .. })
-            ));
+            let error = Workload::new(2, broken).unwrap_err();
+            assert!(matches!(error, FactorizationError::InvalidParameter { .. }), "{error}");
         }
-        let short = prefix().with_learning_rates(vec![1.0]);
-        assert!(matches!(
-            Workload::new(2, short),
-            Err(FactorizationError::WrongLength {
-                found: 1,
-                expected: 2,
-                ..
-            })
-        ));
+        let error = Workload::new(2, sums().with_learning_rates(vec![1.0])).unwrap_err();
+        assert!(error.to_string().contains("holds 1 values, expected 2"), "{error}");
     }
 }

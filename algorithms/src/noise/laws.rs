@@ -3,14 +3,14 @@
 
 use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 
-use super::anti_correlated::AntiCorrelated;
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
-use super::tree::Tree;
 use super::*;
-use crate::factorization::{FactorizationRequest, Method, Workload, WorkloadSpecification};
+use crate::factorization::{
+    FactorizationRequest, Method, Strategy, TreeVariant, Workload, WorkloadSpecification, nodes,
+};
 
 const ROUNDS: usize = 13;
 /// More than one block of coordinates, and no multiple of any lane count.
@@ -72,20 +72,14 @@ fn inverse(rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     inverse
 }
 
+/// The rows of a lower triangular matrix.
+fn lower(rounds: usize, entry: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
+    let row = |t: usize| (0..rounds).map(|s| if s <= t { entry(t, s) } else { 0.0 }).collect();
+    (0..rounds).map(row).collect()
+}
+
 fn toeplitz(coefficients: &[f64], rounds: usize) -> Vec<Vec<f64>> {
-    (0..rounds)
-        .map(|t| {
-            (0..rounds)
-                .map(|s| {
-                    if s <= t {
-                        coefficients.get(t - s).copied().unwrap_or(0.0)
-                    } else {
-                        0.0
-                    }
-                })
-                .collect()
-        })
-        .collect()
+    lower(rounds, |t, s| coefficients.get(t - s).copied().unwrap_or(0.0))
 }
 
 fn keys() -> [StreamKey; 2] {
@@ -93,25 +87,18 @@ fn keys() -> [StreamKey; 2] {
 }
 
 #[test]
-fn independent_noise_is_z() {
+fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
     for key in keys() {
-        let mut mechanism = IndependentGaussian::new(key.clone(), SIGMA);
-        let identity = toeplitz(&[1.0], ROUNDS);
-        let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&identity, &key, DIMENSION), 1e-12);
-    }
-}
-
-#[test]
-fn anti_correlated_prefixes_are_one_draw() {
-    for key in keys() {
-        let mut mechanism = AntiCorrelated::new(key.clone(), SIGMA, ROUNDS as u64);
-        let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(
-            &found,
-            &product(&toeplitz(&[1.0, -1.0], ROUNDS), &key, DIMENSION),
-            1e-12,
-        );
+        let independent = IndependentGaussian::new(key.clone(), SIGMA);
+        let anti_correlated = anti_correlated::stream(key.clone(), SIGMA, ROUNDS as u64);
+        let cases: [(Box<dyn NoiseMechanism>, &[f64]); 2] = [
+            (Box::new(independent), &[1.0]),
+            (Box::new(anti_correlated), &[1.0, -1.0]),
+        ];
+        for (mut mechanism, inverse) in cases {
+            let found = increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
+            assert_close(&found, &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION), 1e-12);
+        }
     }
 }
 
@@ -138,11 +125,7 @@ fn banded_noise_solves_its_recursion() {
         let rows: Vec<Vec<f64>> = (0..ROUNDS)
             .map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect())
             .collect();
-        let lower = |t: usize, s: usize| if s <= t && t - s < bands { rows[t][t - s] } else { 0.0 };
-        let matrix: Vec<Vec<f64>> = (0..ROUNDS)
-            .map(|t| (0..ROUNDS).map(|s| lower(t, s)).collect())
-            .collect();
-        let expected = inverse(&matrix);
+        let expected = inverse(&lower(ROUNDS, |t, s| rows[t].get(t - s).copied().unwrap_or(0.0)));
         let key = StreamKey::Simulation(6);
         let mut single = Banded::<f32>::new(key.clone(), SIGMA, rows.clone(), DIMENSION);
         let found = increments(&mut single, ROUNDS, DIMENSION, &Engine::Sequential);
@@ -157,13 +140,7 @@ fn banded_noise_solves_its_recursion() {
 #[test]
 fn streams_of_factorisations_apply_the_inverse_of_c() {
     let (rounds, key) = (24, StreamKey::Release([7; 32]));
-    for (kind, method) in [
-        ("optimal", "optimal"),
-        ("banded=4", "banded=4"),
-        ("blt=3", "blt=3"),
-        ("toeplitz", "toeplitz"),
-        ("honaker-full", "honaker-full"),
-    ] {
+    for kind in ["optimal", "banded=4", "blt=3", "toeplitz", "honaker-full"] {
         let plan = NoisePlan {
             kind: kind.parse().unwrap(),
             rounds,
@@ -171,7 +148,7 @@ fn streams_of_factorisations_apply_the_inverse_of_c() {
             workload: WorkloadSpecification::prefix(),
             dimension: 5,
         };
-        let method: Method = method.parse().unwrap();
+        let method: Method = kind.parse().unwrap();
         let workload = Workload::new(rounds, WorkloadSpecification::prefix()).unwrap();
         let request = FactorizationRequest {
             gap: 1e-4,
@@ -219,19 +196,7 @@ fn buffered_toeplitz_noise_is_its_dense_solve() {
 fn dense_noise_is_the_product_across_blocks_and_threads() {
     // More rounds than a block of them, so that a second block begins.
     let rounds = 150;
-    let matrix: Vec<Vec<f64>> = (0..rounds)
-        .map(|t| {
-            (0..rounds)
-                .map(|s| {
-                    if s <= t {
-                        1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64)
-                    } else {
-                        0.0
-                    }
-                })
-                .collect()
-        })
-        .collect();
+    let matrix = lower(rounds, |t, s| 1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64));
     let key = StreamKey::Simulation(8);
     let expected = product(&matrix, &key, DIMENSION);
     let mut sequential = Dense::<f32>::new(key.clone(), SIGMA, &matrix, DIMENSION);
@@ -260,7 +225,7 @@ fn prefixes(increments: &[Vec<f64>]) -> Vec<Vec<f64>> {
 #[test]
 fn tree_prefixes_are_sums_of_their_nodes() {
     for key in keys() {
-        let mut mechanism = Tree::new(key.clone(), SIGMA, ROUNDS as u64, 8);
+        let mut mechanism = tree::stream(key.clone(), SIGMA, ROUNDS as u64, 8);
         let found = prefixes(&increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
         for (round, prefix) in found.iter().enumerate() {
             // The nodes at the set bits of the prefix of each tree; a finished tree of 8 is its root.
@@ -283,61 +248,40 @@ fn tree_prefixes_are_sums_of_their_nodes() {
     }
 }
 
-/// Sample variance of each prefix over coordinates, in units of σ².
-fn prefix_variances(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usize) -> Vec<f64> {
-    prefixes(&increments(mechanism, rounds, dimension, &Engine::Sequential))
-        .iter()
-        .map(|prefix| prefix.iter().map(|value| value * value).sum::<f64>() / (dimension as f64 * SIGMA * SIGMA))
-        .collect()
-}
-
 #[test]
-fn prefix_variances_are_those_of_the_estimators() {
-    // Prefix variances for T = 8: popcounts for the plain tree, Σ 2^k/(2^{k+1} − 1) over the set bits for Honaker's
-    // online estimator.
-    let dimension = 40_000;
-    let tolerance = 5.2 * (2.0 / dimension as f64).sqrt();
-    let check = |found: Vec<f64>, expected: [f64; 8]| {
-        for (round, (found, expected)) in found.iter().zip(expected).enumerate() {
-            assert!(
-                (found / expected - 1.0).abs() < tolerance,
-                "prefix {}: {found} against {expected}",
-                round + 1
-            );
+fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws() {
+    // Column (level, index) of the factorisation's B: the weight of that node in every prefix. Its draw is addressed by the
+    // round that completes it, in the stream of its level.
+    for (key, tolerance) in [(StreamKey::Simulation(2), 1e-4), (StreamKey::Release([1; 32]), 1e-11)] {
+        let rounds = ROUNDS as u64;
+        let mut mechanism: Box<dyn NoiseMechanism> = match key {
+            StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION)),
+            _ => Box::new(HonakerTree::<f32>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION)),
+        };
+        let found = prefixes(&increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
+        let variant = TreeVariant::HonakerOnline;
+        let prefix = Workload::new(ROUNDS, WorkloadSpecification::prefix()).unwrap();
+        let tree = Strategy::Tree {
+            rounds: ROUNDS,
+            variant,
+        };
+        let weights = tree.error_matrix(&prefix).unwrap();
+        let mut expected = vec![vec![0.0; DIMENSION]; ROUNDS];
+        for (column, (level, index)) in nodes(variant, ROUNDS).enumerate() {
+            let purpose = Purpose(TREE_LEVELS + level as u32);
+            let drawn = draw(&key, purpose, ((index << level) - 1) as u64, DIMENSION);
+            for (row, prefix) in expected.iter_mut().enumerate() {
+                let weight = SIGMA * weights[(row, column)];
+                prefix.iter_mut().zip(&drawn).for_each(|(sum, z)| *sum += weight * z);
+            }
         }
-    };
-    let mut plain = Tree::new(StreamKey::Simulation(1), SIGMA, 8, 8);
-    check(
-        prefix_variances(&mut plain, 8, dimension),
-        [1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 3.0, 1.0],
-    );
-    let (one, two, three) = (2.0 / 3.0, 4.0 / 7.0, 8.0 / 15.0);
-    let expected = [1.0, one, 1.0 + one, two, 1.0 + two, one + two, 1.0 + one + two, three];
-    let mut single = HonakerTree::<f32>::new(StreamKey::Simulation(2), SIGMA, 8, 8, dimension);
-    check(prefix_variances(&mut single, 8, dimension), expected);
-    let mut double = HonakerTree::<f64>::new(StreamKey::Release([1; 32]), SIGMA, 8, 8, dimension);
-    check(prefix_variances(&mut double, 8, dimension), expected);
-}
-
-#[test]
-fn covariances_of_honaker_prefixes_are_those_of_shared_nodes() {
-    // Prefixes 2 and 3 share the estimate of the first pair: Cov = 2/3; prefixes 1 and 2 share the first leaf with
-    // weight 1/3.
-    let dimension = 40_000;
-    let mut mechanism = HonakerTree::<f32>::new(StreamKey::Simulation(3), SIGMA, 8, 8, dimension);
-    let prefixes = prefixes(&increments(&mut mechanism, 8, dimension, &Engine::Sequential));
-    let covariance = |a: usize, b: usize| {
-        prefixes[a].iter().zip(&prefixes[b]).map(|(a, b)| a * b).sum::<f64>() / (dimension as f64 * SIGMA * SIGMA)
-    };
-    let tolerance = 5.2 * 2.0 / (dimension as f64).sqrt();
-    assert!((covariance(1, 2) - 2.0 / 3.0).abs() < tolerance);
-    assert!((covariance(0, 1) - 1.0 / 3.0).abs() < tolerance);
-    assert!((covariance(3, 6) - 4.0 / 7.0).abs() < tolerance);
+        assert_close(&found, &expected, tolerance);
+    }
 }
 
 #[test]
 fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
-    for kind in NoiseKind::ALL.iter().filter(|kind| **kind != NoiseKind::Laplace) {
+    for kind in NoiseKind::ALL {
         let kind = if matches!(kind, NoiseKind::Banded(_)) {
             NoiseKind::Banded(2)
         } else {
@@ -350,8 +294,11 @@ fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
             workload: WorkloadSpecification::prefix(),
             dimension: 3,
         };
-        let planned = plan.prepare(&StrategyMemory::default()).unwrap();
-        let mut stream = planned.stream(StreamKey::Simulation(1), 1.0);
+        let key = StreamKey::Simulation(1);
+        let mut stream: Box<dyn NoiseMechanism> = match plan.prepare(&StrategyMemory::default()) {
+            Ok(planned) => planned.stream(key, 1.0),
+            Err(_) => Box::new(ScheduledNoise::new(key, NoiseLevels::Laplace { scales: vec![1.0; 24] })),
+        };
         let mut take = |round| stream.add_increment(round, &mut [0.0; 3], &Engine::Sequential);
         assert_eq!(take(1), Err(NoiseError::OutOfOrder { asked: 1, next: 0 }));
         take(0).unwrap();

@@ -38,7 +38,7 @@ use std::str::FromStr;
 pub use factorized::StrategyMemory;
 pub use independent::IndependentGaussian;
 pub use plan::{NoisePlan, NoisePlanError, PlannedNoise};
-use rounds_kernels::random::{BLOCK_COORDINATES, Purpose};
+use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian_blocks};
 pub use scheduled::{NoiseLevels, ScheduledNoise};
 
 use crate::factorization::{Method, TreeVariant};
@@ -219,6 +219,32 @@ pub trait NoiseMechanism: Send {
 
     /// Visits the state of a checkpoint.
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor);
+}
+
+/// Noise whose rounds are sums of draws addressed by numbers, ±σ·z: nothing is kept, and draws are made again where later
+/// rounds need them.
+struct Addressed<D> {
+    key: StreamKey,
+    progress: Progress,
+    /// Names the draws of a round: address, and standard deviation with its sign.
+    draws: D,
+}
+
+impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send + Sync> NoiseMechanism for Addressed<D> {
+    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+        self.progress.take(round)?;
+        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+            let block = (offset / BLOCK_COORDINATES) as u64;
+            (self.draws)(round, &mut |address, deviation| {
+                add_gaussian_blocks(&self.key, NOISE, address, block, deviation, part);
+            });
+        });
+        Ok(())
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("noise_next", &mut self.progress.next);
+    }
 }
 
 /// The next round and the number of rounds, which every mechanism checks before it draws.

@@ -120,26 +120,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn rounds_are_taken_in_order_and_not_past_the_schedule() {
-        let mut noise = ScheduledNoise::new(
-            StreamKey::Simulation(1),
-            NoiseLevels::Laplace { scales: vec![1.0, 1.0] },
-        );
-        let mut sum = vec![0.0; 3];
-        assert_eq!(
-            noise.add_increment(1, &mut sum, &Engine::Sequential),
-            Err(NoiseError::OutOfOrder { asked: 1, next: 0 })
-        );
-        noise.add_increment(0, &mut sum, &Engine::Sequential).unwrap();
-        assert_eq!(
-            noise.add_increment(0, &mut sum, &Engine::Sequential),
-            Err(NoiseError::OutOfOrder { asked: 0, next: 1 })
-        );
-        assert_eq!(
-            noise.add_increment(2, &mut sum, &Engine::Sequential),
-            Err(NoiseError::Exhausted { rounds: 2 })
-        );
-    }
 }

@@ -9,7 +9,7 @@ pub enum PrivacyError {
     /// A number outside its range (NaN and infinities included).
     #[error("{quantity} must be {expected}, found {found}: {remedy}")]
     OutOfRange {
-        /// Name of the quantity, as its command-line flag where it has one.
+        /// Name of the quantity.
         quantity: &'static str,
         /// The value that was given.
         found: f64,
@@ -54,7 +54,7 @@ pub enum PrivacyError {
     /// No noise reaches the target.
     #[error(
         "no noise multiplier between {lowest:e} and {highest:e} gives epsilon <= {epsilon} at delta = {delta}: the \
-         closest epsilon is {closest}; raise --epsilon or --delta, or take fewer steps"
+         closest epsilon is {closest}; raise epsilon or delta, or take fewer steps"
     )]
     Unreachable {
         /// The target.
@@ -84,8 +84,8 @@ pub enum PrivacyError {
     },
     /// The numerical error is as large as the requested delta.
     #[error(
-        "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise --delta or \
-         take the rdp accountant"
+        "delta = {delta:e} is below what the {accountant} accountant resolves here ({resolution:e}): raise delta or take \
+         the rdp accountant"
     )]
     Resolution {
         /// The accountant.
@@ -135,15 +135,15 @@ pub(super) fn at_least_one(value: usize, quantity: &'static str, remedy: &'stati
 
 /// A target epsilon: positive and finite.
 pub(super) fn target_epsilon(epsilon: f64) -> Result<f64, PrivacyError> {
-    positive(epsilon, "--epsilon", "choose the privacy loss to allow, for instance 1")
+    positive(epsilon, "epsilon", "choose the privacy loss to allow, for instance 1")
 }
 
 /// A noise multiplier: positive and finite.
 pub(super) fn noise_multiplier(value: f64) -> Result<f64, PrivacyError> {
     positive(
         value,
-        "--noise-multiplier",
-        "without noise there is no privacy; give --epsilon to have it calibrated",
+        "the noise multiplier",
+        "without noise there is no privacy; give a target epsilon to have it calibrated",
     )
 }
 
@@ -152,7 +152,7 @@ pub(super) fn delta(delta: f64) -> Result<f64, PrivacyError> {
     checked(
         delta,
         delta > 0.0 && delta < 1.0,
-        "--delta",
+        "delta",
         "strictly between 0 and 1",
         "choose it well below 1/n, for instance 1e-6 for 60,000 examples",
     )
@@ -174,7 +174,7 @@ pub(super) fn rate(rate: f64) -> Result<f64, PrivacyError> {
     checked(
         rate,
         rate > 0.0 && rate <= 1.0,
-        "--sampling-rate",
+        "the sampling rate",
         "above 0 and at most 1",
         "it is the probability with which a round reads an example: batch size / n",
     )

@@ -104,12 +104,15 @@ impl Mechanism {
             | Self::Factorized { noise_multiplier, .. }
             | Self::Tree { noise_multiplier, .. } => Some(noise_multiplier),
             Self::Laplace { .. } => None,
-            Self::Composition(_) => {
-                let mut all = self.steps().into_iter().map(Self::noise_multiplier);
-                let first = all.next()??;
-                all.all(|other| other == Some(first)).then_some(first)
-            }
+            Self::Composition(_) => self.shared(Self::noise_multiplier),
         }
+    }
+
+    /// A property of the steps, where all have the same.
+    fn shared<T: PartialEq>(&self, property: impl Fn(&Self) -> Option<T>) -> Option<T> {
+        let mut all = self.steps().into_iter().map(property);
+        let first = all.next()?;
+        all.all(|other| other == first).then_some(first).flatten()
     }
 
     /// Rounds that draw a batch, of subsampled mechanisms; for the others, rounds that read a given example.
@@ -131,11 +134,7 @@ impl Mechanism {
             | Self::Factorized { sampling, .. }
             | Self::Tree { sampling, .. }
             | Self::Laplace { sampling, .. } => Some(sampling),
-            Self::Composition(_) => {
-                let mut all = self.steps().into_iter().map(Self::sampling);
-                let first = all.next()??;
-                all.all(|other| other == Some(first)).then_some(first)
-            }
+            Self::Composition(_) => self.shared(Self::sampling),
         }
     }
 
@@ -250,7 +249,7 @@ impl Mechanism {
                 )?;
             }
             Self::SubsampledGaussian { steps, .. } => {
-                error::at_least_one(steps, "--steps", "give the number of rounds")?;
+                error::at_least_one(steps, "the number of steps", "give the number of rounds")?;
             }
             Self::Factorized { sensitivity, .. } => {
                 error::positive(
@@ -260,8 +259,12 @@ impl Mechanism {
                 )?;
             }
             Self::Tree { rounds, trees, .. } => {
-                error::at_least_one(rounds, "--steps", "give the number of rounds of a tree")?;
-                error::at_least_one(trees, "--restarts", "give the number of trees, 1 for a single one")?;
+                error::at_least_one(rounds, "the rounds of a tree", "give the number of rounds of a tree")?;
+                error::at_least_one(
+                    trees,
+                    "the number of trees",
+                    "give the number of trees, 1 for a single one",
+                )?;
             }
             Self::Laplace {
                 scale,
@@ -269,13 +272,13 @@ impl Mechanism {
                 steps,
                 ..
             } => {
-                error::positive(scale, "--scale", "it is the Laplace scale b, with variance 2 b^2")?;
+                error::positive(scale, "the Laplace scale", "its variance is 2 b^2")?;
                 error::positive(
                     l1_sensitivity,
-                    "--l1-sensitivity",
+                    "the L1 sensitivity",
                     "it is the L1 norm of the largest change",
                 )?;
-                error::at_least_one(steps, "--steps", "give the number of rounds")?;
+                error::at_least_one(steps, "the number of steps", "give the number of rounds")?;
             }
             Self::Composition(_) => {}
         }
@@ -362,7 +365,7 @@ impl fmt::Display for Mechanism {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::examples::{gaussian, subsampled, tree};
+    use crate::privacy::examples::{gaussian, laplace, subsampled, tree};
 
     const POISSON: Sampling = Sampling::Poisson { rate: 0.1 };
 
@@ -417,52 +420,38 @@ mod tests {
 
     #[test]
     fn every_parameter_out_of_range_is_named() {
-        let sampling = Sampling::FullBatch;
-        let zero_out = Adjacency::ZeroOut;
-        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let gaussian = Mechanism::Gaussian {
-                noise_multiplier: bad,
-                sampling,
-                participations: 1,
-            };
-            assert!(refused(&gaussian, zero_out).contains("--noise-multiplier"));
-            let factorized = Mechanism::Factorized {
-                noise_multiplier: 1.0,
-                sampling,
-                sensitivity: bad,
-            };
-            assert!(refused(&factorized, zero_out).contains("sensitivity of C"));
-            let scale = Mechanism::Laplace {
-                scale: bad,
-                l1_sensitivity: 1.0,
-                sampling,
-                steps: 1,
-            };
-            assert!(refused(&scale, zero_out).contains("--scale"));
-            let sensitivity = Mechanism::Laplace {
-                scale: 1.0,
-                l1_sensitivity: bad,
-                sampling,
-                steps: 1,
-            };
-            assert!(refused(&sensitivity, zero_out).contains("--l1-sensitivity"));
-        }
-        let gaussian = Mechanism::Gaussian {
+        let factorized = |sensitivity| Mechanism::Factorized {
             noise_multiplier: 1.0,
-            sampling,
-            participations: 0,
+            sampling: Sampling::FullBatch,
+            sensitivity,
         };
-        assert!(refused(&gaussian, zero_out).contains("participations"));
-        let steps = subsampled(1.0, POISSON, 0);
-        assert!(refused(&steps, zero_out).contains("--steps"));
-        let tree = |rounds, trees| tree(1.0, sampling, rounds, trees);
-        assert!(refused(&tree(0, 1), zero_out).contains("--steps"));
-        assert!(refused(&tree(1, 0), zero_out).contains("--restarts"));
-        assert_eq!(
-            Mechanism::Composition(vec![]).check(zero_out),
-            Err(PrivacyError::EmptyComposition)
-        );
-        assert!(refused(&Mechanism::Composition(vec![gaussian]), zero_out).contains("participations"));
+        let shared = |participations| Mechanism::Gaussian {
+            noise_multiplier: 1.0,
+            sampling: Sampling::FullBatch,
+            participations,
+        };
+        let bad_numbers = [0.0, -1.0, f64::NAN, f64::INFINITY].into_iter().flat_map(|bad| {
+            [
+                (gaussian(bad), "the noise multiplier"),
+                (factorized(bad), "sensitivity of C"),
+                (laplace(bad, 1.0, 1), "the Laplace scale"),
+                (laplace(1.0, bad, 1), "the L1 sensitivity"),
+            ]
+        });
+        let bad_counts = [
+            (shared(0), "participations"),
+            (subsampled(1.0, POISSON, 0), "the number of steps"),
+            (laplace(1.0, 1.0, 0), "the number of steps"),
+            (tree(1.0, Sampling::FullBatch, 0, 1), "the rounds of a tree"),
+            (tree(1.0, Sampling::FullBatch, 1, 0), "the number of trees"),
+            (Mechanism::Composition(vec![shared(0)]), "participations"),
+        ];
+        for (mechanism, name) in bad_numbers.chain(bad_counts) {
+            let message = refused(&mechanism, Adjacency::ZeroOut);
+            assert!(message.contains(name), "{name}: {message}");
+        }
+        let empty = Mechanism::Composition(vec![]).check(Adjacency::ZeroOut);
+        assert_eq!(empty, Err(PrivacyError::EmptyComposition));
     }
 
     #[test]

@@ -30,16 +30,17 @@ pub use accountant::{Accountant, calibrate};
 pub use adjacency::Adjacency;
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
+pub use normal::normal_quantile;
 pub use sampling::Sampling;
 pub use statement::{Arithmetic, Claim, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};
 
 /// Mechanisms and a comparison for tests.
 #[cfg(test)]
-mod examples {
+pub(crate) mod examples {
     use super::{Mechanism, Sampling};
 
     /// One Gaussian release on a full batch.
-    pub(super) const fn gaussian(noise_multiplier: f64) -> Mechanism {
+    pub(crate) const fn gaussian(noise_multiplier: f64) -> Mechanism {
         Mechanism::Gaussian {
             noise_multiplier,
             sampling: Sampling::FullBatch,
@@ -47,7 +48,7 @@ mod examples {
         }
     }
 
-    pub(super) const fn subsampled(noise_multiplier: f64, sampling: Sampling, steps: usize) -> Mechanism {
+    pub(crate) const fn subsampled(noise_multiplier: f64, sampling: Sampling, steps: usize) -> Mechanism {
         Mechanism::SubsampledGaussian {
             noise_multiplier,
             sampling,
@@ -55,11 +56,11 @@ mod examples {
         }
     }
 
-    pub(super) const fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
+    pub(crate) const fn poisson(noise_multiplier: f64, rate: f64, steps: usize) -> Mechanism {
         subsampled(noise_multiplier, Sampling::Poisson { rate }, steps)
     }
 
-    pub(super) const fn without_replacement(
+    pub(crate) const fn without_replacement(
         noise_multiplier: f64,
         batch: usize,
         population: usize,
@@ -73,7 +74,7 @@ mod examples {
     }
 
     /// Laplace releases on full batches.
-    pub(super) const fn laplace(scale: f64, l1_sensitivity: f64, steps: usize) -> Mechanism {
+    pub(crate) const fn laplace(scale: f64, l1_sensitivity: f64, steps: usize) -> Mechanism {
         Mechanism::Laplace {
             scale,
             l1_sensitivity,
@@ -82,7 +83,7 @@ mod examples {
         }
     }
 
-    pub(super) const fn tree(noise_multiplier: f64, sampling: Sampling, rounds: usize, trees: usize) -> Mechanism {
+    pub(crate) const fn tree(noise_multiplier: f64, sampling: Sampling, rounds: usize, trees: usize) -> Mechanism {
         Mechanism::Tree {
             noise_multiplier,
             sampling,
@@ -91,7 +92,7 @@ mod examples {
         }
     }
 
-    pub(super) fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
+    pub(crate) fn assert_relative(found: f64, expected: f64, tolerance: f64, what: &str) {
         let error = (found / expected - 1.0).abs();
         assert!(
             error < tolerance,
@@ -99,3 +100,6 @@ mod examples {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

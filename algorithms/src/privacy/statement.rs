@@ -42,7 +42,7 @@ pub enum Arithmetic {
 
 /// The reason against δ = 0 under Laplace noise in floating point.
 const FINITE_SUPPORT: &str = "δ = 0 holds for real-valued Laplace noise only: floating-point noise takes finitely many \
-                              values, and which ones depends on the sum; take --accountant rdp for δ > 0";
+                              values, and which ones depends on the sum; take the rdp accountant for δ > 0";
 
 /// Description of a run, the input of its [`PrivacyStatement`].
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ pub struct PrivateRun<'a> {
     pub arithmetic: Arithmetic,
 }
 
-/// The guarantee of a run: the keys of `privacy{…}` in every result.
+/// The guarantee of a run: the keys of `privacy{…}` in every result, one a field, hence more fields than elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyStatement {
     /// Release, simulation or none.
@@ -290,7 +290,7 @@ impl PrivacyStatement {
     fn proven_epsilon(run: &PrivateRun<'_>) -> Result<f64, PrivacyError> {
         error::positive(
             run.clip_norm,
-            "--clip-norm",
+            "the clip norm",
             "without a clip norm no sensitivity is bounded",
         )?;
         let inflation = run.sensitivity_inflation;
@@ -433,36 +433,20 @@ mod tests {
         let value = serde_json::to_value(PrivacyStatement::new(&run(&MECHANISM))).unwrap();
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(
-            keys,
-            [
-                "accountant",
-                "adjacency",
-                "arithmetic",
-                "claim",
-                "clip_norm",
-                "delta",
-                "domain",
-                "epsilon",
-                "mechanism",
-                "mechanisms",
-                "noise_multiplier",
-                "noise_source",
-                "norm",
-                "public",
-                "replace_one",
-                "sampling",
-                "sensitivity_factor",
-                "unit"
-            ]
-        );
-        assert_eq!(value["claim"], "simulation");
-        assert_eq!(value["adjacency"], "add-remove");
-        assert_eq!(value["sampling"], "poisson");
-        assert_eq!(value["accountant"], "rdp");
-        assert_eq!(value["unit"], "example");
-        assert_eq!(value["noise_source"], "xoshiro");
-        assert_eq!(value["arithmetic"], "idealised-gaussian");
+        let designed = "accountant adjacency arithmetic claim clip_norm delta domain epsilon mechanism mechanisms \
+                        noise_multiplier noise_source norm public replace_one sampling sensitivity_factor unit";
+        assert_eq!(keys, designed.split(' ').collect::<Vec<_>>());
+        for (key, expected) in [
+            ("claim", "simulation"),
+            ("adjacency", "add-remove"),
+            ("sampling", "poisson"),
+            ("accountant", "rdp"),
+            ("unit", "example"),
+            ("noise_source", "xoshiro"),
+            ("arithmetic", "idealised-gaussian"),
+        ] {
+            assert_eq!(value[key], expected);
+        }
     }
 
     #[test]
@@ -536,32 +520,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_proven_is_not_called_private() {
-        let refused: [PrivateRun<'_>; 6] = [
-            PrivateRun {
-                accountant: Accountant::Gdp,
-                ..run(&MECHANISM)
-            },
-            PrivateRun {
-                adjacency: Adjacency::ReplaceOne,
-                ..run(&MECHANISM)
-            },
-            PrivateRun {
-                delta: 0.0,
-                ..run(&MECHANISM)
-            },
-            PrivateRun {
-                clip_norm: f64::INFINITY,
-                ..run(&MECHANISM)
-            },
-            PrivateRun {
-                sensitivity_inflation: 0.5,
-                ..run(&MECHANISM)
-            },
-            PrivateRun {
-                sensitivity_inflation: f64::NAN,
-                ..run(&MECHANISM)
-            },
-        ];
+        let mut refused = [(); 6].map(|()| run(&MECHANISM));
+        refused[0].accountant = Accountant::Gdp;
+        refused[1].adjacency = Adjacency::ReplaceOne;
+        refused[2].delta = 0.0;
+        refused[3].clip_norm = f64::INFINITY;
+        refused[4].sensitivity_inflation = 0.5;
+        refused[5].sensitivity_inflation = f64::NAN;
         for run in refused {
             let statement = PrivacyStatement::new(&run);
             assert_eq!(statement.claim, Claim::None);
@@ -596,11 +561,9 @@ mod tests {
         });
         assert!(statement.notes[0].contains("1/n"));
         assert_eq!(PrivacyWarning::for_delta(1e-6, 60_000), None);
-        assert!(
-            PrivacyStatement::none("not private")
-                .with_note("a note")
-                .notes
-                .contains(&"a note".to_string())
+        assert_eq!(
+            PrivacyStatement::none("not private").with_note("a note").notes,
+            ["a note"]
         );
     }
 }

@@ -114,7 +114,7 @@ pub fn rho_of(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, Privac
 }
 
 fn checked_rho(rho: f64) -> Result<f64, PrivacyError> {
-    error::positive(rho, "--rho", "it is mu squared over two, for instance 0.1")
+    error::positive(rho, "rho", "it is mu squared over two, for instance 0.1")
 }
 
 #[cfg(test)]
@@ -134,24 +134,26 @@ mod tests {
         ] {
             let found = epsilon(delta, rho).unwrap();
             assert_relative(found, expected, 1e-6, "zCDP");
-            assert!(
-                found <= expected * (1.0 + 1e-9),
-                "continuous orders cannot lose against a grid"
-            );
+            // Continuous orders cannot lose against a grid.
+            assert!(found <= expected * (1.0 + 1e-9), "{found}");
         }
     }
 
     #[test]
     fn reference_numbers_of_the_specification() {
         // specification 2.6: tight, simple; then the inverse at two targets.
-        assert_relative(epsilon(1e-6, 0.1).unwrap(), 2.141_938_9, 2e-8, "zCDP");
-        assert_relative(simple_epsilon(1e-6, 0.1).unwrap(), 2.450_788_0, 2e-8, "zCDP");
-        assert_relative(epsilon(1e-5, 0.5).unwrap(), 4.728_387_0, 2e-8, "zCDP");
-        assert_relative(simple_epsilon(1e-5, 0.5).unwrap(), 5.298_525_9, 2e-8, "zCDP");
-        assert_relative(simple_rho(0.1, 1e-6).unwrap(), 1.803_04e-4, 3e-6, "zCDP");
-        assert_relative(rho(0.1, 1e-6).unwrap(), 3.210_48e-4, 3e-6, "zCDP");
-        assert_relative(simple_rho(2.0, 1e-6).unwrap(), 0.067_573_9, 1e-6, "zCDP");
-        assert_relative(rho(2.0, 1e-6).unwrap(), 0.088_152_7, 1e-6, "zCDP");
+        for (found, expected, tolerance) in [
+            (epsilon(1e-6, 0.1), 2.141_938_9, 2e-8),
+            (simple_epsilon(1e-6, 0.1), 2.450_788_0, 2e-8),
+            (epsilon(1e-5, 0.5), 4.728_387_0, 2e-8),
+            (simple_epsilon(1e-5, 0.5), 5.298_525_9, 2e-8),
+            (simple_rho(0.1, 1e-6), 1.803_04e-4, 3e-6),
+            (rho(0.1, 1e-6), 3.210_48e-4, 3e-6),
+            (simple_rho(2.0, 1e-6), 0.067_573_9, 1e-6),
+            (rho(2.0, 1e-6), 0.088_152_7, 1e-6),
+        ] {
+            assert_relative(found.unwrap(), expected, tolerance, "zCDP");
+        }
     }
 
     #[test]

@@ -188,8 +188,8 @@ fn fed(shares: Vec<f64>) -> Result<Vec<f64>, TheoryError> {
 mod tests {
     use super::*;
     use crate::privacy::laplace::unamplified_epsilon;
-    use crate::theory::Curvature;
     use crate::theory::multistage::Schedule;
+    use crate::theory::{Curvature, uniform_numbers};
 
     /// `Σ_t a_t·b_t²` with `b = 2/(m·ln(1 + (n/m)(e^ε − 1)))`, the scale with which a round spends ε at S_1 = 2, n = 1,000
     /// [003 (3.4)–(3.5)]: the quantity that the allocations minimise for Laplace noise.
@@ -214,15 +214,12 @@ mod tests {
             (100, 0.004_348_45, 0.004_364_33, 0.006_399_98),
         ] {
             let objective = |epsilons: Vec<f64>| laplace_objective(&weights, &epsilons, batch);
-            let found = [
-                (
-                    objective(laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap()),
-                    exact,
-                ),
-                (objective(laplace(&weights, 1.0).unwrap()), guided),
-                (objective(uniform(1.0, 12).unwrap()), equal),
-            ];
-            for (value, golden) in found {
+            for (shares, golden) in [
+                (laplace_subsampled(&weights, 1.0, batch, 1_000), exact),
+                (laplace(&weights, 1.0), guided),
+                (uniform(1.0, 12), equal),
+            ] {
+                let value = objective(shares.unwrap());
                 assert!((value / golden - 1.0).abs() < 2e-6, "m = {batch}: {value} for {golden}");
             }
         }
@@ -231,13 +228,7 @@ mod tests {
     #[test]
     fn no_feasible_competitor_is_better() {
         let weights = golden_weights();
-        let mut state = 7_u64;
-        let mut uniform = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-        };
+        let mut uniform = uniform_numbers(7);
         for batch in [1, 10, 100, 500, 1_000] {
             let best = laplace_subsampled(&weights, 1.0, batch, 1_000).unwrap();
             let optimum = laplace_objective(&weights, &best, batch);
@@ -288,13 +279,13 @@ mod tests {
         for rounds in [1, 2, 3, 7, 100, 1_000] {
             let weights: Vec<f64> = (0..rounds).map(|t| f64::from(t) * 0.01).collect();
             for total in [0.1, 1.0, 3.0, 1e-3] {
-                let candidates = [
-                    uniform(total, weights.len()).unwrap(),
-                    laplace(&weights, total).unwrap(),
-                    gaussian(&weights, total).unwrap(),
-                    laplace_subsampled(&weights, total, 10, 1_000).unwrap(),
-                ];
-                for shares in candidates {
+                for shares in [
+                    uniform(total, weights.len()),
+                    laplace(&weights, total),
+                    gaussian(&weights, total),
+                    laplace_subsampled(&weights, total, 10, 1_000),
+                ] {
+                    let shares = shares.unwrap();
                     let forward: f64 = shares.iter().sum();
                     let backward: f64 = shares.iter().rev().sum();
                     assert!(forward <= total && backward <= total, "{forward} {backward} {total}");

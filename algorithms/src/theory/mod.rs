@@ -129,35 +129,38 @@ impl Curvature {
     }
 }
 
+/// Seeded uniform numbers in (0, 1) by xorshift.
+#[cfg(test)]
+fn uniform_numbers(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn impossible_constants_are_refused_with_the_reason() {
-        assert_eq!(Curvature::new(0.0, 1.0), Err(TheoryError::NotStronglyConvex(0.0)));
-        assert!(matches!(
-            Curvature::new(f64::NAN, 1.0),
-            Err(TheoryError::NotStronglyConvex(_))
-        ));
-        assert_eq!(
-            Curvature::new(2.0, 1.0),
-            Err(TheoryError::Constants {
-                mu: 2.0,
-                smoothness: 1.0
-            })
-        );
-        assert!(matches!(
-            Curvature::new(1.0, f64::INFINITY),
-            Err(TheoryError::Constants { .. })
-        ));
+        for (mu, smoothness, reason) in [
+            (0.0, 1.0, "needs mu > 0"),
+            (f64::NAN, 1.0, "needs mu > 0"),
+            (2.0, 1.0, "mu = 2 exceeds smoothness L = 1"),
+            (1.0, f64::INFINITY, "exceeds smoothness"),
+        ] {
+            let message = Curvature::new(mu, smoothness).unwrap_err().to_string();
+            assert!(message.contains(reason), "{message}");
+        }
         let curvature = Curvature::new(0.1, 4.0).unwrap();
+        let (step_size, limit) = (0.3, 0.25);
         assert_eq!(
             curvature.step_size(0.3),
-            Err(TheoryError::StepSize {
-                step_size: 0.3,
-                limit: 0.25
-            })
+            Err(TheoryError::StepSize { step_size, limit })
         );
         assert!(curvature.step_size(0.0).is_err());
         assert_eq!(curvature.step_size(0.25), Ok(0.25));

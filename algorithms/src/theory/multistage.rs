@@ -104,22 +104,16 @@ impl Schedule {
     /// The first `rounds` rounds (all of them if there are fewer; at least 1).
     #[must_use]
     pub fn truncated(&self, rounds: usize) -> Self {
-        let mut left = rounds.clamp(1, self.rounds());
-        let mut stages = Vec::new();
-        for stage in &self.stages {
-            let length = stage.rounds.min(left);
-            if length > 0 {
-                stages.push(Stage {
-                    rounds: length,
-                    ..*stage
-                });
-            }
-            left -= length;
-        }
         let stage_of = self.stage_of[..rounds.clamp(1, self.rounds())].to_vec();
+        let lengths = stage_of.chunk_by(|left, right| left == right).map(<[u32]>::len);
+        let stages = self
+            .stages
+            .iter()
+            .zip(lengths)
+            .map(|(stage, rounds)| Stage { rounds, ..*stage });
         Self {
             curvature: self.curvature,
-            stages,
+            stages: stages.collect(),
             stage_of,
         }
     }
@@ -231,13 +225,8 @@ mod tests {
         }
         assert_eq!(schedule.stages().len(), 5);
         // n_1 of the authors' code: ⌈√20·ln 20⌉ = 14.
-        assert_eq!(
-            Schedule::multistage(class(1.0, 20.0), 1.0, 1, None, 300)
-                .unwrap()
-                .stages()[0]
-                .rounds,
-            14
-        );
+        let authors = Schedule::multistage(class(1.0, 20.0), 1.0, 1, None, 300).unwrap();
+        assert_eq!(authors.stages()[0].rounds, 14);
     }
 
     #[test]
@@ -340,10 +329,8 @@ mod tests {
         for rounds in 1..=40 {
             let shorter = schedule.truncated(rounds);
             assert_eq!(shorter.rounds(), rounds);
-            assert_eq!(
-                shorter,
-                Schedule::multistage(class(0.5, 2.0), 1.0, 1, Some(3), rounds).unwrap()
-            );
+            let planned = Schedule::multistage(class(0.5, 2.0), 1.0, 1, Some(3), rounds);
+            assert_eq!(shorter, planned.unwrap());
         }
     }
 

@@ -47,6 +47,28 @@ fn solve(problem: &Problem, method: Method, settings: &Settings) -> Vec<f32> {
     executor.solution().to_vec()
 }
 
+/// True where the method divides its budget by its own weights.
+fn is_optimized(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }
+    )
+}
+
+/// The settings without a budget.
+fn quiet(parameters: &[(&str, &str)]) -> Settings {
+    Settings {
+        budget: Budget::NonPrivate,
+        ..settings(1.0, parameters)
+    }
+}
+
+/// The least objective, by 400 rounds without noise.
+fn least(problem: &Problem) -> f64 {
+    let nesterov = Method::Nesterov { optimized: false };
+    objective(problem, &solve(problem, nesterov, &quiet(&[("rounds", "400")])))
+}
+
 fn objective(problem: &Problem, x: &[f32]) -> f64 {
     let squares: f64 = x.iter().map(|&x| f64::from(x).powi(2)).sum();
     let loss = evaluate(problem, &Engine::Sequential, x).unwrap().loss / problem.rows() as f64;
@@ -63,15 +85,9 @@ fn every_method_spends_its_budget_and_no_more() {
                 settings.set("batch-size", batch);
                 settings.set("noise", noise);
                 let plan = AcceleratedPlan::new(method, &problem, &settings);
-                let optimized = matches!(
-                    method,
-                    Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }
-                );
-                if noise == NoiseKind::Independent && batch < 1_000 && optimized {
-                    assert!(matches!(
-                        plan,
-                        Err(PrepareError::Settings(SettingsError::Unsupported { .. }))
-                    ));
+                if noise == NoiseKind::Independent && batch < 1_000 && is_optimized(method) {
+                    let refused = matches!(plan, Err(PrepareError::Settings(SettingsError::Unsupported { .. })));
+                    assert!(refused, "{}", method.id());
                     continue;
                 }
                 let plan = plan.unwrap();
@@ -106,34 +122,18 @@ fn every_method_spends_its_budget_and_no_more() {
 #[test]
 fn a_large_budget_gives_the_method_without_noise_and_its_rate() {
     let problem = problem(2_000, 0.2);
-    let best = {
-        let quiet = Settings {
-            budget: Budget::NonPrivate,
-            ..settings(1.0, &[("rounds", "400")])
-        };
-        objective(
-            &problem,
-            &solve(&problem, Method::Nesterov { optimized: false }, &quiet),
-        )
-    };
+    let best = least(&problem);
     for method in Method::ALL {
         let parameters = [("rounds", "60"), ("start", "3"), ("initial-gap", "fixed")];
-        let optimized = matches!(
-            method,
-            Method::Nesterov { optimized: true } | Method::Multistage { optimized: true }
-        );
-        let parameters = if optimized { &parameters[..] } else { &parameters[..2] };
-        let loud = settings(1e12, parameters);
-        let quiet = Settings {
-            budget: Budget::NonPrivate,
-            ..settings(1.0, parameters)
+        let parameters = if is_optimized(method) {
+            &parameters[..]
+        } else {
+            &parameters[..2]
         };
-        let (with, without) = (solve(&problem, method, &loud), solve(&problem, method, &quiet));
-        assert!(
-            with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-4),
-            "{} {with:?} {without:?}",
-            method.id()
-        );
+        let [with, without] =
+            [settings(1e12, parameters), quiet(parameters)].map(|settings| solve(&problem, method, &settings));
+        let close = with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-4);
+        assert!(close, "{} {with:?} {without:?}", method.id());
         // μ = 0.2, L = 5/4 + 0.2, α = 1/L: 1 − √(μα) = 0.63 a round for Nesterov, 1 − μα = 0.86 for gradient descent.
         let start = objective(&problem, &[3.0; 5]) - best;
         let limit = match method {
@@ -166,21 +166,21 @@ fn heavy_ball_without_momentum_is_gradient_descent_and_one_stage_is_nesterov() {
 #[test]
 fn measured_errors_lie_under_the_repaired_bound() {
     let problem = problem(1_000, 0.2);
-    let quiet = Settings {
-        budget: Budget::NonPrivate,
-        ..settings(1.0, &[("rounds", "400")])
-    };
-    let best = objective(
-        &problem,
-        &solve(&problem, Method::Nesterov { optimized: false }, &quiet),
-    );
+    let best = least(&problem);
     let curvature = Curvature::new(0.2, 1.45).unwrap();
-    for (method, optimized) in [
-        (Method::Nesterov { optimized: true }, true),
-        (Method::Multistage { optimized: false }, false),
+    for method in [
+        Method::Nesterov { optimized: true },
+        Method::Multistage { optimized: false },
     ] {
         let parameters = [("rounds", "25"), ("start", "2"), ("initial-gap", "fixed")];
-        let base = settings(2.0, if optimized { &parameters } else { &parameters[..2] });
+        let base = settings(
+            2.0,
+            if is_optimized(method) {
+                &parameters
+            } else {
+                &parameters[..2]
+            },
+        );
         let plan = AcceleratedPlan::new(method, &problem, &base).unwrap();
         let gaps: Vec<f64> = (0..40)
             .map(|seed| {
@@ -206,16 +206,12 @@ fn measured_errors_lie_under_the_repaired_bound() {
             .map(|(weight, variance)| weight.exp() * 2.5 * variance / 1e6);
         let gap = objective(&problem, &[2.0; 5]) - best;
         let bound = 2.0 * schedule.log_initial_weight().exp() * gap + noise.sum::<f64>();
+        let id = method.id();
         assert!(
             mean - 4.9 * deviation <= bound,
-            "{}: {mean} ± {deviation} above {bound}",
-            method.id()
+            "{id}: {mean} ± {deviation} above {bound}"
         );
-        assert!(
-            mean > 1e-3 * bound,
-            "{}: the bound {bound} says nothing about {mean}",
-            method.id()
-        );
+        assert!(mean > 1e-3 * bound, "{id}: the bound {bound} says nothing about {mean}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! What holds for every algorithm of the catalogue.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rounds_algorithms::catalog;
@@ -99,48 +100,33 @@ fn a_round_is_one_round_of_the_oracle_and_queries_are_the_planned_ones() {
 /// Saves the state of one optimiser, then restores it in another that visits the same values in the same order.
 #[derive(Default)]
 struct Memory {
-    counters: std::collections::VecDeque<u64>,
-    singles: std::collections::VecDeque<Vec<f32>>,
-    doubles: std::collections::VecDeque<Vec<f64>>,
+    counters: VecDeque<Vec<u64>>,
+    singles: VecDeque<Vec<f32>>,
+    doubles: VecDeque<Vec<f64>>,
     restoring: bool,
 }
 
 impl StateVisitor for Memory {
     fn u64(&mut self, name: &str, value: &mut u64) {
-        if self.restoring {
-            *value = self
-                .counters
-                .pop_front()
-                .unwrap_or_else(|| panic!("nothing was saved for {name}"));
-        } else {
-            self.counters.push_back(*value);
-        }
+        visit(self.restoring, &mut self.counters, name, std::slice::from_mut(value));
     }
 
     fn f32s(&mut self, name: &str, values: &mut [f32]) {
-        if self.restoring {
-            values.copy_from_slice(
-                &self
-                    .singles
-                    .pop_front()
-                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
-            );
-        } else {
-            self.singles.push_back(values.to_vec());
-        }
+        visit(self.restoring, &mut self.singles, name, values);
     }
 
     fn f64s(&mut self, name: &str, values: &mut [f64]) {
-        if self.restoring {
-            values.copy_from_slice(
-                &self
-                    .doubles
-                    .pop_front()
-                    .unwrap_or_else(|| panic!("nothing was saved for {name}")),
-            );
-        } else {
-            self.doubles.push_back(values.to_vec());
-        }
+        visit(self.restoring, &mut self.doubles, name, values);
+    }
+}
+
+/// Saves `values`, or restores them from the first that were saved.
+fn visit<T: Copy>(restoring: bool, saved: &mut VecDeque<Vec<T>>, name: &str, values: &mut [T]) {
+    if restoring {
+        let first = saved.pop_front();
+        values.copy_from_slice(&first.unwrap_or_else(|| panic!("nothing was saved for {name}")));
+    } else {
+        saved.push_back(values.to_vec());
     }
 }
 

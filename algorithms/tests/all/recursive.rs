@@ -80,25 +80,17 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
     };
     let descent = [("momentum", "0"), ("learning-rate", "0.5")];
     let ftrl = last(&problem, "dp-ftrl", &common(&descent));
-    let limit = last(
-        &problem,
-        "accelerated-dp-srg",
-        &common(&[("growth", "inf"), ("beta", "2")]),
-    );
-    assert_close(&limit, &ftrl, 1e-5);
+    let growing = |growth| {
+        last(
+            &problem,
+            "accelerated-dp-srg",
+            &common(&[("growth", growth), ("beta", "2")]),
+        )
+    };
+    assert_close(&growing("inf"), &ftrl, 1e-5);
     // λ = 40: e^{−40} is less than the last bit of every gradient.
-    let large = last(
-        &problem,
-        "accelerated-dp-srg",
-        &common(&[("growth", "40"), ("beta", "2")]),
-    );
-    assert_close(&large, &ftrl, 1e-5);
-    let small = last(
-        &problem,
-        "accelerated-dp-srg",
-        &common(&[("growth", "0.5"), ("beta", "2")]),
-    );
-    assert!(small.iter().zip(&ftrl).any(|(a, b)| (a - b).abs() > 1e-3));
+    assert_close(&growing("40"), &ftrl, 1e-5);
+    assert!(growing("0.5").iter().zip(&ftrl).any(|(a, b)| (a - b).abs() > 1e-3));
 }
 
 #[test]
@@ -116,14 +108,13 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
         let recursive = last(&problem, "dp-srg-memf", &common(&[("decay", "0")]));
         assert_eq!(recursive, last(&problem, "dp-memf", &common(&[])));
         let independent = common(&[]).with("noise", NoiseKind::Independent);
-        assert_eq!(
-            last(&problem, "dp-memf", &independent),
-            last(&problem, "dp-sgd", &common(&[]))
-        );
-        assert_eq!(
-            last(&problem, "pgd", &independent),
-            last(&problem, "dp-sgd", &common(&[]))
-        );
+        for id in ["dp-memf", "pgd"] {
+            assert_eq!(
+                last(&problem, id, &independent),
+                last(&problem, "dp-sgd", &common(&[])),
+                "{id}"
+            );
+        }
     }
 }
 
@@ -426,13 +417,8 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
         (400, vec![theory, ("regime", "constrained")]),
         (100, vec![theory, ("regime", "constrained"), ("zeta", "1")]),
     ] {
-        assert!(
-            matches!(
-                prepare("accelerated-dp-srg", batch, &more).err(),
-                Some(PrepareError::Settings(_))
-            ),
-            "{batch} {more:?}"
-        );
+        let refused = prepare("accelerated-dp-srg", batch, &more).err();
+        assert!(matches!(refused, Some(PrepareError::Settings(_))), "{batch} {more:?}");
     }
     for id in ["accelerated-dp-srg", "accelerated-independent"] {
         let proven = prepare(id, 100, &[theory, ("regime", "constrained")]).unwrap_or_else(|error| panic!("{error}"));
@@ -452,12 +438,9 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
     ));
     assert!(warnings.iter().all(|warning| !warning.to_string().is_empty()));
     for decay in ["1", "1.2", "-0.1"] {
-        assert!(
-            catalog::find("dp-srg-memf")
-                .expect("in the catalogue")
-                .prepare(&problem, &settings(3.0, 1, &[("decay", decay)]))
-                .is_err()
-        );
+        let settings = settings(3.0, 1, &[("decay", decay)]);
+        let algorithm = catalog::find("dp-srg-memf").expect("in the catalogue");
+        assert!(algorithm.prepare(&problem, &settings).is_err());
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
-use rounds_algorithms::oracle::{Engine, Oracle};
+use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, SparseMatrix};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
@@ -73,28 +73,10 @@ fn settings(noise_multiplier: f64) -> Settings {
     )
 }
 
-/// Parameters after all rounds on `threads` threads, and the oracle's counts.
-fn train(
-    problem: &Problem,
-    id: &str,
-    settings: &Settings,
-    threads: usize,
-) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
-    train_on(&Engine::with_threads(threads).expect("threads"), problem, id, settings)
-}
-
-/// [`train`] on an engine.
-fn train_on(
-    engine: &Engine,
-    problem: &Problem,
-    id: &str,
-    settings: &Settings,
-) -> (Vec<f32>, rounds_algorithms::oracle::Ledger) {
-    let prepared = catalog::find(id)
-        .expect("in the catalogue")
-        .prepare(problem, settings)
-        .expect("prepared");
-    let mut executor = Executor::new(problem, engine.clone(), prepared);
+/// Parameters after all rounds on an engine, and the oracle's counts.
+fn train(problem: &Problem, id: &str, settings: &Settings, engine: &Engine) -> (Vec<f32>, Ledger) {
+    let prepared = catalog::find(id).expect("in the catalogue").prepare(problem, settings);
+    let mut executor = Executor::new(problem, engine.clone(), prepared.expect("prepared"));
     executor.run().expect("every round");
     (executor.solution().to_vec(), executor.ledger())
 }
@@ -123,13 +105,13 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
     };
     let makers: [&dyn Fn() -> Problem; 2] = [&|| problem(3_000, 50, 10), &sparse];
     for make in makers {
-        let one = train(&make(), "dp-sgd", &settings, 1).0;
+        let one = train(&make(), "dp-sgd", &settings, &Engine::Sequential).0;
         for nodes in [&[1][..], &[1, 1], &[2, 1]] {
             let engine = Engine::with_start(nodes, |_| ()).expect("threads");
             let original = make();
             let placed = make().placed_for(&engine);
             assert!(placed.dataset().features() == original.dataset().features());
-            assert!(train_on(&engine, &placed, "dp-sgd", &settings).0 == one, "{nodes:?}");
+            assert!(train(&placed, "dp-sgd", &settings, &engine).0 == one, "{nodes:?}");
         }
     }
 }
@@ -139,12 +121,18 @@ fn the_model_has_the_same_bits_for_any_number_of_threads() {
     let problem = problem(3_000, 50, 10);
     for batch_size in [64, 700, 3_000] {
         let settings = settings(1.0).with("batch-size", batch_size).with("epochs", 2.0);
-        let (one, _) = train(&problem, "dp-sgd", &settings, 1);
+        let bits = |threads| {
+            train(
+                &problem,
+                "dp-sgd",
+                &settings,
+                &Engine::with_threads(threads).expect("threads"),
+            )
+            .0
+        };
+        let one = bits(1);
         for threads in [2, 3, 5] {
-            assert!(
-                train(&problem, "dp-sgd", &settings, threads).0 == one,
-                "{threads} threads, batches of {batch_size}"
-            );
+            assert!(bits(threads) == one, "{threads} threads, batches of {batch_size}");
         }
     }
 }
@@ -175,7 +163,7 @@ fn rounds_and_queries_are_counted_exactly() {
         .with("batch-size", 300)
         .with("epochs", 2.0)
         .with("sampling", SamplingKind::Fixed);
-    let (_, ledger) = train(&problem, "dp-sgd", &settings, 1);
+    let (_, ledger) = train(&problem, "dp-sgd", &settings, &Engine::Sequential);
     // ⌈2·1000/300⌉ = 7 rounds: 300, 300, 300, 100 and again 300, 300, 300.
     assert_eq!((ledger.rounds, ledger.gradient_queries), (7, 1_900));
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
@@ -202,17 +190,9 @@ fn an_empty_batch_is_a_round_like_any_other() {
     let problem = problem(50, 5, 3);
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
     let mut sum = vec![1.0; problem.parameters()];
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 1.0,
-    };
+    let parameters = vec![0.0; problem.parameters()];
     oracle
-        .gradient_sum(
-            &Selection::Indices(&[]),
-            &vec![0.0; problem.parameters()],
-            clip,
-            &mut sum,
-        )
+        .gradient_sum(&Selection::Indices(&[]), &parameters, l2(1.0), &mut sum)
         .unwrap();
     assert!(sum.iter().all(|&value| value == 0.0));
     assert_eq!(oracle.ledger().rounds, 1);
@@ -237,57 +217,64 @@ fn an_empty_batch_is_a_round_like_any_other() {
     assert!(empty > 5, "{empty} empty batches");
 }
 
+fn l2(clip_norm: f32) -> Clip {
+    Clip::Bounded {
+        norm: Norm::L2,
+        clip_norm,
+    }
+}
+
+/// Parameters of all sizes.
+fn scattered(problem: &Problem) -> Vec<f32> {
+    let value = |j: usize| ((j * 7 % 13) as f32 - 6.0) / 3.0;
+    (0..problem.parameters()).map(value).collect()
+}
+
+/// ‖sum over all 700 rows − sum over all but `example`‖.
+fn moved(problem: &Problem, example: u32, mut sum: impl FnMut(&Selection<'_>, &mut [f64])) -> f64 {
+    let all: Vec<u32> = (0..700).collect();
+    let others: Vec<u32> = (0..700).filter(|&row| row != example).collect();
+    let [with, without] = [&all, &others].map(|rows| {
+        let mut total = vec![0.0; problem.parameters()];
+        sum(&Selection::Indices(rows), &mut total);
+        total
+    });
+    with.iter()
+        .zip(&without)
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>()
+        .sqrt()
+}
+
 #[test]
 fn without_one_example_a_clipped_sum_moves_by_at_most_the_clip_norm() {
     let problem = problem(700, 20, 4);
     let mut oracle = Oracle::new(&problem, Engine::Sequential);
-    let parameters: Vec<f32> = (0..problem.parameters())
-        .map(|j| ((j * 7 % 13) as f32 - 6.0) / 3.0)
-        .collect();
+    let parameters = scattered(&problem);
     let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
-    let all: Vec<u32> = (0..700).collect();
+    let point = |coefficient, parameters| Point {
+        coefficient,
+        parameters,
+    };
     for clip_norm in [0.05_f32, 1.0, 100.0] {
-        let clip = Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm,
-        };
+        // 700 rows stand in at most 16 blocks, and a row less moves the rows after it.
+        let most = rounds_kernels::linear::computed_sensitivity_of_shifted_blocks(f64::from(clip_norm), 128, 16);
         for example in [0, 130, 699] {
-            let others: Vec<u32> = all.iter().copied().filter(|&row| row != example).collect();
-            let mut sums = [vec![0.0; problem.parameters()], vec![0.0; problem.parameters()]];
-            for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
+            let gradient = moved(&problem, example, |rows, sum| {
+                oracle.gradient_sum(rows, &parameters, l2(clip_norm), sum).unwrap();
+            });
+            let difference = moved(&problem, example, |rows, sum| {
+                let (current, previous) = (point(3.0, &parameters), point(2.0, &previous));
                 oracle
-                    .gradient_sum(&Selection::Indices(rows), &parameters, clip, sum)
+                    .difference_sum(rows, current, previous, l2(clip_norm), sum)
                     .unwrap();
-            }
-            assert_moved_by_at_most(&sums, clip_norm);
-            for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
-                let current = Point {
-                    coefficient: 3.0,
-                    parameters: &parameters,
-                };
-                let previous = Point {
-                    coefficient: 2.0,
-                    parameters: &previous,
-                };
-                oracle
-                    .difference_sum(&Selection::Indices(rows), current, previous, clip, sum)
-                    .unwrap();
-            }
-            assert_moved_by_at_most(&sums, clip_norm);
+            });
+            assert!(
+                gradient <= most && difference <= most,
+                "{gradient}, {difference} > {most}"
+            );
         }
     }
-}
-
-fn assert_moved_by_at_most(sums: &[Vec<f64>; 2], clip_norm: f32) {
-    // 700 rows stand in at most 16 blocks, and a row less moves the rows after it.
-    let moved = sums[0]
-        .iter()
-        .zip(&sums[1])
-        .map(|(a, b)| (a - b).powi(2))
-        .sum::<f64>()
-        .sqrt();
-    let computed = rounds_kernels::linear::computed_sensitivity_of_shifted_blocks(f64::from(clip_norm), 128, 16);
-    assert!(moved <= computed, "{moved} > {computed}");
 }
 
 #[test]
@@ -299,44 +286,27 @@ fn without_noise_and_clipping_dp_sgd_is_sgd() {
         .with("learning-rate", 0.5)
         .with("momentum", 0.9)
         .with("sampling", SamplingKind::Shuffled);
-    assert_eq!(
-        train(&problem, "dp-sgd", &shared.clone().with("clip-norm", 1e6), 1).0,
-        train(&problem, "sgd", &shared, 1).0
-    );
+    let model = |id, settings: &Settings| train(&problem, id, settings, &Engine::Sequential).0;
+    let unclipped = shared.clone().with("clip-norm", 1e6);
+    assert_eq!(model("dp-sgd", &unclipped), model("sgd", &shared));
 }
 
 #[test]
 fn a_row_more_moves_a_release_sum_by_hardly_more_than_the_clip_norm_wherever_the_other_rows_stand() {
     let problem = problem(700, 20, 4);
     let mut oracle = Oracle::new(&problem, Engine::Sequential).summing_rows(1);
-    let parameters: Vec<f32> = (0..problem.parameters())
-        .map(|j| ((j * 7 % 13) as f32 - 6.0) / 3.0)
-        .collect();
-    let clip = Clip::Bounded {
-        norm: Norm::L2,
-        clip_norm: 1.0,
-    };
+    let parameters = scattered(&problem);
     for example in [0, 130, 699] {
-        let mut sums = [vec![0.0; problem.parameters()], vec![0.0; problem.parameters()]];
-        let others: Vec<u32> = (0..700).filter(|&row| row != example).collect();
-        let all: Vec<u32> = (0..700).collect();
-        for (sum, rows) in sums.iter_mut().zip([&all, &others]) {
-            oracle
-                .gradient_sum(&Selection::Indices(rows), &parameters, clip, sum)
-                .unwrap();
-        }
-        let moved = sums[0]
-            .iter()
-            .zip(&sums[1])
-            .map(|(a, b)| (a - b).powi(2))
-            .sum::<f64>()
-            .sqrt();
+        let moved = moved(&problem, example, |rows, sum| {
+            oracle.gradient_sum(rows, &parameters, l2(1.0), sum).unwrap();
+        });
         assert!(moved <= rounds_kernels::linear::computed_sensitivity(1.0, 1), "{moved}");
         // The other rows' contributions cancel to the last bits of f64: blocks of 128 rows leave 1e-6 here.
+        let mut own = vec![0.0; problem.parameters()];
         oracle
-            .gradient_sum(&Selection::Indices(&[example]), &parameters, clip, &mut sums[1])
+            .gradient_sum(&Selection::Indices(&[example]), &parameters, l2(1.0), &mut own)
             .unwrap();
-        let single = sums[1].iter().map(|value| value * value).sum::<f64>().sqrt();
+        let single = own.iter().map(|value| value * value).sum::<f64>().sqrt();
         assert!((moved - single).abs() < 1e-12, "{moved} against {single}");
     }
 }

@@ -565,34 +565,34 @@ subsampled-gaussian --noise-multiplier 2 --n 60000 --m 600 --steps 500 --delta 1
 
     /// Lines that are refused, and a part of the message.
     const REFUSED: &str = "\
-gaussian --epsilon 0 --delta 1e-5 | --epsilon
-gaussian --epsilon -1 --delta 1e-5 | --epsilon
-gaussian --epsilon NaN --delta 1e-5 | --epsilon
-gaussian --epsilon inf --delta 1e-5 | --epsilon
-gaussian --noise-multiplier 0 --delta 1e-5 | --noise-multiplier
-gaussian --noise-multiplier 1 --delta 0 | --delta
-gaussian --noise-multiplier 1 --delta 1 | --delta
-gaussian --noise-multiplier 1 --delta NaN | --delta
+gaussian --epsilon 0 --delta 1e-5 | epsilon must be
+gaussian --epsilon -1 --delta 1e-5 | epsilon must be
+gaussian --epsilon NaN --delta 1e-5 | epsilon must be
+gaussian --epsilon inf --delta 1e-5 | epsilon must be
+gaussian --noise-multiplier 0 --delta 1e-5 | the noise multiplier must be
+gaussian --noise-multiplier 1 --delta 0 | delta must be
+gaussian --noise-multiplier 1 --delta 1 | delta must be
+gaussian --noise-multiplier 1 --delta NaN | delta must be
 gaussian --noise-multiplier 1 | --delta
 gaussian --delta 1e-5 | --noise-multiplier
 gaussian --noise-multiplier 1 --epsilon 1 --delta 1e-5 | --epsilon
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant moments | gdp, zcdp, rdp, pld, pure
 gaussian --noise-multiplier 1 --delta 1e-5 --accountant pure | pure
-subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | --sampling-rate
+subsampled-gaussian --noise-multiplier 1 --sampling-rate 1.5 --delta 1e-5 | the sampling rate must be
 subsampled-gaussian --noise-multiplier 1 --delta 1e-5 | --sampling-rate
-subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --steps 0 --delta 1e-5 | --steps
+subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --steps 0 --delta 1e-5 | the number of steps must be
 subsampled-gaussian --noise-multiplier 1 --m 10 --delta 1e-5 | --n
 subsampled-gaussian --noise-multiplier 1 --m 10 --n 5 --delta 1e-5 | batch size
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --adjacency replace-one | replace-one
 subsampled-gaussian --noise-multiplier 1 --sampling-rate 0.1 --delta 1e-5 --discretization 1e-12 | choose one of at least
-laplace --scale 0 --l1-sensitivity 1 | --scale
-laplace --scale 1 --l1-sensitivity -1 | --l1-sensitivity
-tree --noise-multiplier 1 --steps 8 --restarts 0 --delta 1e-5 | --restarts
-zcdp --rho NaN --delta 1e-5 | --rho
+laplace --scale 0 --l1-sensitivity 1 | the Laplace scale must be
+laplace --scale 1 --l1-sensitivity -1 | the L1 sensitivity must be
+tree --noise-multiplier 1 --steps 8 --restarts 0 --delta 1e-5 | the number of trees must be
+zcdp --rho NaN --delta 1e-5 | rho must be
 zcdp --delta 1e-5 | --rho";
 
     #[test]
-    fn nonsense_is_refused_with_the_flag_named() {
+    fn nonsense_is_refused_with_the_quantity_named() {
         for row in REFUSED.lines() {
             let (line, part) = row.split_once(" | ").unwrap();
             let message = ask(line).expect_err(line);

@@ -181,7 +181,10 @@ impl GridLoss {
     /// The loss where mass·e^{λℓ} is about largest: weights measured from there neither overflow nor vanish.
     pub(super) fn anchor(&self, lambda: f64) -> f64 {
         let stride = (self.mass.len() / 512).max(1);
-        let mut best = (f64::NEG_INFINITY, self.top());
+        // The top's own weight counts: steps over the cells may miss an atom there.
+        let top = self.top();
+        let at_top = (top / self.interval).round() as i64 - self.start;
+        let mut best = (self.mass[at_top as usize].ln() + lambda * top, top);
         for cell in (0..self.mass.len()).step_by(stride) {
             let loss = (self.start + cell as i64) as f64 * self.interval;
             let weight = self.mass[cell].ln() + lambda * loss;

@@ -18,7 +18,7 @@ mod pair;
 
 use composition::{Bound, Composed, Located, Plan};
 use grid::{GridLoss, Tails};
-use pair::{Direction, Sample};
+use pair::{Direction, Pair, Sample};
 
 use super::zcdp::log_conversion;
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, search};
@@ -33,6 +33,8 @@ pub const RELATIVE_ACCURACY: f64 = 1e-5;
 const TRUNCATION: f64 = 1e-8;
 /// ln of the reciprocal of the tilted mass that a window may leave outside, each side.
 const LOG_WINDOW: f64 = 28.0;
+/// Most λ·Δ of a given interval Δ: masses of neighbouring cells keep their digits beside each other.
+const MOST_TILT: f64 = 30.0;
 /// λ is searched over its logarithm in this range.
 const LOG_LAMBDA: (f64, f64) = (-12.0, 28.0);
 
@@ -89,7 +91,7 @@ impl PrivacyLoss {
     pub fn with_interval(mut self, interval: f64) -> Result<Self, PrivacyError> {
         error::positive(
             interval,
-            "--discretization",
+            "the discretization",
             "it is the spacing of the grid of losses, for instance 1e-4",
         )?;
         self.interval = Interval::Fixed(interval);
@@ -115,14 +117,12 @@ impl PrivacyLoss {
         error::delta(delta)?;
         let mut largest = 0.0;
         for direction in &self.directions {
-            let target = Target::for_delta(direction, delta);
-            // The Rényi bound of a direction may show that it cannot matter.
-            let renyi = target.renyi_epsilon(direction);
-            if renyi > largest {
-                largest = f64::max(
-                    largest,
-                    self.direction_epsilon(direction, &target, Bound::Upper)?.min(renyi),
-                );
+            let target = Target::for_delta(direction, delta, self.interval);
+            // The Rényi bound of a direction, and that of pure steps, may show that it cannot matter.
+            let most = target.renyi_epsilon(direction).min(Target::pure_epsilon(direction));
+            if most > largest {
+                let found = self.direction_epsilon(direction, &target, Bound::Upper)?;
+                largest = f64::max(largest, found.min(most));
             }
         }
         Ok(largest)
@@ -136,7 +136,7 @@ impl PrivacyLoss {
         error::target_epsilon(epsilon)?;
         let mut largest = 0.0;
         for direction in &self.directions {
-            let target = Target::for_epsilon(direction, epsilon);
+            let target = Target::for_epsilon(direction, epsilon, self.interval);
             largest = f64::max(largest, self.direction_delta(direction, &target)?);
         }
         Ok(largest)
@@ -150,7 +150,7 @@ impl PrivacyLoss {
         let upper = self.epsilon(delta)?;
         let mut lower = 0.0;
         for direction in &self.directions {
-            let target = Target::for_delta(direction, delta);
+            let target = Target::for_delta(direction, delta, self.interval);
             if target.renyi_epsilon(direction) > lower {
                 lower = f64::max(lower, self.direction_epsilon(direction, &target, Bound::Lower)?);
             }
@@ -191,10 +191,10 @@ impl PrivacyLoss {
         &self,
         direction: &Direction,
         target: &Target,
-        window: (f64, f64),
+        mut window: (f64, f64),
         bound: Bound,
     ) -> Result<Composed, PrivacyError> {
-        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        let steps = Target::steps(direction);
         // Every step rounds its spectrum to 53 bits.
         if steps > MOST_STEPS {
             let resolution = (steps * f64::EPSILON).min(1.0);
@@ -205,6 +205,12 @@ impl PrivacyLoss {
             });
         }
         let interval = self.choose_interval(direction, target, window, bound)?;
+        // Rounding lifts the largest loss of a pure step by up to an interval: no Chernoff bound excludes what is lifted, so
+        // that a window which ends near the largest loss of all covers it.
+        let lifted = Target::pure_epsilon(direction) + steps * interval;
+        if window.1 + 2.0 * steps * interval > lifted {
+            window.1 = lifted;
+        }
         let tails = Target::tails(direction, target.delta);
         let steps: Vec<(GridLoss, usize)> = direction
             .iter()
@@ -243,11 +249,11 @@ impl PrivacyLoss {
         let (interval, strict) = match self.interval {
             Interval::Fixed(interval) => (interval, true),
             Interval::Accuracy(accuracy) => (target.interval(direction, accuracy), true),
-            // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
-            Interval::Automatic if bound == Bound::Lower => {
-                (0.25 * target.interval(direction, RELATIVE_ACCURACY), false)
+            Interval::Automatic => {
+                // Rounding down is of first order where a bucket cannot be cut; a finer grid makes up for it.
+                let share = if bound == Bound::Lower { 0.25 } else { 1.0 };
+                (share * target.interval(direction, RELATIVE_ACCURACY), false)
             }
-            Interval::Automatic => (target.interval(direction, RELATIVE_ACCURACY), false),
         };
         let cells = needed(interval);
         if cells <= MOST_CELLS as f64 {
@@ -296,7 +302,31 @@ impl Target {
             .sum()
     }
 
-    fn for_delta(direction: &Direction, delta: f64) -> Self {
+    /// Steps in all.
+    fn steps(direction: &Direction) -> f64 {
+        direction.iter().map(|&(_, count)| count as f64).sum()
+    }
+
+    /// Σ ε of pure steps: no loss is larger. Infinite where a step is not pure.
+    fn pure_epsilon(direction: &Direction) -> f64 {
+        let most =
+            |&(pair, count): &(Pair, usize)| pair.largest_atom().map_or(f64::INFINITY, |most| most * count as f64);
+        direction.iter().map(most).sum()
+    }
+
+    /// λ, or the largest one that leaves λ·Δ about 1 (30 for a given Δ). Below the mass of the largest loss of pure steps the
+    /// best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of the grid asks for no more than this
+    /// one, and e^{−λΔ} must not vanish, or δ vanishes with it.
+    fn limited(lambda: f64, direction: &Direction, epsilon: f64, interval: Interval) -> f64 {
+        let most = |accuracy: f64| Self::steps(direction) / (12.0 * accuracy * epsilon.max(f64::MIN_POSITIVE));
+        lambda.min(match interval {
+            Interval::Fixed(interval) => MOST_TILT / interval,
+            Interval::Accuracy(accuracy) => most(accuracy).max(1.0),
+            Interval::Automatic => most(RELATIVE_ACCURACY).max(1.0),
+        })
+    }
+
+    fn for_delta(direction: &Direction, delta: f64, interval: Interval) -> Self {
         let samples = Self::samples(direction, Self::tails(direction, delta));
         let log_delta = delta.ln();
         let at = |log_lambda: f64| {
@@ -304,10 +334,11 @@ impl Target {
             (Self::cumulant(&samples, lambda) + log_conversion(lambda) - log_delta) / lambda
         };
         let (log_lambda, epsilon) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
-        Self::around(&samples, log_lambda.exp(), epsilon, delta)
+        let lambda = Self::limited(log_lambda.exp(), direction, epsilon, interval);
+        Self::around(&samples, lambda, epsilon, delta)
     }
 
-    fn for_epsilon(direction: &Direction, epsilon: f64) -> Self {
+    fn for_epsilon(direction: &Direction, epsilon: f64, interval: Interval) -> Self {
         // The first pass finds the size of δ, the second the tilt with the tails that fit it.
         let mut delta = f64::MIN_POSITIVE;
         let mut lambda = 1.0;
@@ -321,6 +352,7 @@ impl Target {
             let (log_lambda, log_delta) = search::minimize(at, LOG_LAMBDA.0, LOG_LAMBDA.1, 1e-9);
             (lambda, delta) = (log_lambda.exp(), log_delta.min(0.0).exp().max(f64::MIN_POSITIVE));
         }
+        let lambda = Self::limited(lambda, direction, epsilon, interval);
         Self::around(&samples, lambda, epsilon, delta)
     }
 
@@ -359,13 +391,13 @@ impl Target {
 
     /// Δ whose error is accuracy·ε: T·Δ²(λ + 1)/12 by splitting mass between neighbours, never more than T·Δ.
     fn interval(&self, direction: &Direction, accuracy: f64) -> f64 {
-        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        let steps = Self::steps(direction);
         let error = accuracy * self.epsilon.max(f64::MIN_POSITIVE);
         (12.0 * error / (steps * (self.lambda + 1.0))).sqrt().max(error / steps)
     }
 
     fn tails(direction: &Direction, delta: f64) -> Tails {
-        let steps: f64 = direction.iter().map(|&(_, count)| count as f64).sum();
+        let steps = Self::steps(direction);
         Tails {
             lower: 1e-13 / steps,
             upper: (TRUNCATION * delta / steps).max(f64::MIN_POSITIVE),

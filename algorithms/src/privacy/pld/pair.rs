@@ -221,7 +221,12 @@ impl Pair {
         }
     }
 
-    /// (loss, mass) of the atoms.
+    /// The largest loss of a pure pair, its ε; it has mass there.
+    pub(super) fn largest_atom(self) -> Option<f64> {
+        self.atoms().last().map(|&(loss, _)| loss)
+    }
+
+    /// (loss, mass) of the atoms, ascending.
     pub(super) fn atoms(self) -> Vec<(f64, f64)> {
         match self {
             Self::Gaussian { .. } | Self::Remove { .. } | Self::Add { .. } => Vec::new(),

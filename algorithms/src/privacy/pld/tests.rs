@@ -17,64 +17,6 @@ fn loss(mechanism: &Mechanism) -> PrivacyLoss {
 }
 
 #[test]
-fn golden_epsilons_of_composed_poisson_steps() {
-    // reference values, reference library at discretisation 1e-4, and at 1e-5 where given.
-    for (noise, rate, steps, delta, coarse, fine) in [
-        (1.1, 0.004_266_666_667, 14_062, 1e-5, 2.381_686_002, None),
-        (1.0, 0.01, 1000, 1e-5, 1.828_243_646, Some(1.828_236_737)),
-        (2.0, 0.01, 10_000, 1e-6, 2.446_810_456, None),
-        (0.8, 0.01, 500, 1e-5, 2.399_439_432, Some(2.399_437_176)),
-        (4.0, 0.133_333_333_3, 600, 1e-5, 3.583_654_599, Some(3.583_652_404)),
-        (1.3, 0.0025, 6000, 1e-5, 0.640_110_926_4, None),
-        (1.5, 0.04, 2250, 1e-5, 6.768_787_374, Some(6.768_780_589)),
-        (0.7, 0.001_066_666_667, 2048, 1e-6, 1.199_007_881, Some(1.198_996_748)),
-    ] {
-        let privacy_loss = loss(&poisson(noise, rate, steps));
-        let Bounds { lower, upper } = privacy_loss.epsilon_bounds(delta).unwrap();
-        assert!((upper / coarse - 1.0).abs() < 1e-3, "{upper} against {coarse}");
-        if let Some(fine) = fine {
-            assert!((upper / fine - 1.0).abs() < 3e-5, "{upper} against {fine}");
-            assert!(lower <= fine, "{lower} against {fine}");
-        }
-        assert!(lower <= upper && lower > upper * (1.0 - 1e-3), "{lower} {upper}");
-    }
-}
-
-#[test]
-fn golden_calibrations() {
-    // reference values: (epsilon, rate, steps, noise multiplier by the reference library's PLD), whose search stops 1e-4 above the
-    // smallest one: at 1.41473 it reports epsilon 0.99990.
-    for (epsilon, rate, steps, expected) in [
-        (1.0, 0.01, 1000, 1.414_73),
-        (3.0, 0.01, 500, 0.742_824),
-        (8.0, 0.04, 2250, 1.346),
-        (1.0, 0.004_266_666_667, 14_062, 2.025_15),
-    ] {
-        let found = calibrate(Accountant::Pld, Adjacency::AddRemove, epsilon, 1e-5, |noise| {
-            poisson(noise, rate, steps)
-        })
-        .unwrap();
-        assert!(
-            found < expected * (1.0 + 1e-6) && found > expected * (1.0 - 2e-4),
-            "{found} against {expected}"
-        );
-    }
-}
-
-#[test]
-fn calibration_returns_the_smallest_noise_rounded_up() {
-    for (epsilon, rate, steps) in [(1.0, 0.01, 100), (0.05, 0.3, 7), (20.0, 0.5, 50)] {
-        let mechanism = |noise| poisson(noise, rate, steps);
-        let noise = calibrate(Accountant::Pld, Adjacency::AddRemove, epsilon, 1e-6, mechanism).unwrap();
-        let at = |noise| loss(&mechanism(noise)).epsilon(1e-6).unwrap();
-        assert!(
-            at(noise) <= epsilon && at(noise * (1.0 - 1e-9)) > epsilon,
-            "{epsilon} {rate} {steps}"
-        );
-    }
-}
-
-#[test]
 fn epsilon_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
     for mu in [1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4] {
         for delta in [1e-200, 1e-12, 1e-6, 1e-3, 0.1] {
@@ -131,8 +73,57 @@ fn one_laplace_release_has_its_closed_form() {
             let upper = loss(&laplace(epsilon_zero, 1)).delta(epsilon).unwrap();
             assert!(truth <= upper && upper < truth * 1.001, "{epsilon}: {truth} {upper}");
         }
-        let whole = loss(&laplace(epsilon_zero, 1)).epsilon(1e-12).unwrap();
-        assert!(whole <= epsilon_zero * (1.0 + 1e-4), "{whole} against {epsilon_zero}");
+    }
+}
+
+#[test]
+fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
+    // The largest loss, Σ ε₀, has the mass 2^{−T}: δ ≥ 2^{−T}(1 − e^{ε − Σ ε₀}).
+    for (epsilon_zero, steps) in [
+        (1.0, 1),
+        (0.01, 1),
+        (1.0, 2),
+        (1.0, 5),
+        (0.01, 5),
+        (1.0, 20),
+        (0.1, 20),
+        (0.3, 100),
+    ] {
+        let privacy_loss = loss(&laplace(epsilon_zero, steps));
+        let most = epsilon_zero * steps as f64;
+        let mut previous = 0.0;
+        for delta in [1e-3, 1e-6, 1e-9, 1e-12, 1e-30] {
+            let found = privacy_loss.epsilon(delta).unwrap();
+            let least = most + (-delta * 2_f64.powi(steps as i32)).max(-1.0).ln_1p();
+            assert!(
+                found >= least.max(previous) * (1.0 - 2e-5) && found <= most,
+                "{epsilon_zero} {steps} {delta:e}: {found}"
+            );
+            let by_rdp = Accountant::Rdp
+                .epsilon(&laplace(epsilon_zero, steps), Adjacency::AddRemove, delta)
+                .unwrap();
+            assert!(
+                found <= by_rdp * (1.0 + 2e-5),
+                "{epsilon_zero} {steps} {delta:e}: {found} {by_rdp}"
+            );
+            previous = found;
+        }
+    }
+    for (epsilon, delta, steps) in [
+        (1.0, 1e-9, 1),
+        (1.0, 1e-6, 2),
+        (2.0, 1e-9, 5),
+        (0.1, 1e-6, 40),
+        (20.0, 1e-9, 20),
+    ] {
+        let at = |scale| examples::laplace(scale, 1.0, steps);
+        let [by_pld, by_rdp] = [Accountant::Pld, Accountant::Rdp]
+            .map(|accountant| calibrate(accountant, Adjacency::AddRemove, epsilon, delta, at).unwrap());
+        assert!(
+            by_pld <= by_rdp * (1.0 + 2e-5),
+            "{epsilon} {delta:e} {steps}: {by_pld} {by_rdp}"
+        );
+        assert!(loss(&at(by_pld)).epsilon(delta).unwrap() <= epsilon);
     }
 }
 
@@ -143,8 +134,6 @@ fn composed_laplace_gains_over_pure_addition_and_over_rdp() {
     let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, 1e-6).unwrap();
     let pure = Accountant::Pure.epsilon(&mechanism, Adjacency::AddRemove, 0.0).unwrap();
     assert!(by_pld < by_rdp && by_rdp < pure, "{by_pld} {by_rdp} {pure}");
-    // Reference library, PLD at 1e-5.
-    assert!((by_pld / 4.692_667_416_559_13 - 1.0).abs() < 1e-4, "{by_pld}");
 }
 
 #[test]
@@ -184,22 +173,6 @@ fn the_two_directions_are_composed_separately() {
 }
 
 #[test]
-fn epsilon_and_delta_invert_each_other() {
-    for mechanism in [poisson(1.0, 0.01, 1000), poisson(0.5, 0.1, 3), laplace(0.3, 40)] {
-        for delta in [1e-10, 1e-5, 1e-2] {
-            let epsilon = loss(&mechanism).epsilon(delta).unwrap();
-            if epsilon > 0.0 {
-                let back = loss(&mechanism).delta(epsilon).unwrap();
-                assert!(
-                    (back.ln() - delta.ln()).abs() < 2e-3,
-                    "{mechanism}: {back:e} for {delta:e}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
 fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
     for noise in [0.4, 1.0, 10.0] {
         for rate in [1e-4, 0.05, 0.9] {
@@ -211,23 +184,6 @@ fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
                     by_pld <= by_rdp * (1.0 + 2e-5),
                     "{mechanism}, noise {noise}: {by_pld} {by_rdp}"
                 );
-            }
-        }
-    }
-}
-
-#[test]
-fn extremes_give_finite_numbers() {
-    for noise in [0.1, 1.0, 1e4] {
-        for rate in [1e-6, 0.01, 0.5, 1.0] {
-            for steps in [1, 1000, 1_000_000] {
-                for delta in [1e-30, 1e-5, 0.1] {
-                    let epsilon = loss(&poisson(noise, rate, steps)).epsilon(delta).unwrap();
-                    assert!(
-                        epsilon.is_finite() && epsilon >= 0.0,
-                        "{noise} {rate} {steps} {delta}: {epsilon}"
-                    );
-                }
             }
         }
     }
@@ -279,7 +235,7 @@ fn what_is_out_of_numerical_reach_is_an_error() {
                 .with_interval(bad)
                 .unwrap_err()
                 .to_string()
-                .contains("--discretization")
+                .contains("the discretization")
         );
         assert!(loss(&poisson(1.0, 0.1, 1)).with_relative_accuracy(bad).is_err());
     }
