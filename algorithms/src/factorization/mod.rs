@@ -82,6 +82,18 @@ pub enum Method {
     Identity,
 }
 
+impl Method {
+    /// The methods without a parameter.
+    const NAMED: [(&str, Self); 6] = [
+        ("optimal", Self::Optimal),
+        ("toeplitz", Self::Toeplitz),
+        ("tree", Self::Tree(TreeVariant::Plain)),
+        ("honaker-online", Self::Tree(TreeVariant::HonakerOnline)),
+        ("honaker-full", Self::Tree(TreeVariant::HonakerFull)),
+        ("identity", Self::Identity),
+    ];
+}
+
 impl FromStr for Method {
     type Err = FactorizationError;
 
@@ -104,15 +116,10 @@ impl FromStr for Method {
                 buffers: number(buffers)?,
             },
             Some(_) => return Err(unreadable()),
-            None => match text {
-                "optimal" => Self::Optimal,
-                "toeplitz" => Self::Toeplitz,
-                "tree" => Self::Tree(TreeVariant::Plain),
-                "honaker-online" => Self::Tree(TreeVariant::HonakerOnline),
-                "honaker-full" => Self::Tree(TreeVariant::HonakerFull),
-                "identity" => Self::Identity,
-                _ => return Err(unreadable()),
-            },
+            None => {
+                let named = Self::NAMED.into_iter().find(|(name, _)| *name == text);
+                named.ok_or_else(unreadable)?.1
+            }
         })
     }
 }
@@ -120,14 +127,12 @@ impl FromStr for Method {
 impl std::fmt::Display for Method {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Optimal => formatter.write_str("optimal"),
             Self::Banded { bands } => write!(formatter, "banded={bands}"),
             Self::Blt { buffers } => write!(formatter, "blt={buffers}"),
-            Self::Toeplitz => formatter.write_str("toeplitz"),
-            Self::Tree(TreeVariant::Plain) => formatter.write_str("tree"),
-            Self::Tree(TreeVariant::HonakerOnline) => formatter.write_str("honaker-online"),
-            Self::Tree(TreeVariant::HonakerFull) => formatter.write_str("honaker-full"),
-            Self::Identity => formatter.write_str("identity"),
+            _ => {
+                let named = Self::NAMED.into_iter().find(|(_, method)| method == self);
+                formatter.write_str(named.map_or("", |(name, _)| name))
+            }
         }
     }
 }

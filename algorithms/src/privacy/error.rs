@@ -97,7 +97,8 @@ pub enum PrivacyError {
     },
 }
 
-fn checked(
+/// `value` where it is valid, or an error that names `quantity`.
+pub(super) fn checked(
     value: f64,
     valid: bool,
     quantity: &'static str,

@@ -1,15 +1,13 @@
 //! The privacy statement of a run: what is guaranteed, for whom, by which argument. Fails closed: what cannot be proven is
 //! not called private.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, gdp};
 use crate::problem::{DomainSource, PublicProblem, Relation};
 
 /// The claim of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
     /// Noise and sampling come from a secret key of the operating system: the model may be released.
@@ -17,6 +15,7 @@ pub enum Claim {
     /// Proven for ideal noise, drawn here from a reproducible generator: for measurements only.
     Simulation,
     /// No guarantee.
+    #[default]
     None,
 }
 
@@ -68,7 +67,7 @@ pub struct PrivateRun<'a> {
 }
 
 /// The guarantee of a run: the keys of `privacy{…}` in every result, one a field, hence more fields than elsewhere.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrivacyStatement {
     /// Release, simulation or none.
     pub claim: Claim,
@@ -175,26 +174,9 @@ impl PrivacyStatement {
     /// The statement of a run that is not private.
     pub fn none(reason: impl Into<String>) -> Self {
         Self {
-            claim: Claim::None,
-            epsilon: None,
-            delta: None,
-            adjacency: None,
             unit: "example".into(),
-            accountant: None,
-            sampling: None,
-            mechanism: None,
-            mechanisms: Vec::new(),
-            sensitivity_factor: None,
-            norm: None,
-            public: Vec::new(),
-            domain: None,
-            replace_one: None,
-            noise_multiplier: None,
-            clip_norm: None,
-            noise_source: None,
-            arithmetic: None,
-            notes: Vec::new(),
             reason: Some(reason.into()),
+            ..Self::default()
         }
     }
 
@@ -293,27 +275,24 @@ impl PrivacyStatement {
             "the clip norm",
             "without a clip norm no sensitivity is bounded",
         )?;
-        let inflation = run.sensitivity_inflation;
-        if !(inflation.is_finite() && inflation >= 1.0) {
-            return Err(PrivacyError::OutOfRange {
-                quantity: "the rounding inflation of the sensitivity",
-                found: inflation,
-                expected: "finite and at least 1",
-                remedy: "derive it from the summation of the run",
-            });
-        }
+        let inflation = error::checked(
+            run.sensitivity_inflation,
+            run.sensitivity_inflation.is_finite() && run.sensitivity_inflation >= 1.0,
+            "the rounding inflation of the sensitivity",
+            "finite and at least 1",
+            "derive it from the summation of the run",
+        )?;
         let mechanism = run.mechanism.with_inflated_sensitivity(inflation);
         let epsilon = run.accountant.epsilon(&mechanism, run.adjacency, run.delta)?;
         // A bound that is not a number proves nothing.
-        if !epsilon.is_finite() {
-            return Err(PrivacyError::OutOfRange {
-                quantity: "the proven epsilon",
-                found: epsilon,
-                expected: "finite",
-                remedy: "raise the noise multiplier",
-            });
-        }
-        Ok(epsilon)
+        let finite = epsilon.is_finite();
+        error::checked(
+            epsilon,
+            finite,
+            "the proven epsilon",
+            "finite",
+            "raise the noise multiplier",
+        )
     }
 
     fn description(run: &PrivateRun<'_>) -> Self {
@@ -351,10 +330,14 @@ impl PrivacyStatement {
 }
 
 /// A warning about parameters that are valid.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivacyWarning {
     /// δ ≥ 1/n: a mechanism that publishes one random example in full would pass.
+    #[error(
+        "delta = {delta:e} is at least 1/n for n = {examples}: publishing one random example in full would satisfy it; choose \
+         delta well below {:.1e}", 1.0 / *.examples as f64
+    )]
     DeltaTooLarge {
         /// δ.
         delta: f64,
@@ -367,19 +350,6 @@ impl PrivacyWarning {
     /// The warning for δ at n examples, if δ ≥ 1/n.
     pub fn for_delta(delta: f64, examples: usize) -> Option<Self> {
         (delta * examples as f64 >= 1.0).then_some(Self::DeltaTooLarge { delta, examples })
-    }
-}
-
-impl fmt::Display for PrivacyWarning {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DeltaTooLarge { delta, examples } => write!(
-                formatter,
-                "delta = {delta:e} is at least 1/n for n = {examples}: publishing one random example in full would satisfy \
-                 it; choose delta well below {:.1e}",
-                1.0 / *examples as f64
-            ),
-        }
     }
 }
 
