@@ -2,9 +2,10 @@
 //!
 //! Pure functions on slices and small plain structs: the fused gradient kernels of linear models ([`linear`]), their
 //! losses ([`loss`]) and row formats ([`features`]), the memory of rows ([`memory`]), addressed noise streams
-//! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]) and the name of the instruction set
-//! ([`instructions`]).
-//! No threads, no clock, no file, no privacy policy and no seed of its own may live here.
+//! ([`random`]), vector operations ([`vector`]), the matrix product ([`gemm`]), the name of the instruction set
+//! ([`instructions`]) and the meeting place of threads that other code starts ([`team`]).
+//! No thread is started here; no clock that decides a result, no file, no privacy policy and no seed of its own may live
+//! here.
 
 pub mod features;
 pub mod gemm;
@@ -13,6 +14,7 @@ pub mod linear;
 pub mod loss;
 pub mod memory;
 pub mod random;
+pub mod team;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 mod tiles;
 pub mod vector;

@@ -1,15 +1,16 @@
-//! Who executes the independent tasks of a round: the calling thread, an explicit rayon pool, one pool for each memory node,
-//! or the ranks of a cluster, each with threads of its own.
+//! Execution engines for the independent tasks of a round: the calling thread, a team of threads on one or several memory
+//! nodes, or the ranks of a cluster, each with threads of its own.
 //!
 //! Parallelism is an argument, never a global. An engine runs tasks; it never decides how work is split (that depends
 //! on the size of a batch alone, see [`super::partition`]), so results do not depend on it.
 //!
-//! Over several memory nodes each node's threads take a contiguous share of the tasks, in proportion to their number, and
-//! steal from each other alone: the leaves of a batch, and so the rows of one that is read in order, are then always read
+//! Over several memory nodes each node's threads take a contiguous share of the tasks, in proportion to their number: the leaves of a batch, and so the rows of one that is read in order, are then always read
 //! from the same node ([`crate::problem::Problem::placed_for`] puts them there).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use rounds_kernels::team::Team;
 
 use super::ranks::Ranks;
 
@@ -19,69 +20,65 @@ pub enum Engine {
     /// The calling thread.
     #[default]
     Sequential,
-    /// A rayon pool. Fastest when the whole loop of rounds runs inside [`Engine::install`].
-    Pool(Arc<rayon::ThreadPool>),
-    /// A rayon pool for each memory node.
-    Nodes(Arc<NodePools>),
+    /// A team of threads. Fastest when the whole loop of rounds runs inside [`Engine::install`].
+    Threads(Arc<Threads>),
     /// Ranks that share the rows and the leaves of a batch; see [`super::ranks`].
     Ranks(Arc<RankedEngine>),
 }
 
-/// The pools of several memory nodes.
-pub struct NodePools {
-    pools: Vec<rayon::ThreadPool>,
-    /// Workers before those of each pool, and all of them at the end.
-    first_workers: Vec<usize>,
+/// The threads of one or several memory nodes.
+pub struct Threads {
+    team: Team,
+    /// A pool for each memory node, and the number of its first worker.
+    pools: Vec<(rayon::ThreadPool, usize)>,
+    /// Held while the team works.
+    session: Mutex<()>,
 }
 
-impl NodePools {
-    fn threads(&self) -> usize {
-        self.first_workers[self.pools.len()]
-    }
-
+impl Threads {
     /// The calling thread among all workers, if it is one.
     fn worker(&self) -> Option<usize> {
-        let place = |(pool, first): (&rayon::ThreadPool, &usize)| Some(first + pool.current_thread_index()?);
-        self.pools.iter().zip(&self.first_workers).find_map(place)
+        let place = |(pool, first): &(rayon::ThreadPool, usize)| Some(first + pool.current_thread_index()?);
+        self.pools.iter().find_map(place)
     }
 
-    /// Runs `task(first worker of the node, offset, part)` on each node, on its share of `values`: whole units of `unit`
-    /// values, as many as its threads are of all threads.
-    fn spread<T: Send>(&self, values: &mut [T], unit: usize, task: &(impl Fn(usize, usize, &mut [T]) + Sync)) {
-        self.spread_from(0, values, 0, &share_end(values.len(), unit, &self.first_workers), task);
+    /// Runs `work` on worker 0 while all others serve it. Runs it on the calling thread if that is a worker, or if the team
+    /// works for another thread.
+    fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        if self.worker().is_some() {
+            return work();
+        }
+        let session = self.session.try_lock();
+        if matches!(session, Err(TryLockError::WouldBlock)) {
+            return work();
+        }
+        self.team.assemble();
+        let (work, result) = (Mutex::new(Some(work)), Mutex::new(None));
+        self.gather(&self.pools, &|| {
+            let work = lock(&work).take();
+            *lock(&result) = work.map(|work| self.team.lead(work));
+        });
+        let result = lock(&result).take();
+        result.expect("worker 0 has run the work")
     }
 
-    fn spread_from<T: Send>(
-        &self,
-        node: usize,
-        values: &mut [T],
-        offset: usize,
-        end: &impl Fn(usize) -> usize,
-        task: &(impl Fn(usize, usize, &mut [T]) + Sync),
-    ) {
-        let Some(pool) = self.pools.get(node) else { return };
-        let (own, others) = values.split_at_mut(end(node) - offset);
+    /// Runs `leader` on the first worker of the first pool, and lets all others serve.
+    fn gather(&self, pools: &[(rayon::ThreadPool, usize)], leader: &(impl Fn() + Sync)) {
+        let [others @ .., (pool, first)] = pools else { return };
         pool.in_place_scope(|scope| {
-            if !own.is_empty() {
-                let first = self.first_workers[node];
-                scope.spawn(move |_| task(first, offset, own));
-            }
-            self.spread_from(node + 1, others, end(node), end, task);
+            scope.spawn_broadcast(|_, worker| match first + worker.index() {
+                0 => leader(),
+                worker => self.team.serve(worker),
+            });
+            self.gather(others, leader);
         });
     }
-}
-
-/// Where the share of a node ends.
-fn share_end(length: usize, unit: usize, first_workers: &[usize]) -> impl Fn(usize) -> usize {
-    let units = length.div_ceil(unit);
-    let threads = first_workers[first_workers.len() - 1];
-    move |node| (units * first_workers[node + 1] / threads * unit).min(length)
 }
 
 /// This rank's end of an engine over ranks.
 pub struct RankedEngine {
     ranks: Arc<dyn Ranks>,
-    /// Who runs this rank's tasks.
+    /// The engine of this rank's tasks.
     local: Engine,
     /// The rank at whose rows a round failed; as many as there are ranks if none did.
     failed: AtomicUsize,
@@ -93,7 +90,7 @@ impl RankedEngine {
         &*self.ranks
     }
 
-    /// Who runs this rank's tasks.
+    /// The engine of this rank's tasks.
     pub fn local(&self) -> &Engine {
         &self.local
     }
@@ -134,7 +131,7 @@ impl Engine {
         match threads {
             0 => Err(EngineError::NoThreads),
             1 => Ok(Self::Sequential),
-            _ => Ok(Self::Pool(Arc::new(pool(threads, 0, Arc::new(|_| ()))?))),
+            _ => Self::with_start(&[threads], |_| ()),
         }
     }
 
@@ -146,18 +143,17 @@ impl Engine {
     /// No threads, or a pool that the operating system refuses.
     pub fn with_start(nodes: &[usize], start: impl Fn(usize) + Send + Sync + 'static) -> Result<Self, EngineError> {
         let start: Arc<dyn Fn(usize) + Send + Sync> = Arc::new(start);
-        let mut first_workers = vec![0];
-        let mut pools = Vec::new();
-        for &threads in nodes.iter().filter(|&&threads| threads > 0) {
-            let first = first_workers[pools.len()];
-            pools.push(pool(threads, first, Arc::clone(&start))?);
-            first_workers.push(first + threads);
+        let nodes: Vec<usize> = nodes.iter().copied().filter(|&threads| threads > 0).collect();
+        let (mut pools, mut first) = (Vec::new(), 0);
+        for &threads in &nodes {
+            pools.push((pool(threads, first, Arc::clone(&start))?, first));
+            first += threads;
         }
-        match pools.len() {
-            0 => Err(EngineError::NoThreads),
-            1 => Ok(Self::Pool(Arc::new(pools.swap_remove(0)))),
-            _ => Ok(Self::Nodes(Arc::new(NodePools { pools, first_workers }))),
+        if first == 0 {
+            return Err(EngineError::NoThreads);
         }
+        let (team, session) = (Team::new(&nodes), Mutex::new(()));
+        Ok(Self::Threads(Arc::new(Threads { team, pools, session })))
     }
 
     /// The engine of this rank over `ranks`, with `threads` threads on each.
@@ -193,30 +189,32 @@ impl Engine {
     pub fn threads(&self) -> usize {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => 1,
-            Self::Pool(pool) => pool.current_num_threads(),
-            Self::Nodes(nodes) => nodes.threads(),
+            Self::Threads(threads) => threads.team.members(),
         }
     }
 
     /// Threads near each memory node, where tasks are shared out by node; else all threads.
     pub fn threads_by_node(&self) -> Vec<usize> {
         match self.local() {
-            Self::Nodes(nodes) => nodes.pools.iter().map(rayon::ThreadPool::current_num_threads).collect(),
-            other => vec![other.threads()],
+            Self::Sequential | Self::Ranks(_) => vec![1],
+            Self::Threads(threads) => threads
+                .pools
+                .iter()
+                .map(|(pool, _)| pool.current_num_threads())
+                .collect(),
         }
     }
 
-    /// Runs `work` where tasks are cheapest to start: on a thread of the pool.
+    /// Runs `work` where tasks are cheapest to start: on a thread of the team, which stays together meanwhile.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => work(),
-            Self::Pool(pool) => pool.install(work),
-            Self::Nodes(nodes) => nodes.pools[0].install(work),
+            Self::Threads(threads) => threads.install(work),
         }
     }
 
     /// Runs `task(item, worker)` once for every item; `worker < threads()` is exclusive to one running task at a time.
-    /// Items are handed out in halves, so a single item never leaves the calling thread.
+    /// A single item never leaves the calling thread.
     pub fn for_each<T: Send>(&self, items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
         self.for_each_chunk_with_worker(items, 1, &|_, part, worker| task(&mut part[0], worker));
     }
@@ -233,26 +231,17 @@ impl Engine {
         chunk: usize,
         task: &(impl Fn(usize, &mut [T], usize) + Sync),
     ) {
+        let alone = |values: &mut [T], worker| {
+            for (index, part) in values.chunks_mut(chunk).enumerate() {
+                task(index * chunk, part, worker);
+            }
+        };
         match self.local() {
-            Self::Pool(pool) if values.len() > chunk => {
-                let mut work = || halve(values, 0, chunk, 0, task);
-                if pool.current_thread_index().is_some() {
-                    work();
-                } else {
-                    pool.install(work);
-                }
-            }
-            Self::Nodes(nodes) if values.len() > chunk => {
-                nodes.spread(values, chunk, &|first, offset, own| {
-                    halve(own, offset, chunk, first, task);
-                });
-            }
-            _ => {
-                let worker = self.worker();
-                for (index, part) in values.chunks_mut(chunk).enumerate() {
-                    task(index * chunk, part, worker);
-                }
-            }
+            Self::Threads(threads) if values.len() > chunk => threads.install(|| match threads.worker() {
+                Some(worker) => threads.team.for_each_chunk(worker, values, chunk, task),
+                None => alone(values, 0),
+            }),
+            _ => alone(values, self.worker()),
         }
     }
 
@@ -260,8 +249,7 @@ impl Engine {
     fn worker(&self) -> usize {
         match self.local() {
             Self::Sequential | Self::Ranks(_) => 0,
-            Self::Pool(pool) => pool.current_thread_index().unwrap_or(0),
-            Self::Nodes(nodes) => nodes.worker().unwrap_or(0),
+            Self::Threads(threads) => threads.worker().unwrap_or(0),
         }
     }
 }
@@ -280,28 +268,9 @@ fn pool(
         .map_err(|source| EngineError::Pool { threads, source })
 }
 
-/// Divides the chunks between two branches that rayon may run at the same time, down to single ones. The pool's threads are
-/// the workers from `first` on.
-fn halve<T: Send>(
-    values: &mut [T],
-    offset: usize,
-    chunk: usize,
-    first: usize,
-    task: &(impl Fn(usize, &mut [T], usize) + Sync),
-) {
-    let chunks = values.len().div_ceil(chunk);
-    if chunks <= 1 {
-        if !values.is_empty() {
-            task(offset, values, first + rayon::current_thread_index().unwrap_or(0));
-        }
-        return;
-    }
-    let middle = chunks / 2 * chunk;
-    let (left, right) = values.split_at_mut(middle);
-    rayon::join(
-        || halve(left, offset, chunk, first, task),
-        || halve(right, offset + middle, chunk, first, task),
-    );
+/// Takes a lock that only a panic could have poisoned.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

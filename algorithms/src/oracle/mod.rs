@@ -19,7 +19,7 @@ pub mod tree;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-pub use engine::{Engine, EngineError, NodePools, RankedEngine};
+pub use engine::{Engine, EngineError, RankedEngine, Threads};
 pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
