@@ -259,6 +259,10 @@ mod tests {
         Sampler::new(sampling, rows, batch, StreamKey::Simulation(7)).unwrap()
     }
 
+    fn without_replacement(batch: usize, population: usize) -> Sampling {
+        Sampling::WithoutReplacement { batch, population }
+    }
+
     #[test]
     fn an_epoch_reads_every_row_once() {
         for sampling in [
@@ -296,13 +300,7 @@ mod tests {
                         .collect();
                     assert_eq!(sampler.expected_rows(1 << 40, &share), Some(read));
                 }
-                for sampling in [
-                    Sampling::Poisson { rate: 0.05 },
-                    Sampling::WithoutReplacement {
-                        batch: 1_000,
-                        population: 20_000,
-                    },
-                ] {
+                for sampling in [Sampling::Poisson { rate: 0.05 }, without_replacement(1_000, 20_000)] {
                     let mut sampler = sampler(sampling, 20_000, 1_000);
                     let expected = sampler.expected_rows(500, &share).unwrap();
                     // Little more than its share, and all that 500 rounds ask for.
@@ -337,13 +335,7 @@ mod tests {
 
     #[test]
     fn a_replayed_round_reads_the_same_rows() {
-        for sampling in [
-            Sampling::Poisson { rate: 0.1 },
-            Sampling::WithoutReplacement {
-                batch: 100,
-                population: 1_000,
-            },
-        ] {
+        for sampling in [Sampling::Poisson { rate: 0.1 }, without_replacement(100, 1_000)] {
             let mut sampler = sampler(sampling, 1_000, 100);
             let first = rows_of(&draw(&mut sampler, 5));
             let other = rows_of(&draw(&mut sampler, 6));
@@ -357,13 +349,7 @@ mod tests {
     fn every_row_is_included_at_its_rate() {
         // Inclusion counts over R rounds are Binomial(R, q); the χ² statistic over rows is approximately normal.
         let poisson = |rate| (Sampling::Poisson { rate }, rate);
-        let fixed_size = (
-            Sampling::WithoutReplacement {
-                batch: 20,
-                population: 400,
-            },
-            0.05,
-        );
+        let fixed_size = (without_replacement(20, 400), 0.05);
         for (sampling, rate) in [poisson(0.05), poisson(0.01), fixed_size] {
             let (rows, rounds) = (400, 8_000_u32);
             let mut sampler = sampler(sampling, rows, 20);
@@ -406,12 +392,8 @@ mod tests {
 
     #[test]
     fn draws_stay_within_the_room_of_the_first() {
-        let without_replacement = Sampling::WithoutReplacement {
-            batch: 1_000,
-            population: 1_000,
-        };
         for sampling in [
-            without_replacement,
+            without_replacement(1_000, 1_000),
             Sampling::Poisson { rate: 1.0 },
             Sampling::Poisson { rate: 0.01 },
         ] {
@@ -439,13 +421,7 @@ mod tests {
             let refused = Sampler::new(Sampling::FixedOrder, 10, batch, key());
             assert!(matches!(refused, Err(SamplingError::BatchSize { .. })));
         }
-        let described = Sampling::WithoutReplacement {
-            batch: 2,
-            population: 9,
-        };
-        assert!(matches!(
-            Sampler::new(described, 10, 2, key()),
-            Err(SamplingError::OtherData { .. })
-        ));
+        let refused = Sampler::new(without_replacement(2, 9), 10, 2, key());
+        assert!(matches!(refused, Err(SamplingError::OtherData { .. })));
     }
 }

@@ -35,6 +35,7 @@ use crate::resque::ResqueError;
 use crate::resque::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
 use crate::resque::geometry::{add, narrow, norm};
 use crate::resque::localization::{self, Phase as Chunk};
+use crate::resque::pool::PoolMethod as _;
 use crate::resque::private_erm::{Mode, Plan, PrivateErm, ScaledConstants, Setting, combine, first_feasible_examples};
 use crate::resque::projected::{self, ProjectedPool, Weights};
 use crate::sampling::Sampler;

@@ -279,6 +279,12 @@ impl<'a> Oracle<'a> {
         Ok(())
     }
 
+    /// Counts a pass over `rows` rows.
+    fn count_reading(&mut self, rows: usize, flops_per_row: f64) {
+        self.ledger.flops += (flops_per_row * rows as f64) as u64;
+        self.ledger.bytes += (self.problem.bytes_per_row() * rows as f64) as u64;
+    }
+
     /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
     fn round(
         &mut self,
@@ -295,8 +301,7 @@ impl<'a> Oracle<'a> {
         let (problem, norm) = (self.problem, clip_norm(clip));
         self.ledger.rounds += 1;
         self.ledger.gradient_queries += queries * rows as u64;
-        self.ledger.flops += (problem.flops_per_row() * flops as f64 / 4.0 * rows as f64) as u64;
-        self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
+        self.count_reading(rows, problem.flops_per_row() * flops as f64 / 4.0);
         let count = problem.leaves(rows).min(self.most_leaves);
         let tally = if count == 1 && self.engine.ranked().is_none() {
             sum.fill(0.0);

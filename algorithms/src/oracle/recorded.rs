@@ -46,8 +46,7 @@ impl Oracle<'_> {
         assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
         self.ledger.rounds += 1;
         self.ledger.gradient_queries += rows as u64;
-        self.ledger.flops += (problem.flops_per_row() / 2.0 * rows as f64) as u64;
-        self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
+        self.count_reading(rows, problem.flops_per_row() / 2.0);
         self.prepare_recorded();
         let parts = partition::leaves(rows, problem.row_cycles() / 2.0, problem.leaf_rows());
         let ranked = self.engine.ranked().cloned();
@@ -97,11 +96,7 @@ impl Oracle<'_> {
             return failed.map_or(Ok(()), |row| Err(row.into()));
         };
         // Every rank reweights later, so every rank gets all residuals: those of a rank's leaves, output by output.
-        let positions_of = |rank: usize| {
-            let leaves = partition::leaf_range(parts, ranked.ranks().count(), rank);
-            let start = |leaf: usize| partition::leaf_range(rows, parts, leaf).start;
-            start(leaves.start)..start(leaves.end)
-        };
+        let positions_of = |rank| partition::rank_positions(rows, parts, ranked.ranks().count(), rank);
         let mut message = failed.map_or(-1.0, |error| error.row as f64).to_le_bytes().to_vec();
         let own = positions_of(ranked.ranks().rank());
         for output in residuals.chunks_exact(rows.max(1)) {
@@ -145,8 +140,7 @@ impl Oracle<'_> {
     ) -> Result<(), E> {
         let (problem, rows) = (self.problem, batch.len());
         let model = problem.model();
-        self.ledger.flops += (problem.flops_per_row() * rows as f64) as u64;
-        self.ledger.bytes += (problem.bytes_per_row() * rows as f64) as u64;
+        self.count_reading(rows, problem.flops_per_row());
         self.prepare_recorded();
         let parts = problem.leaves(rows).min(self.most_leaves);
         let ranked = self.engine.ranked().cloned();

@@ -566,17 +566,15 @@ fn round_up(value: f64) -> f64 {
     value * (1.0 + 4.0 * f64::EPSILON)
 }
 
-/// An upper bound of the norm, tight to `(d + 4)·2⁻⁵²`.
-fn norm_rounded_up(norm: Norm, row: impl ExactSizeIterator<Item = f64>) -> f64 {
-    let slack = 1.0 + (row.len() + 4) as f64 * f64::EPSILON;
-    match norm {
-        Norm::L1 => row.map(f64::abs).sum::<f64>() * slack,
-        Norm::L2 => row.map(|value| value * value).sum::<f64>().sqrt() * slack,
-    }
-}
-
 fn clip_row(norm: Norm, bound: f64, row: &mut [f32]) {
-    let length = norm_rounded_up(norm, row.iter().map(|&value| f64::from(value)));
+    // An upper bound of the norm, tight to (d + 4)·2⁻⁵².
+    let slack = 1.0 + (row.len() + 4) as f64 * f64::EPSILON;
+    let values = row.iter().map(|&value| f64::from(value));
+    let length = slack
+        * match norm {
+            Norm::L1 => values.map(f64::abs).sum::<f64>(),
+            Norm::L2 => values.map(|value| value * value).sum::<f64>().sqrt(),
+        };
     if length > bound {
         let factor = bound / length * (1.0 - 4.0 * f64::EPSILON);
         for value in row {

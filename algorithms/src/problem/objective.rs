@@ -106,7 +106,7 @@ impl Problem {
     pub fn with_longest_row(mut self) -> Self {
         let norms = &self.row_norms(Norm::L2).values;
         let longest = norms.iter().copied().fold(0_f32, f32::max);
-        self.public.measured_mut().longest_row = Some(f64::from(longest));
+        self.public.measured.longest_row = Some(f64::from(longest));
         self
     }
 
@@ -117,7 +117,7 @@ impl Problem {
     #[must_use]
     pub fn with_second_moment(mut self) -> Self {
         let moment = largest_second_moment(&self, 1e-6);
-        self.public.measured_mut().second_moment = Some(moment);
+        self.public.measured.second_moment = Some(moment);
         self
     }
 

@@ -31,7 +31,7 @@ pub struct PublicProblem {
     storage: Storage,
     bounds: [Option<f64>; 2],
     domain: Option<Arc<Domain>>,
-    measured: Measured,
+    pub(super) measured: Measured,
 }
 
 /// Constants that were read off the rows. A plan on a problem with one of them claims nothing.
@@ -178,10 +178,6 @@ impl PublicProblem {
     /// Constants that were read off the rows.
     pub fn measured(&self) -> Measured {
         self.measured
-    }
-
-    pub(super) fn measured_mut(&mut self) -> &mut Measured {
-        &mut self.measured
     }
 
     /// The reason for which a plan on this problem claims nothing, if there is one.

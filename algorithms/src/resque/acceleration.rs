@@ -228,11 +228,6 @@ impl BallAcceleration {
         })
     }
 
-    /// True if the gap is at most ε by the potential, or the iterations are used up.
-    pub fn finished(&self) -> bool {
-        self.progress.finished()
-    }
-
     /// x, the point to use.
     pub fn iterate(&self) -> &[f64] {
         &self.progress.iterate
@@ -480,7 +475,7 @@ pub(crate) mod tests {
             run.progress.weight * gap + distance(&run.progress.momentum, &best).powi(2)
         };
         let (mut weight, mut before) = (run.progress.weight, potential(&run, &oracle));
-        while !run.finished() {
+        while !run.progress.finished() {
             run.advance(&mut oracle).unwrap();
             assert!(run.progress.weight >= weight, "A grows");
             weight = run.progress.weight;

@@ -17,7 +17,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
 use super::geometry::{squared_norm, widen};
-use super::pool::GradientPool;
+use super::pool::{GradientPool, PoolMethod};
 use super::private_ball::{PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
 use super::{ResqueError, positive};
 use crate::choices::choices;
@@ -338,39 +338,30 @@ impl PrivateErm {
         Ok(Self { acceleration, balls })
     }
 
-    /// True if the run has reached its accuracy or its iterations.
-    pub fn finished(&self) -> bool {
-        self.acceleration.finished()
-    }
-
-    /// The point to use.
-    pub fn iterate(&self) -> &[f64] {
-        self.acceleration.iterate()
-    }
-
     /// Moves all streams behind those of `index` earlier runs with the same key (a run draws far below 2³² of each).
     pub fn skip_streams(&mut self, index: u64) {
         self.balls.calls = index << 32;
         *self.balls.solver.releases_mut() = index << 32;
     }
+}
 
-    /// Visits what a checkpoint must hold.
-    pub fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+impl PoolMethod for PrivateErm {
+    fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
+        let balls = &mut self.balls;
+        self.acceleration.advance(&mut PrivateOracle { balls, pool })
+    }
+
+    fn iterate(&self) -> &[f64] {
+        self.acceleration.iterate()
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
         visitor.u64("resque_calls", &mut self.balls.calls);
         visitor.u64("resque_releases", self.balls.solver.releases_mut());
         self.acceleration.visit_state(visitor);
         if let Some((_, anchor)) = &mut self.balls.regularizer {
             anchor.copy_from_slice(self.acceleration.start());
         }
-    }
-
-    /// One oracle call.
-    ///
-    /// # Errors
-    /// Whatever pool and solver refuse.
-    pub fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        let balls = &mut self.balls;
-        self.acceleration.advance(&mut PrivateOracle { balls, pool })
     }
 }
 
@@ -534,7 +525,7 @@ mod tests {
         let mut run = PrivateErm::new(plan, 4_000, vec![0.0; 5], None, key).unwrap();
         let start = function.value(run.iterate()) - planted.minimum;
         let mut rounds = 0;
-        while !run.finished() && rounds < 400 {
+        while !run.acceleration.progress.finished() && rounds < 400 {
             run.advance(&mut pool).unwrap();
             rounds += 1;
         }
