@@ -158,6 +158,13 @@ fn run(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mu
         .collect()
 }
 
+/// Log-times of a run and of another one, the second multiplied by `change`, by configuration.
+fn pairs(noise: Noise, repeats: usize, change: &dyn Fn(usize) -> f64, choices: &mut Choices) -> Vec<[Vec<f64>; 2]> {
+    let before = run(noise, repeats, &|_| 1.0, choices);
+    let after = run(noise, repeats, change, choices);
+    before.into_iter().zip(after).map(<[_; 2]>::from).collect()
+}
+
 /// What all configurations share in each pass.
 fn passes(noise: Noise, repeats: usize, choices: &mut Choices) -> Vec<f64> {
     const MEMORY: f64 = 0.7;
@@ -199,13 +206,8 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
         (own.collect(), common)
     };
     for trial in 0..comparisons {
-        let mut pairs_with = |change: &dyn Fn(usize) -> f64| -> Vec<[Vec<f64>; 2]> {
-            let before = run(noise, repeats, &|_| 1.0, &mut choices);
-            let after = run(noise, repeats, change, &mut choices);
-            before.into_iter().zip(after).map(<[_; 2]>::from).collect()
-        };
-        let equal = pairs_with(&|_| 1.0);
-        let changed = pairs_with(&planted);
+        let equal = pairs(noise, repeats, &|_| 1.0, &mut choices);
+        let changed = pairs(noise, repeats, &planted, &mut choices);
         spreads.extend(equal.iter().map(|[before, _]| deviation(before)));
         let (own, common) = verdicts_of(&equal, trial);
         let false_ones = own.iter().filter(|verdict| **verdict != Verdict::Unchanged).count();
@@ -274,9 +276,7 @@ mod tests {
             memory: 0.0,
             ..noise
         };
-        let before = run(noise, 3, &|_| 1.0, choices);
-        let after = run(noise, 3, &|_| change, choices);
-        before.into_iter().zip(after).map(<[_; 2]>::from).collect()
+        pairs(noise, 3, &|_| change, choices)
     }
 
     #[test]
@@ -310,9 +310,7 @@ mod tests {
         let mut choices = Choices::new(3);
         let mut quiet = 0;
         for trial in 0..20 {
-            let before = run(NOISES[0], 3, &|_| 1.0, &mut choices);
-            let after = run(NOISES[0], 3, &|_| 1.0, &mut choices);
-            let pairs: Vec<_> = before.into_iter().zip(after).map(<[_; 2]>::from).collect();
+            let pairs = pairs(NOISES[0], 3, &|_| 1.0, &mut choices);
             let rules = Rules {
                 seed: trial,
                 threshold: 0.0,
