@@ -234,6 +234,12 @@ mod tests {
         rate: 1.0,
     };
 
+    fn draws(seed: u64, count: usize) -> Vec<f32> {
+        let mut draws = vec![0.0; count];
+        fill_gaussian(&StreamKey::Simulation(seed), Purpose(9), 0, 1.0, &mut draws);
+        draws
+    }
+
     #[test]
     fn whitening_finds_the_noise_and_the_shift_again() {
         // x_t = Σ_{s ≤ t} (t − s + 1)·z_s, and a canary that moves z_0 by 1.2 and z_2 by −0.9: ‖δ‖ = 1.5.
@@ -243,8 +249,7 @@ mod tests {
                 .map(|t| (0..=t).map(|s| (t - s + 1) as f64 * noise[s]).sum())
                 .collect()
         };
-        let mut draws = vec![0f32; 4 * 50_000];
-        fill_gaussian(&StreamKey::Simulation(3), Purpose(9), 0, 1.0, &mut draws);
+        let draws = draws(3, 4 * 50_000);
         let mut moments = Moments::new(ROUNDS);
         for z in draws.chunks(ROUNDS) {
             moments.add(&response(std::array::from_fn(|t| f64::from(z[t]))).into_iter());
@@ -260,8 +265,7 @@ mod tests {
 
     #[test]
     fn rounds_that_repeat_release_nothing_and_what_moves_without_noise_is_seen() {
-        let mut draws = vec![0f32; 2_000];
-        fill_gaussian(&StreamKey::Simulation(4), Purpose(9), 0, 1.0, &mut draws);
+        let draws = draws(4, 2_000);
         let mut moments = Moments::new(3);
         for &z in &draws {
             // The second round repeats the first, the third is constant.
@@ -275,8 +279,7 @@ mod tests {
 
     #[test]
     fn a_subsampled_ratio_is_that_of_the_mixture() {
-        let mut draws = vec![0f32; 100_000];
-        fill_gaussian(&StreamKey::Simulation(5), Purpose(9), 0, 1.0, &mut draws);
+        let draws = draws(5, 100_000);
         let mut moments = Moments::new(1);
         for &z in &draws {
             moments.add(&std::iter::once(f64::from(z)));
@@ -285,17 +288,14 @@ mod tests {
         for x in [-3.0, 0.0, 1.0, 4.0_f64] {
             let exact = (0.75 + 0.25 * (2.0 * x - 2.0).exp()).ln();
             let found = ratio.of_shift(&mut [x]);
-            assert!(
-                (found - exact).abs() < 0.05 * exact.abs().max(0.2),
-                "{x}: {found} for {exact}"
-            );
+            let close = (found - exact).abs() < 0.05 * exact.abs().max(0.2);
+            assert!(close, "{x}: {found} for {exact}");
         }
     }
 
     #[test]
     fn another_scale_of_correlated_noise_is_seen_where_the_canary_is_not() {
-        let mut draws = vec![0f32; 2 * 50_000];
-        fill_gaussian(&StreamKey::Simulation(6), Purpose(9), 0, 1.0, &mut draws);
+        let draws = draws(6, 2 * 50_000);
         let mut moments = [Moments::new(2), Moments::new(2)];
         for pair in draws.chunks(2) {
             let values = [f64::from(pair[0]), f64::from(pair[0]) + 3.0 * f64::from(pair[1])];

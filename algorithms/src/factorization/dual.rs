@@ -15,6 +15,21 @@ pub enum Objective {
     Max,
 }
 
+impl Objective {
+    /// The squared objective from the squared row norms of B: their sum, or the largest.
+    pub(crate) fn of_squares(self, squares: &[f64]) -> f64 {
+        match self {
+            Self::Frobenius => squares.iter().sum(),
+            Self::Max => largest(squares),
+        }
+    }
+}
+
+/// The largest of non-negative numbers; 0 for none.
+pub(crate) fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0_f64, |largest, &value| largest.max(value))
+}
+
 /// C and the certificate that comes with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Optimum {

@@ -427,16 +427,12 @@ impl Factorization {
 
     /// max_t ‖B_t‖ at sensitivity 1.
     pub fn max_error(&self) -> f64 {
-        self.squared_row_errors
-            .iter()
-            .fold(0.0_f64, |largest, &error| largest.max(error))
-            .sqrt()
-            * self.sensitivity.value
+        Objective::Max.of_squares(&self.squared_row_errors).sqrt() * self.sensitivity.value
     }
 
     /// ‖B‖_F at sensitivity 1; the workload's Λ_τ, where it has one, is part of B.
     pub fn frobenius(&self) -> f64 {
-        self.squared_row_errors.iter().sum::<f64>().sqrt() * self.sensitivity.value
+        Objective::Frobenius.of_squares(&self.squared_row_errors).sqrt() * self.sensitivity.value
     }
 
     /// B, T × T (T × nodes for trees), of C as written.

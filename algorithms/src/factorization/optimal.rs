@@ -24,7 +24,7 @@
 use rounds_numerics::MatRef;
 
 use super::banded_lower::BandedLower;
-use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, minimize_gap};
+use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, largest, minimize_gap};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
 use super::participation::Participation;
@@ -111,8 +111,7 @@ impl<'a> SingleParticipation<'a> {
         let scaled = BandedLower::from_fn(factor.size(), factor.subdiagonals(), |row, column| {
             factor.get(row, column) / weights[row].sqrt()
         });
-        let largest_row = rows.iter().fold(0.0_f64, |largest, &row| largest.max(row));
-        let inverse_norm = largest_row * dot(&weights, &self.squared_columns);
+        let inverse_norm = largest(&rows) * dot(&weights, &self.squared_columns);
         let rule = InverseSquareRoot::on(1.0 / inverse_norm, scaled.squared_norm_bound());
         let columns_squared = ShiftedInverse {
             factor: &factor,
@@ -161,14 +160,8 @@ impl Dual for SingleParticipation<'_> {
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         // One step of the fixed point from uniform weights: v = diag(G^(1/2)), λ = diag((A·Aᵀ)^(1/2)).
         let rounds = self.workload.rounds();
-        let mut start = vec![
-            0.0;
-            if self.objective == Objective::Max {
-                2 * rounds
-            } else {
-                rounds
-            }
-        ];
+        let blocks = if self.objective == Objective::Max { 2 } else { 1 };
+        let mut start = vec![0.0; blocks * rounds];
         let point = self.dual_point(&start);
         if self.objective == Objective::Max {
             for (value, error) in start[rounds..].iter_mut().zip(self.row_errors(&point)) {
@@ -202,21 +195,12 @@ impl Dual for SingleParticipation<'_> {
         };
         // Only the worst row leaves constraints slack.
         let barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
-        add_multipliers(
-            &mut evaluation,
-            &dual.weights,
-            &dual.columns_squared,
-            dual.nuclear,
-            barrier,
-        );
+        let mut add = |multipliers: &[f64], squares: &[f64]| {
+            add_multipliers(&mut evaluation, multipliers, squares, dual.nuclear, barrier);
+        };
+        add(&dual.weights, &dual.columns_squared);
         if self.objective == Objective::Max {
-            add_multipliers(
-                &mut evaluation,
-                &dual.rows,
-                &self.row_errors(&dual),
-                dual.nuclear,
-                barrier,
-            );
+            add(&dual.rows, &self.row_errors(&dual));
         }
         Some(evaluation)
     }
@@ -231,14 +215,10 @@ impl Dual for SingleParticipation<'_> {
         let mut gram = shifted.upper_triangle();
         let squares: Vec<f64> = gram.diagonal().column_vector().iter().copied().collect();
         // Columns the optimum leaves slack (v → 0, the worst row only) must not be stretched to the constraint.
-        let largest = squares.iter().fold(0.0_f64, |largest, &square| largest.max(square));
-        let scales: Vec<f64> = squares
-            .iter()
-            .map(|&square| match self.objective {
-                Objective::Frobenius => square.powf(-0.5),
-                Objective::Max => largest.powf(-0.5),
-            })
-            .collect();
+        let scales: Vec<f64> = match self.objective {
+            Objective::Frobenius => squares.iter().map(|square| square.powf(-0.5)).collect(),
+            Objective::Max => vec![largest(&squares).powf(-0.5); squares.len()],
+        };
         for column in 0..gram.ncols() {
             for row in 0..=column {
                 gram[(row, column)] *= scales[row] * scales[column];
@@ -255,14 +235,11 @@ impl Dual for SingleParticipation<'_> {
         let errors = squared_row_errors(self.workload, strategy.as_ref());
         let nuclear = dual.nuclear * (1.0 - dual.rule.relative_error() - 1e-13);
         let sum: f64 = dual.weights.iter().sum();
-        let row_sum: f64 = dual.rows.iter().sum();
-        let (primal, bound) = match self.objective {
-            Objective::Frobenius => (sensitivity * errors.iter().sum::<f64>(), nuclear * nuclear / sum),
-            Objective::Max => (
-                sensitivity * errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
-                nuclear * nuclear / (sum * row_sum),
-            ),
+        let bound = match self.objective {
+            Objective::Frobenius => nuclear * nuclear / sum,
+            Objective::Max => nuclear * nuclear / (sum * dual.rows.iter().sum::<f64>()),
         };
+        let primal = sensitivity * self.objective.of_squares(&errors);
         Ok(Some(Optimum {
             strategy,
             relative_gap: (primal - bound) / primal,

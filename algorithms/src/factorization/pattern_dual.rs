@@ -7,7 +7,7 @@
 use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
-use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials};
+use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, largest};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
 use super::participation::{Participation, gram_sensitivity};
@@ -133,8 +133,7 @@ impl<'a> PatternDual<'a> {
         }
         let row_inverses: Vec<f64> = blocks.rows.iter().map(|row| 1.0 / row).collect();
         let fixed = weighted_product(order, inverse, &row_inverses);
-        let largest_row = blocks.rows.iter().fold(0.0_f64, |largest, &row| largest.max(row));
-        let smallest = 1.0 / (inverse_norm * largest_row);
+        let smallest = 1.0 / (inverse_norm * largest(&blocks.rows));
         let largest = fixed.norm_bound() * coupling_inverse_norm;
         if !(smallest > 0.0 && largest.is_finite() && largest / smallest < 1e24) {
             return None;
@@ -317,23 +316,14 @@ impl Dual for PatternDual<'_> {
                 }
             }
         }
-        add_multipliers(
-            &mut evaluation,
-            &blocks.scales,
-            &inner_products,
-            nuclear,
-            multiplier_barrier,
-        );
+        let add = |evaluation: &mut Evaluation, multipliers: &[f64], squares: &[f64]| {
+            add_multipliers(evaluation, multipliers, squares, nuclear, multiplier_barrier);
+        };
+        add(&mut evaluation, &blocks.scales, &inner_products);
         evaluation.gradient.extend(angles);
         evaluation.inverse_curvature.extend(angle_curvatures);
         if self.objective == Objective::Max {
-            add_multipliers(
-                &mut evaluation,
-                &blocks.rows,
-                &primal.row_errors,
-                nuclear,
-                multiplier_barrier,
-            );
+            add(&mut evaluation, &blocks.rows, &primal.row_errors);
         }
         Some(evaluation)
     }
@@ -393,7 +383,7 @@ impl PatternDual<'_> {
         }
         if self.objective == Objective::Max {
             // Patterns the optimum leaves slack must not be stretched to the constraint.
-            let largest = traces.iter().fold(0.0_f64, |largest, &trace| largest.max(trace));
+            let largest = largest(&traces);
             traces.fill(largest);
         }
         for (pattern, trace) in self.patterns.iter().zip(&traces) {
@@ -415,10 +405,7 @@ impl PatternDual<'_> {
             dense::scale_column(&mut strategy, column, 1.0 / sensitivity);
         }
         let errors = squared_row_errors(self.workload, strategy.as_ref());
-        let primal = match self.objective {
-            Objective::Frobenius => errors.iter().sum::<f64>(),
-            Objective::Max => errors.iter().fold(0.0_f64, |largest, &error| largest.max(error)),
-        };
+        let primal = self.objective.of_squares(&errors);
         let relative_gap = (primal - bound) / primal;
         Ok(relative_gap.is_finite().then_some(Optimum { strategy, relative_gap }))
     }

@@ -248,6 +248,8 @@ fn methods_are_read_and_written() {
     }
 }
 
+type Refused = fn(&FactorizationError) -> bool;
+
 #[test]
 fn factors_from_outside_are_checked() {
     let good = factorize(6, Method::Optimal);
@@ -264,7 +266,6 @@ fn factors_from_outside_are_checked() {
     let taken = check(strategy.clone(), Some(&errors), Some(1.0)).unwrap();
     assert!((taken.frobenius() - good.frobenius()).abs() < 1e-12);
 
-    type Refused = fn(&FactorizationError) -> bool;
     let entries: [(usize, usize, f64, Refused); 3] = [
         (1, 3, 0.1, |error| {
             matches!(error, FactorizationError::NotLowerTriangular { row: 1, column: 3, .. })

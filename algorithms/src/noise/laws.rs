@@ -256,7 +256,9 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
         let rounds = ROUNDS as u64;
         let mut mechanism: Box<dyn NoiseMechanism> = match key {
             StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION)),
-            _ => Box::new(HonakerTree::<f32>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION)),
+            StreamKey::Simulation(_) => {
+                Box::new(HonakerTree::<f32>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION))
+            }
         };
         let found = prefixes(&increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
         let variant = TreeVariant::HonakerOnline;

@@ -115,7 +115,7 @@ mod tests {
     /// (μ, δ, ε, relative tolerance of μ).
     const VALUES: [(f64, f64, f64, f64); 35] = [
         // The reference library's analytic Gaussian mechanism: ε of a standard deviation.
-        (1.0 / 1.0, 1e-5, 4.377_178_095_681_14, 1e-12),
+        (1.0, 1e-5, 4.377_178_095_681_14, 1e-12),
         (1.0 / 2.0, 1e-5, 1.993_091_404_415_12, 1e-12),
         (1.0 / 5.0, 1e-6, 0.834_117_548_624_052, 1e-12),
         (1.0 / 0.5, 1e-5, 9.997_256_146_434_32, 1e-12),
