@@ -38,7 +38,10 @@ mod words;
 use super::blocks::for_each_group;
 use super::stream::{BLOCK_COORDINATES, Law, Purpose, ReleaseRound, StreamKey};
 use ball::Ball;
-pub use combination::{Term, fill_rounded_combination};
+pub use ball::Exact;
+pub use combination::{
+    LinearForm, NormalBounds, Term, decide, fill_enclosed_normals, fill_rounded_combination, round_enclosed,
+};
 pub use gaps::ExactGaps;
 use lanes::{Lanes, Native};
 use transform::{LOGARITHM_ERROR, NORMAL_ERROR, ROUNDOFF, box_muller, minus_ln};
@@ -357,27 +360,8 @@ impl<R: Round> Question for Pair<'_, R> {
 
     fn answer<const N: usize>(&self) -> Option<[i64; 2]> {
         let [x, y] = normals::<R, N>(self.round, self.number, self.words)?;
-        let rounded = |z: Signed<N>| z.times(self.deviation).nearest_integer();
+        let rounded = |z: Exact<N>| z.times(self.deviation).nearest_integer();
         Some([rounded(x)?, rounded(y)?])
-    }
-}
-
-/// A real number with its sign apart: the exact arithmetic multiplies magnitudes.
-#[derive(Clone, Copy)]
-struct Signed<const N: usize> {
-    negative: bool,
-    magnitude: Ball<N>,
-}
-
-impl<const N: usize> Signed<N> {
-    /// `self·factor`, with the sign in two's complement.
-    fn times(self, factor: f64) -> Ball<N> {
-        let product = self.magnitude.mul(Ball::from_f64(factor));
-        if self.negative == (factor < 0.0) {
-            product
-        } else {
-            Ball::integer(0).sub(product)
-        }
     }
 }
 
@@ -390,7 +374,7 @@ fn digits<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) -> 
 }
 
 /// The ideal normals of the pair with this number and these first words; none if the digits do not suffice for the logarithm.
-fn normals<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) -> Option<[Signed<N>; 2]> {
+fn normals<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) -> Option<[Exact<N>; 2]> {
     let [first, mut second] = digits::<R, N>(round, number, words);
     second[0] &= u64::MAX >> 2;
     normals_of(
@@ -402,7 +386,7 @@ fn normals<R: Round, const N: usize>(round: &R, number: u64, words: [u64; 2]) ->
 
 /// `√(−2 ln U)·(±cos πy/4, sin πy/4)`, in this order or the other. `angle` is 0.00…, the digits of the second uniform
 /// with 0 for the octant's two; they are y's in two's complement: `y = 8·angle`, less 2 where that is at least 1.
-fn normals_of<const N: usize>(uniform: Ball<N>, angle: Ball<N>, octant: u64) -> Option<[Signed<N>; 2]> {
+fn normals_of<const N: usize>(uniform: Ball<N>, angle: Ball<N>, octant: u64) -> Option<[Exact<N>; 2]> {
     let radius = uniform.minus_ln()?.shifted_up(1).sqrt();
     let is_negative = octant >> 61 & 1 == 1;
     let y = if is_negative {
@@ -411,14 +395,8 @@ fn normals_of<const N: usize>(uniform: Ball<N>, angle: Ball<N>, octant: u64) -> 
         angle.shifted_up(3)
     };
     let (sine, cosine) = y.sin_cos_quarter_pi();
-    let sine = Signed {
-        negative: is_negative,
-        magnitude: radius.mul(sine),
-    };
-    let cosine = Signed {
-        negative: octant >> 63 == 1,
-        magnitude: radius.mul(cosine),
-    };
+    let sine = Exact::new(is_negative, radius.mul(sine));
+    let cosine = Exact::new(octant >> 63 == 1, radius.mul(cosine));
     Some(if octant >> 62 & 1 == 1 {
         [sine, cosine]
     } else {
@@ -492,10 +470,7 @@ impl<R: Round> Question for LaplaceDraw<'_, R> {
         let [mut digits, _] = digits::<R, N>(self.round, self.number, [self.word, 0]);
         digits[0] &= u64::MAX >> 1;
         let uniform = Ball::<N>::from_digits(&digits[..N - 1]).shifted_up(1);
-        let draw = Signed {
-            negative: self.word >> 63 == 1,
-            magnitude: uniform.minus_ln()?,
-        };
+        let draw = Exact::new(self.word >> 63 == 1, uniform.minus_ln()?);
         draw.times(self.scale).nearest_integer()
     }
 }

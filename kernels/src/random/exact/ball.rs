@@ -17,6 +17,8 @@ pub(super) struct Ball<const N: usize> {
 
 const UNBOUNDED: u128 = u128::MAX;
 
+const MOST_TERMS: usize = 132;
+
 impl<const N: usize> Ball<N> {
     const ZERO: Self = Self::integer(0);
     const ONE: Self = Self::integer(1);
@@ -32,6 +34,14 @@ impl<const N: usize> Ball<N> {
             k += 1;
         }
         table
+    };
+    /// 1/k! and 1/k for as many k as the series of N ≤ 17 words need.
+    const INVERSE_FACTORIALS: &'static [Self; 2 * MOST_TERMS] = &Self::inverses(true);
+    const INVERSES: &'static [Self; 2 * MOST_TERMS] = &Self::inverses(false);
+    /// Terms of a series that gains eight digits with each.
+    const TERMS: usize = {
+        assert!(N >= 3 && Self::FRACTION_BITS / 8 + 3 < MOST_TERMS);
+        Self::FRACTION_BITS / 8 + 2
     };
     /// π/4 = 4·arctan(1/5) − arctan(1/239) (Machin).
     const QUARTER_PI: Self = Self::arc_tangent(5, false)
@@ -206,6 +216,18 @@ impl<const N: usize> Ball<N> {
         Self { value, ..self }.with_error(1)
     }
 
+    /// 1 and then 1/1, 1/2, 1/3, …, or their products.
+    const fn inverses(factorials: bool) -> [Self; 2 * MOST_TERMS] {
+        let mut inverses = [Self::ONE; 2 * MOST_TERMS];
+        let mut k = 1;
+        while k < 2 * MOST_TERMS {
+            let factor = if factorials { inverses[k - 1] } else { Self::ONE };
+            inverses[k] = factor.divided(k as u64);
+            k += 1;
+        }
+        inverses
+    }
+
     /// arctan(1/q) = Σ (−1)ⁱ/((2i + 1)·q^(2i+1)), artanh(1/q) without the signs; q ≥ 3.
     ///
     /// It ends at a power cut to 0, whose exact value is below ulp plus its error; the remainder is below twice that.
@@ -278,10 +300,9 @@ impl<const N: usize> Ball<N> {
         if d.error >> (Self::FRACTION_BITS / 2).min(100) != 0 {
             return None;
         }
-        let terms = Self::FRACTION_BITS as u64 / 8 + 2;
         let mut series = Self::ZERO;
-        for i in (1..=terms).rev() {
-            series = Self::ONE.divided(i).add(series.mul(d));
+        for inverse in Self::INVERSES[1..=Self::TERMS].iter().rev() {
+            series = inverse.add(series.mul(d));
         }
         Some(sum.add(series.mul(d)).with_error(1))
     }
@@ -293,16 +314,15 @@ impl<const N: usize> Ball<N> {
 
     /// `(sin πy/4, cos πy/4)` for `0 ≤ y ≤ 1`.
     ///
-    /// `cos φ = 1 − φ²/(1·2)·(1 − φ²/(3·4)·(1 − …))` and `sin φ = φ·(1 − φ²/(2·3)·(1 − …))`. With J brackets the remainder
-    /// is below `φ^(2J)/(2J)! < ulp`, which `(2J)! > 2^(64(N−1))` grants.
+    /// By the series of `cos φ` and `sin φ/φ` in `−φ²`. After J terms their remainder is below `φ^(2J)/(2J)! < ulp`, as
+    /// `(2J)! > 2^(64(N−1))`.
     pub(super) fn sin_cos_quarter_pi(self) -> (Self, Self) {
         let angle = self.mul(Self::QUARTER_PI);
         let square = angle.mul(angle);
-        let brackets = Self::FRACTION_BITS as u64 / 8 + 2;
-        let (mut sine, mut cosine) = (Self::ONE, Self::ONE);
-        for i in (1..=brackets).rev() {
-            cosine = Self::ONE.sub(square.mul(cosine).divided((2 * i - 1) * (2 * i)));
-            sine = Self::ONE.sub(square.mul(sine).divided(2 * i * (2 * i + 1)));
+        let [mut sine, mut cosine] = [Self::ZERO; 2];
+        for [even, odd] in Self::INVERSE_FACTORIALS.as_chunks().0[..Self::TERMS].iter().rev() {
+            cosine = even.sub(square.mul(cosine));
+            sine = odd.sub(square.mul(sine));
         }
         (angle.mul(sine.with_error(1)), cosine.with_error(1))
     }
@@ -359,6 +379,44 @@ impl<const N: usize> Ball<N> {
         }
     }
 
+    /// `1/|x|` for `2⁻⁴⁰ < |x| < 2⁴⁰`.
+    ///
+    /// Newton's steps `y += (1 − xy)·y`, the correction in f64. Then `|y − 1/x| = |1 − xy|/x`, which the enclosure of xy bounds.
+    fn reciprocal(x: f64) -> Self {
+        let x = x.abs();
+        assert!(
+            2f64.powi(-40) < x && x < 2f64.powi(40),
+            "the divisor {x} lies outside of what the exact arithmetic divides by"
+        );
+        let divisor = Self::from_f64(x);
+        let mut inverse = Self::from_f64(1.0 / x);
+        let mut error = f64::INFINITY;
+        for step in 0..=64 * N / 48 {
+            inverse.error = 0;
+            let product = divisor.mul(inverse);
+            let (is_below, rest) = match product.compare(&Self::ONE) {
+                Ordering::Less => (true, Self::ONE.sub(product)),
+                _ => (false, product.sub(Self::ONE)),
+            };
+            let ulp = scaled(1.0, -(Self::FRACTION_BITS as i32));
+            error = 1.001 * (rest.to_f64() + rest.absolute_error()) / x / ulp + 2.0;
+            let correction = Self::from_f64(rest.to_f64() / x);
+            if correction.is_zero() {
+                break;
+            }
+            if step < 64 * N / 48 {
+                inverse = if is_below {
+                    inverse.add(correction)
+                } else {
+                    inverse.sub(correction)
+                };
+            }
+        }
+        // `error` is that of this very value.
+        inverse.error = 0;
+        inverse.with_error(error as u128 + 1)
+    }
+
     /// `⌊x + ½⌋`, if all numbers enclosed agree; `|x| < 2⁶³ − 1`.
     pub(super) fn nearest_integer(self) -> Option<i64> {
         let mut half = Self::ZERO;
@@ -390,6 +448,97 @@ impl<const N: usize> Ball<N> {
     /// The bound of the error.
     pub(super) fn absolute_error(self) -> f64 {
         scaled(self.error as f64, -(Self::FRACTION_BITS as i32))
+    }
+}
+
+/// A real number of either sign in N words: what a [`LinearForm`](super::LinearForm) computes with. Every result encloses the
+/// exact one; what no bound is known of decides nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Exact<const N: usize> {
+    is_negative: bool,
+    magnitude: Ball<N>,
+}
+
+impl<const N: usize> Exact<N> {
+    /// 0.
+    pub const ZERO: Self = Self::new(false, Ball::ZERO);
+    /// A number of which nothing is known.
+    pub(super) const UNKNOWN: Self = Self::new(false, Ball::ZERO.with_error(UNBOUNDED));
+
+    pub(super) const fn new(is_negative: bool, magnitude: Ball<N>) -> Self {
+        Self { is_negative, magnitude }
+    }
+
+    /// `self·factor`, for `|factor| < 2⁶⁴` and a product below 2⁶².
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            is_negative: self.is_negative != (factor < 0.0),
+            magnitude: self.magnitude.mul(Ball::from_f64(factor)),
+        }
+    }
+
+    /// `self/divisor`, for `2⁻⁴⁰ < |divisor| < 2⁴⁰`.
+    #[must_use]
+    pub fn over(self, divisor: f64) -> Self {
+        Self {
+            is_negative: self.is_negative != (divisor < 0.0),
+            magnitude: self.magnitude.mul(Ball::reciprocal(divisor)),
+        }
+    }
+
+    /// In two's complement.
+    fn signed(self) -> Ball<N> {
+        if self.is_negative {
+            Ball::ZERO.sub(self.magnitude)
+        } else {
+            self.magnitude
+        }
+    }
+
+    /// `⌊x + ½⌋`, if all numbers enclosed agree.
+    pub(super) fn nearest_integer(self) -> Option<i64> {
+        self.signed().nearest_integer()
+    }
+
+    pub(super) fn to_f64(self) -> f64 {
+        self.magnitude.to_f64() * if self.is_negative { -1.0 } else { 1.0 }
+    }
+
+    pub(super) fn absolute_error(self) -> f64 {
+        self.magnitude.absolute_error()
+    }
+}
+
+impl<const N: usize> std::ops::Add for Exact<N> {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let sum = self.signed().add(other.signed());
+        let is_negative = sum.value[N - 1] >> 63 == 1;
+        Self {
+            is_negative,
+            magnitude: if is_negative { Ball::ZERO.sub(sum) } else { sum },
+        }
+    }
+}
+
+impl<const N: usize> std::ops::Neg for Exact<N> {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self {
+            is_negative: !self.is_negative,
+            ..self
+        }
+    }
+}
+
+impl<const N: usize> std::ops::Sub for Exact<N> {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        self + -other
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::super::laws::assert_chi_square;
 use super::super::uniform::UniformStream;
-use super::combination::{combination, decide, normal};
+use super::combination::{combination, decide_form, normal};
 use super::lanes::Portable;
 use super::*;
 use dashu_float::FBig;
@@ -134,7 +134,7 @@ fn check_fast_functions(count: u64) -> ([f64; 2], [u64; 2]) {
             let exact = Ball::<5>::multiple_of_2_to_minus_64(k1[lane])
                 .minus_ln()
                 .expect("k > 0");
-            let error = distance(logarithms[lane], exact, false) / logarithms[lane];
+            let error = distance(logarithms[lane], Exact::new(false, exact)) / logarithms[lane];
             worst[0] = worst[0].max(error / ROUNDOFF);
             let exact = normals_of::<5>(
                 Ball::multiple_of_2_to_minus_64(k1[lane]),
@@ -143,7 +143,7 @@ fn check_fast_functions(count: u64) -> ([f64; 2], [u64; 2]) {
             )
             .expect("k > 0");
             for (computed, exact) in [x[lane], y[lane]].into_iter().zip(exact) {
-                let error = distance(computed, exact.magnitude, exact.negative) / radius[lane];
+                let error = distance(computed, exact) / radius[lane];
                 // Near the middle of the law errors are small in lattice units, and boundaries far apart.
                 if error / ROUNDOFF > worst[1] && (count > 20_000 || radius[lane] > 1.0) {
                     (worst[1], worst_pair) = (error / ROUNDOFF, [k1[lane], k2[lane]]);
@@ -155,19 +155,9 @@ fn check_fast_functions(count: u64) -> ([f64; 2], [u64; 2]) {
 }
 
 /// |computed − exact|, as an upper bound.
-fn distance<const N: usize>(computed: f64, magnitude: Ball<N>, negative: bool) -> f64 {
-    let computed_magnitude = if negative { -computed } else { computed };
-    let difference = if computed_magnitude < 0.0 {
-        magnitude.add(Ball::from_f64(computed))
-    } else {
-        let (a, b) = (magnitude, Ball::from_f64(computed));
-        if a.sub(b).is_certainly_positive() {
-            a.sub(b)
-        } else {
-            b.sub(a)
-        }
-    };
-    difference.to_f64() + difference.absolute_error()
+fn distance<const N: usize>(computed: f64, exact: Exact<N>) -> f64 {
+    let difference = exact - Exact::new(computed < 0.0, Ball::from_f64(computed));
+    difference.to_f64().abs() + difference.absolute_error()
 }
 
 #[test]
@@ -491,7 +481,7 @@ fn check_combinations<R: Round>(key: &R::Key, terms: &[Term], count: usize, shar
         let coordinate = (first_block * BLOCK_COORDINATES) as u64;
         different += (coordinate..)
             .zip(out)
-            .filter(|&(coordinate, value)| value != decide::<R>(key, terms, coordinate))
+            .filter(|&(coordinate, value)| value != decide_form::<R, [Term]>(key, terms, coordinate))
             .count();
     }
     [slow, different]
@@ -534,15 +524,101 @@ fn a_combination_of_one_term_is_the_rounded_gaussian() {
 }
 
 #[test]
+fn exact_numbers_divide() {
+    for x in [1.0, -3.0, 0.7, 1e9, -1e-9] {
+        let inverse = Exact::<3>::new(false, Ball::integer(1)).over(x);
+        assert!(distance(1.0 / x, inverse) < 1.2e-16 * (1.0 / x).abs());
+        let one = inverse.times(x);
+        assert!(distance(1.0, one) < 2f64.powi(-80), "1/{x}");
+        assert!(distance(1.0, one) <= 2.0 * one.absolute_error());
+    }
+}
+
+/// ζ = C⁻¹z for a Toeplitz band, scaled: the recursion of correlated noise.
+struct Band {
+    coefficients: Vec<f64>,
+    deviation: f64,
+    round: u64,
+}
+
+impl LinearForm for Band {
+    fn value<const N: usize>(&self, normal: &mut dyn FnMut(Purpose, u64) -> Exact<N>) -> Exact<N> {
+        let mut zeta: Vec<Exact<N>> = Vec::new();
+        for round in 0..=self.round {
+            let mut value = normal(PURPOSE, round);
+            for (coefficient, past) in self.coefficients[1..].iter().zip(zeta.iter().rev()) {
+                value = value - past.times(*coefficient);
+            }
+            zeta.push(value.over(self.coefficients[0]));
+        }
+        zeta.last().expect("a round").times(self.deviation)
+    }
+}
+
+#[test]
+fn a_recursion_rounds_as_its_exact_value_does() {
+    // C with C⁻¹ of bounded rows: the square root of the prefix sums, cut to six bands and scaled.
+    let coefficients: Vec<f64> = [1.0, 0.5, 0.375, 0.3125, 0.273_437_5, 0.246_093_75]
+        .map(|c| 1.3 * c)
+        .to_vec();
+    let (rounds, length) = (12, 300);
+    let mut row = vec![1.0 / coefficients[0]];
+    for t in 1..rounds {
+        let sum: f64 = coefficients[1..].iter().zip(row.iter().rev()).map(|(c, n)| c * n).sum();
+        row.push(-sum / coefficients[0]);
+        assert_eq!(row.len(), t + 1);
+    }
+    let kappa = SLACK * row.iter().map(|n: &f64| n.abs()).sum::<f64>();
+    for key in [StreamKey::Simulation(SIMULATION), StreamKey::Release(RELEASE)] {
+        for deviation in [2f64.powi(20), 2f64.powi(43)] {
+            let (mut slow, mut residual) = (0, 0f64);
+            let mut history: Vec<Vec<f64>> = Vec::new();
+            for round in 0..rounds {
+                let mut zeta = vec![0.0; length];
+                let bounds = fill_enclosed_normals(&key, PURPOSE, round as u64, 0, &mut zeta);
+                let mut partial = bounds.magnitude;
+                for (c, past) in coefficients[1..].iter().zip(history.iter().rev()) {
+                    let greatest = past.iter().fold(0.0, |greatest: f64, x| greatest.max(x.abs()));
+                    zeta.iter_mut()
+                        .zip(past)
+                        .for_each(|(zeta, past)| *zeta = (-c).mul_add(*past, *zeta));
+                    partial += c * greatest;
+                    residual = residual.max(bounds.error + (coefficients.len() + 1) as f64 * ROUNDOFF * partial);
+                }
+                residual = residual.max(bounds.error + 2.0 * ROUNDOFF * partial);
+                zeta.iter_mut().for_each(|zeta| *zeta /= coefficients[0]);
+                let values: Vec<f64> = zeta.iter().map(|zeta| deviation * zeta).collect();
+                let scaling = ROUNDOFF * values.iter().fold(0.0, |greatest: f64, x| greatest.max(x.abs()));
+                let bound = deviation * kappa * residual + scaling;
+                let form = Band {
+                    coefficients: coefficients.clone(),
+                    deviation,
+                    round: round as u64,
+                };
+                let mut out = vec![0i64; length];
+                round_enclosed(&values, bound, &mut out, |index| {
+                    slow += 1;
+                    decide(&key, &form, index as u64)
+                });
+                for (index, value) in out.into_iter().enumerate().step_by(7) {
+                    assert_eq!(value, decide(&key, &form, index as u64), "round {round}");
+                }
+                history.push(zeta);
+            }
+            let all = rounds * length;
+            assert_eq!(slow > 0, deviation > 1e9, "{slow} of {all} decided slowly");
+        }
+    }
+}
+
+#[test]
 fn the_ends_of_the_uniforms_enter_combinations_exactly() {
     // Half of these pairs come from the exact arithmetic.
     let round = Small::<Simulation, 17>::new(&SIMULATION, PURPOSE, Law::ExactGaussian, 40);
     let mut sums = [0i64; 512];
     combination::<Native, Small<Simulation, 17>, i64>(&SIMULATION, &terms(1, 1e12), 0, &mut sums, 1.0);
     for (coordinate, sum) in sums.into_iter().enumerate() {
-        let exact = normal::<_, 5>(&round, coordinate as u64)
-            .expect("256 digits")
-            .times(1e12);
+        let exact = normal::<_, 5>(&round, coordinate as u64).times(1e12);
         assert_eq!(exact.nearest_integer(), Some(sum));
     }
 }
