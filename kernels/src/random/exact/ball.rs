@@ -92,12 +92,14 @@ impl<const N: usize> Ball<N> {
         // x = mantissa·2^(exponent − 1075): its lowest bit lies at this place of the fraction.
         let place = (exponent + Self::FRACTION_BITS).cast_signed() - 1075;
         let mut value = [0; N];
-        for bit in 0..53_isize {
-            if let Ok(place) = usize::try_from(place + bit)
-                && mantissa >> bit & 1 == 1
-            {
-                value[place / 64] |= 1 << (place % 64);
+        if let Ok(place) = usize::try_from(place) {
+            let bits = u128::from(mantissa) << (place % 64);
+            value[place / 64] = bits as u64;
+            if let Some(next) = value.get_mut(place / 64 + 1) {
+                *next = (bits >> 64) as u64;
             }
+        } else {
+            value[0] = mantissa.checked_shr(place.unsigned_abs() as u32).unwrap_or(0);
         }
         Self {
             value,
@@ -150,26 +152,39 @@ impl<const N: usize> Ball<N> {
     /// `|ab − ãb̃| ≤ |ã|·e_b + |b̃|·e_a + e_a·e_b·ulp`; the product is cut below one ulp.
     pub(super) fn mul(self, other: Self) -> Self {
         // The 2N words from the one of weight ulp² on.
-        let mut product = [[0_u64; N]; 2];
-        for (i, &a) in self.value.iter().enumerate().filter(|(_, a)| **a != 0) {
+        let (mut low, mut high) = ([0_u64; N], [0_u64; N]);
+        for (i, &a) in self.value.iter().enumerate() {
+            if a == 0 {
+                continue;
+            }
             let mut carry = 0;
             for (j, &b) in other.value.iter().enumerate() {
-                let place = &mut product[(i + j) / N][(i + j) % N];
+                let place = if i + j < N {
+                    &mut low[i + j]
+                } else {
+                    &mut high[i + j - N]
+                };
                 (*place, carry) = a.carrying_mul_add(b, *place, carry);
             }
-            product[1][i] = carry;
+            high[i] = carry;
         }
         // Words N − 1 to 2N − 2: what lies below is cut.
-        let [low, high] = product;
         let value = std::array::from_fn(|i| if i == 0 { low[N - 1] } else { high[i - 1] });
-        let ceiling = |x: Self| u128::from(x.value[N - 1]) + 1;
         let bits = |error: u128| 128 - error.leading_zeros() as usize;
         // e_a·e_b·ulp < 1, or too large to matter; and the cut.
         let is_small = bits(self.error) + bits(other.error) <= Self::FRACTION_BITS;
         let cross = if is_small { 2 } else { UNBOUNDED };
         Self { value, error: cross }
-            .with_error(ceiling(self).saturating_mul(other.error))
-            .with_error(ceiling(other).saturating_mul(self.error))
+            .with_error(self.error_times_ceiling(&other))
+            .with_error(other.error_times_ceiling(&self))
+    }
+
+    /// `error·(⌊factor⌋ + 1)`.
+    fn error_times_ceiling(&self, factor: &Self) -> u128 {
+        match (u64::try_from(self.error), factor.value[N - 1].checked_add(1)) {
+            (Ok(error), Some(ceiling)) => u128::from(error) * u128::from(ceiling),
+            _ => self.error.saturating_mul(u128::from(factor.value[N - 1]) + 1),
+        }
     }
 
     const fn divided(self, divisor: u64) -> Self {
@@ -346,17 +361,26 @@ impl<const N: usize> Ball<N> {
         for _ in 0..=64 * N / 48 {
             root.error = 0;
             let square = root.mul(root);
+            let (is_below, rest) = match square.compare(&exact) {
+                Ordering::Less => (true, exact.sub(square)),
+                _ => (false, square.sub(exact)),
+            };
             if root.is_zero() {
                 break;
             }
-            let divisor = 2.0 * root.to_f64();
-            root = match square.compare(&exact) {
-                Ordering::Less => root.add(Self::from_f64(exact.sub(square).to_f64() / divisor)),
-                _ => root.sub(Self::from_f64(square.sub(exact).to_f64() / divisor)),
+            let correction = Self::from_f64(rest.to_f64() / (2.0 * root.to_f64()));
+            if correction.is_zero() {
+                break;
+            }
+            root = if is_below {
+                root.add(correction)
+            } else {
+                root.sub(correction)
             };
         }
         root.error = 0;
-        let mut width = 2_u128;
+        // Where they should be; the loop shows that they are.
+        let mut width = (0.51 * self.error as f64 / root.to_f64()).min(1e30) as u128 + 2;
         loop {
             let step = Self::ulps(width);
             let above = root.add(step);
@@ -542,7 +566,9 @@ impl<const N: usize> std::ops::Sub for Exact<N> {
     }
 }
 
+/// `x·2^exponent` for exponents in ±2000.
 fn scaled(x: f64, exponent: i32) -> f64 {
     // In two steps: a result may be subnormal, a factor may not.
-    x * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2)
+    let power = |exponent: i32| f64::from_bits(((exponent + 1023) as u64) << 52);
+    x * power(exponent / 2) * power(exponent - exponent / 2)
 }
