@@ -131,7 +131,8 @@ impl Kind {
 /// A cell with its finished runs.
 pub type Measured<'r, T> = (Cell, Vec<&'r Sample<T>>);
 
-/// A definition, and values that the runs of a study share.
+/// A definition, and values that the runs of a study share. A study is such a pair of types: give one that shares nothing a
+/// unit struct of its own as `V`.
 pub struct Experiment<O, V = ()> {
     /// The definition.
     pub definition: Definition<O>,
