@@ -19,7 +19,7 @@ test: deps
 test-all: test
 	$(CARGO) test --workspace -- --ignored --skip exact_noise_in_full
 
-# The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some fifteen minutes.
+# The exact samplers against arbitrary precision, their laws and their tails, with 10⁷ to 10⁹ draws: some ten minutes.
 # The output is committed as results/exact-noise.txt.
 verify-exact:
 	$(CARGO) test --release --package rounds-kernels --lib exact_noise_in_full -- --ignored --nocapture

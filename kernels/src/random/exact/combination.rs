@@ -54,8 +54,8 @@ impl LinearForm for [Term] {
 /// errors ([`fill_enclosed_normals`]). The sum is a chain of fused steps, whose i-th result is at most
 /// `P_i = Σ_{j ≤ i} |c_j|·R_j`, so `|W̃ − W| ≤ Σ |c_i|·E_i + u·Σ P_i`.
 ///
-/// **Slow decisions.** A share of twice that bound: about `Σ|c_i|·(n + 10)·2⁻⁵⁰` for n terms in descending order, half of
-/// n's part in ascending order; each takes some 2 µs a term. And 8e-6 of the pairs a term.
+/// **Slow decisions.** A share of twice that bound: about `Σ|c_i|·(n + 9)·2⁻⁵⁰` for n terms in descending order, half of
+/// n's part in ascending order; each takes some 1 µs a term. And 3e-5 of the pairs a term.
 ///
 /// # Panics
 /// If `Σ|c_i|` is not finite or above 2⁵⁰ (2²⁷ for i32), or the processor does not round to nearest.
@@ -117,8 +117,8 @@ pub struct NormalBounds {
 /// Fills `out` with f64 near the ideal normals of (key, purpose, round), and tells how near; for the block whose first
 /// coordinate is `out[0]`.
 ///
-/// Each lies within `slope·R + absolute` of the real number ([`super`], steps 1 to 3 with σ = 1 and K = 2⁴⁶; pairs
-/// beyond K come from the exact arithmetic), R the greatest radius: about 7.5u·4.
+/// Each lies within `slope·R + absolute` of the real number ([`super`], steps 1 to 3 with σ = 1 and K = 2⁴⁸; pairs
+/// beyond K come from the exact arithmetic), R the greatest radius: about 8.4u·4.3.
 ///
 /// # Panics
 /// If `out` is longer than a block, or the processor does not round to nearest.
@@ -200,7 +200,7 @@ fn round_values<V: Lanes, T: Lattice>(
 }
 
 /// Exponent of K for normals that enter sums.
-const MARGIN: i32 = 46;
+const MARGIN: i32 = 48;
 
 /// `sums += coefficient·z̃` for a block of coordinates, and the bounds of the z̃.
 #[inline(always)]
