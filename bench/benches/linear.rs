@@ -9,7 +9,7 @@ use rounds_kernels::features::{Norm, Rows, Selection, SparseRows, Targets};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedWorkspace, Reweighting, accumulate_reweighted, record};
 use rounds_kernels::linear::replicas::{ReplicaWorkspace, accumulate_replica_gradients, accumulate_replica_losses};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
+    Batch, Clip, Instructions, LinearModel, NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences,
     accumulate_gradients, evaluate, row_norms,
 };
 use rounds_kernels::loss::Loss;
@@ -194,6 +194,32 @@ fn scattered(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Rows of bytes in f32, and as integers on every set of instructions.
+fn integers(criterion: &mut Criterion) {
+    let data = Data::new(60_000, 784);
+    let model = model(784, 10);
+    let parameters = vec![0.01; model.parameters()];
+    let mut sum = vec![0.0; model.parameters()];
+    let norms = row_norms(data.rows(true), true, Norm::L2).expect("finite rows");
+    let sets = Instructions::ALL.into_iter().filter(|set| set.are_available());
+    let mut workspaces = vec![("f32".to_owned(), Workspace::new(&model).without_integers())];
+    workspaces.extend(sets.map(|set| (format!("{set:?}"), Workspace::new(&model).on(&model, set))));
+    for rows in [64, 500, 2_000, 60_000] {
+        let mut group =
+            criterion.benchmark_group(format!("gradient of {rows} rows of bytes, 10 outputs, 784 features"));
+        let batch = Batch {
+            selection: Selection::Range(0..rows),
+            ..data.batch(true, 10, &norms)
+        };
+        for (name, workspace) in workspaces.iter_mut().filter(|(name, _)| rows == 64 || name != "Scalar") {
+            group.bench_function(name.as_str(), |bencher| {
+                bencher.iter(|| accumulate_gradients(&model, &batch, &parameters, CLIP, &mut sum, workspace));
+            });
+        }
+        group.finish();
+    }
+}
+
 /// Compressed rows, one feature in ten stored: throughput in stored values.
 fn sparse(criterion: &mut Criterion) {
     let (rows, columns, stored) = (4_000_usize, 784_usize, 78_usize);
@@ -357,6 +383,6 @@ criterion_group! {
         .sample_size(12)
         .warm_up_time(Duration::from_millis(150))
         .measurement_time(Duration::from_millis(600));
-    targets = peak, gradients, differences, few_features, scattered, sparse, replicas, recorded, losses, other
+    targets = peak, gradients, differences, few_features, scattered, integers, sparse, replicas, recorded, losses, other
 }
 criterion_main!(benches);

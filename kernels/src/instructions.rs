@@ -1,7 +1,8 @@
 //! The instruction set of the kernels, as one word.
 //!
-//! The bits of a sum depend on the kernels that made it, so results, checkpoints and ranks are compared by this word. A
-//! kernel of another level that rounds otherwise has to change it.
+//! The bits of a sum in floating point depend on the kernels that made it, so results, checkpoints and ranks are compared by
+//! this word. A kernel of another level that rounds otherwise has to change it. Sums of integers
+//! ([`crate::linear::Instructions`]) have the same bits on all levels with fused multiply-adds.
 
 /// The level of the kernels in this process: `avx512` (with `+amx` where they also use this processor's integer tiles),
 /// `avx2`, `avx`, `sse4.2`, `sse2`, `neon` or `scalar`. `wide` picks its instructions at compile time, tiles are looked for

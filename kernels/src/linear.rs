@@ -8,7 +8,8 @@
 //! | --- | --- |
 //! | this one | types and entry points |
 //! | `driver.rs` | the block loop, and `Kernel::select`, the one place that selects kernels |
-//! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes on integer tiles |
+//! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes in integers |
+//! | `products.rs` | products of bytes and digits on every instruction set |
 //! | `narrow.rs` | kernel of short dense rows and one output |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
 //! | [`recorded`], [`replicas`] | queries whose answers are kept; many parameter vectors at the same rows |
@@ -17,13 +18,10 @@
 mod clipping;
 mod dense;
 mod driver;
-#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-mod integer;
-#[cfg(not(all(target_arch = "x86_64", target_feature = "avx512bw")))]
-#[path = "linear/without_tiles.rs"]
 mod integer;
 mod narrow;
 mod packing;
+mod products;
 pub mod recorded;
 pub mod reference;
 pub mod replicas;
@@ -39,6 +37,8 @@ pub use clipping::{
     Additions, MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks,
     row_norms,
 };
+pub use integer::PackedQuery;
+pub use products::Instructions;
 pub use workspace::Workspace;
 
 /// Rows whose contributions are summed in f32 before the sum moves to f64: the m of [`computed_sensitivity`].
@@ -165,13 +165,19 @@ pub struct Evaluation {
     pub rows: usize,
 }
 
-/// True if rows of bytes go through integer tiles (AMX) here for this model: several outputs, and 64 to 2¹⁶
-/// features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`.
-pub fn has_integer_tiles_for(model: &LinearModel) -> bool {
-    model.outputs > 1 && (64..=1 << 16).contains(&model.features) && has_integer_tiles()
+/// True if rows of bytes are summed as integers here for this model: several outputs, at most 2¹⁶, and 64 to 2¹⁶ features, of
+/// which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`. So it is on every processor with AVX2 or
+/// better, all with the same bits.
+pub fn has_integer_kernels_for(model: &LinearModel) -> bool {
+    (2..=1 << 16).contains(&model.outputs) && (64..=1 << 16).contains(&model.features) && has_integer_kernels()
 }
 
-/// True if this process can use integer tiles. The bits of sums depend on it.
+/// True if this process sums rows of bytes as integers.
+pub fn has_integer_kernels() -> bool {
+    Instructions::fastest() != Instructions::Scalar
+}
+
+/// True if this process can use integer tiles. No bits depend on it.
 pub fn has_integer_tiles() -> bool {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     {
@@ -238,6 +244,54 @@ pub fn accumulate_differences(
     )
 }
 
+/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes of
+/// this scale: once for all parts of a batch. Returns false, by public numbers and parameters alone, where
+/// [`accumulate_differences`] must be called instead.
+///
+/// # Panics
+/// A workspace of another model.
+pub fn pack(
+    model: &LinearModel,
+    scale: f32,
+    (current, previous): (Point<'_>, Option<Point<'_>>),
+    clip: Clip,
+    packed: &mut PackedQuery,
+) -> bool {
+    for point in std::iter::once(&current).chain(&previous) {
+        check_parameters(model, point.parameters);
+    }
+    let query = Query {
+        current,
+        previous: previous.filter(|point| point.coefficient != 0.0),
+        clip,
+    };
+    packed.pack(model, scale, &query)
+}
+
+/// `sum += Σ_i clip(…)` of a query that [`pack`] packed, in units of [`PackedQuery::unit`]: integers, so exact in f64, whatever the
+/// order and the split of a batch, as long as they are below 2⁵³, about 4 million rows.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+///
+/// # Panics
+/// As [`accumulate_gradients`], without a packed query, and on rows of another format.
+pub fn accumulate_packed(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    packed: &PackedQuery,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    assert_eq!(
+        sum.len(),
+        model.parameters(),
+        "length of the sum (left) and parameters of the model (right)"
+    );
+    check_batch(model, batch);
+    driver::accumulate_packed(model, batch, packed, sum, workspace)
+}
+
 /// A sum to compute: `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`.
 struct Query<'a> {
     current: Point<'a>,
@@ -245,17 +299,25 @@ struct Query<'a> {
     clip: Clip,
 }
 
+fn check_parameters(model: &LinearModel, parameters: &[f32]) {
+    assert_eq!(
+        parameters.len(),
+        model.parameters(),
+        "parameters given (left) and of the model (right)"
+    );
+}
+
 fn check(model: &LinearModel, batch: &Batch<'_>, parameters: &[f32]) {
+    check_parameters(model, parameters);
+    check_batch(model, batch);
+}
+
+fn check_batch(model: &LinearModel, batch: &Batch<'_>) {
     let rows = batch.rows.len();
     assert_eq!(
         batch.rows.columns(),
         model.features,
         "columns of the rows (left) and features of the model (right)"
-    );
-    assert_eq!(
-        parameters.len(),
-        model.parameters(),
-        "parameters given (left) and of the model (right)"
     );
     assert_eq!(batch.targets.len(), rows, "targets (left) and rows (right)");
     let loss = model.loss;

@@ -252,20 +252,20 @@ pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: *const u8, tiles:
     }
 }
 
-/// Shapes of [`column_products`] over `rows` rows of digits, a multiple of four of at most 48.
+/// Shapes of [`add_column_products`] over `rows` rows of digits, at most 48.
 pub(crate) fn column_shapes(rows: usize) -> Shapes {
     let tile = |index: usize| rows.saturating_sub(16 * index).min(16) as u8;
     Shapes::new([tile(0), tile(1), tile(2), tile(0), tile(1), tile(2), 16, 16])
 }
 
 macro_rules! column_products {
-    ($(#[$doc:meta])* $name:ident: [$($zero:literal)+] [$($body:literal)+] [$($store:literal)+]) => {
+    ($(#[$doc:meta])* $name:ident: [$($load:literal)+] [$($body:literal)+] [$($store:literal)+]) => {
         $(#[$doc])*
         unsafe fn $name(digits: *const u8, stride: usize, quads: *const u8, quads_stride: usize, steps: usize, sums: *mut i32) {
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
-                    $($zero,)+
+                    $($load,)+
                     "2:",
                     $($body,)+
                     "add {first}, 64",
@@ -296,7 +296,7 @@ macro_rules! column_products {
 column_products! {
     /// Up to 16 rows of digits.
     columns_of_one:
-    ["tilezero tmm0"]
+    ["tileloadd tmm0, [{sums} + {line}*1]"]
     ["tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"]
     ["tilestored [{sums} + {line}*1], tmm0"]
 }
@@ -304,7 +304,7 @@ column_products! {
 column_products! {
     /// Up to 32 rows of digits.
     columns_of_two:
-    ["tilezero tmm0" "tilezero tmm1"]
+    ["tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm1, [{sums} + {line}*1 + 1024]"]
     [
         "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
         "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
@@ -315,7 +315,7 @@ column_products! {
 column_products! {
     /// Up to 48 rows of digits.
     columns_of_three:
-    ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2"]
+    ["tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm1, [{sums} + {line}*1 + 1024]" "tileloadd tmm2, [{sums} + {line}*1 + 2048]"]
     [
         "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
         "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
@@ -324,14 +324,14 @@ column_products! {
     ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1" "tilestored [{sums} + {line}*1 + 2048], tmm2"]
 }
 
-/// `sums[r·16 + c] = Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits and sixteen columns of unsigned bytes;
+/// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits and sixteen columns of unsigned bytes;
 /// i runs over `steps` times 64 samples. Digit i of row r lies at `digits + r·stride + i`. `quads` has a tile for each
 /// step, `quads_stride` bytes apart, whose row q holds samples 4q … 4q + 3 of each column in turn.
 ///
 /// # Safety
-/// This thread's tiles have [`column_shapes`] of `rows`; `steps` ≥ 1; all operands are readable, `16·⌈rows/16⌉` rows
+/// This thread's tiles have [`column_shapes`] of `rows`; `steps` ≥ 1; all operands are readable, `rows` rows
 /// of sums writable.
-pub(crate) unsafe fn column_products(
+pub(crate) unsafe fn add_column_products(
     digits: (*const u8, usize),
     rows: usize,
     quads: (*const u8, usize),
@@ -420,11 +420,11 @@ mod tests {
             let stride = 64 * steps + 64;
             let digits = bytes(48 * stride, 3);
             let quads = bytes(steps * TILE_BYTES, 5);
-            let mut sums = vec![0; 48 * 16];
+            let mut sums = vec![7; 48 * 16];
             let configured = column_shapes(rows).configure();
             // SAFETY: shapes are set, sizes fit.
             unsafe {
-                column_products(
+                add_column_products(
                     (digits.as_ptr(), stride),
                     rows,
                     (quads.as_ptr(), TILE_BYTES),
@@ -443,7 +443,7 @@ mod tests {
                         .sum();
                     assert_eq!(
                         sums[row * 16 + column],
-                        expected,
+                        expected + 7,
                         "{rows} rows, {steps} steps: {row}, {column}"
                     );
                 }

@@ -691,10 +691,10 @@ fn rows_with_gaps_give_the_bits_of_rows_without() {
 
 const CLIPS: [Clip; 3] = [Clip::Unbounded, Clip::l2(0.3), Clip::l1(2.0)];
 
-/// Scratch with and without integer tiles.
+/// Scratch with and without integers.
 fn workspaces(model: &LinearModel, block_rows: usize) -> [Workspace; 2] {
     let workspace = || Workspace::summing_rows(model, block_rows);
-    [workspace(), workspace().without_integer_tiles()]
+    [workspace(), workspace().without_integers()]
 }
 
 #[test]
@@ -775,7 +775,7 @@ fn null_rows_add_exactly_nothing_and_are_not_evaluated() {
 }
 
 /// The basis of a release: with sums of single rows, the sum of a batch is the f64 sum of what its rows add alone, bit for
-/// bit (on integer tiles, where bytes count 2⁻⁸, all those sums are exact). So nothing else in a batch changes what a
+/// bit (in integers, where bytes count 2⁻⁸, all those sums are exact). So nothing else in a batch changes what a
 /// row adds: not the number of rows, not which kernel a long row beside it needs, not the greatest coefficient of a block.
 #[test]
 fn in_sums_of_single_rows_a_row_adds_what_it_adds_alone() {
@@ -792,7 +792,7 @@ fn in_sums_of_single_rows_a_row_adds_what_it_adds_alone() {
         (Loss::Softmax, Format::Sparse, 30, 4, true),
         (Loss::Hinge, Format::Sparse, 50, 2, false),
     ] {
-        // On integer tiles, 512 rows are summed together.
+        // Several blocks of 128 rows.
         let long = if format == Format::U8 { 520 } else { 40 };
         for n in [1, 31, 32, 33, 127, 128, 129, long] {
             let mut ordinary = Problem::new(n as u64, n, features, classes, bias, loss, format);

@@ -55,7 +55,7 @@ choices! {
         /// Rows of f32, a squared loss.
         #[default]
         F32 = "f32",
-        /// Rows of bytes and two classes, summed as releases are: on processors with integer tiles, by these.
+        /// Rows of bytes and two classes, summed as releases are: as integers.
         Bytes = "bytes",
     }
 }

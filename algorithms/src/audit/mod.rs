@@ -155,8 +155,8 @@ pub struct AuditReport {
 /// A claim beside its lower bound: the keys of a finding in results, hence more fields than elsewhere.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Whether the rows were summed by integer tiles.
-    pub integer_tiles: bool,
+    /// Whether the rows were summed as integers.
+    pub integers: bool,
     /// The mechanism, for people.
     pub mechanism: String,
     /// δ of the claim; 0 for a pure one.
@@ -266,7 +266,7 @@ pub fn audit(
     let errors = TestErrors::from_counts(false_alarms, misses, quarter, ERROR);
     let bound = family.lower_bound(errors)?;
     Ok(report(Ok(Finding {
-        integer_tiles: problems.iter().all(|problem| problem.is_on_integer_tiles()),
+        integers: problems.iter().all(|problem| problem.is_in_integers()),
         mechanism: claim.mechanism.to_string(),
         delta: family.delta,
         claimed_mu: gdp::mu(&claim.mechanism, adjacency).ok(),

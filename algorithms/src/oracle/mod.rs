@@ -23,7 +23,7 @@ pub use engine::{Engine, EngineError, RankedEngine, Threads};
 pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, Point, Tally, Workspace};
+use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, Tally, Workspace};
 use rounds_kernels::vector;
 
 use self::shared::Reader;
@@ -88,6 +88,8 @@ pub struct Oracle<'a> {
     block_rows: usize,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
+    /// Parameters of a query as integers, packed once a round: where sums are those of integers.
+    packed: Option<PackedQuery>,
     /// Scratch of recorded queries, made when first needed.
     recorded: Vec<Mutex<recorded::RecordedScratch>>,
     /// One per worker: sums under way while leaves are added.
@@ -127,6 +129,7 @@ impl<'a> Oracle<'a> {
             workspaces: (0..engine.threads())
                 .map(|_| Mutex::new(Workspace::new(problem.model())))
                 .collect(),
+            packed: PackedQuery::new(problem.model()),
             recorded: Vec::new(),
             engine,
             observer: None,
@@ -237,9 +240,7 @@ impl<'a> Oracle<'a> {
         sum: &mut [f64],
     ) -> Result<(), QueryError> {
         self.check_parameters(parameters)?;
-        self.round(batch, clip, 1, 4, sum, &|model, rows, sum, workspace| {
-            linear::accumulate_gradients(model, rows, parameters, clip, sum, workspace)
-        })?;
+        self.query(batch, (Point::at(parameters), None), clip, sum)?;
         self.take_back(batch.len(), parameters);
         Ok(())
     }
@@ -271,9 +272,7 @@ impl<'a> Oracle<'a> {
                 return Err(QueryError::Diverged);
             }
         }
-        self.round(batch, clip, 2, 6, sum, &|model, rows, sum, workspace| {
-            linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
-        })?;
+        self.query(batch, (current, Some(previous)), clip, sum)?;
         self.take_back(batch.len(), current.parameters);
         self.take_back(batch.len(), previous.parameters);
         Ok(())
@@ -283,6 +282,47 @@ impl<'a> Oracle<'a> {
     fn count_reading(&mut self, rows: usize, flops_per_row: f64) {
         self.ledger.flops += (flops_per_row * rows as f64) as u64;
         self.ledger.bytes += (self.problem.bytes_per_row() * rows as f64) as u64;
+    }
+
+    /// One adaptive round at one or two points. Sums of integers are added as such, exactly, and get their unit at last.
+    fn query(
+        &mut self,
+        batch: &Selection<'_>,
+        (current, previous): (Point<'_>, Option<Point<'_>>),
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<(), NonFiniteGradient> {
+        let (queries, flops) = if previous.is_some() { (2, 6) } else { (1, 4) };
+        let (model, mut packed) = (self.problem.model(), self.packed.take());
+        let mut unit = None;
+        if let (Some(packed), Some(scale)) = (&mut packed, self.problem.byte_scale())
+            && linear::pack(model, scale, (current, previous), clip, packed)
+        {
+            unit = packed.unit();
+        }
+        let outcome = match (&packed, unit) {
+            (Some(packed), Some(_)) => self.round(batch, clip, queries, flops, sum, &|model, rows, sum, workspace| {
+                linear::accumulate_packed(model, rows, packed, sum, workspace)
+            }),
+            _ => self.round(
+                batch,
+                clip,
+                queries,
+                flops,
+                sum,
+                &|model, rows, sum, workspace| match previous {
+                    None => linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace),
+                    Some(previous) => {
+                        linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
+                    }
+                },
+            ),
+        };
+        if let Some(unit) = unit {
+            sum.iter_mut().for_each(|value| *value *= unit);
+        }
+        self.packed = packed;
+        outcome
     }
 
     /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.

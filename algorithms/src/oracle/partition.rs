@@ -3,7 +3,7 @@
 //!
 //! A leaf costs its kernel plus one reading and writing of its f64 partial sum, about one cycle a parameter against
 //! `rows/16` for the f32 kernel whatever the model's shape. Leaves of `√(32·B)` rows keep that below a tenth at B = 500 and
-//! two in a hundred at 60,000, and still give 4 leaves at 500 and 32 at 60,000. On integer tiles a row costs half to a third
+//! two in a hundred at 60,000, and still give 4 leaves at 500 and 32 at 60,000. In integers a row costs as much to a third
 //! of that and a leaf more, for weights in digits: leaves of `√(128·B)` rows, 2 at 500 and 16 at 60,000.
 
 /// Most leaves of a batch; bounds the memory of partial sums.
@@ -20,8 +20,8 @@ pub fn row_cycles(flops: f64, bytes: f64) -> f64 {
 /// What a leaf costs beside its rows, in rows of the f32 kernels, and a half more.
 pub const LEAF_ROWS: f64 = 32.0;
 
-/// The same in rows of the kernels on integer tiles.
-pub const LEAF_ROWS_ON_TILES: f64 = 128.0;
+/// The same in rows of the kernels in integers.
+pub const LEAF_ROWS_OF_INTEGERS: f64 = 128.0;
 
 /// Number of leaves of a batch of `rows` rows, a leaf costing as much as `leaf_rows` of them: the power of two just around
 /// `√(rows/leaf_rows)` (rounded down from 5/4 of it), fewer where the work is too small to share; at least 1.
@@ -59,7 +59,7 @@ mod tests {
         let sizes = [0, 1, 64, 500, 2_000, 8_000, 60_000, 10_000_000];
         let counts = |leaf_rows| sizes.map(|rows| leaves(rows, mnist, leaf_rows));
         assert_eq!(counts(LEAF_ROWS), [1, 1, 1, 4, 8, 16, 32, 64]);
-        assert_eq!(counts(LEAF_ROWS_ON_TILES), [1, 1, 1, 2, 4, 8, 16, 64]);
+        assert_eq!(counts(LEAF_ROWS_OF_INTEGERS), [1, 1, 1, 2, 4, 8, 16, 64]);
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         for (row_cycles, leaf_rows) in [
             (0.5, LEAF_ROWS),
             (8.0, LEAF_ROWS),
-            (100.0, LEAF_ROWS_ON_TILES),
+            (100.0, LEAF_ROWS_OF_INTEGERS),
             (700.0, LEAF_ROWS),
         ] {
             for most in [1, 2, 127, 2_000, 50_000, 3_000_000] {

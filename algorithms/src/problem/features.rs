@@ -142,6 +142,14 @@ impl Features {
         }
     }
 
+    /// The scale of rows of bytes.
+    pub(crate) fn byte_scale(&self) -> Option<f32> {
+        match self {
+            Features::U8 { scale, .. } => Some(*scale),
+            _ => None,
+        }
+    }
+
     /// The matrix as the kernels read it.
     pub fn rows(&self) -> Rows<'_> {
         match self {

@@ -234,6 +234,14 @@ impl Problem {
         }
     }
 
+    /// The scale of rows of bytes.
+    pub(crate) fn byte_scale(&self) -> Option<f32> {
+        match &self.shard {
+            None => self.dataset.features().byte_scale(),
+            Some(shard) => shard.read().byte_scale(),
+        }
+    }
+
     /// Row norms (bias included, rounded up) of all rows; the L1 norms are computed when first asked for.
     ///
     /// # Panics

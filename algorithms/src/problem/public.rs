@@ -192,10 +192,10 @@ impl PublicProblem {
         }
     }
 
-    /// Whether rows go through integer tiles here ([`linear::has_integer_tiles_for`]): rows of bytes, on a processor that has
-    /// them, for a model that suits them.
-    pub fn is_on_integer_tiles(&self) -> bool {
-        self.storage == Storage::Bytes && linear::has_integer_tiles_for(&self.model)
+    /// Whether rows are summed as integers here ([`linear::has_integer_kernels_for`]): rows of bytes, for a model that suits
+    /// them.
+    pub fn is_in_integers(&self) -> bool {
+        self.storage == Storage::Bytes && linear::has_integer_kernels_for(&self.model)
     }
 
     /// The cost of a row, for the partition of batches.
@@ -218,8 +218,8 @@ impl PublicProblem {
 
     /// The cost of a leaf beside its rows, in rows.
     pub(crate) fn leaf_rows(&self) -> f64 {
-        if self.is_on_integer_tiles() {
-            partition::LEAF_ROWS_ON_TILES
+        if self.is_in_integers() {
+            partition::LEAF_ROWS_OF_INTEGERS
         } else {
             partition::LEAF_ROWS
         }

@@ -397,6 +397,11 @@ impl Store {
         new
     }
 
+    /// The scale of rows of bytes.
+    pub(crate) fn byte_scale(&self) -> Option<f32> {
+        self.features.byte_scale()
+    }
+
     /// Rows for the kernels: `selection` counts slots.
     pub(crate) fn batch<'b>(&'b self, selection: Selection<'b>, norm: Option<Norm>) -> Batch<'b> {
         let norms = match norm {

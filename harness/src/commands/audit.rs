@@ -215,7 +215,7 @@ impl Serialize for TimedReport {
         });
         let found = match &report.finding {
             Ok(finding) => json!({
-                "integer_tiles": finding.integer_tiles,
+                "integers": finding.integers,
                 "claimed_mu": finding.claimed_mu,
                 "claimed_epsilon": finding.claimed_epsilon,
                 "delta": finding.delta,
@@ -232,7 +232,7 @@ impl Serialize for TimedReport {
                 "seconds": self.seconds,
             }),
             Err(reason) => json!({
-                "integer_tiles": null,
+                "integers": null,
                 "claimed_mu": null,
                 "claimed_epsilon": null,
                 "lower_bound_mu": null,
@@ -301,10 +301,12 @@ impl Display for Reports {
         ]);
         table.add_rows(self.reports.iter().map(TimedReport::row));
         writeln!(formatter, "{table}")?;
-        let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integer_tiles));
+        let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
         let rows = match self.reports.iter().find_map(found) {
-            Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed by integer tiles.\n",
-            Some((CanaryRows::Bytes, false)) => "Rows of bytes, summed in f32: there are no integer tiles here.\n",
+            Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
+            Some((CanaryRows::Bytes, false)) => {
+                "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
+            }
             Some((CanaryRows::F32, _)) => "Rows of f32.\n",
             None => "",
         };
@@ -323,8 +325,8 @@ mod tests {
 
     #[test]
     fn documents_say_which_rows_were_audited_and_what_summed_them() {
-        let tiles = rounds_kernels::linear::has_integer_tiles();
-        for (rows, name, tiles) in [(CanaryRows::F32, "f32", false), (CanaryRows::Bytes, "bytes", tiles)] {
+        let tiles = rounds_kernels::linear::has_integer_kernels();
+        for (rows, name, integers) in [(CanaryRows::F32, "f32", false), (CanaryRows::Bytes, "bytes", tiles)] {
             let settings = AuditSettings {
                 runs: FEWEST_RUNS,
                 rows,
@@ -335,7 +337,7 @@ mod tests {
             let report = report.unwrap();
             let document = serde_json::to_value(TimedReport { report, seconds: 1.0 }).unwrap();
             assert_eq!(document["rows"], name);
-            assert_eq!(document["integer_tiles"], tiles);
+            assert_eq!(document["integers"], integers);
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct Reached {
 }
 
 /// The number of `what` (`configurations`) that exceed their limit, with the causes, in a sentence. `isa` is the build's: the
-/// kernels multiply rows of bytes as integers only where it names AMX.
+/// kernels exceed the peak of f32 with rows of bytes where it names AMX.
 pub fn beyond_rooflines(what: &str, rates: impl IntoIterator<Item = Reached>, isa: &str) -> Option<String> {
     let (mut all, mut beyond, mut tiles, mut clock, mut reads) = (0, 0, false, false, false);
     for rate in rates {

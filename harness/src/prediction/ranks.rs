@@ -16,7 +16,7 @@
 //! each other and begin the next round as far apart the other way round, so that rounds are long and short in turns.
 
 use rounds_algorithms::oracle::partition;
-use rounds_kernels::linear::{LinearModel, has_integer_tiles_for};
+use rounds_kernels::linear::{LinearModel, has_integer_kernels_for};
 use rounds_kernels::loss::Loss;
 use serde::Serialize;
 
@@ -169,15 +169,15 @@ fn largest_share(cell: &Cell, ranks: usize) -> f64 {
     };
     let row_cycles = partition::row_cycles(4.0 * outputs * (columns + 1.0), value_bytes * columns);
     let rows = cell.configuration.batch_size;
-    let on_tiles = cell.configuration.features == "u8"
-        && has_integer_tiles_for(&LinearModel {
+    let in_integers = cell.configuration.features == "u8"
+        && has_integer_kernels_for(&LinearModel {
             features: cell.shape.dimension,
             outputs: outputs as usize,
             bias: true,
             loss: Loss::Softmax,
         });
-    let leaf_rows = if on_tiles {
-        partition::LEAF_ROWS_ON_TILES
+    let leaf_rows = if in_integers {
+        partition::LEAF_ROWS_OF_INTEGERS
     } else {
         partition::LEAF_ROWS
     };

@@ -35,8 +35,7 @@ pub fn computed_sensitivity(clip_norm: f64, block_rows: usize) -> f64 {
 
 /// `C·(1 + 2b·m²·2⁻²⁴)`: as [`computed_sensitivity`], when b = `blocks` blocks of at most m = `block_rows` rows may
 /// differ between neighbours, as they do when a row more or less (add/remove with Poisson sampling) shifts the rows
-/// after it: b is then the number of blocks of the batch. (Rows of bytes on integer tiles: not between batches of 31 and 32
-/// rows, which take different kernels.)
+/// after it: b is then the number of blocks of the batch.
 pub fn computed_sensitivity_of_shifted_blocks(clip_norm: f64, block_rows: usize, blocks: usize) -> f64 {
     let rows = block_rows as f64;
     clip_norm * (1.0 + 2.0 * blocks as f64 * rows * rows / 16_777_216.0)

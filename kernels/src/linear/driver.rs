@@ -1,15 +1,15 @@
 //! The block loop of all kernels: margins of a part of a block, coefficients, and their sum with the rows.
 //!
 //! [`Kernel::select`] chooses the kernels of a batch. [`Pass`] walks through its rows. [`sum_blocks`] is the loop of every
-//! sum but those on integer tiles, which sum more rows together.
+//! sum but those of integers.
 
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
 use super::residuals::{self, BlockRows};
 use super::source::Source;
 use super::workspace::{BlockSizes, Workspace};
 use super::{
-    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, Query, Tally, check, integer, narrow,
-    norms_for, reference, sparse,
+    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, PackedQuery, Query, Tally, check, integer,
+    narrow, norms_for, reference, sparse,
 };
 use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use std::ops::Range;
@@ -18,8 +18,8 @@ use wide::f32x16;
 /// The kernels that read the rows of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kernel<'a> {
-    /// Rows of bytes on integer tiles, for which the weights were packed in digits.
-    Tiles(U8Rows<'a>),
+    /// Rows of bytes as integers, for which the weights were packed in digits.
+    Integers(U8Rows<'a>),
     /// Sparse rows, entry by entry.
     Sparse(SparseRows<'a>),
     /// Dense rows in groups, for which the weights were packed in vectors.
@@ -29,10 +29,10 @@ pub(super) enum Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    /// Integer tiles if the weights were packed for them, else by format and number of rows.
-    pub(super) fn select(rows: Rows<'a>, on_tiles: bool, few: bool) -> Self {
+    /// Integers if the weights were packed for them, else by format and number of rows.
+    pub(super) fn select(rows: Rows<'a>, in_integers: bool, few: bool) -> Self {
         match rows {
-            Rows::U8(bytes) if on_tiles => Kernel::Tiles(bytes),
+            Rows::U8(bytes) if in_integers => Kernel::Integers(bytes),
             Rows::Sparse(sparse) => Kernel::Sparse(sparse),
             _ if few => Kernel::Few,
             _ => Kernel::Dense,
@@ -71,7 +71,7 @@ impl<'b, 'a> Pass<'b, 'a> {
     ) -> Self {
         let source = Source::new(batch.rows, model);
         let part = match kernel {
-            Kernel::Tiles(_) => BLOCK_ROWS,
+            Kernel::Integers(_) => BLOCK_ROWS,
             _ => source.part(blocks),
         };
         let sides = usize::from(current.is_some()) + usize::from(previous.is_some());
@@ -117,6 +117,7 @@ impl<'b, 'a> Pass<'b, 'a> {
             row: buffer,
             block_rows,
             integer,
+            packed: digits,
             ..
         } = workspace;
         let (model, selection, count) = (self.model, &self.batch.selection, positions.len());
@@ -143,9 +144,11 @@ impl<'b, 'a> Pass<'b, 'a> {
                 }
                 nowhere
             }
-            Kernel::Tiles(rows) => {
-                match (self.current, integer) {
-                    (Some(_), Some(integer)) => integer.margins(rows, selection, positions.clone(), margins),
+            Kernel::Integers(rows) => {
+                match (self.current, integer, digits) {
+                    (Some(_), Some(integer), Some(digits)) => {
+                        integer.margins(digits, rows, selection, positions.clone(), margins);
+                    }
                     _ => self.source.prefetch(ids),
                 }
                 nowhere
@@ -278,25 +281,25 @@ pub(super) fn accumulate(
         check(model, batch, previous.parameters);
     }
     let norms = norms_for(query.clip, batch);
-    if let (Some(integer), Rows::U8(bytes)) = (&mut workspace.integer, batch.rows)
-        && takes_tiles(workspace.blocks, batch.selection.len())
-        && integer.prepare(model, query.current.parameters)
-        && let Some(outcome) = integer::accumulate(
-            model,
-            batch,
-            bytes,
-            query,
-            norms,
-            sum,
-            integer,
-            (
-                &mut workspace.residuals,
-                &mut workspace.others,
-                &mut workspace.block_rows,
-            ),
-        )
+    if let (Some(integer), Some(packed), Rows::U8(rows)) = (&mut workspace.integer, &mut workspace.packed, batch.rows)
+        && packed.pack(model, rows.scale, query)
+        && let Some(unit) = packed.unit()
     {
-        return outcome;
+        let Workspace {
+            residuals,
+            others,
+            block_rows,
+            ..
+        } = workspace;
+        let facts = (batch, rows, norms);
+        return integer::accumulate(
+            (model, packed),
+            facts,
+            integer,
+            (residuals, others, block_rows),
+            unit,
+            sum,
+        );
     }
     let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
     let kernel = Kernel::select(batch.rows, false, false);
@@ -338,6 +341,38 @@ pub(super) fn accumulate(
     Ok(tally)
 }
 
+/// [`super::accumulate_packed`].
+pub(super) fn accumulate_packed(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    packed: &PackedQuery,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    let Workspace {
+        integer: Some(integer),
+        residuals,
+        others,
+        block_rows,
+        ..
+    } = workspace
+    else {
+        panic!("a packed query needs a workspace with integers");
+    };
+    let Rows::U8(rows) = batch.rows else {
+        panic!("a packed query needs rows of bytes");
+    };
+    let facts = (batch, rows, norms_for(packed.clip(), batch));
+    integer::accumulate(
+        (model, packed),
+        facts,
+        integer,
+        (residuals, others, block_rows),
+        1.0,
+        sum,
+    )
+}
+
 /// [`super::evaluate`].
 pub(super) fn evaluate(
     model: &LinearModel,
@@ -345,17 +380,19 @@ pub(super) fn evaluate(
     parameters: &[f32],
     workspace: &mut Workspace,
 ) -> Result<Evaluation, NonFiniteGradient> {
-    let on_tiles = matches!(batch.rows, Rows::U8(_))
+    let in_integers = if let Rows::U8(bytes) = batch.rows
         && batch.selection.len() >= integer::LEAST_ROWS
-        && workspace
-            .integer
-            .as_mut()
-            .is_some_and(|integer| integer.prepare(model, parameters));
+        && let (Some(_), Some(packed)) = (&workspace.integer, &mut workspace.packed)
+    {
+        packed.pack_margins(model, bytes.scale, parameters)
+    } else {
+        false
+    };
     let pass = Pass::new(
         (model, batch),
         (Some(parameters), None),
         (Some(batch.targets), None),
-        Kernel::select(batch.rows, on_tiles, false),
+        Kernel::select(batch.rows, in_integers, false),
         workspace.blocks,
         false,
     );
@@ -371,12 +408,6 @@ pub(super) fn evaluate(
         Ok(())
     })?;
     Ok(evaluation)
-}
-
-/// True if a sum of `rows` rows goes through integer tiles: enough rows, or, where each row is rounded on its own, any
-/// number, so that one row more or less never changes the kernel.
-pub(super) fn takes_tiles(blocks: BlockSizes, rows: usize) -> bool {
-    blocks.block == 1 || rows >= integer::LEAST_ROWS
 }
 
 /// From margins to coefficients of the `count` rows that were gathered. `margins[k·128 + i]` are those of the

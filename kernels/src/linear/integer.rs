@@ -1,179 +1,164 @@
-//! Rows of bytes on integer tiles: margins and gradients of [`super::accumulate`] whose sums are exact.
+//! Rows of bytes: margins, clipped contributions and their sums as integers, with the same bits on every instruction set.
 //!
-//! A weight is written as `step_k · w` with an integer w of three signed digits of 8 bits, a coefficient as `step · q`
-//! with an integer q of four. Bytes are integers already. All that is then summed are products of a byte and a digit, in
-//! 32-bit integers, which never overflow here and never round; the digits' sums meet again in f64, exactly. So
+//! A row is a vector of integers a_i ([0, 255]), features in units of a public scale s; the bias, if there is one, is the
+//! feature ν = max(1, ⌊1/s + ½⌋), so about 1 in the same units. All of a query is then
 //!
-//! - a margin is off by at most `2⁻²⁴ · 2·max_j|W_kj| · Σ_j|a_ij|`, as if each weight had been rounded once to f32 beside the
-//!   greatest one of its output; a few roundings of f32 follow, none of which grows with the number of features;
-//! - a gradient's sum is exact but for one f64 rounding in 512 rows (two among the last 64 features), after the coefficients were cut to multiples of `step`
-//!   towards zero: ‖q ⊗ a‖ can only shrink.
+//! 1. **Margins.** A weight is `step_k · w` with an integer w of three signed digits, packed once a query. The integer
+//!    Σ_j w_kj a_ij is exact; one multiplication in f64, one addition of the bias and one rounding to f32 make it a margin.
+//! 2. **Residuals** in f32, through one sequence of IEEE operations ([`super::residuals`]).
+//! 3. **Contributions.** A residual becomes integers ρ_i on the public grid h, a contribution ρ_i ⊗ a_i in units h·s.
+//! 4. **Sums** of integers: exact, so they depend on no order, split, thread, rank or instruction set.
 //!
-//! **Privacy.** `step` follows from public numbers alone ([`step_exponent`]), but for recorded queries of which no bound is
-//! known. The contribution of a row to the integer sums is then a function of this row and the parameters,
-//! whatever the other rows are and wherever it stands: sums of integers do not depend on their order. Its norm is at most
-//! C in real arithmetic ([`super::clipping::ClipRule`]: the coefficients are below, and cutting shortens them
-//! coordinate by coordinate). So the integer sums of neighbours differ by one such contribution, exactly; what
-//! [`super::computed_sensitivity`] and [`super::clipping::Additions`] add to C covers the f64 additions, for blocks of one row
-//! as well. The tests below compare neighbours, and `rounds audit --rows bytes`
-//! attacks releases that come here.
+//! # Guarantee
+//! With a clip norm C, every contribution has `‖ρ_i ⊗ a_i‖ ≤ Ĉ` as integers, ν included, where `Ĉ·h·s ≤ C` in real
+//! arithmetic ([`Grid`]). It is not a matter of rounding: `‖ρ_i‖² ≤ L_i` is checked in integers after ρ_i is rounded, with
+//! `L_i ≤ Ĉ²/‖a_i‖²` (in L1, `‖ρ_i‖₁ ≤ Ĉ/‖a_i‖₁`). Contributions are functions of the row, the parameters and public
+//! numbers; null rows contribute 0. So sums of neighbours differ by one such contribution, exactly.
+//!
+//! Residuals have the same bits where multiplications and additions are fused: on x86 with FMA and on aarch64.
 
-use super::driver::coefficients;
 use super::packing::split;
-use super::residuals::BlockRows;
+use super::products::{EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, Products, Session, TOGETHER, bytes_of};
+use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
-use crate::features::{Selection, U8Rows};
-use crate::tiles::{self, ByteRows, Cache, Configured, Shapes, TILE_BYTES};
+use crate::features::{Norm, Selection, U8Rows};
 use crate::vector::lanes::LANES;
-use core::arch::x86_64 as arch;
 use std::ops::Range;
 
-/// Rows whose coefficients are summed in 32-bit integers. Of the first digit, at most 32, the sum is below 2³¹ also when
-/// it is multiplied by 2⁸ and the sum of the second one, of at most 128, is added: `512·255·(32·256 + 128) < 2³¹`.
-pub(super) const SUMMED_ROWS: usize = 512;
-
-/// Rows that go through the tiles together for their margins.
-const TOGETHER: usize = 32;
-
-/// Features of a step: the width of a tile.
-const GROUP: usize = 64;
-
-/// Digits of a weight.
-const WEIGHT_DIGITS: usize = 3;
-
-/// Digits of a coefficient.
-const COEFFICIENT_DIGITS: usize = 4;
-
-/// Outputs whose margins come out of two tiles: three columns each.
-const MARGIN_OUTPUTS: usize = 10;
-
-/// Outputs whose gradients come out of three tiles: four rows each.
-const GRADIENT_OUTPUTS: usize = 12;
+/// Digits of a weight and of a coefficient.
+const DIGITS: usize = 3;
 
 /// The greatest integer that three signed digits hold.
-const GREATEST_WEIGHT: f32 = 8_355_711.0;
+const GREATEST: f32 = 8_355_711.0;
 
-/// Coefficients are at most 2²⁹ steps long.
-const COEFFICIENT_BITS: i32 = 29;
+/// Outputs that go through the products together: three columns, or three rows, of digits each.
+const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
 
-/// Fewer rows than this cost less without packing digits.
+/// Rows whose sums of digits stay in 32 bits, a multiple of a block: `65,536·255·128 < 2³¹`.
+const SUMMED_ROWS: usize = 1 << 16;
+
+/// Fewer rows than this cost less without packing digits, where nothing but time depends on it.
 pub(super) const LEAST_ROWS: usize = 32;
 
-/// 64 bytes, a cache line and a row of a tile.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
+/// The scales of bytes that take these kernels, and the exponents of weights and coefficients: all products of three
+/// such numbers are normal numbers of f64.
+const SCALES: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+const LEAST_EXPONENT: i32 = -60;
+/// 2⁵⁰, the greatest coefficient of a query: squares of residuals stay within f32.
+const MOST_WEIGHT: f32 = 1_125_899_906_842_624.0;
+const GREATEST_WEIGHT_EXPONENT: i32 = 60;
+const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
 
-const EMPTY: Line = Line([0; 64]);
+/// The squared length, in steps, that no ρ exceeds: `outputs · 2⁴⁶`, outputs ≤ 2¹⁶.
+const SURELY_KEPT: f64 = 4_611_686_018_427_387_904.0;
 
-/// Weights in digits, as [`tiles::row_products`] reads them: for each run of at most ten outputs, for each group of 64
-/// features, one or two tiles.
-#[derive(Debug)]
-struct Digits {
-    lines: Vec<Line>,
-    /// The value of one unit of each output's last digit.
-    steps: Vec<f32>,
-    biases: Vec<f32>,
+/// The public grid of a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Grid {
+    /// h, a power of two.
+    step: f64,
+    /// The greatest |ρ|: `Q/h` rounded up, Q the public bound of a coefficient.
+    greatest: f32,
+    /// s.
+    scale: f64,
+    /// ν, 0 without a bias.
+    bias: f64,
+    /// The norm and Ĉ in units of h·s.
+    clip: Option<(Norm, f64)>,
 }
 
-/// Tiles of margins that a run of `outputs` outputs takes.
-fn margin_tiles(outputs: usize) -> usize {
-    (WEIGHT_DIGITS * outputs).div_ceil(LANES)
-}
-
-impl Digits {
-    fn new(model: &LinearModel) -> Self {
-        let groups = model.features.div_ceil(GROUP);
-        let tiles: usize = split(model.outputs, MARGIN_OUTPUTS)
-            .map(|(_, outputs)| margin_tiles(outputs))
-            .sum();
-        Digits {
-            lines: vec![EMPTY; tiles * groups * LANES],
-            steps: vec![0.0; model.outputs],
-            biases: vec![0.0; model.outputs],
+impl Grid {
+    /// The grid for coefficients of at most `weight` (the losses of several outputs have residuals of at most 1), three
+    /// digits. Coefficients are below the lesser of that and C/ν, ν the least norm of a row that is not zero: 1 with a bias, else
+    /// that of a single byte of 1. (Those of zero rows may exceed it; they are cut and multiply zeros.) `None` for numbers
+    /// out of range. All of it is public.
+    pub(super) fn new(model: &LinearModel, scale: f32, weight: f32, clip: Clip) -> Option<Self> {
+        if !SCALES.contains(&scale) || !(weight <= MOST_WEIGHT) {
+            return None;
         }
-    }
-
-    /// Packs row-major `[outputs, features + bias]` parameters. Whether their size lets them be written in digits.
-    fn pack(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
-        let (features, width) = (model.features, model.features + usize::from(model.bias));
-        let groups = features.div_ceil(GROUP);
-        let weights_of = |output: usize| &parameters[output * width..][..features];
-        for output in 0..model.outputs {
-            let Some(step) = step_of(weights_of(output)) else {
-                return false;
-            };
-            self.steps[output] = step;
-            self.biases[output] = if model.bias {
-                parameters[output * width + features]
-            } else {
-                0.0
-            };
-        }
-        let mut lines = &mut self.lines[..];
-        for (first, outputs) in split(model.outputs, MARGIN_OUTPUTS) {
-            let tiles = margin_tiles(outputs);
-            for group in 0..groups {
-                let tail = group + 1 == groups;
-                let start = if tail { features - GROUP } else { group * GROUP };
-                let stale = if tail { groups * GROUP - features } else { 0 };
-                let mut columns = [EMPTY; 2 * LANES];
-                for output in 0..outputs {
-                    let weights: &[f32; GROUP] = weights_of(first + output)[start..].first_chunk().expect("a group");
-                    let inverse = 1.0 / self.steps[first + output];
-                    let mut fresh = [0.0; GROUP];
-                    let weights = if stale > 0 {
-                        // The last group begins inside the one before: what was there already counts once.
-                        fresh[stale..].copy_from_slice(&weights[stale..]);
-                        &fresh
-                    } else {
-                        weights
-                    };
-                    for (digit, line) in weight_digits(weights, inverse).into_iter().enumerate() {
-                        columns[(WEIGHT_DIGITS - 1 - digit) * outputs + output] = line;
-                    }
+        let s = f64::from(scale);
+        let bias = if model.bias {
+            (1.0 / s + 0.5).floor().max(1.0)
+        } else {
+            0.0
+        };
+        let by_clip = match clip {
+            Clip::Unbounded => f64::INFINITY,
+            Clip::Bounded { clip_norm, .. } => f64::from(clip_norm) / (bias.max(1.0) * s),
+        };
+        let bound = f64::from(weight).min(by_clip).max(f64::from(f32::MIN_POSITIVE));
+        let step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT)?);
+        let clip = match clip {
+            Clip::Unbounded => None,
+            Clip::Bounded { norm, clip_norm } => {
+                let (unit, clip_norm) = (step * s, f64::from(clip_norm));
+                // Rounded down: the sign of the fused remainder is exact.
+                let mut limit = (clip_norm / unit).floor();
+                while limit > 0.0 && limit.mul_add(unit, -clip_norm) > 0.0 {
+                    limit = (limit - 1.0).min(limit.next_down().floor());
                 }
-                for tile in 0..tiles {
-                    let (packed, rest) = std::mem::take(&mut lines).split_at_mut(LANES);
-                    transpose_words(
-                        columns[tile * LANES..].first_chunk().expect("two tiles of columns"),
-                        packed.first_chunk_mut().expect("split there"),
-                    );
-                    lines = rest;
-                }
+                Some((norm, limit))
             }
-        }
-        true
+        };
+        Some(Grid {
+            step,
+            greatest: ((bound / step).ceil() as f32).min(GREATEST),
+            scale: s,
+            bias,
+            clip,
+        })
+    }
+
+    /// The grid for coefficients of at most `bound`, which are not clipped.
+    pub(super) fn unclipped(model: &LinearModel, scale: f32, bound: f32) -> Option<Self> {
+        Self::new(model, scale, bound, Clip::Unbounded)
+    }
+
+    /// h·s, the value of a unit of the sums.
+    pub(super) fn unit(&self) -> f64 {
+        self.step * self.scale
+    }
+
+    /// L_i of a row whose norm, bias 1 included, is at most `norm` in units of 1: ‖ρ‖² (in L1 ‖ρ‖₁) must not exceed it.
+    ///
+    /// ‖a‖² = (norm² − 1)/s² + ν² in units of s, in which the norm is off by 2⁻²³ relative; each operation below by 2⁻⁵³.
+    /// The result is at most `Ĉ²/‖a‖²`: the factor 1 ± 2⁻⁴⁸ on either side covers ten roundings.
+    #[inline(always)]
+    fn limit(&self, norm: f32, squared: bool, clip_norm: f64) -> f64 {
+        const UP: f64 = 1.0 + 1.0 / 281_474_976_710_656.0;
+        const DOWN: f64 = 1.0 - 1.0 / 281_474_976_710_656.0;
+        let (norm, one) = (f64::from(norm), if self.bias > 0.0 { 1.0 } else { 0.0 });
+        let limit = if squared {
+            let features = (norm * norm * UP - one) / (self.scale * self.scale) * UP;
+            let length = (features.max(0.0) + self.bias * self.bias) * UP;
+            clip_norm * clip_norm / length * DOWN
+        } else {
+            let features = (norm * UP - one) / self.scale * UP;
+            clip_norm / ((features.max(0.0) + self.bias) * UP) * DOWN
+        };
+        // A zero row has an infinite limit (NaN if Ĉ is 0 too).
+        limit.min(SURELY_KEPT).floor()
     }
 }
 
-/// The power of two of which the weights become multiples, at most [`GREATEST_WEIGHT`] times; `None` for weights that are not
-/// finite or so large that f32 might not hold what follows.
-fn step_of(weights: &[f32]) -> Option<f32> {
-    const GREATEST_EXPONENT: i32 = 60;
-    const LEAST_EXPONENT: i32 = -60;
-    let mut greatest = [0_u32; LANES];
-    let (whole, rest) = weights.as_chunks::<LANES>();
-    let magnitude = |weight: f32| weight.to_bits() & 0x7fff_ffff;
-    for weights in whole {
-        for (greatest, &weight) in greatest.iter_mut().zip(weights) {
-            *greatest = magnitude(weight).max(*greatest);
-        }
-    }
-    let greatest = greatest
-        .into_iter()
-        .chain(rest.iter().map(|&weight| magnitude(weight)))
-        .max()?;
-    let exponent = (greatest >> 23) as i32 - 127;
-    if exponent > GREATEST_EXPONENT {
+/// The power of two of which numbers up to `greatest` are at most [`GREATEST`] times; `None` above 2^most and for NaN.
+fn step_of(greatest: f32, most: i32) -> Option<f32> {
+    let exponent = (greatest.to_bits() >> 23) as i32 - 127;
+    if exponent > most {
         return None;
     }
     let step = power_of_two(exponent.max(LEAST_EXPONENT) - 22);
-    Some(if f32::from_bits(greatest) / step > GREATEST_WEIGHT {
-        2.0 * step
-    } else {
-        step
-    })
+    Some(if greatest / step > GREATEST { 2.0 * step } else { step })
+}
+
+/// The integer part: without the tests of a cast, which no instruction for vectors has.
+///
+/// # Safety
+/// `value` is no NaN and |value| < 2³¹.
+#[inline(always)]
+unsafe fn truncated(value: f32) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { value.to_int_unchecked() }
 }
 
 /// `2^exponent`, for normal numbers.
@@ -181,757 +166,693 @@ fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// The three digits of 64 weights, the last digit first. The word at place 4l + m of a line holds weights
-/// 16m + 4l … + 3 ([`WORD_ORDER`]).
+/// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
+/// one or two tiles.
+#[derive(Clone, Debug)]
+struct Weights {
+    lines: Vec<Line>,
+    /// The value of one unit of each output's last digit.
+    steps: Vec<f64>,
+    biases: Vec<f64>,
+}
+
+/// Tiles of margins that a run of `outputs` outputs takes.
+fn margin_tiles(outputs: usize) -> usize {
+    (DIGITS * outputs).div_ceil(LANES)
+}
+
+/// The three signed digits of sixteen integers, the last digit first, a byte each: `n = Σ_j 256^j·digit_j`. Adding 128 to each
+/// digit carries as it must, and flipping the upper bit takes the 128 off again.
 #[inline(always)]
-fn weight_digits(weights: &[f32; GROUP], inverse_step: f32) -> [Line; WEIGHT_DIGITS] {
-    // SAFETY: the build has AVX-512; 64 weights are there, and a line takes 64 bytes, aligned.
-    unsafe {
-        let inverse_step = arch::_mm512_set1_ps(inverse_step);
-        let (halves, byte) = (arch::_mm512_set1_epi32(0x0080_8080), arch::_mm512_set1_epi32(0xff));
-        let [a, b, c, d] = std::array::from_fn(|part| {
-            let lanes = arch::_mm512_loadu_ps(weights.as_ptr().add(part * LANES));
-            let integers = arch::_mm512_cvtps_epi32(arch::_mm512_mul_ps(lanes, inverse_step));
-            arch::_mm512_xor_si512(arch::_mm512_add_epi32(integers, halves), halves)
-        });
-        let pack = |[a, b, c, d]: [arch::__m512i; 4]| {
-            let [a, b, c, d] = [a, b, c, d].map(|lanes| arch::_mm512_and_si512(lanes, byte));
-            let mut line = EMPTY;
-            let bytes = arch::_mm512_packus_epi16(arch::_mm512_packus_epi32(a, b), arch::_mm512_packus_epi32(c, d));
-            arch::_mm512_store_si512(line.0.as_mut_ptr().cast(), bytes);
-            line
-        };
-        let all = [a, b, c, d];
-        [
-            pack(all),
-            pack(all.map(|lanes| arch::_mm512_srli_epi32::<8>(lanes))),
-            pack(all.map(|lanes| arch::_mm512_srli_epi32::<16>(lanes))),
-        ]
+fn digits_of<const N: usize>(integers: [i32; N]) -> [[u8; N]; DIGITS] {
+    const HALVES: i32 = 0x0080_8080;
+    let shifted = integers.map(|integer| (integer + HALVES) ^ HALVES);
+    std::array::from_fn(|digit| shifted.map(|shifted| (shifted >> (8 * digit)) as u8))
+}
+
+/// The digits of 64 weights, of which the first `stale` count 0. A function of its own: inlined, its vectors are taken apart
+/// byte by byte.
+#[inline(never)]
+fn weight_digits(weights: &[f32; GROUP], inverse_step: f32, stale: usize, out: &mut [Line; DIGITS]) {
+    // SAFETY: `step_of` excludes NaN, and |weight·inverse_step| ≤ GREATEST.
+    let integers = unsafe { weights.map(|weight| truncated((weight * inverse_step).round_ties_even())) };
+    for (line, digits) in out.iter_mut().zip(digits_of(integers)) {
+        line.0 = digits;
+        line.0[..stale].fill(0);
     }
 }
 
-/// The places of the words of a line of digits among a tile's rows of four features.
-const WORD_ORDER: [usize; LANES] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
-
-/// Integers in signed digits of 8 bits, the last digit first: `n = Σ_j 256^j · digit_j`. Adding 128 to each digit carries
-/// as it must, and flipping the upper bit takes the 128 off again.
-#[inline(always)]
-fn signed_digits(integers: arch::__m512i, halves: u32) -> [arch::__m128i; COEFFICIENT_DIGITS] {
-    // SAFETY: the build has AVX-512; registers only.
-    unsafe {
-        let halves = arch::_mm512_set1_epi32(halves as i32);
-        let shifted = arch::_mm512_xor_si512(arch::_mm512_add_epi32(integers, halves), halves);
-        [
-            arch::_mm512_cvtepi32_epi8(shifted),
-            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<8>(shifted)),
-            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<16>(shifted)),
-            arch::_mm512_cvtepi32_epi8(arch::_mm512_srli_epi32::<24>(shifted)),
-        ]
-    }
-}
-
-/// The 16 × 16 words of 32 bits of `rows`, transposed and in their order: from one column of weights a line to a tile.
-fn transpose_words(rows: &[Line; LANES], out: &mut [Line; LANES]) {
-    // SAFETY: the build has AVX-512; lines are 64 bytes, aligned.
-    unsafe {
-        let columns = transposed(std::array::from_fn(|row| {
-            arch::_mm512_load_si512(rows[row].0.as_ptr().cast())
-        }));
-        for (place, column) in WORD_ORDER.into_iter().zip(columns) {
-            arch::_mm512_store_si512(out[place].0.as_mut_ptr().cast(), column);
+impl Weights {
+    fn new(model: &LinearModel) -> Self {
+        let groups = model.features.div_ceil(GROUP);
+        let runs = split(model.outputs, OUTPUTS);
+        let tiles: usize = runs.map(|(_, outputs)| margin_tiles(outputs)).sum();
+        Weights {
+            lines: vec![EMPTY; tiles * groups * LANES],
+            steps: vec![0.0; model.outputs],
+            biases: vec![0.0; model.outputs],
         }
     }
-}
 
-/// Sixteen vectors of sixteen words, transposed.
-#[inline(always)]
-fn transposed(rows: [arch::__m512i; LANES]) -> [arch::__m512i; LANES] {
-    // SAFETY: the build has AVX-512; registers only.
-    unsafe {
-        // Within each quarter of a register: word w of rows 4r … 4r + 3, for the quarter's four columns.
-        let mut fours = rows;
-        for four in 0..4 {
-            let [a, b, c, d] = std::array::from_fn(|row| rows[4 * four + row]);
-            let (ab, ab_high) = (arch::_mm512_unpacklo_epi32(a, b), arch::_mm512_unpackhi_epi32(a, b));
-            let (cd, cd_high) = (arch::_mm512_unpacklo_epi32(c, d), arch::_mm512_unpackhi_epi32(c, d));
-            fours[4 * four] = arch::_mm512_unpacklo_epi64(ab, cd);
-            fours[4 * four + 1] = arch::_mm512_unpackhi_epi64(ab, cd);
-            fours[4 * four + 2] = arch::_mm512_unpacklo_epi64(ab_high, cd_high);
-            fours[4 * four + 3] = arch::_mm512_unpackhi_epi64(ab_high, cd_high);
-        }
-        let mut columns = rows;
-        for column in 0..4 {
-            let quarters = transposed_quarters(std::array::from_fn(|four| fours[4 * four + column]));
-            for (quarter, lanes) in quarters.into_iter().enumerate() {
-                columns[4 * quarter + column] = lanes;
+    /// Packs row-major `[outputs, features + bias]` parameters. Returns whether their size lets them be written in digits.
+    fn pack(&mut self, model: &LinearModel, parameters: &[f32], grid_of_rows: (f64, f64)) -> bool {
+        let (scale, bias) = grid_of_rows;
+        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let groups = features.div_ceil(GROUP);
+        let mut lines = &mut self.lines[..];
+        for (first, outputs) in split(model.outputs, OUTPUTS) {
+            let tiles = margin_tiles(outputs);
+            let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * tiles * LANES);
+            lines = rest;
+            for output in 0..outputs {
+                let weights = &parameters[(first + output) * width..][..width];
+                let greatest = weights[..features]
+                    .iter()
+                    .fold(0, |greatest, weight| (weight.to_bits() & 0x7fff_ffff).max(greatest));
+                let Some(step) = step_of(f32::from_bits(greatest), GREATEST_WEIGHT_EXPONENT) else {
+                    return false;
+                };
+                let inverse = 1.0 / step;
+                self.steps[first + output] = f64::from(step) * scale;
+                self.biases[first + output] = weights.get(features).map_or(0.0, |&b| f64::from(b) * bias * scale);
+                for group in 0..groups {
+                    let last = group + 1 == groups;
+                    let start = if last { features - GROUP } else { group * GROUP };
+                    let weights: &[f32; GROUP] = weights[start..].first_chunk().expect("a group");
+                    // The last group begins inside the one before: what was there already counts once.
+                    let stale = if last { groups * GROUP - features } else { 0 };
+                    let mut digits = [EMPTY; DIGITS];
+                    weight_digits(weights, inverse, stale, &mut digits);
+                    for (digit, bytes) in digits.iter().enumerate() {
+                        let column = (DIGITS - 1 - digit) * outputs + output;
+                        let tile = &mut packed[(group * tiles + column / LANES) * LANES..][..LANES];
+                        let quads: &[[u8; 4]; LANES] = bytemuck::cast_ref(&bytes.0);
+                        for (line, quad) in tile.iter_mut().zip(quads) {
+                            let columns: &mut [[u8; 4]; LANES] = bytemuck::cast_mut(&mut line.0);
+                            columns[column % LANES] = *quad;
+                        }
+                    }
+                }
             }
         }
-        columns
+        true
     }
 }
 
-/// Four vectors of four quarters, transposed.
-#[inline(always)]
-fn transposed_quarters([a, b, c, d]: [arch::__m512i; 4]) -> [arch::__m512i; 4] {
-    // SAFETY: the build has AVX-512; registers only.
-    unsafe {
-        let (ab_low, ab_high) = (
-            arch::_mm512_shuffle_i32x4::<0b01_00_01_00>(a, b),
-            arch::_mm512_shuffle_i32x4::<0b11_10_11_10>(a, b),
-        );
-        let (cd_low, cd_high) = (
-            arch::_mm512_shuffle_i32x4::<0b01_00_01_00>(c, d),
-            arch::_mm512_shuffle_i32x4::<0b11_10_11_10>(c, d),
-        );
-        [
-            arch::_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_low, cd_low),
-            arch::_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_low, cd_low),
-            arch::_mm512_shuffle_i32x4::<0b10_00_10_00>(ab_high, cd_high),
-            arch::_mm512_shuffle_i32x4::<0b11_01_11_01>(ab_high, cd_high),
-        ]
-    }
-}
-
-/// Scratch memory: part of a [`super::Workspace`].
-#[derive(Debug)]
-pub(super) struct Scratch {
+/// A query whose parameters are packed: made once a round, and read by all leaves of a batch.
+#[derive(Clone, Debug)]
+pub struct PackedQuery {
     /// Features and outputs of the model that it was made for.
     shape: (usize, usize),
-    current: Digits,
-    previous: Digits,
-    /// Rows that do not follow each other in memory, copied: `[32][row lines]`.
-    rows: Vec<Line>,
-    /// Lines of a row of `rows`.
-    row_lines: usize,
-    /// Sums of the tiles: margins `[32][32]`, gradients twice `[4][48][16]`; and space to load beyond their ends.
-    sums: Vec<i32>,
-    /// Coefficients in digits: `[4·output + digit][512]`.
-    coefficients: Vec<Line>,
-    /// A group of features of all rows, four rows interleaved: twice `[steps of 64 rows][4][16 lines]`.
-    quads: Vec<Line>,
-    /// Σ q of each output in steps, for the bias.
-    totals: Vec<i64>,
-    row_shapes: Shapes,
+    weights: [Weights; 2],
+    /// Coefficients of the one or two points.
+    coefficients: (f32, Option<f32>),
+    clip: Clip,
+    grid: Option<Grid>,
 }
 
-/// Sums of 64 features of a run of outputs: four tiles of 48 rows.
-const GRADIENT_SUMS: usize = 4 * 48 * LANES;
-
-/// Lines of 64 features of all rows.
-const QUAD_LINES: usize = SUMMED_ROWS;
-
-/// Lines of a row of coefficients' digits.
-const DIGIT_LINES: usize = SUMMED_ROWS / GROUP;
-
-impl Scratch {
-    /// For `model`, if this processor has the tiles and the model the shape for which they pay.
-    pub(super) fn new(model: &LinearModel) -> Option<Box<Self>> {
-        super::has_integer_tiles_for(model).then(|| {
-            let row_lines = model.features.div_ceil(GROUP);
-            Box::new(Scratch {
-                shape: (model.features, model.outputs),
-                current: Digits::new(model),
-                previous: Digits::new(model),
-                rows: vec![EMPTY; TOGETHER * row_lines],
-                row_lines,
-                sums: vec![0; 2 * GRADIENT_SUMS],
-                coefficients: vec![EMPTY; COEFFICIENT_DIGITS * model.outputs * DIGIT_LINES],
-                quads: vec![EMPTY; 2 * QUAD_LINES],
-                totals: vec![0; model.outputs],
-                row_shapes: tiles::row_shapes(),
-            })
+impl PackedQuery {
+    /// Memory for queries of `model`; `None` if its rows of bytes take other kernels ([`super::has_integer_kernels_for`]).
+    pub fn new(model: &LinearModel) -> Option<Self> {
+        super::has_integer_kernels_for(model).then(|| PackedQuery {
+            shape: (model.features, model.outputs),
+            weights: [Weights::new(model), Weights::new(model)],
+            coefficients: (0.0, None),
+            clip: Clip::Unbounded,
+            grid: None,
         })
     }
 
-    /// Packs the weights of the margins. Returns true if the kernels of this module take them.
-    ///
-    /// # Panics
-    /// A model of another shape than this scratch was made for.
-    pub(super) fn prepare(&mut self, model: &LinearModel, parameters: &[f32]) -> bool {
+    /// Packs a query. Returns false, by public numbers and parameters alone, if it takes other kernels.
+    pub(super) fn pack(&mut self, model: &LinearModel, scale: f32, query: &Query<'_>) -> bool {
         self.check(model);
-        self.current.pack(model, parameters)
+        let weight = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
+        self.grid = None;
+        let Some(grid) = Grid::new(model, scale, weight, query.clip) else {
+            return false;
+        };
+        self.coefficients = (query.current.coefficient, query.previous.map(|point| point.coefficient));
+        self.clip = query.clip;
+        let points = [Some(query.current), query.previous];
+        for (weights, point) in self.weights.iter_mut().zip(points) {
+            if let Some(point) = point
+                && !weights.pack(model, point.parameters, (grid.scale, grid.bias))
+            {
+                return false;
+            }
+        }
+        self.grid = Some(grid);
+        true
     }
 
-    /// Checks that this scratch was made for models of this shape.
+    /// Packs parameters for margins alone.
+    pub(super) fn pack_margins(&mut self, model: &LinearModel, scale: f32, parameters: &[f32]) -> bool {
+        self.check(model);
+        self.grid = None;
+        let Some(grid) = Grid::unclipped(model, scale, 1.0) else {
+            return false;
+        };
+        self.weights[0].pack(model, parameters, (grid.scale, grid.bias))
+    }
+
+    /// The clip of the query.
+    pub(super) fn clip(&self) -> Clip {
+        self.clip
+    }
+
+    /// The value of a unit of the query's sums, h·s; `None` without a packed query.
+    pub fn unit(&self) -> Option<f64> {
+        self.grid.map(|grid| grid.unit())
+    }
+
+    /// Checks that this was made for models of this shape.
     ///
     /// # Panics
     /// It was not.
-    pub(super) fn check(&self, model: &LinearModel) {
+    fn check(&self, model: &LinearModel) {
         let shape = (model.features, model.outputs);
         assert_eq!(
             shape, self.shape,
             "features and outputs of the model (left) and of its workspace (right)"
         );
     }
+}
 
-    /// Margins of the rows at `positions` of the selection, at most 128: `out[k·128 + i]`.
+/// The lines of features that gradients are summed in: groups of 64, four lines each, then sixteen features a line up to the
+/// row's end.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    features: usize,
+    /// Whole groups.
+    groups: usize,
+    /// Lines of sixteen features behind them, the first of which may begin inside the last group.
+    rest: usize,
+}
+
+impl Columns {
+    fn new(features: usize) -> Self {
+        Columns {
+            features,
+            groups: features / GROUP,
+            rest: (features % GROUP).div_ceil(LANES),
+        }
+    }
+
+    fn lines(self) -> usize {
+        4 * self.groups + self.rest
+    }
+
+    /// The first feature of a line behind the groups.
+    fn start_of_rest(self, line: usize) -> usize {
+        self.features - (self.rest - line) * LANES
+    }
+}
+
+/// Scratch memory: part of a [`super::Workspace`].
+#[derive(Debug)]
+pub(super) struct Scratch {
+    products: Products,
+    /// Features and outputs of the model that it was made for.
+    shape: (usize, usize),
+    columns: Columns,
+    /// Margins of 32 rows, `[32][32]`.
+    margins: Vec<i32>,
+    /// Coefficients of a block in digits, `[3·output + digit][128]`.
+    digits: Vec<Line>,
+    /// 64 features of a block, twice: `[4][32]` quads of rows.
+    quads: Vec<Line>,
+    /// Sums of digits, `[line][3·output + digit][16]`.
+    sums: Vec<i32>,
+    /// Rows in `sums`, which hold what was summed before if there are none.
+    summed: usize,
+    /// Σ ρ of each output.
+    totals: Vec<i64>,
+}
+
+impl Scratch {
+    /// For `model`, on the fastest instructions; `None` if its rows of bytes take other kernels.
+    pub(super) fn new(model: &LinearModel) -> Option<Box<Self>> {
+        Self::on(model, Instructions::fastest())
+    }
+
+    /// For `model`, on given instructions.
+    pub(super) fn on(model: &LinearModel, instructions: Instructions) -> Option<Box<Self>> {
+        let columns = Columns::new(model.features);
+        super::has_integer_kernels_for(model).then(|| {
+            Box::new(Scratch {
+                products: Products::new(instructions, model.features),
+                shape: (model.features, model.outputs),
+                columns,
+                margins: vec![0; TOGETHER * 2 * LANES + LANES],
+                digits: vec![EMPTY; DIGITS * model.outputs * BLOCK_ROWS / GROUP],
+                quads: vec![EMPTY; 2 * BLOCK_ROWS],
+                sums: vec![0; columns.lines() * DIGITS * model.outputs * LANES],
+                summed: 0,
+                totals: vec![0; model.outputs],
+            })
+        })
+    }
+
+    /// Checks that `model` is of the shape that this and `packed` were made for.
+    ///
+    /// # Panics
+    /// It is not.
+    pub(super) fn check(&self, model: &LinearModel, packed: &PackedQuery) {
+        assert!(self.shape == packed.shape, "a query packed for another workspace");
+        packed.check(model);
+    }
+
+    /// Margins, at the parameters that were packed, of the rows at `positions` of the selection, at most 128:
+    /// `out[k·128 + i]`.
     pub(super) fn margins(
         &mut self,
+        packed: &PackedQuery,
         rows: U8Rows<'_>,
         selection: &Selection<'_>,
         positions: Range<usize>,
         out: &mut [f32],
     ) {
-        let _configured = self.row_shapes.configure();
-        self.margins_of_sides(rows, selection, positions, [out, &mut []]);
+        let shape = self.shape;
+        let block = Addresses::of(rows, selection, positions);
+        let side = (&packed.weights[0], out);
+        margins_of_block(
+            &mut self.products.session(),
+            shape,
+            &mut [side],
+            &block,
+            &mut self.margins,
+        );
     }
 
-    /// `sum += Σ_i q_i ⊗ a_i` over the rows at `positions` of the selection, at most [`SUMMED_ROWS`]:
-    /// `coefficients[p·K·128 + k·128 + i]` is q_k of the i-th row of the p-th 128, 0 beyond the rows up to a whole vector.
-    /// Without the exponent of a step, it is 2⁻²⁹ of the power of two above the greatest coefficient, and nothing is promised
-    /// about neighbours.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "hot code: the parts of a workspace and a batch are borrowed apart"
-    )]
+    /// `sum += worth · Σ_i ρ_i ⊗ a_i`, in units of the grid, over the rows at `positions`, at most 128, of which
+    /// `values[k·128 + i]` are the coefficients before they are clipped and written in integers.
     pub(super) fn add_outer(
         &mut self,
-        model: &LinearModel,
-        rows: U8Rows<'_>,
-        selection: &Selection<'_>,
-        positions: Range<usize>,
-        coefficients: &[f32],
-        step: Option<i32>,
+        (model, grid): (&LinearModel, &Grid),
+        (rows, selection, positions): (U8Rows<'_>, &Selection<'_>, Range<usize>),
+        norms: &[f32; BLOCK_ROWS],
+        values: &mut [f32],
         sum: &mut [f64],
     ) {
         let count = positions.len();
-        let parts = || {
-            coefficients
-                .chunks_exact(model.outputs * BLOCK_ROWS)
-                .zip((0..count).step_by(BLOCK_ROWS))
-        };
-        let rows_from = |first: usize| (count - first).min(BLOCK_ROWS);
-        let step = step.unwrap_or_else(|| {
-            let exponents = parts().map(|(part, first)| exponent_of(part, model.outputs, rows_from(first)));
-            exponents.max().unwrap_or(0) - COEFFICIENT_BITS
-        });
-        self.totals.fill(0);
-        for (part, first) in parts() {
-            self.write_digits(part, rows_from(first), first, step);
-        }
-        let mut pointers = [std::ptr::null(); SUMMED_ROWS];
-        for (pointer, position) in pointers.iter_mut().zip(positions.clone()) {
-            let row = selection.row(position);
-            *pointer = rows.row(row).as_ptr();
-        }
-        let mut configured = self.row_shapes.configure();
-        self.add_block(model, &mut pointers, count, step, rows.scale, sum, &mut configured);
+        self.contribute(grid, count, norms, values, &mut Tally::default());
+        let block = Addresses::of(rows, selection, positions);
+        self.add_block(&block);
+        self.finish(model, grid.bias, grid.unit(), sum);
     }
 
-    /// `sum += 2^step · Σ_i q_i ⊗ (scale·bytes_i, 1)` over the first `count` rows at `pointers`, whose digits were written;
-    /// the 1 is that of a bias.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "hot code: the parts of a workspace and a batch are borrowed apart"
-    )]
-    fn add_block(
+    /// Turns the residuals `values[k·128 + i]` of `count` rows into integers on the grid and writes their digits, with zeros
+    /// behind the rows up to a multiple of 64.
+    fn contribute(
         &mut self,
-        model: &LinearModel,
-        pointers: &mut [*const u8; SUMMED_ROWS],
+        grid: &Grid,
         count: usize,
-        step: i32,
-        scale: f32,
-        sum: &mut [f64],
-        configured: &mut Configured,
+        norms: &[f32; BLOCK_ROWS],
+        values: &mut [f32],
+        tally: &mut Tally,
     ) {
-        let padded = count.next_multiple_of(GROUP);
-        let last = pointers[count.saturating_sub(1)];
-        pointers[count..padded].fill(last);
-        let worth = f64::from(power_of_two(step));
-        self.add_gradient(model, &pointers[..padded], worth * f64::from(scale), sum, configured);
-        if model.bias {
-            for (output, &total) in self.totals.iter().enumerate() {
-                sum[output * (model.features + 1) + model.features] += total as f64 * worth;
+        tally.rows += count;
+        residuals::clear_beyond(values, self.totals.len(), count);
+        for start in (0..count).step_by(LANES) {
+            tally.clipped += round(grid, norms, values, start);
+        }
+        let digits = bytes_of(&mut self.digits);
+        let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
+        for ((values, digits), total) in values
+            .chunks_exact(BLOCK_ROWS)
+            .zip(digits.chunks_exact_mut(DIGITS * BLOCK_ROWS))
+            .zip(&mut self.totals)
+        {
+            let mut sums = [0_i32; LANES];
+            for (start, values) in values[..written].as_chunks::<LANES>().0.iter().enumerate() {
+                // SAFETY: `round` left integers of at most 23 bits.
+                let integers = unsafe { values.map(|value| truncated(value)) };
+                for (sum, integer) in sums.iter_mut().zip(integers) {
+                    *sum += integer;
+                }
+                for (digit, bytes) in digits_of(integers).into_iter().enumerate() {
+                    digits[digit * BLOCK_ROWS + start * LANES..][..LANES].copy_from_slice(&bytes);
+                }
+            }
+            *total += sums.into_iter().map(i64::from).sum::<i64>();
+            for digits in digits.chunks_exact_mut(BLOCK_ROWS) {
+                digits[written..whole].fill(0);
             }
         }
+        self.summed += count;
     }
 
-    /// [`Self::margins`] at one or two points, an empty slice for none.
-    fn margins_of_sides(
-        &mut self,
-        rows: U8Rows<'_>,
-        selection: &Selection<'_>,
-        positions: Range<usize>,
-        mut out: [&mut [f32]; 2],
-    ) {
+    /// Adds the contributions whose digits were written to the sums of digits.
+    fn add_block(&mut self, block: &Addresses) {
         let Scratch {
-            shape,
-            current,
-            previous,
-            rows: copies,
-            row_lines,
+            products,
+            columns,
+            digits,
+            quads,
             sums,
+            summed,
+            totals,
             ..
         } = self;
-        let row_lines = *row_lines;
-        assert_eq!(
-            rows.columns, shape.0,
-            "columns of the rows (left) and features of the workspace (right)"
-        );
-        let mut prefetch = [std::ptr::null(); TOGETHER];
-        for first in positions.clone().step_by(TOGETHER) {
-            let count = (positions.end - first).min(TOGETHER);
-            let operand = match selection {
-                Selection::Range(range) if count == TOGETHER => {
-                    let of_rows = &rows.values[(range.start + first) * rows.stride..]
-                        [..(TOGETHER - 1) * rows.stride + rows.columns];
-                    // A step's bytes are prefetched two steps before: rows may lie across cache lines.
-                    for (row, prefetch) in prefetch.iter_mut().enumerate() {
-                        *prefetch = of_rows.as_ptr().wrapping_add(row * rows.stride + 2 * GROUP);
-                    }
-                    ByteRows {
-                        start: of_rows.as_ptr(),
-                        stride: rows.stride,
-                        groups: row_lines,
-                        tail: rows.columns - GROUP,
-                        prefetch: &prefetch,
-                        cache: Cache::First,
-                    }
-                }
-                _ => {
-                    for (offset, copy) in copies.chunks_exact_mut(row_lines).enumerate().take(count) {
-                        let row = selection.row(first + offset);
-                        copy_row(rows.row(row), copy);
-                    }
-                    // Prefetches the rows that are copied next.
-                    let next = first + count..(first + count + TOGETHER).min(selection.len());
-                    prefetch.fill(copies.as_ptr().cast());
-                    for (prefetch, position) in prefetch.iter_mut().zip(next) {
-                        *prefetch = rows.values.as_ptr().wrapping_add(selection.row(position) * rows.stride);
-                    }
-                    ByteRows {
-                        start: copies.as_ptr().cast(),
-                        stride: row_lines * GROUP,
-                        groups: row_lines,
-                        tail: rows.columns - GROUP,
-                        prefetch: &prefetch,
-                        cache: Cache::Second,
-                    }
-                }
-            };
-            for (digits, out) in [&*current, &*previous].into_iter().zip(&mut out) {
-                if !out.is_empty() {
-                    products(operand, digits, rows.scale, sums, out, first - positions.start);
+        let outputs = totals.len();
+        let pointers = &block.rows[..block.count.next_multiple_of(4)];
+        let fours = pointers.len() / 4;
+        let digits: &[u8] = bytes_of(digits);
+        let mut session = products.session();
+        // Features `line` and on of all runs of outputs.
+        let add = *summed > block.count;
+        let mut multiply = |session: &mut Session<'_>, line: usize, quads: &[Line]| {
+            let sums = &mut sums[line * DIGITS * outputs * LANES..][..DIGITS * outputs * LANES];
+            for (first, outputs) in split(outputs, OUTPUTS) {
+                let (digits, sums) = (
+                    &digits[DIGITS * first * BLOCK_ROWS..],
+                    &mut sums[DIGITS * first * LANES..],
+                );
+                session.columns((digits, DIGITS * outputs), (quads, fours), add, sums);
+            }
+        };
+        let (mut current, mut next) = quads.split_at_mut(BLOCK_ROWS);
+        // SAFETY: each pointer is that of a whole row, and groups lie inside of rows.
+        unsafe { session.interleave(pointers, 0, current, 0..fours) };
+        for group in 0..columns.groups {
+            for quarter in 0..4 {
+                multiply(
+                    &mut session,
+                    4 * group + quarter,
+                    &current[quarter * BLOCK_ROWS / 4..][..BLOCK_ROWS / 4],
+                );
+                if group + 1 < columns.groups {
+                    let part = fours * quarter / 4..fours * (quarter + 1) / 4;
+                    // SAFETY: as above.
+                    unsafe { session.interleave(pointers, (group + 1) * GROUP, next, part) };
                 }
             }
+            std::mem::swap(&mut current, &mut next);
+        }
+        for line in 0..columns.rest {
+            // SAFETY: as above: a model of these kernels has at least 64 features.
+            unsafe { Session::interleave_sixteen(pointers, columns.start_of_rest(line), current) };
+            multiply(&mut session, 4 * columns.groups + line, &current[..BLOCK_ROWS / 4]);
         }
     }
-}
 
-/// A row to its place among the copies.
-#[inline(always)]
-fn copy_row(row: &[u8], copy: &mut [Line]) {
-    let (whole, rest) = row.as_chunks::<GROUP>();
-    for (to, from) in copy.iter_mut().zip(whole) {
-        to.0 = *from;
-    }
-    if !rest.is_empty() {
-        copy[whole.len()].0[..rest.len()].copy_from_slice(rest);
-    }
-}
-
-/// Margins of 32 rows: `out[k·128 + row + i]`.
-fn products(operand: ByteRows<'_>, digits: &Digits, scale: f32, sums: &mut [i32], out: &mut [f32], row: usize) {
-    let mut weights = digits.lines.as_ptr().cast::<u8>();
-    let outputs = digits.steps.len();
-    for (first, outputs) in split(outputs, MARGIN_OUTPUTS) {
-        let tiles = margin_tiles(outputs);
-        assert!(sums.len() >= TOGETHER * tiles * LANES + LANES);
-        // SAFETY: the callers configured the tiles and made the operand of 32 whole rows; weights were packed for as many
-        // groups; the assert covers the sums.
-        unsafe { tiles::row_products(operand, weights, tiles, sums.as_mut_ptr()) };
-        weights = weights.wrapping_add(operand.groups * tiles * TILE_BYTES);
-        let mut steps = [0.0; LANES];
-        let mut biases = [0.0; LANES];
-        for (lane, (step, bias)) in digits.steps[first..]
-            .iter()
-            .zip(&digits.biases[first..])
-            .enumerate()
-            .take(outputs)
-        {
-            (steps[lane], biases[lane]) = (step * scale, *bias);
+    /// `sum += worth · sums`, the bias counting `bias`; the next block overwrites the sums.
+    fn finish(&mut self, model: &LinearModel, bias: f64, worth: f64, sum: &mut [f64]) {
+        if self.summed == 0 {
+            return;
         }
-        for half in (0..TOGETHER).step_by(LANES) {
-            // SAFETY: the build has AVX-512. The last load of a row ends 2·outputs + 16 ≤ 16·tiles + 16 words after its
-            // begin, which the assert covers.
-            unsafe {
-                let biases = arch::_mm512_loadu_ps(biases.as_ptr());
-                let last = arch::_mm512_loadu_ps(steps.as_ptr());
-                let middle = arch::_mm512_mul_ps(last, arch::_mm512_set1_ps(256.0));
-                let greatest = arch::_mm512_mul_ps(last, arch::_mm512_set1_ps(65_536.0));
-                let rows: [arch::__m512i; LANES] = std::array::from_fn(|row| {
-                    let sums = sums.as_ptr().add((half + row) * tiles * LANES);
-                    let load =
-                        |place: usize| arch::_mm512_cvtepi32_ps(arch::_mm512_loadu_si512(sums.add(place).cast()));
-                    let margin = arch::_mm512_fmadd_ps(load(2 * outputs), last, biases);
-                    let margin = arch::_mm512_fmadd_ps(load(outputs), middle, margin);
-                    arch::_mm512_castps_si512(arch::_mm512_fmadd_ps(load(0), greatest, margin))
+        let (features, width) = (model.features, model.features + usize::from(model.bias));
+        let columns = self.columns;
+        for (line, sums) in self.sums.chunks_exact(DIGITS * model.outputs * LANES).enumerate() {
+            for (sums, sum) in sums
+                .as_chunks::<{ DIGITS * LANES }>()
+                .0
+                .iter()
+                .zip(sum.chunks_exact_mut(width))
+            {
+                let whole: [f64; LANES] = std::array::from_fn(|lane| {
+                    let digit = |digit: usize| f64::from(sums[digit * LANES + lane]);
+                    digit(2).mul_add(256.0, digit(1)).mul_add(256.0, digit(0))
                 });
-                for (output, margins) in transposed(rows).into_iter().enumerate().take(outputs) {
-                    let out = &mut out[(first + output) * BLOCK_ROWS + row + half..][..LANES];
-                    arch::_mm512_storeu_ps(out.as_mut_ptr(), arch::_mm512_castsi512_ps(margins));
+                if line < 4 * columns.groups {
+                    let sum = &mut sum[line / 4 * GROUP..][..GROUP];
+                    for (quarter, whole) in whole.as_chunks::<4>().0.iter().enumerate() {
+                        for (sum, whole) in sum[quarter * LANES + line % 4 * 4..][..4].iter_mut().zip(whole) {
+                            *sum = whole.mul_add(worth, *sum);
+                        }
+                    }
+                } else {
+                    let start = columns.start_of_rest(line - 4 * columns.groups);
+                    let stale = (columns.groups * GROUP).saturating_sub(start);
+                    for (sum, whole) in sum[start..][..LANES].iter_mut().zip(whole).skip(stale) {
+                        *sum = whole.mul_add(worth, *sum);
+                    }
+                }
+            }
+        }
+        for (total, sum) in self.totals.iter_mut().zip(sum.chunks_exact_mut(width)) {
+            if model.bias {
+                sum[features] = (*total as f64 * bias).mul_add(worth, sum[features]);
+            }
+            *total = 0;
+        }
+        self.summed = 0;
+    }
+}
+
+/// The addresses of the rows of a block, the last one repeated, and of rows to prefetch beside each.
+struct Addresses {
+    count: usize,
+    rows: [*const u8; BLOCK_ROWS],
+    ahead: [*const u8; BLOCK_ROWS],
+    /// Rows of `ahead`.
+    aheads: usize,
+}
+
+impl Addresses {
+    /// Of the rows at `positions`.
+    ///
+    /// # Panics
+    /// A row that does not exist.
+    fn of(rows: U8Rows<'_>, selection: &Selection<'_>, positions: Range<usize>) -> Self {
+        let mut block = Addresses {
+            count: positions.len(),
+            rows: [std::ptr::null(); BLOCK_ROWS],
+            ahead: [std::ptr::null(); BLOCK_ROWS],
+            aheads: 0,
+        };
+        let mut last = std::ptr::null();
+        for (pointer, position) in block.rows.iter_mut().zip(positions.clone()) {
+            last = rows.row(selection.row(position)).as_ptr();
+            *pointer = last;
+        }
+        block.rows[positions.len()..].fill(last);
+        let end = (positions.end + TOGETHER).min(selection.len());
+        let first = (positions.start + TOGETHER).min(end);
+        block.aheads = (end - first).min(BLOCK_ROWS);
+        for (pointer, position) in block.ahead.iter_mut().zip(first..end) {
+            *pointer = rows.values.as_ptr().wrapping_add(selection.row(position) * rows.stride);
+        }
+        block
+    }
+}
+
+/// Margins of a block's rows for one or two points: `out[k·128 + i]`.
+fn margins_of_block(
+    session: &mut Session<'_>,
+    (features, outputs): (usize, usize),
+    sides: &mut [(&Weights, &mut [f32])],
+    block: &Addresses,
+    sums: &mut [i32],
+) {
+    let groups = features.div_ceil(GROUP);
+    for start in (0..block.count).step_by(TOGETHER) {
+        let rows: &[*const u8; TOGETHER] = block.rows[start..].first_chunk().expect("a part of a block");
+        let count = (block.count - start).min(TOGETHER);
+        let mut ahead = &block.ahead[start.min(block.aheads)..(start + TOGETHER).min(block.aheads)];
+        for (weights, out) in &mut *sides {
+            let mut lines = &weights.lines[..];
+            for (first, run) in split(outputs, OUTPUTS) {
+                let tiles = margin_tiles(run);
+                // SAFETY: each pointer is that of a row of `features` bytes.
+                unsafe {
+                    session.rows(
+                        (rows, count),
+                        std::mem::take(&mut ahead),
+                        features,
+                        (lines, tiles),
+                        sums,
+                    );
+                };
+                lines = &lines[groups * tiles * LANES..];
+                let mut steps = [0.0; LANES];
+                let mut biases = [0.0; LANES];
+                steps[..run].copy_from_slice(&weights.steps[first..first + run]);
+                biases[..run].copy_from_slice(&weights.biases[first..first + run]);
+                for half in (0..TOGETHER).step_by(LANES) {
+                    let mut margins = [[0.0; LANES]; LANES];
+                    for (row, margins) in margins.iter_mut().enumerate() {
+                        let sums = &sums[(half + row) * tiles * LANES..];
+                        let digit = |digit: usize| -> &[i32; LANES] {
+                            let column = (DIGITS - 1 - digit) * run;
+                            sums[column..].first_chunk().expect("space behind the sums")
+                        };
+                        let (low, middle, high) = (digit(0), digit(1), digit(2));
+                        for lane in 0..LANES {
+                            // Exact: less than 2⁵³.
+                            let whole = f64::from(high[lane]).mul_add(256.0, f64::from(middle[lane]));
+                            let whole = whole.mul_add(256.0, f64::from(low[lane]));
+                            margins[lane] = whole.mul_add(steps[lane], biases[lane]) as f32;
+                        }
+                    }
+                    for output in 0..run {
+                        let out: &mut [f32; LANES] = out[(first + output) * BLOCK_ROWS + start + half..]
+                            .first_chunk_mut()
+                            .expect("a block of margins");
+                        *out = std::array::from_fn(|row| margins[row][output]);
+                    }
                 }
             }
         }
     }
 }
 
-/// The least power of two that is not below `value`: its exponent.
-fn exponent_above(value: f32) -> i32 {
-    let bits = value.to_bits();
-    (bits >> 23) as i32 - 127 + i32::from(bits & 0x007f_ffff != 0)
+/// Clips the residuals of the sixteen rows from `start` on and rounds them to integers of the grid, which are left in `values`.
+/// Returns the number of rows that were longer.
+#[inline(always)]
+fn round(grid: &Grid, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start: usize) -> usize {
+    let inverse = (1.0 / grid.step) as f32;
+    let outputs = values.len() / BLOCK_ROWS;
+    let mut factors = [inverse; LANES];
+    let mut clipped = 0;
+    let mut limits = [f64::INFINITY; LANES];
+    let squared = !matches!(grid.clip, Some((Norm::L1, _)));
+    if let Some((_, clip_norm)) = grid.clip {
+        let norms: &[f32; LANES] = norms[start..].first_chunk().expect("norms of a block");
+        limits = norms.map(|norm| grid.limit(norm, squared, clip_norm));
+        let mut lengths = [0.0_f32; LANES];
+        for values in values.chunks_exact(BLOCK_ROWS) {
+            let values: &[f32; LANES] = values[start..].first_chunk().expect("a block");
+            for (length, &value) in lengths.iter_mut().zip(values) {
+                *length = if squared {
+                    value.mul_add(value, *length)
+                } else {
+                    *length + value.abs()
+                };
+            }
+        }
+        if squared {
+            lengths = lengths.map(f32::sqrt);
+        }
+        // Rounding to nearest may lengthen: by a deviation of 0.29 steps in L2, by that times √outputs in L1.
+        let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
+        for lane in 0..LANES {
+            let limit = if squared { limits[lane].sqrt() } else { limits[lane] };
+            let reach = ((limit - spare) * (1.0 - 1.0 / 4_194_304.0)).max(0.0) as f32;
+            let longer = lengths[lane] * inverse > reach;
+            factors[lane] = if longer { reach / lengths[lane] } else { inverse };
+            clipped += usize::from(longer);
+        }
+    }
+    let mut sizes = [0_i64; LANES];
+    for values in values.chunks_exact_mut(BLOCK_ROWS) {
+        let values: &mut [f32; LANES] = values[start..].first_chunk_mut().expect("a block");
+        for lane in 0..LANES {
+            let rounded = (values[lane] * factors[lane]).round_ties_even();
+            values[lane] = rounded.max(-grid.greatest).min(grid.greatest);
+        }
+        for lane in 0..LANES {
+            // SAFETY: cut to at most 2²³ above; the greater of a NaN and a number is the number.
+            let integer = i64::from(unsafe { truncated(values[lane]) });
+            sizes[lane] += if squared { integer * integer } else { integer.abs() };
+        }
+    }
+    if grid.clip.is_some() {
+        for lane in 0..LANES {
+            // SAFETY: limits are at most 2⁶² and no NaN.
+            if sizes[lane] > unsafe { limits[lane].to_int_unchecked::<i64>() } {
+                cut(squared, limits[lane], sizes[lane], &mut values[start + lane..]);
+            }
+        }
+    }
+    clipped
 }
 
-/// The exponent of a step that lets every coefficient be written: from a bound Q of `|q_ik|`, which is the lesser of
-/// `weight·max|φ′|`, max|φ′| = 1 for softmax, and `C/ν`. ν is the least norm of a row that is not zero: 1 with a bias, else
-/// that of a single byte of 1. (Coefficients of zero rows may exceed Q; they are cut to it and multiply zeros.) Both bounds
-/// are public, and no row changes them. With a public bound far above C/‖a‖ (bytes that are not scaled down, clipped in L1) few
-/// bits are left: that only shortens. `None` where the bound is not finite or too large.
-pub(super) fn step_exponent(model: &LinearModel, weight: f32, clip: Clip, scale: f32) -> Option<i32> {
-    let by_clip = match clip {
-        Clip::Unbounded => f32::INFINITY,
-        Clip::Bounded { clip_norm, .. } => clip_norm / if model.bias { 1.0 } else { scale.abs() },
-    };
-    let bound = weight.min(by_clip).max(f32::MIN_POSITIVE);
-    let exponent = exponent_above(bound).max(LEAST_COEFFICIENT_EXPONENT);
-    (exponent <= GREATEST_COEFFICIENT_EXPONENT).then_some(exponent - COEFFICIENT_BITS)
+/// Cuts the integers `values[k·128]`, whose squares (magnitudes in L1) sum to `size`, towards zero until they sum to at most
+/// `limit`.
+#[cold]
+fn cut(squared: bool, limit: f64, mut size: i64, values: &mut [f32]) {
+    let mut shrink = 1.0 - 1.0 / 1_048_576.0;
+    while size > limit as i64 {
+        let ratio = limit / size as f64;
+        let factor = shrink * if squared { ratio.sqrt() } else { ratio };
+        shrink *= 0.5;
+        size = 0;
+        for value in values.iter_mut().step_by(BLOCK_ROWS) {
+            let integer = (f64::from(*value) * factor) as i64;
+            *value = integer as f32;
+            size += if squared { integer * integer } else { integer.abs() };
+        }
+    }
 }
 
-/// Coefficients below 2⁻⁶⁰ need no finer steps, and above 2⁹⁰ another kernel.
-const LEAST_COEFFICIENT_EXPONENT: i32 = -60;
-const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
-
-/// [`super::accumulate`] on rows of bytes; `None` where it does not apply, and nothing was added then.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "hot code: the parts of a workspace and a batch are borrowed apart"
-)]
+/// `sum += worth · Σ_i clip(…)` in units of `query`'s grid ([`PackedQuery::unit`]), over the rows of a batch.
+///
+/// # Errors
+/// A row whose margins are not finite; `sum` is then unspecified.
 pub(super) fn accumulate(
-    model: &LinearModel,
-    batch: &Batch<'_>,
-    rows: U8Rows<'_>,
-    query: &Query<'_>,
-    norms: Option<&[f32]>,
-    sum: &mut [f64],
+    (model, query): (&LinearModel, &PackedQuery),
+    (batch, rows, norms): (&Batch<'_>, U8Rows<'_>, Option<&[f32]>),
     scratch: &mut Scratch,
     (margins, others, block_rows): (&mut [f32], &mut [f32], &mut BlockRows),
-) -> Option<Result<Tally, NonFiniteGradient>> {
-    let weight = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
-    let step = step_exponent(model, weight, query.clip, rows.scale)?;
-    if let Some(point) = &query.previous
-        && !scratch.previous.pack(model, point.parameters)
-    {
-        return None;
-    }
-    let mut configured = scratch.row_shapes.configure();
+    worth: f64,
+    sum: &mut [f64],
+) -> Result<Tally, NonFiniteGradient> {
+    scratch.check(model, query);
+    let grid = query.grid.as_ref().expect("a packed query");
+    let (selection, outputs) = (&batch.selection, model.outputs);
+    let (margins, others) = (
+        &mut margins[..outputs * BLOCK_ROWS],
+        &mut others[..outputs * BLOCK_ROWS],
+    );
     let mut tally = Tally::default();
-    let total = batch.selection.len();
-    let mut pointers = [std::ptr::null(); SUMMED_ROWS];
-    for block in (0..total).step_by(SUMMED_ROWS) {
-        let block_end = (block + SUMMED_ROWS).min(total);
-        scratch.totals.fill(0);
-        for start in (block..block_end).step_by(BLOCK_ROWS) {
-            let count = (block_end - start).min(BLOCK_ROWS);
-            let at = start..start + count;
-            block_rows.gather(&batch.selection, at.clone(), Some(batch.targets), norms, model.outputs);
-            for (pointer, &id) in pointers[start - block..].iter_mut().zip(&block_rows.ids[..count]) {
-                *pointer = rows.row(id).as_ptr();
-            }
-            let previous = if query.previous.is_some() {
-                &mut others[..]
-            } else {
-                &mut []
+    let (a, b) = query.coefficients;
+    for start in (0..selection.len()).step_by(BLOCK_ROWS) {
+        let at = start..(start + BLOCK_ROWS).min(selection.len());
+        let count = at.len();
+        block_rows.gather(selection, at.clone(), Some(batch.targets), norms, outputs);
+        let block = Addresses::of(rows, selection, at);
+        let [current, previous] = &query.weights;
+        let mut sides = [(current, &mut *margins), (previous, &mut *others)];
+        let sides = &mut sides[..if b.is_some() { 2 } else { 1 }];
+        let mut session = scratch.products.session();
+        margins_of_block(&mut session, query.shape, sides, &block, &mut scratch.margins);
+        drop(session);
+        let found = residuals::residuals(model.loss, outputs, count, block_rows, margins).and_then(|()| {
+            let Some(b) = b else {
+                residuals::scale(a, margins, outputs, count);
+                return Ok(());
             };
-            scratch.margins_of_sides(rows, &batch.selection, at, [&mut margins[..], previous]);
-            if let Err(error) = coefficients(model, query, count, block_rows, margins, others, &mut tally) {
-                return Some(Err(error));
-            }
-            scratch.write_digits(margins, count, start - block, step);
+            residuals::residuals(model.loss, outputs, count, block_rows, others)?;
+            residuals::combine(a, margins, b, others, outputs, count);
+            Ok(())
+        });
+        if let Err(error) = found {
+            scratch.finish(model, 0.0, 0.0, sum);
+            return Err(error);
         }
-        scratch.add_block(
-            model,
-            &mut pointers,
-            block_end - block,
-            step,
-            rows.scale,
-            sum,
-            &mut configured,
-        );
-        if block_end < total {
-            configured.reshape(&scratch.row_shapes);
+        if scratch.summed + count > SUMMED_ROWS {
+            scratch.finish(model, grid.bias, worth, sum);
         }
+        scratch.contribute(grid, count, &block_rows.norms, margins, &mut tally);
+        scratch.add_block(&block);
     }
-    Some(Ok(tally))
-}
-
-/// The exponent of the power of two above all coefficients of a block.
-fn exponent_of(coefficients: &[f32], outputs: usize, rows: usize) -> i32 {
-    let greatest = coefficients
-        .chunks_exact(BLOCK_ROWS)
-        .take(outputs)
-        .flat_map(|output| &output[..rows])
-        .fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-    // What is below 2⁻¹²⁶ times a step or above 2¹²⁸ is no normal f32.
-    exponent_above(greatest.max(f32::MIN_POSITIVE)).clamp(COEFFICIENT_BITS - 126, 128)
-}
-
-impl Scratch {
-    /// Writes `coefficients[k·128 + i]` of `count` rows in steps of 2^step, cut towards zero, as the digits of rows `first`
-    /// and on; zeros behind them up to a whole tile.
-    fn write_digits(&mut self, coefficients: &[f32], count: usize, first: usize, step: i32) {
-        const GREATEST: f32 = (1_u32 << COEFFICIENT_BITS) as f32;
-        let digits: &mut [u8] = bytes_of(&mut self.coefficients);
-        for (output, total) in self.totals.iter_mut().enumerate() {
-            for start in (0..count).step_by(LANES) {
-                let lanes = &coefficients[output * BLOCK_ROWS + start..][..LANES];
-                // SAFETY: the build has AVX-512; sixteen coefficients are there.
-                let (integers, sum) = unsafe {
-                    let scaled = arch::_mm512_mul_ps(
-                        arch::_mm512_loadu_ps(lanes.as_ptr()),
-                        arch::_mm512_set1_ps(power_of_two(-step)),
-                    );
-                    let scaled = arch::_mm512_min_ps(scaled, arch::_mm512_set1_ps(GREATEST));
-                    let scaled = arch::_mm512_max_ps(scaled, arch::_mm512_set1_ps(-GREATEST));
-                    let integers = arch::_mm512_cvttps_epi32(scaled);
-                    let low = arch::_mm512_cvtepi32_epi64(arch::_mm512_castsi512_si256(integers));
-                    let high = arch::_mm512_cvtepi32_epi64(arch::_mm512_extracti64x4_epi64::<1>(integers));
-                    (
-                        integers,
-                        arch::_mm512_reduce_add_epi64(arch::_mm512_add_epi64(low, high)),
-                    )
-                };
-                *total += sum;
-                for (digit, bytes) in signed_digits(integers, 0x8080_8080).into_iter().enumerate() {
-                    let place = (COEFFICIENT_DIGITS * output + digit) * SUMMED_ROWS + first + start;
-                    let digits: &mut [u8; LANES] = digits[place..].first_chunk_mut().expect("a vector of digits");
-                    // SAFETY: sixteen bytes.
-                    unsafe { arch::_mm_storeu_si128(digits.as_mut_ptr().cast(), bytes) };
-                }
-            }
-            let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
-            for digit in 0..COEFFICIENT_DIGITS {
-                let place = (COEFFICIENT_DIGITS * output + digit) * SUMMED_ROWS + first;
-                digits[place + written..place + whole].fill(0);
-            }
-        }
-    }
-
-    /// `sum += worth · Σ_i q_i ⊗ bytes_i` over the rows at `pointers`, a multiple of 64 of them: what is repeated has digits 0.
-    fn add_gradient(
-        &mut self,
-        model: &LinearModel,
-        pointers: &[*const u8],
-        worth: f64,
-        sum: &mut [f64],
-        configured: &mut Configured,
-    ) {
-        let (features, width) = (model.features, model.features + usize::from(model.bias));
-        let (steps, groups) = (pointers.len() / GROUP, self.row_lines);
-        let start_of = |group: usize| {
-            if group + 1 == groups {
-                features - GROUP
-            } else {
-                group * GROUP
-            }
-        };
-        let Scratch {
-            sums,
-            coefficients,
-            quads,
-            ..
-        } = self;
-        let (mut sums, mut other_sums) = sums.split_at_mut(GRADIENT_SUMS);
-        let (mut quads, mut next_quads) = quads.split_at_mut(QUAD_LINES);
-        let all = pointers.len() / 4;
-        // SAFETY: each pointer is one of a whole row, of which 64 bytes from the group's start on are read.
-        unsafe { interleave(pointers, start_of(0), quads, 0..all) };
-        let several = model.outputs > GRADIENT_OUTPUTS;
-        if !several {
-            configured.reshape(&tiles::column_shapes(COEFFICIENT_DIGITS * model.outputs));
-        }
-        // The tiles multiply while the vector units interleave the next features and add up what the tiles summed before.
-        let mut before: Option<Summed> = None;
-        for group in 0..groups {
-            let summed = |first: usize, outputs: usize| Summed {
-                first,
-                outputs,
-                start: start_of(group),
-                stale: if group + 1 == groups {
-                    groups * GROUP - features
-                } else {
-                    0
-                },
-            };
-            for (first, outputs) in split(model.outputs, GRADIENT_OUTPUTS) {
-                if several {
-                    configured.reshape(&tiles::column_shapes(COEFFICIENT_DIGITS * outputs));
-                }
-                let digits = coefficients[COEFFICIENT_DIGITS * first * DIGIT_LINES..].as_ptr();
-                let last = first + outputs == model.outputs;
-                for quarter in 0..4 {
-                    let quads = quads[quarter * LANES..].as_ptr();
-                    let sums = sums[quarter * 48 * LANES..][..48 * LANES].as_mut_ptr();
-                    // SAFETY: the tiles have these shapes; digits and quads are there for `steps` steps, and 48 rows of
-                    // sums.
-                    unsafe {
-                        tiles::column_products(
-                            (digits.cast(), SUMMED_ROWS),
-                            COEFFICIENT_DIGITS * outputs,
-                            (quads.cast(), 4 * TILE_BYTES),
-                            steps,
-                            sums,
-                        );
-                    }
-                    if last && group + 1 < groups {
-                        let part = all * quarter / 4..all * (quarter + 1) / 4;
-                        // SAFETY: as above.
-                        unsafe { interleave(pointers, start_of(group + 1), next_quads, part) };
-                    }
-                    if let Some(before) = &before {
-                        before.add(quarter, other_sums, worth, sum, width);
-                    }
-                }
-                before = Some(summed(first, outputs));
-                std::mem::swap(&mut sums, &mut other_sums);
-            }
-            std::mem::swap(&mut quads, &mut next_quads);
-        }
-        if let Some(before) = before {
-            for quarter in 0..4 {
-                before.add(quarter, other_sums, worth, sum, width);
-            }
-        }
-    }
-}
-
-/// Sums of the tiles: gradients of `outputs` outputs from `first` on, for the 64 features from `start` on without the
-/// first `stale` of them.
-#[derive(Clone, Copy, Debug)]
-struct Summed {
-    first: usize,
-    outputs: usize,
-    start: usize,
-    stale: usize,
-}
-
-impl Summed {
-    /// Adds a quarter of the outputs to `sum`, of `width` parameters an output.
-    fn add(&self, quarter: usize, sums: &[i32], worth: f64, sum: &mut [f64], width: usize) {
-        for output in self.outputs * quarter / 4..self.outputs * (quarter + 1) / 4 {
-            let sums = &sums[COEFFICIENT_DIGITS * LANES * output..][..(3 * 48 + COEFFICIENT_DIGITS) * LANES];
-            let sum = &mut sum[(self.first + output) * width + self.start..][..GROUP];
-            // SAFETY: four quarters of four lines of sums, 48 lines apart.
-            unsafe { add_digits(sums.as_ptr(), worth, self.stale, sum) };
-        }
-    }
-}
-
-/// Lines as bytes.
-fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
-    // SAFETY: a line is 64 bytes and nothing else.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
-}
-
-/// 64 bytes of each row from `start` on, four rows interleaved, for the fours in `part`: `quads[s][v][q]` holds, for rows 64s + 4q … + 3, the features
-/// 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
-///
-/// # Safety
-/// 64 bytes are readable `start` bytes after each pointer.
-unsafe fn interleave(pointers: &[*const u8], start: usize, quads: &mut [Line], part: Range<usize>) {
-    assert!(quads.len() >= pointers.len() && part.end * 4 <= pointers.len());
-    for quad in part {
-        let pointers: [*const u8; 4] = std::array::from_fn(|row| pointers[4 * quad + row]);
-        let out = &mut quads[quad / LANES * GROUP + quad % LANES..];
-        // SAFETY: the build has AVX-512; the caller guarantees the loads, and a line is 64 bytes, aligned.
-        unsafe {
-            let [a, b, c, d] = pointers.map(|pointer| arch::_mm512_loadu_si512(pointer.add(start).cast()));
-            let (ab_low, ab_high) = (arch::_mm512_unpacklo_epi8(a, b), arch::_mm512_unpackhi_epi8(a, b));
-            let (cd_low, cd_high) = (arch::_mm512_unpacklo_epi8(c, d), arch::_mm512_unpackhi_epi8(c, d));
-            let quarters = [
-                arch::_mm512_unpacklo_epi16(ab_low, cd_low),
-                arch::_mm512_unpackhi_epi16(ab_low, cd_low),
-                arch::_mm512_unpacklo_epi16(ab_high, cd_high),
-                arch::_mm512_unpackhi_epi16(ab_high, cd_high),
-            ];
-            for (line, lanes) in out.iter_mut().step_by(LANES).zip(quarters) {
-                arch::_mm512_store_si512(line.0.as_mut_ptr().cast(), lanes);
-            }
-        }
-    }
-}
-
-/// `sum_j += worth · Σ_digit 256^digit · sums_digit,j` for 64 features, of which the first `stale` are left out.
-///
-/// # Safety
-/// Four lines of sixteen sums at `sums`, and at 48, 96 and 144 lines after it.
-#[inline(always)]
-unsafe fn add_digits(sums: *const i32, worth: f64, stale: usize, sum: &mut [f64]) {
-    let mut added = [0.0; GROUP];
-    let out = if stale == 0 {
-        sum.as_mut_ptr()
-    } else {
-        added.as_mut_ptr()
-    };
-    assert!(sum.len() == GROUP);
-    // SAFETY: the build has AVX-512; the caller guarantees the sums, the assert for 64 results.
-    unsafe {
-        let mut lows = [arch::_mm512_setzero_si512(); 4];
-        let (mut middles, mut highs) = (lows, lows);
-        for quarter in 0..4 {
-            let [last, third, second, first]: [arch::__m512i; 4] =
-                std::array::from_fn(|digit| arch::_mm512_loadu_si512(sums.add((quarter * 48 + digit) * LANES).cast()));
-            (lows[quarter], middles[quarter]) = (last, third);
-            highs[quarter] = arch::_mm512_add_epi32(arch::_mm512_slli_epi32::<8>(first), second);
-        }
-        let (lows, middles, highs) = (
-            transposed_quarters(lows),
-            transposed_quarters(middles),
-            transposed_quarters(highs),
-        );
-        let (byte, word, worth) = (
-            arch::_mm512_set1_pd(256.0),
-            arch::_mm512_set1_pd(65_536.0),
-            arch::_mm512_set1_pd(worth),
-        );
-        let add = |place: usize, low: arch::__m256i, middle: arch::__m256i, high: arch::__m256i| {
-            let whole = arch::_mm512_fmadd_pd(arch::_mm512_cvtepi32_pd(middle), byte, arch::_mm512_cvtepi32_pd(low));
-            let whole = arch::_mm512_fmadd_pd(arch::_mm512_cvtepi32_pd(high), word, whole);
-            let place = out.add(place);
-            arch::_mm512_storeu_pd(place, arch::_mm512_fmadd_pd(whole, worth, arch::_mm512_loadu_pd(place)));
-        };
-        let front = |lanes| arch::_mm512_castsi512_si256(lanes);
-        let back = |lanes| arch::_mm512_extracti64x4_epi64::<1>(lanes);
-        for quarter in 0..4 {
-            let (low, middle, high) = (lows[quarter], middles[quarter], highs[quarter]);
-            add(quarter * LANES, front(low), front(middle), front(high));
-            add(quarter * LANES + LANES / 2, back(low), back(middle), back(high));
-        }
-    }
-    if stale > 0 {
-        for (sum, added) in sum[stale..].iter_mut().zip(&added[stale..]) {
-            *sum += added;
-        }
-    }
+    scratch.finish(model, grid.bias, worth, sum);
+    Ok(tally)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{Norm, Rows, Targets};
-    use crate::linear::driver::accumulate as accumulate_any;
-    use crate::linear::{Point, RowNorms, Workspace, reference, row_norms};
+    use crate::features::{NULL_CLASS, Rows, Targets};
+    use crate::linear::{
+        NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients, accumulate_packed,
+        pack, reference, row_norms,
+    };
     use crate::loss::Loss;
+    use proptest::prelude::*;
+
+    const SCALE: f32 = 1.0 / 255.0;
 
     /// Bytes, classes and parameters of a problem, from one seed.
     struct Example {
         model: LinearModel,
         bytes: Vec<u8>,
+        scale: f32,
         classes: Vec<u32>,
         parameters: Vec<f32>,
-        norms: RowNorms,
+        earlier: Vec<f32>,
     }
-
-    const SCALE: f32 = 1.0 / 255.0;
 
     impl Example {
         fn new(rows: usize, features: usize, outputs: usize, bias: bool) -> Self {
@@ -946,120 +867,406 @@ mod tests {
                 bias,
                 loss: Loss::Softmax,
             };
-            let bytes: Vec<u8> = (0..rows * features)
-                .map(|_| if next() % 3 == 0 { (next() % 256) as u8 } else { 0 })
-                .collect();
+            let byte = |next: u32| if next.is_multiple_of(3) { (next >> 3) as u8 } else { 0 };
+            let bytes = (0..rows * features).map(|_| byte(next())).collect();
             let mut weights = || -> Vec<f32> {
                 let weight = |_| (next() as f32 / 32_768.0 - 1.0) * 0.2;
                 (0..model.parameters()).map(weight).collect()
             };
-            let parameters = weights();
-            let rows_of_bytes = Rows::bytes(&bytes, features, SCALE);
-            let norms = row_norms(rows_of_bytes, bias, Norm::L2).expect("bytes are finite");
             Example {
                 model,
-                classes: (0..rows).map(|row| (row * 7 % outputs) as u32).collect(),
-                parameters,
-                norms,
                 bytes,
+                scale: SCALE,
+                parameters: weights(),
+                earlier: weights(),
+                classes: (0..rows).map(|row| (row * 7 % outputs) as u32).collect(),
             }
         }
 
-        fn batch<'a>(&'a self, selection: Selection<'a>) -> Batch<'a> {
+        fn rows(&self) -> Rows<'_> {
+            Rows::bytes(&self.bytes, self.model.features, self.scale)
+        }
+
+        fn norms(&self, clip: Clip) -> Option<RowNorms> {
+            match clip {
+                Clip::Unbounded => None,
+                Clip::Bounded { norm, .. } => Some(row_norms(self.rows(), self.model.bias, norm).expect("finite")),
+            }
+        }
+
+        fn batch<'a>(&'a self, norms: Option<&'a RowNorms>, selection: Selection<'a>) -> Batch<'a> {
             Batch {
-                rows: Rows::bytes(&self.bytes, self.model.features, SCALE),
+                rows: self.rows(),
                 targets: Targets::Classes(&self.classes),
-                norms: Some(&self.norms),
+                norms,
                 selection,
             }
         }
 
-        fn sum(&self, batch: &Batch<'_>, query: &Query<'_>) -> Vec<f64> {
-            let workspace = Workspace::summing_rows(&self.model, 1);
-            assert!(workspace.integer.is_some());
-            self.sum_in(batch, query, workspace)
+        fn points(&self, difference: bool) -> (Point<'_>, Option<Point<'_>>) {
+            let at = |coefficient, parameters| Point {
+                coefficient,
+                parameters,
+            };
+            if difference {
+                (at(1.5, &self.parameters), Some(at(0.75, &self.earlier)))
+            } else {
+                (at(1.0, &self.parameters), None)
+            }
         }
 
-        fn sum_in(&self, batch: &Batch<'_>, query: &Query<'_>, mut workspace: Workspace) -> Vec<f64> {
+        /// The sum in units of the grid, and the unit.
+        fn integers(
+            &self,
+            selection: Selection<'_>,
+            clip: Clip,
+            difference: bool,
+            instructions: Instructions,
+        ) -> (Vec<f64>, f64, Tally) {
+            let norms = self.norms(clip);
+            let batch = self.batch(norms.as_ref(), selection);
+            let mut packed = PackedQuery::new(&self.model).expect("integers");
+            assert!(pack(
+                &self.model,
+                self.scale,
+                self.points(difference),
+                clip,
+                &mut packed
+            ));
+            let mut workspace = Workspace::new(&self.model).on(&self.model, instructions);
             let mut sum = vec![0.0; self.model.parameters()];
-            accumulate_any(&self.model, batch, query, &mut sum, &mut workspace).expect("finite");
-            sum
+            let tally = accumulate_packed(&self.model, &batch, &packed, &mut sum, &mut workspace).expect("finite");
+            assert!(sum.iter().all(|value| value.fract() == 0.0));
+            (sum, packed.unit().expect("packed"), tally)
         }
+    }
 
-        fn gradient(&self, clip_norm: f32) -> Query<'_> {
-            Query {
-                current: Point::at(&self.parameters),
-                previous: None,
-                clip: Clip::l2(clip_norm),
+    /// The sets of this processor; at least AVX2.
+    fn sets() -> Vec<Instructions> {
+        let sets: Vec<_> = Instructions::ALL
+            .into_iter()
+            .filter(|set| set.are_available())
+            .collect();
+        eprintln!("instructions: {sets:?}");
+        sets
+    }
+
+    const CLIPS: [Clip; 4] = [Clip::Unbounded, Clip::l2(1.0), Clip::l2(1e-3), Clip::l1(2.0)];
+
+    /// Of sums in the order of the parameters.
+    fn digest(sum: &[f64]) -> u64 {
+        let step = |hash: u64, value: &f64| (hash ^ value.to_bits()).wrapping_mul(0x0100_0000_01b3).rotate_left(7);
+        sum.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_integers() {
+        if !super::super::has_integer_kernels() {
+            return;
+        }
+        for (rows, features, outputs, bias) in [
+            (1, 64, 2, true),
+            (33, 65, 3, false),
+            (130, 127, 5, true),
+            (200, 784, 10, true),
+            (67, 300, 11, true),
+            (257, 128, 26, false),
+            (64, 95, 7, true),
+        ] {
+            let mut example = Example::new(rows, features, outputs, bias);
+            (0..rows).step_by(9).for_each(|row| example.classes[row] = NULL_CLASS);
+            let scattered: Vec<u32> = (0..rows).map(|row| (row * 13 % rows) as u32).collect();
+            for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
+                for selection in [Selection::Range(0..rows), Selection::Indices(&scattered)] {
+                    let of = |set| example.integers(selection.clone(), clip, difference, set);
+                    let expected = of(Instructions::Scalar);
+                    for set in sets() {
+                        assert!(
+                            of(set) == expected,
+                            "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}"
+                        );
+                    }
+                }
             }
         }
     }
 
-    /// True if this processor has tiles to test.
-    fn tiles_here() -> bool {
-        let here = tiles::available();
-        if !here {
-            eprintln!("skipped: no byte tiles here");
+    /// Recorded on AVX-512; the test passes on builds and processors with other sets only if they give the same bits.
+    #[test]
+    fn sums_have_the_recorded_bits_on_every_build() {
+        if !super::super::has_integer_kernels() {
+            return;
         }
-        here
+        let example = Example::new(300, 784, 10, true);
+        let digests = CLIPS.map(|clip| {
+            [false, true].map(|difference| {
+                let (sum, unit, _) =
+                    example.integers(Selection::Range(0..300), clip, difference, Instructions::fastest());
+                digest(&sum) ^ unit.to_bits()
+            })
+        });
+        let expected = [
+            [0x985c_2154_e9a1_b5e5, 0x73f4_0439_4c19_9ea1],
+            [0xbe32_3b54_cf47_51a1, 0x0c32_f3e0_e59b_1fed],
+            [0xa490_8c67_3bdc_7d7a, 0x99cd_47b5_ad87_d092],
+            [0x4207_5cc4_c607_6bca, 0x5c07_08eb_0b2d_4003],
+        ];
+        assert_eq!(digests, expected, "{digests:#x?}");
     }
 
-    fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
-        let scale = expected
-            .iter()
-            .fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
-        for (place, (found, expected)) in found.iter().zip(expected).enumerate() {
-            assert!(
-                (found - expected).abs() <= tolerance * scale,
-                "{place}: {found}, expected {expected}"
+    #[test]
+    fn sums_depend_on_no_order_and_no_split() {
+        if !super::super::has_integer_kernels() {
+            return;
+        }
+        let rows = 400;
+        let example = Example::new(rows, 100, 4, true);
+        let backwards: Vec<u32> = (0..rows as u32).rev().collect();
+        for clip in CLIPS {
+            let of = |selection| example.integers(selection, clip, false, Instructions::fastest()).0;
+            let whole = of(Selection::Range(0..rows));
+            assert_eq!(of(Selection::Indices(&backwards)), whole);
+            for split in [1, 127, 129, 333] {
+                let (mut front, back) = (of(Selection::Range(0..split)), of(Selection::Range(split..rows)));
+                front.iter_mut().zip(back).for_each(|(sum, value)| *sum += value);
+                assert_eq!(front, whole);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_reference_but_for_the_grid() {
+        if !super::super::has_integer_kernels() {
+            return;
+        }
+        for (rows, features, outputs, bias) in [(40, 64, 2, true), (300, 130, 11, false), (600, 784, 10, true)] {
+            let example = Example::new(rows, features, outputs, bias);
+            for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
+                let norms = example.norms(clip);
+                let batch = example.batch(norms.as_ref(), Selection::Range(0..rows));
+                let (current, previous) = example.points(difference);
+                let expected = reference::sum_of_differences(&example.model, &batch, current, previous, clip);
+                let (sum, unit, _) =
+                    example.integers(Selection::Range(0..rows), clip, difference, Instructions::fastest());
+                let scale = expected
+                    .iter()
+                    .fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
+                for (found, expected) in sum.iter().zip(&expected) {
+                    let off = (found * unit - expected).abs();
+                    // A row that is clipped is up to √10 steps, of 255 units a feature, shorter than it might be.
+                    let allowed = 3e-6 * scale + 0.3 * 255.0 * unit * rows as f64;
+                    assert!(off <= allowed, "{clip:?}: {found}·{unit} for {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_entry_points_give_the_packed_sum_times_its_unit() {
+        if !super::super::has_integer_kernels() {
+            return;
+        }
+        let example = Example::new(150, 90, 3, true);
+        let norms = example.norms(Clip::l2(1.0));
+        let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
+        for difference in [false, true] {
+            let (expected, unit, tally) = example.integers(
+                Selection::Range(0..150),
+                Clip::l2(1.0),
+                difference,
+                Instructions::fastest(),
             );
+            let (current, previous) = example.points(difference);
+            let previous = previous.unwrap_or(Point {
+                coefficient: 0.0,
+                ..current
+            });
+            let mut sum = vec![0.0; expected.len()];
+            let mut workspace = Workspace::summing_rows(&example.model, 1);
+            let clip = Clip::l2(1.0);
+            let found = accumulate_differences(
+                &example.model,
+                &batch,
+                current,
+                previous,
+                clip,
+                &mut sum,
+                &mut workspace,
+            );
+            assert_eq!(found, Ok(tally));
+            assert_eq!(sum, expected.iter().map(|value| value * unit).collect::<Vec<_>>());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// ‖ρ ⊗ a‖ ≤ Ĉ in integers and Ĉ·h·s ≤ C, for rows and residuals that push rounding to its limit.
+        #[test]
+        fn a_contribution_never_exceeds_the_clip_norm(
+            seed in any::<u32>(),
+            outputs in 2_usize..40,
+            scale in prop::sample::select(vec![SCALE, 1.0 / 256.0, 1.0, 3.7, 1e-6]),
+            bias in any::<bool>(),
+            l1 in any::<bool>(),
+            clip_exponent in -20_i32..12,
+            weight in prop::sample::select(vec![1.0_f32, 2.25, 1e3]),
+        ) {
+            let mut state = u64::from(seed) << 1 | 1;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state >> 33
+            };
+            let model = LinearModel { features: 64, outputs, bias, loss: Loss::Softmax };
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let clip_norm = 2_f32.powi(clip_exponent) * (1.0 + next() as f32 / 4e9);
+            let clip = Clip::Bounded { norm, clip_norm };
+            let grid = Grid::new(&model, scale, weight, clip).unwrap();
+            let (_, limit) = grid.clip.unwrap();
+            prop_assert!(limit.fract() == 0.0 && limit.mul_add(grid.unit(), -f64::from(clip_norm)) <= 0.0);
+            // Rows from empty over a single 1 to all 255.
+            let rows: Vec<u8> = (0..BLOCK_ROWS).flat_map(|row| {
+                let full = row * 64 / BLOCK_ROWS;
+                (0..64).map(|feature| match row % 4 {
+                    0 => u8::from(feature < row / 4 % 3),
+                    1 => 255,
+                    _ if feature < full => next() as u8,
+                    _ => 0,
+                }).collect::<Vec<u8>>()
+            }).collect();
+            let norms = row_norms(Rows::bytes(&rows, 64, scale), bias, norm).unwrap();
+            let norms: &[f32; BLOCK_ROWS] = norms.values.first_chunk().unwrap();
+            let mut values: Vec<f32> = (0..outputs * BLOCK_ROWS).map(|place| {
+                let uniform = next() as f32 / 1_073_741_824.0 - 1.0;
+                let row = place % BLOCK_ROWS;
+                match row / 4 % 5 {
+                    // Equal halves of steps, all of which round away from zero.
+                    0 => weight * (place as f32 / 97.0).fract().round(),
+                    // Short ones, and almost exactly as long as the clip norm lets them.
+                    1 => uniform * weight * 1e-5,
+                    2 if norms[row] > 0.0 => {
+                        let spread = if l1 { outputs as f32 } else { (outputs as f32).sqrt() };
+                        (clip_norm / norms[row] / spread).min(weight)
+                    }
+                    _ => uniform * weight,
+                }
+            }).collect();
+            for start in (0..BLOCK_ROWS).step_by(LANES) {
+                round(&grid, norms, &mut values, start);
+            }
+            let nu = grid.bias as u128;
+            for row in 0..BLOCK_ROWS {
+                let features = rows[64 * row..][..64].iter().map(|&byte| u128::from(byte)).chain([nu]);
+                let rho = values.chunks(BLOCK_ROWS).map(|values| values[row]);
+                prop_assert!(rho.clone().all(|value| value.fract() == 0.0 && value.abs() <= GREATEST));
+                let rho = rho.map(|value| value.abs() as u128);
+                let limit = limit as u128;
+                if l1 {
+                    prop_assert!(rho.sum::<u128>() * features.sum::<u128>() <= limit, "row {}", row);
+                } else {
+                    let squares = |values: &mut dyn Iterator<Item = u128>| values.map(|value| value * value).sum::<u128>();
+                    let (rho, features) = (squares(&mut rho.into_iter()), squares(&mut features.into_iter()));
+                    // Ĉ² may exceed 128 bits where no contribution comes near it.
+                    let within = limit.checked_mul(limit).is_none_or(|limit| rho * features <= limit);
+                    prop_assert!(within, "row {}: {}·{} > {}²", row, rho, features, limit);
+                }
+            }
+        }
+
+        /// L_i is at most Ĉ²/‖a_i‖² (Ĉ/‖a_i‖₁), and hardly less.
+        #[test]
+        fn limits_are_just_below_those_of_exact_arithmetic(
+            ones in 0_usize..65,
+            byte in 1_u8..=255,
+            bias in any::<bool>(),
+            l1 in any::<bool>(),
+            clip_norm in 0.01_f32..4.0,
+        ) {
+            let model = LinearModel { features: 64, outputs: 3, bias, loss: Loss::Softmax };
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let grid = Grid::new(&model, SCALE, 1.0, Clip::Bounded { norm, clip_norm }).unwrap();
+            let row: Vec<u8> = (0..64).map(|feature| if feature < ones { byte } else { 0 }).collect();
+            let norms = row_norms(Rows::bytes(&row, 64, SCALE), bias, norm).unwrap();
+            let (_, limit) = grid.clip.unwrap();
+            let found = grid.limit(norms.values[0], !l1, limit);
+            let (ones, byte, nu) = (ones as f64, f64::from(byte), grid.bias);
+            let exact = if l1 { limit / (ones * byte + nu) } else { limit * limit / (ones * byte * byte + nu * nu) };
+            prop_assert!(found <= exact.min(SURELY_KEPT));
+            prop_assert!(found >= exact.min(SURELY_KEPT) * (1.0 - 1e-6) - 1.0, "{} for {}", found, exact);
+        }
+    }
+
+    #[test]
+    fn integers_that_are_too_long_are_cut_towards_zero() {
+        for squared in [false, true] {
+            for limit in [0.0, 1.0, 5.0, 1e6, 3.3e13_f64.floor()] {
+                let mut values = vec![0.0; 3 * BLOCK_ROWS];
+                let long: [f32; 3] = [4_000_000.0, -8_000_000.0, 1.0];
+                for (output, value) in long.into_iter().enumerate() {
+                    values[output * BLOCK_ROWS] = value;
+                }
+                let size_of = |values: [f32; 3]| {
+                    let integers = values.map(|value| value.abs() as i64);
+                    integers
+                        .map(|integer| if squared { integer * integer } else { integer })
+                        .iter()
+                        .sum::<i64>()
+                };
+                cut(squared, limit, size_of(long), &mut values);
+                let cut = std::array::from_fn(|output| values[output * BLOCK_ROWS]);
+                assert!(size_of(cut) as f64 <= limit);
+                let shorter = |(cut, long): (&f32, &f32)| cut.abs() <= long.abs() && cut * long >= 0.0;
+                assert!(cut.iter().zip(&long).all(shorter));
+            }
         }
     }
 
     #[test]
     fn weights_too_large_for_digits_and_not_finite_ones_take_the_other_kernels() {
-        if !tiles_here() {
-            return;
-        }
         let mut example = Example::new(64, 80, 3, true);
+        let norms = example.norms(Clip::l2(1.0));
+        let sum = |example: &Example| {
+            let batch = example.batch(norms.as_ref(), Selection::Range(0..64));
+            let mut sum = vec![0.0; example.model.parameters()];
+            let workspace = &mut Workspace::new(&example.model);
+            accumulate_gradients(
+                &example.model,
+                &batch,
+                &example.parameters,
+                Clip::l2(1.0),
+                &mut sum,
+                workspace,
+            )
+            .map(|_| sum)
+        };
         example.parameters[100] = 1e30;
-        let batch = example.batch(Selection::Range(0..64));
-        let query = example.gradient(1.0);
-        let expected = reference::sum_of_differences(&example.model, &batch, query.current, None, query.clip);
-        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
-        let mut broken = example.parameters.clone();
-        broken[100] = f32::NAN;
-        let current = Point::at(&broken);
-        let mut sum = vec![0.0; example.model.parameters()];
-        let mut workspace = Workspace::new(&example.model);
-        let outcome = accumulate_any(
-            &example.model,
-            &batch,
-            &Query { current, ..query },
-            &mut sum,
-            &mut workspace,
-        );
-        assert!(outcome.is_err());
-    }
-
-    #[test]
-    fn a_workspace_of_another_model_is_refused() {
-        if !tiles_here() {
-            return;
+        let batch = example.batch(norms.as_ref(), Selection::Range(0..64));
+        let current = Point::at(&example.parameters);
+        let expected = reference::sum_of_differences(&example.model, &batch, current, None, Clip::l2(1.0));
+        for (found, expected) in sum(&example).expect("finite").iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4);
         }
-        let (wide, narrow) = (Example::new(64, 784, 10, true), Example::new(64, 100, 10, true));
-        let outcome = std::panic::catch_unwind(|| {
-            let mut sum = vec![0.0; narrow.model.parameters()];
-            let mut workspace = Workspace::new(&wide.model);
-            let batch = narrow.batch(Selection::Range(0..64));
-            accumulate_any(&narrow.model, &batch, &narrow.gradient(1.0), &mut sum, &mut workspace)
-        });
-        assert!(outcome.is_err());
+        example.parameters[100] = f32::NAN;
+        assert!(matches!(sum(&example), Err(NonFiniteGradient { .. })));
     }
 
     #[test]
-    fn the_most_features_do_not_overflow_a_margin() {
-        if !tiles_here() {
+    #[should_panic = "of its workspace (right)"]
+    fn a_query_for_another_model_is_refused() {
+        let (wide, narrow) = (Example::new(64, 784, 10, true), Example::new(64, 100, 10, true));
+        let mut packed = PackedQuery::new(&wide.model).expect("of its workspace (right)");
+        pack(
+            &narrow.model,
+            narrow.scale,
+            narrow.points(false),
+            Clip::Unbounded,
+            &mut packed,
+        );
+    }
+
+    #[test]
+    fn the_most_features_and_rows_do_not_overflow() {
+        if !super::super::has_integer_kernels() {
             return;
         }
         let mut example = Example::new(40, 1 << 16, 2, false);
@@ -1067,59 +1274,77 @@ mod tests {
         // Lower digits of -128 everywhere: -32,896 = -128·256 - 128.
         example.parameters.fill(-32_896.0 / 8_388_608.0);
         example.parameters[0] = 0.9;
-        let rows = example.batch(Selection::Range(0..40)).rows;
-        example.norms = row_norms(rows, false, Norm::L2).expect("bytes are finite");
-        let batch = example.batch(Selection::Range(0..40));
-        let query = example.gradient(1.0);
-        let expected = reference::sum_of_differences(&example.model, &batch, query.current, None, query.clip);
-        assert_close(&example.sum(&batch, &query), &expected, 1e-5);
+        let batch = example.batch(None, Selection::Range(0..40));
+        let current = Point::at(&example.parameters);
+        let expected = reference::sum_of_differences(&example.model, &batch, current, None, Clip::Unbounded);
+        for set in sets() {
+            let (sum, unit, _) = example.integers(Selection::Range(0..40), Clip::Unbounded, false, set);
+            let scale = expected
+                .iter()
+                .fold(0.0_f64, |greatest, value| greatest.max(value.abs()));
+            for (found, expected) in sum.iter().zip(&expected) {
+                assert!(
+                    (found * unit - expected).abs() <= 1e-4 * scale,
+                    "{found}·{unit} for {expected}"
+                );
+            }
+        }
+        // As many rows as 32 bits hold and more, with coefficients whose lower digits are all -128.
+        let mut example = Example::new(1, 64, 2, true);
+        example.bytes.fill(255);
+        example.parameters.fill(0.0);
+        let rows = vec![0; SUMMED_ROWS + 1000];
+        for coefficient in [1.0_f32, 65_793.0 / 65_536.0] {
+            let mut packed = PackedQuery::new(&example.model).expect("integers");
+            let point = Point {
+                coefficient,
+                parameters: &example.parameters,
+            };
+            assert!(pack(
+                &example.model,
+                example.scale,
+                (point, None),
+                Clip::Unbounded,
+                &mut packed
+            ));
+            let mut sum = vec![0.0; example.model.parameters()];
+            let batch = example.batch(None, Selection::Indices(&rows));
+            let mut workspace = Workspace::new(&example.model);
+            accumulate_packed(&example.model, &batch, &packed, &mut sum, &mut workspace).expect("finite");
+            let mut one = vec![0.0; example.model.parameters()];
+            let batch = example.batch(None, Selection::Range(0..1));
+            accumulate_packed(&example.model, &batch, &packed, &mut one, &mut workspace).expect("finite");
+            assert_eq!(
+                sum,
+                one.iter().map(|value| value * rows.len() as f64).collect::<Vec<_>>()
+            );
+        }
     }
 
     #[test]
     fn digits_hold_every_integer_that_they_are_asked_to() {
         for value in [
-            0,
-            1,
-            -1,
-            127,
-            128,
-            -128,
-            -129,
-            255,
-            256,
-            32_767,
-            32_896,
-            -8_355_711,
-            8_355_711,
-            536_870_912,
-            -536_870_912,
+            0, 1, -1, 127, 128, -128, -129, 255, 256, 32_767, 32_896, -8_355_711, 8_355_711,
         ] {
-            // SAFETY: the build has AVX-512.
-            let digits = unsafe { signed_digits(arch::_mm512_set1_epi32(value), 0x8080_8080) };
-            let back = digits.into_iter().enumerate().map(|(digit, bytes)| {
-                // SAFETY: registers of sixteen bytes.
-                let bytes: [i8; LANES] = unsafe { std::mem::transmute(bytes) };
-                assert!(bytes.iter().all(|&byte| byte == bytes[0]));
-                i64::from(bytes[0]) << (8 * digit)
-            });
-            assert_eq!(back.sum::<i64>(), i64::from(value));
+            let back = digits_of([value])
+                .into_iter()
+                .enumerate()
+                .map(|(digit, [byte])| i32::from(byte as i8) << (8 * digit));
+            assert_eq!(back.sum::<i32>(), value);
         }
     }
 
     #[test]
-    fn steps_are_powers_of_two_that_hold_the_greatest_weight() {
+    fn steps_are_powers_of_two_that_hold_the_greatest_number() {
         for greatest in [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1] {
-            let step = step_of(&[0.0, -greatest, greatest / 3.0]).expect("moderate");
+            let step = step_of(greatest, GREATEST_WEIGHT_EXPONENT).expect("moderate");
             assert_eq!(step.to_bits() & 0x007f_ffff, 0, "{step} is a power of two");
             let integer = (greatest / step).round();
-            assert!(integer <= GREATEST_WEIGHT, "{greatest}: {integer}");
-            assert!(
-                integer >= GREATEST_WEIGHT / 2.1 || greatest < 1e-17,
-                "{greatest}: {integer}"
-            );
+            assert!(integer <= GREATEST, "{greatest}: {integer}");
+            assert!(integer >= GREATEST / 2.1 || greatest < 1e-17, "{greatest}: {integer}");
         }
-        assert_eq!(step_of(&[1.0, f32::INFINITY]), None);
-        assert_eq!(step_of(&[f32::NAN, 1.0]), None);
-        assert!(step_of(&[0.0; 20]).is_some());
+        assert_eq!(step_of(f32::INFINITY, GREATEST_WEIGHT_EXPONENT), None);
+        assert_eq!(step_of(f32::NAN, GREATEST_WEIGHT_EXPONENT), None);
+        assert!(step_of(0.0, GREATEST_WEIGHT_EXPONENT).is_some());
     }
 }

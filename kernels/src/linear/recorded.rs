@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use wide::f32x16;
 
-use super::driver::{Kernel, Pass, for_each_part, sum_blocks, takes_tiles};
-use super::integer;
+use super::driver::{Kernel, Pass, for_each_part, sum_blocks};
+use super::integer::{Grid, LEAST_ROWS};
 use super::packing::Layout;
 use super::residuals::{self, BlockRows};
 use super::workspace::Workspace;
@@ -30,8 +30,6 @@ pub const MOST_EXPONENT: f32 = 88.0;
 #[derive(Debug)]
 pub struct RecordedWorkspace {
     blocks: Workspace,
-    /// Coefficients of the rows whose outer products are summed together on integer tiles.
-    coefficients: Vec<f32>,
     packed: Packed,
 }
 
@@ -43,12 +41,14 @@ struct Packed {
 }
 
 /// The model and kernels that parameters are packed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Form {
     /// Features and outputs.
     shape: (usize, usize),
-    /// Layout of the kernels of blocks, `None` for integer tiles.
+    /// Layout of the kernels of blocks, `None` for integers.
     layout: Option<Layout>,
+    /// Scale of bytes.
+    scale: f32,
 }
 
 impl Packed {
@@ -76,38 +76,34 @@ impl RecordedWorkspace {
     pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
         Self {
             blocks: Workspace::summing_rows(model, block_rows),
-            coefficients: vec![0.0; model.outputs * integer::SUMMED_ROWS],
             packed: Packed::default(),
         }
     }
 
-    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0. Returns the pass and, on integer
-    /// tiles, the exponent of the step of coefficients if a public bound gives one.
+    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0. Returns the pass and, in integers,
+    /// the grid of coefficients if a public bound gives one.
     fn select<'b, 'a>(
         &mut self,
         (model, batch): (&'b LinearModel, &'b Batch<'a>),
         parameters: &'b [f32],
         reweighting: Option<&Reweighting<'_>>,
         facts: (Option<Targets<'a>>, Option<&'a [f32]>),
-    ) -> (Pass<'b, 'a>, Option<i32>) {
+    ) -> (Pass<'b, 'a>, Option<Grid>) {
         check(model, batch, parameters);
         let (blocks, total) = (self.blocks.blocks, batch.selection.len());
         let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
-        let (mut step, mut on_tiles) = (None, false);
+        let (mut grid, mut in_integers) = (None, false);
         if let Rows::U8(bytes) = batch.rows
-            && takes_tiles(blocks, total)
+            && (blocks.block == 1 || total >= LEAST_ROWS)
         {
             let cap = reweighting.and_then(|reweighting| reweighting.cap);
-            step = cap.and_then(|Cap { weight, clip_norm }| {
-                let norm = Norm::L2;
-                integer::step_exponent(model, weight, Clip::Bounded { norm, clip_norm }, bytes.scale)
-            });
-            // Steps that follow from the rows are for sums that do not round each row on its own, and of which no bound is
+            grid = cap.and_then(|Cap { weight, clip_norm }| Grid::new(model, bytes.scale, weight, Clip::l2(clip_norm)));
+            // Grids that follow from the rows are for sums that do not round each row on its own, and of which no bound is
             // known.
-            let has_step = reweighting.is_none() || step.is_some() || cap.is_none() && blocks.block > 1;
-            on_tiles = has_step && self.pack_digits(model, parameters, at_zero);
+            let has_grid = reweighting.is_none() || grid.is_some() || cap.is_none() && blocks.block > 1;
+            in_integers = has_grid && self.pack_digits(model, bytes.scale, parameters, at_zero);
         }
-        let kernel = Kernel::select(batch.rows, on_tiles, blocks.block > 1 && total < FEW_ROWS);
+        let kernel = Kernel::select(batch.rows, in_integers, blocks.block > 1 && total < FEW_ROWS);
         let current = (!at_zero).then_some(parameters);
         let pass = Pass::new(
             (model, batch),
@@ -120,27 +116,28 @@ impl RecordedWorkspace {
         if matches!(kernel, Kernel::Dense) && !at_zero {
             self.pack_vectors(model, pass.source.layout, parameters);
         }
-        (pass, step)
+        (pass, grid)
     }
 
-    /// Packs weights in digits for integer tiles, unless they are 0. Returns whether there are tiles and they take these.
-    fn pack_digits(&mut self, model: &LinearModel, parameters: &[f32], at_zero: bool) -> bool {
-        let Some(integer) = &mut self.blocks.integer else {
+    /// Packs weights in digits, unless they are 0. Returns whether there are kernels in integers and they take these.
+    fn pack_digits(&mut self, model: &LinearModel, scale: f32, parameters: &[f32], at_zero: bool) -> bool {
+        let (Some(integer), Some(digits)) = (&self.blocks.integer, &mut self.blocks.packed) else {
             return false;
         };
+        integer.check(model, digits);
         if at_zero {
-            integer.check(model);
             return true;
         }
         let form = Form {
             shape: (model.features, model.outputs),
             layout: None,
+            scale,
         };
         if self.packed.holds(form, parameters) {
             return true;
         }
         self.packed.form = None;
-        let packed = integer.prepare(model, parameters);
+        let packed = digits.pack_margins(model, scale, parameters);
         if packed {
             self.packed.keep(form, parameters);
         }
@@ -152,6 +149,7 @@ impl RecordedWorkspace {
         let form = Form {
             shape: (model.features, model.outputs),
             layout: Some(layout),
+            scale: 1.0,
         };
         if !self.packed.holds(form, parameters) {
             self.blocks.current.pack(model, layout, parameters);
@@ -365,9 +363,9 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let Reweighting { offset, residuals, .. } = reweighting;
     let facts = (None, Some(l2_norms(batch)));
-    let (pass, step) = workspace.select((model, batch), offset, Some(&reweighting), facts);
-    if let Kernel::Tiles(bytes) = pass.kernel {
-        reweighted_on_tiles(&pass, bytes, step, residuals, weigh, sum, workspace)?;
+    let (pass, grid) = workspace.select((model, batch), offset, Some(&reweighting), facts);
+    if let Kernel::Integers(bytes) = pass.kernel {
+        reweighted_in_integers(&pass, bytes, grid, residuals, weigh, sum, workspace)?;
     } else {
         sum_blocks(&pass, 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
             weigh_part(model, rows, block_rows, values, weigh)?;
@@ -403,37 +401,40 @@ fn weigh_part<E>(
     Ok(())
 }
 
-/// [`accumulate_reweighted`] on integer tiles: outer products of up to 512 rows are summed together.
-fn reweighted_on_tiles<E: From<NonFiniteGradient>>(
+/// [`accumulate_reweighted`] in integers: a term is clipped to the cap, as [`super::integer`] guarantees. Without a grid that of a
+/// part follows from its greatest coefficient, and nothing is promised about neighbours.
+fn reweighted_in_integers<E: From<NonFiniteGradient>>(
     pass: &Pass<'_, '_>,
     bytes: U8Rows<'_>,
-    step: Option<i32>,
+    grid: Option<Grid>,
     residuals: ByOutput<'_>,
     weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
     sum: &mut [f64],
     workspace: &mut RecordedWorkspace,
 ) -> Result<(), E> {
-    let (model, selection) = (pass.model, &pass.batch.selection);
-    let RecordedWorkspace {
-        blocks,
-        coefficients: values,
-        ..
-    } = workspace;
-    for block in (0..selection.len()).step_by(integer::SUMMED_ROWS) {
-        let block_end = (block + integer::SUMMED_ROWS).min(selection.len());
-        let parts = values.chunks_exact_mut(model.outputs * BLOCK_ROWS);
-        for (rows, of_part) in pass.parts(block, block_end).zip(parts) {
-            let mut starts = [std::ptr::null(); BLOCK_ROWS];
-            pass.margins(&rows, &mut starts, blocks);
-            weigh_part(model, &rows, &mut blocks.block_rows, &mut blocks.residuals, weigh)?;
-            if !coefficients(residuals, &rows, &blocks.block_rows.weights, of_part) {
-                let row = selection.row(rows.start);
-                return Err(NonFiniteGradient { row }.into());
-            }
-        }
-        if let Some(integer) = &mut blocks.integer {
-            integer.add_outer(model, bytes, selection, block..block_end, values, step, sum);
-        }
+    let (model, selection, blocks) = (pass.model, &pass.batch.selection, &mut workspace.blocks);
+    for rows in pass.parts(0, selection.len()) {
+        let mut starts = [std::ptr::null(); BLOCK_ROWS];
+        pass.margins(&rows, &mut starts, blocks);
+        let Workspace {
+            integer,
+            block_rows,
+            residuals: values,
+            ..
+        } = &mut *blocks;
+        weigh_part(model, &rows, block_rows, values, weigh)?;
+        let values = &mut values[..model.outputs * BLOCK_ROWS];
+        let row = selection.row(rows.start);
+        let finite = coefficients(residuals, &rows, &block_rows.weights, values);
+        let grid = grid.or_else(|| {
+            let of_rows = values.chunks_exact(BLOCK_ROWS).flat_map(|values| &values[..rows.len()]);
+            let greatest = of_rows.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
+            Grid::unclipped(model, bytes.scale, greatest)
+        });
+        let (true, Some(grid), Some(integer)) = (finite, grid, integer) else {
+            return Err(NonFiniteGradient { row }.into());
+        };
+        integer.add_outer((model, &grid), (bytes, selection, rows), &block_rows.norms, values, sum);
     }
     Ok(())
 }
@@ -792,7 +793,7 @@ mod tests {
     }
 
     /// Positions stay when a row becomes null, and with them the shifts of all others: what these answer and add does not
-    /// change by a bit. Nor does it change with the weights beside them: integer tiles write coefficients in steps of the cap.
+    /// change by a bit. Nor does it change with the weights beside them: integers are multiples of a step that follows from the cap.
     #[test]
     fn what_a_recorded_row_adds_depends_on_no_other_row() {
         let is_null = |row: usize| row % 5 == 2;
@@ -825,7 +826,7 @@ mod tests {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
                 let mut workspace = RecordedWorkspace::summing_rows(&model, 1);
                 if !tiles {
-                    workspace.blocks = workspace.blocks.without_integer_tiles();
+                    workspace.blocks = workspace.blocks.without_integers();
                 }
                 let [full, some] = [&full_data, &some_data].map(|data| {
                     let batch = data.batch(rows, &norms, Selection::Range(0..used));

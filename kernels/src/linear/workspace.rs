@@ -4,7 +4,7 @@ use super::dense::ROW_GROUP;
 use super::integer;
 use super::packing::PackedWeights;
 use super::residuals::BlockRows;
-use super::{BLOCK_ROWS, LinearModel};
+use super::{BLOCK_ROWS, Instructions, LinearModel};
 use crate::vector::lanes::LANES;
 use wide::f32x16;
 
@@ -26,6 +26,8 @@ pub struct Workspace {
     pub(super) block_rows: Box<BlockRows>,
     pub(super) blocks: BlockSizes,
     pub(super) integer: Option<Box<integer::Scratch>>,
+    /// Parameters of callers that pack them leaf by leaf.
+    pub(super) packed: Option<integer::PackedQuery>,
 }
 
 /// Numbers of rows that go through a kernel together.
@@ -83,14 +85,24 @@ impl Workspace {
             block_rows: Box::new(BlockRows::new()),
             blocks,
             integer: integer::Scratch::new(model),
+            packed: integer::PackedQuery::new(model),
         }
     }
 
-    /// The same scratch without integer tiles: rows of bytes are widened and multiplied in f32, as on processors that have
-    /// none.
+    /// The same scratch without integers: rows of bytes are widened and multiplied in f32.
     #[must_use]
-    pub fn without_integer_tiles(mut self) -> Self {
+    pub fn without_integers(mut self) -> Self {
         self.integer = None;
+        self
+    }
+
+    /// The same scratch on given instructions for rows of bytes, where those are summed as integers.
+    ///
+    /// # Panics
+    /// Instructions that this processor does not have.
+    #[must_use]
+    pub fn on(mut self, model: &LinearModel, instructions: Instructions) -> Self {
+        self.integer = self.integer.and_then(|_| integer::Scratch::on(model, instructions));
         self
     }
 }

@@ -1,0 +1,921 @@
+//! Exact sums of products of bytes and signed digits of 8 bits, in 32-bit integers, on every instruction set.
+//!
+//! Two operations, on operands that all sets lay out alike, in quads of bytes that are multiplied and added together:
+//!
+//! - [`Session::rows`]: `sums_ic = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
+//! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen columns of bytes (gradients).
+//!
+//! Nothing rounds and, within the bounds that the callers keep, nothing overflows. So all sets give the same integers,
+//! which is what makes the bits of a model independent of the processor. A process may use any set that the processor
+//! has, whatever the build: the tests run all of them.
+
+use super::BLOCK_ROWS;
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+use crate::tiles;
+use crate::vector::lanes::LANES;
+use std::ops::Range;
+
+/// Features of a group, the bytes of a cache line.
+pub(super) const GROUP: usize = 64;
+
+/// Rows whose products [`Session::rows`] computes together.
+pub(super) const TOGETHER: usize = 32;
+
+/// Rows of digits that [`Session::columns`] takes at most. They and a quad of bytes fill the registers of AVX-512.
+pub(super) const MOST_DIGIT_ROWS: usize = 30;
+
+/// Rows of bytes that lie in registers together.
+const ROWS: usize = 8;
+
+/// 64 bytes, a cache line and a row of a tile.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u8; 64]);
+
+pub(super) const EMPTY: Line = Line([0; 64]);
+
+/// Lines as bytes.
+pub(super) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
+    // SAFETY: a line is 64 bytes and nothing else.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
+}
+
+/// A set of instructions for products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// Plain Rust: the definition that the others are compared with.
+    Scalar,
+    /// AVX2: pairs of 16-bit products.
+    Avx2,
+    /// AVX-512 with VNNI: quads of 8-bit products.
+    Avx512,
+    /// AMX: tiles of 16 × 16 sums of 64 products.
+    Amx,
+}
+
+impl Instructions {
+    /// All sets, the fastest last.
+    pub const ALL: [Self; 4] = [Self::Scalar, Self::Avx2, Self::Avx512, Self::Amx];
+
+    /// True if this processor, and for tiles this build, has them.
+    pub fn are_available(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Self::Scalar => true,
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx512 => is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni"),
+            Self::Amx => tiles_agree(),
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            self == Self::Scalar
+        }
+    }
+
+    /// The fastest set here.
+    pub fn fastest() -> Self {
+        let available = |&set: &Self| set.are_available();
+        Self::ALL.into_iter().rev().find(available).unwrap_or(Self::Scalar)
+    }
+}
+
+/// True if this processor has tiles and they give the sums of the definition, tried once: no sum that a release rests on comes
+/// from instructions that were not seen to agree.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+fn tiles_agree() -> bool {
+    static AGREE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *AGREE.get_or_init(|| {
+        tiles::available() && {
+            let of = |instructions| known_answers(&mut Products::unchecked(instructions, 200));
+            of(Instructions::Amx) == of(Instructions::Scalar)
+        }
+    })
+}
+
+#[cfg(all(target_arch = "x86_64", not(target_feature = "avx512bw")))]
+fn tiles_agree() -> bool {
+    false
+}
+
+/// Products of fixed operands: rows at one distance and at several, one and two tiles, all numbers of rows of digits.
+#[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
+fn known_answers(products: &mut Products) -> Vec<i32> {
+    const FEATURES: usize = 200;
+    let mut state = 1_u32;
+    let mut bytes = |count: usize| -> Vec<Line> {
+        let mut line = |_| {
+            Line(std::array::from_fn(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            }))
+        };
+        (0..count).map(&mut line).collect()
+    };
+    let (mut rows, weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
+    let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * BLOCK_ROWS / GROUP), bytes(BLOCK_ROWS / 4));
+    let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
+    let mut session = products.session();
+    let mut answers = Vec::new();
+    for scattered in [0, 1] {
+        let start = |row: usize| rows[row * FEATURES + scattered * (row * row % 7)..].as_ptr();
+        let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
+        for tiles in [1, 2] {
+            let mut sums = vec![0; TOGETHER * tiles * LANES];
+            let all = (&pointers, TOGETHER);
+            // SAFETY: `rows` goes on for more than a row behind the last start.
+            unsafe { session.rows(all, &pointers[..scattered * 9], FEATURES, (&weights, tiles), &mut sums) };
+            answers.extend(sums);
+        }
+    }
+    for count in 1..=MOST_DIGIT_ROWS {
+        let mut sums = vec![-7; count * LANES];
+        for (add, samples) in [(false, BLOCK_ROWS / 8), (true, BLOCK_ROWS / 4)] {
+            session.columns((digits, count), (&quads, samples), add, &mut sums);
+        }
+        answers.extend(sums);
+    }
+    answers
+}
+
+/// Vectors of sums, of unsigned bytes and of signed digits in quads.
+///
+/// # Safety
+/// Implementations may need instructions that only callers with these features enabled have.
+unsafe trait Quads: Copy {
+    /// Sums of a vector.
+    const SUMS: usize;
+    /// Rows of digits that stay in registers with a vector of bytes.
+    const DIGIT_ROWS: usize;
+    type Sums: Copy;
+    type Bytes: Copy;
+    type Digits: Copy;
+
+    unsafe fn load(sums: *const i32) -> Self::Sums;
+    unsafe fn store(sums: *mut i32, lanes: Self::Sums);
+    unsafe fn zero() -> Self::Sums;
+    unsafe fn bytes(pointer: *const u8) -> Self::Bytes;
+    /// One quad in all lanes.
+    unsafe fn bytes_of_quad(pointer: *const u8) -> Self::Bytes;
+    unsafe fn digits(pointer: *const u8) -> Self::Digits;
+    /// One quad in all lanes.
+    unsafe fn digits_of_quad(pointer: *const u8) -> Self::Digits;
+    /// `sums + Σ_quad bytes·digits`.
+    unsafe fn add(sums: Self::Sums, bytes: Self::Bytes, digits: Self::Digits) -> Self::Sums;
+    /// Quads of four rows' 64 features from `start` on: see [`Session::interleave`].
+    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line);
+}
+
+/// Products of some rows of [`Session::rows`]: rows, those to prefetch, features, weights, tiles, sums.
+type RowsOf = unsafe fn(&[*const u8], &[*const u8], usize, *const u8, usize, *mut i32);
+
+/// `sums[row·16·tiles + c]` of `ROWS` rows; see [`Session::rows`].
+///
+/// # Safety
+/// As [`Session::rows`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
+    rows: &[*const u8],
+    ahead: &[*const u8],
+    features: usize,
+    weights: *const u8,
+    tiles: usize,
+    sums: *mut i32,
+) {
+    let groups = features.div_ceil(GROUP);
+    let rows: &[*const u8; ROWS] = rows.first_chunk().expect("rows of a block");
+    for first in (0..tiles * LANES / V::SUMS).step_by(WIDTH) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let mut lanes = [[V::zero(); WIDTH]; ROWS];
+            for group in 0..groups {
+                // The last group begins inside the one before: its digits there are 0 and need no multiplication.
+                let last = group + 1 == groups;
+                let start = if last { features - GROUP } else { group * GROUP };
+                let stale = if last { groups * GROUP - features } else { 0 };
+                if first == 0 {
+                    for pointer in ahead {
+                        crate::vector::lanes::prefetch(pointer.wrapping_add(start));
+                    }
+                }
+                for quad in stale / 4..LANES {
+                    let line = group * tiles * LANES + quad;
+                    let digits: [V::Digits; WIDTH] = std::array::from_fn(|column| {
+                        let lane = (first + column) * V::SUMS;
+                        V::digits(weights.add((line + lane / LANES * LANES) * GROUP + lane % LANES * 4))
+                    });
+                    for (lanes, row) in lanes.iter_mut().zip(rows) {
+                        let bytes = V::bytes_of_quad(row.add(start + 4 * quad));
+                        for (lanes, digits) in lanes.iter_mut().zip(digits) {
+                            *lanes = V::add(*lanes, bytes, digits);
+                        }
+                    }
+                }
+            }
+            for (row, lanes) in lanes.into_iter().enumerate() {
+                for (column, lanes) in lanes.into_iter().enumerate() {
+                    V::store(sums.add(row * tiles * LANES + (first + column) * V::SUMS), lanes);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of [`Session::columns`].
+#[derive(Clone, Copy)]
+struct Samples {
+    lines: *const Line,
+    /// Quads.
+    count: usize,
+    /// Whether to add to the sums or to overwrite them.
+    add: bool,
+}
+
+/// `COUNT` rows of digits; see [`Session::columns`].
+///
+/// # Safety
+/// As [`Session::columns`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn columns_of<V: Quads, const COUNT: usize>(digits: *const u8, quads: Samples, sums: *mut i32) {
+    for first in (0..LANES).step_by(V::SUMS) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let place = |row: usize| sums.add(row * LANES + first);
+            let start = |row: usize| if quads.add { V::load(place(row)) } else { V::zero() };
+            let mut lanes: [V::Sums; COUNT] = std::array::from_fn(start);
+            for quad in 0..quads.count {
+                let bytes = V::bytes(quads.lines.add(quad).cast::<u8>().add(4 * first));
+                for (row, lanes) in lanes.iter_mut().enumerate() {
+                    *lanes = V::add(
+                        *lanes,
+                        bytes,
+                        V::digits_of_quad(digits.add(row * BLOCK_ROWS + 4 * quad)),
+                    );
+                }
+            }
+            for (row, lanes) in lanes.into_iter().enumerate() {
+                V::store(place(row), lanes);
+            }
+        }
+    }
+}
+
+/// [`columns_of`] for any number of rows of digits.
+///
+/// # Safety
+/// As [`Session::columns`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn all_columns_of<V: Quads>(digits: *const u8, rows: usize, quads: Samples, sums: *mut i32) {
+    let mut first = 0;
+    while first < rows {
+        let left = (rows - first).min(V::DIGIT_ROWS);
+        // SAFETY: the caller's promises.
+        unsafe {
+            let (digits, sums) = (digits.add(first * BLOCK_ROWS), sums.add(first * LANES));
+            // Digit rows come in threes.
+            first += match left {
+                30.. => (columns_of::<V, 30>(digits, quads, sums), 30).1,
+                15.. => (columns_of::<V, 15>(digits, quads, sums), 15).1,
+                6.. => (columns_of::<V, 6>(digits, quads, sums), 6).1,
+                3.. => (columns_of::<V, 3>(digits, quads, sums), 3).1,
+                _ => (columns_of::<V, 1>(digits, quads, sums), 1).1,
+            };
+        }
+    }
+}
+
+/// The definition.
+#[derive(Clone, Copy)]
+struct Plain;
+
+// SAFETY: needs no instructions.
+unsafe impl Quads for Plain {
+    const SUMS: usize = 1;
+    const DIGIT_ROWS: usize = 6;
+    type Sums = i32;
+    type Bytes = [u8; 4];
+    type Digits = [i8; 4];
+
+    #[inline(always)]
+    unsafe fn load(sums: *const i32) -> i32 {
+        // SAFETY: the caller's promise.
+        unsafe { sums.read() }
+    }
+    #[inline(always)]
+    unsafe fn store(sums: *mut i32, lanes: i32) {
+        // SAFETY: the caller's promise.
+        unsafe { sums.write(lanes) }
+    }
+    #[inline(always)]
+    unsafe fn zero() -> i32 {
+        0
+    }
+    #[inline(always)]
+    unsafe fn bytes(pointer: *const u8) -> [u8; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { pointer.cast::<[u8; 4]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn bytes_of_quad(pointer: *const u8) -> [u8; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { Self::bytes(pointer) }
+    }
+    #[inline(always)]
+    unsafe fn digits(pointer: *const u8) -> [i8; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { pointer.cast::<[i8; 4]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn digits_of_quad(pointer: *const u8) -> [i8; 4] {
+        // SAFETY: the caller's promise.
+        unsafe { Self::digits(pointer) }
+    }
+    #[inline(always)]
+    unsafe fn add(sums: i32, bytes: [u8; 4], digits: [i8; 4]) -> i32 {
+        let products = bytes.into_iter().zip(digits);
+        sums + products
+            .map(|(byte, digit)| i32::from(byte) * i32::from(digit))
+            .sum::<i32>()
+    }
+    #[inline(always)]
+    unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
+        for (row, pointer) in rows.into_iter().enumerate() {
+            for feature in 0..GROUP {
+                let (quarter, four, place) = (feature / LANES, feature % LANES / 4, feature % 4);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let line = out.add(four * BLOCK_ROWS / 4).cast::<u8>();
+                    line.add(16 * quarter + 4 * place + row)
+                        .write(*pointer.add(start + feature));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{BLOCK_ROWS, GROUP, Line, Quads, Samples};
+    use core::arch::x86_64 as arch;
+
+    /// Bytes and digits as 16-bit numbers, the even ones and the odd ones: products of 8-bit numbers saturate on AVX2.
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx2;
+
+    /// Signed digits, the even ones and the odd ones.
+    #[inline(always)]
+    unsafe fn halves(digits: arch::__m256i) -> [arch::__m256i; 2] {
+        // SAFETY: the callers have AVX2.
+        unsafe {
+            [
+                arch::_mm256_srai_epi16::<8>(arch::_mm256_slli_epi16::<8>(digits)),
+                arch::_mm256_srai_epi16::<8>(digits),
+            ]
+        }
+    }
+
+    // SAFETY: the callers have AVX2.
+    unsafe impl Quads for Avx2 {
+        const SUMS: usize = 8;
+        const DIGIT_ROWS: usize = 6;
+        type Sums = arch::__m256i;
+        type Bytes = [arch::__m256i; 2];
+        type Digits = [arch::__m256i; 2];
+
+        #[inline(always)]
+        unsafe fn load(sums: *const i32) -> arch::__m256i {
+            // SAFETY: the caller's promise, as in all of these.
+            unsafe { arch::_mm256_loadu_si256(sums.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store(sums: *mut i32, lanes: arch::__m256i) {
+            // SAFETY: as above.
+            unsafe { arch::_mm256_storeu_si256(sums.cast(), lanes) }
+        }
+        #[inline(always)]
+        unsafe fn zero() -> arch::__m256i {
+            // SAFETY: as above.
+            unsafe { arch::_mm256_setzero_si256() }
+        }
+        #[inline(always)]
+        unsafe fn bytes(pointer: *const u8) -> [arch::__m256i; 2] {
+            // SAFETY: as above.
+            unsafe {
+                let bytes = arch::_mm256_loadu_si256(pointer.cast());
+                [
+                    arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)),
+                    arch::_mm256_srli_epi16::<8>(bytes),
+                ]
+            }
+        }
+        #[inline(always)]
+        unsafe fn bytes_of_quad(pointer: *const u8) -> [arch::__m256i; 2] {
+            // SAFETY: as above.
+            unsafe {
+                let bytes = arch::_mm256_set1_epi32(pointer.cast::<i32>().read_unaligned());
+                [
+                    arch::_mm256_and_si256(bytes, arch::_mm256_set1_epi16(0xff)),
+                    arch::_mm256_srli_epi16::<8>(bytes),
+                ]
+            }
+        }
+        #[inline(always)]
+        unsafe fn digits(pointer: *const u8) -> [arch::__m256i; 2] {
+            // SAFETY: as above.
+            unsafe { halves(arch::_mm256_loadu_si256(pointer.cast())) }
+        }
+        #[inline(always)]
+        unsafe fn digits_of_quad(pointer: *const u8) -> [arch::__m256i; 2] {
+            // SAFETY: as above.
+            unsafe { halves(arch::_mm256_set1_epi32(pointer.cast::<i32>().read_unaligned())) }
+        }
+        #[inline(always)]
+        unsafe fn add(
+            sums: arch::__m256i,
+            [even, odd]: [arch::__m256i; 2],
+            digits: [arch::__m256i; 2],
+        ) -> arch::__m256i {
+            // SAFETY: as above.
+            unsafe {
+                let both = arch::_mm256_add_epi32(
+                    arch::_mm256_madd_epi16(even, digits[0]),
+                    arch::_mm256_madd_epi16(odd, digits[1]),
+                );
+                arch::_mm256_add_epi32(sums, both)
+            }
+        }
+        #[inline(always)]
+        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
+            for half in 0..2 {
+                // SAFETY: as above.
+                unsafe {
+                    let [a, b, c, d] =
+                        rows.map(|row| arch::_mm256_loadu_si256(row.add(start + 32 * half).cast::<arch::__m256i>()));
+                    let (ab, ab_high) = (arch::_mm256_unpacklo_epi8(a, b), arch::_mm256_unpackhi_epi8(a, b));
+                    let (cd, cd_high) = (arch::_mm256_unpacklo_epi8(c, d), arch::_mm256_unpackhi_epi8(c, d));
+                    let fours = [
+                        arch::_mm256_unpacklo_epi16(ab, cd),
+                        arch::_mm256_unpackhi_epi16(ab, cd),
+                        arch::_mm256_unpacklo_epi16(ab_high, cd_high),
+                        arch::_mm256_unpackhi_epi16(ab_high, cd_high),
+                    ];
+                    for (four, lanes) in fours.into_iter().enumerate() {
+                        let line = out.add(four * BLOCK_ROWS / 4).cast::<u8>();
+                        arch::_mm256_storeu_si256(line.add(32 * half).cast(), lanes);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `vpdpbusd`: a quad a lane.
+    #[derive(Clone, Copy)]
+    pub(super) struct Vnni;
+
+    // SAFETY: the callers have AVX-512BW and VNNI.
+    unsafe impl Quads for Vnni {
+        const SUMS: usize = 16;
+        const DIGIT_ROWS: usize = 30;
+        type Sums = arch::__m512i;
+        type Bytes = arch::__m512i;
+        type Digits = arch::__m512i;
+
+        #[inline(always)]
+        unsafe fn load(sums: *const i32) -> arch::__m512i {
+            // SAFETY: the caller's promise, as in all of these.
+            unsafe { arch::_mm512_loadu_si512(sums.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn store(sums: *mut i32, lanes: arch::__m512i) {
+            // SAFETY: as above.
+            unsafe { arch::_mm512_storeu_si512(sums.cast(), lanes) }
+        }
+        #[inline(always)]
+        unsafe fn zero() -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { arch::_mm512_setzero_si512() }
+        }
+        #[inline(always)]
+        unsafe fn bytes(pointer: *const u8) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { arch::_mm512_loadu_si512(pointer.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn bytes_of_quad(pointer: *const u8) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { arch::_mm512_set1_epi32(pointer.cast::<i32>().read_unaligned()) }
+        }
+        #[inline(always)]
+        unsafe fn digits(pointer: *const u8) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { Self::bytes(pointer) }
+        }
+        #[inline(always)]
+        unsafe fn digits_of_quad(pointer: *const u8) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { Self::bytes_of_quad(pointer) }
+        }
+        #[inline(always)]
+        unsafe fn add(sums: arch::__m512i, bytes: arch::__m512i, digits: arch::__m512i) -> arch::__m512i {
+            // SAFETY: as above.
+            unsafe { arch::_mm512_dpbusd_epi32(sums, bytes, digits) }
+        }
+        #[inline(always)]
+        unsafe fn interleave(rows: [*const u8; 4], start: usize, out: *mut Line) {
+            // SAFETY: as above.
+            unsafe {
+                let [a, b, c, d] = rows.map(|row| arch::_mm512_loadu_si512(row.add(start).cast()));
+                let (ab, ab_high) = (arch::_mm512_unpacklo_epi8(a, b), arch::_mm512_unpackhi_epi8(a, b));
+                let (cd, cd_high) = (arch::_mm512_unpacklo_epi8(c, d), arch::_mm512_unpackhi_epi8(c, d));
+                let fours = [
+                    arch::_mm512_unpacklo_epi16(ab, cd),
+                    arch::_mm512_unpackhi_epi16(ab, cd),
+                    arch::_mm512_unpacklo_epi16(ab_high, cd_high),
+                    arch::_mm512_unpackhi_epi16(ab_high, cd_high),
+                ];
+                for (four, lanes) in fours.into_iter().enumerate() {
+                    arch::_mm512_store_si512(out.add(four * BLOCK_ROWS / 4).cast(), lanes);
+                }
+            }
+        }
+    }
+
+    // The instructions of the traits above reach machine code in functions that enable them.
+    macro_rules! with_features {
+        ($features:literal, $quads:ty, $width:literal, $rows:ident, $columns:ident, $interleave:ident) => {
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $rows(
+                rows: &[*const u8],
+                ahead: &[*const u8],
+                features: usize,
+                weights: *const u8,
+                tiles: usize,
+                sums: *mut i32,
+            ) {
+                // SAFETY: the caller's promises.
+                unsafe {
+                    if tiles == 1 {
+                        super::rows_of::<$quads, { super::ROWS / $width }, 1>(rows, ahead, features, weights, 1, sums);
+                    } else {
+                        super::rows_of::<$quads, { super::ROWS / $width }, 2>(rows, ahead, features, weights, 2, sums);
+                    }
+                }
+            }
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $columns(digits: *const u8, rows: usize, quads: Samples, sums: *mut i32) {
+                // SAFETY: the caller's promises.
+                unsafe { super::all_columns_of::<$quads>(digits, rows, quads, sums) }
+            }
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
+                // SAFETY: the caller's promises.
+                unsafe { super::interleave_all::<$quads>(rows, start, out) }
+            }
+        };
+    }
+    with_features!("avx2", Avx2, 2, rows_avx2, columns_avx2, interleave_avx2);
+    with_features!(
+        "avx512f,avx512bw,avx512vnni",
+        Vnni,
+        1,
+        rows_vnni,
+        columns_vnni,
+        interleave_vnni
+    );
+
+    const _: () = assert!(GROUP == size_of::<Line>());
+}
+
+/// All fours of `rows`.
+///
+/// # Safety
+/// As [`Session::interleave`], and the instructions of `V`.
+#[inline(always)]
+unsafe fn interleave_all<V: Quads>(rows: &[*const u8], start: usize, out: *mut Line) {
+    for (quad, rows) in rows.as_chunks::<4>().0.iter().enumerate() {
+        // SAFETY: the caller's promises.
+        unsafe { V::interleave(*rows, start, out.add(quad)) };
+    }
+}
+
+/// A line of sixteen features of four rows from `start` on: a row's byte beside the next row's.
+///
+/// # Safety
+/// Sixteen bytes are readable `start` bytes after each pointer.
+#[inline(always)]
+unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line) {
+    // SAFETY: the caller's promise; SSE2 is part of x86-64.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        use core::arch::x86_64 as arch;
+        let [a, b, c, d] = rows.map(|row| arch::_mm_loadu_si128(row.add(start).cast::<arch::__m128i>()));
+        let (ab, ab_high) = (arch::_mm_unpacklo_epi8(a, b), arch::_mm_unpackhi_epi8(a, b));
+        let (cd, cd_high) = (arch::_mm_unpacklo_epi8(c, d), arch::_mm_unpackhi_epi8(c, d));
+        let fours = [
+            arch::_mm_unpacklo_epi16(ab, cd),
+            arch::_mm_unpackhi_epi16(ab, cd),
+            arch::_mm_unpacklo_epi16(ab_high, cd_high),
+            arch::_mm_unpackhi_epi16(ab_high, cd_high),
+        ];
+        for (four, lanes) in fours.into_iter().enumerate() {
+            arch::_mm_store_si128(out.0.as_mut_ptr().add(16 * four).cast(), lanes);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        // SAFETY: the caller's promise.
+        let rows = rows.map(|row| unsafe { row.add(start).cast::<[u8; LANES]>().read() });
+        for (feature, quad) in out.0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            *quad = rows.map(|row| row[feature]);
+        }
+    }
+}
+
+/// The two operations on one set of instructions, with their scratch memory.
+#[derive(Debug)]
+pub(super) struct Products {
+    pub(super) instructions: Instructions,
+    /// Rows that do not follow each other in memory, copied for tiles.
+    #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
+    copies: Vec<Line>,
+}
+
+impl Products {
+    /// For rows of `features` features.
+    ///
+    /// # Panics
+    /// Instructions that this processor does not have.
+    pub(super) fn new(instructions: Instructions, features: usize) -> Self {
+        assert!(instructions.are_available(), "{instructions:?} on this processor");
+        Self::unchecked(instructions, features)
+    }
+
+    /// [`Self::new`] on instructions that the processor has.
+    fn unchecked(instructions: Instructions, features: usize) -> Self {
+        let on_tiles = instructions == Instructions::Amx;
+        let copied = if on_tiles {
+            TOGETHER * features.div_ceil(GROUP)
+        } else {
+            0
+        };
+        Products {
+            instructions,
+            copies: vec![EMPTY; copied],
+        }
+    }
+
+    /// The operations, on this thread.
+    pub(super) fn session(&mut self) -> Session<'_> {
+        Session {
+            products: self,
+            #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+            tiles: None,
+        }
+    }
+}
+
+/// What a thread computes with, and its tile unit if the instructions have one.
+pub(super) struct Session<'a> {
+    products: &'a mut Products,
+    /// The unit and the rows of digits that it has the shapes for, `None` for rows of bytes.
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    tiles: Option<(tiles::Configured, Option<usize>)>,
+}
+
+impl Session<'_> {
+    /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
+    /// and 16·tiles columns of signed ones. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
+    /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
+    /// weights of features that the group before has are 0. Rows `ahead` are prefetched.
+    ///
+    /// # Safety
+    /// `features` ≥ 64 bytes are readable at each row.
+    pub(super) unsafe fn rows(
+        &mut self,
+        (rows, count): (&[*const u8; TOGETHER], usize),
+        ahead: &[*const u8],
+        features: usize,
+        (weights, tiles): (&[Line], usize),
+        sums: &mut [i32],
+    ) {
+        assert!(features >= GROUP && weights.len() >= features.div_ceil(GROUP) * tiles * LANES);
+        assert!((1..=2).contains(&tiles) && sums.len() >= TOGETHER * tiles * LANES);
+        let (weights, sums) = (weights.as_ptr().cast::<u8>(), sums.as_mut_ptr());
+        let run = |step: usize, run: RowsOf| {
+            for first in (0..count.min(TOGETHER)).step_by(step) {
+                let end = (first + step).min(ahead.len());
+                let ahead = &ahead[first.min(end)..end];
+                // SAFETY: the caller's promise and the asserts; `are_available` held in `new`.
+                unsafe {
+                    let sums = sums.add(first * tiles * LANES);
+                    run(&rows[first..], ahead, features, weights, tiles, sums);
+                };
+            }
+        };
+        match self.products.instructions {
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => run(ROWS / 2, x86::rows_avx2),
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => run(ROWS, x86::rows_vnni),
+            #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+            Instructions::Amx => {
+                // SAFETY: the caller's promise and the asserts.
+                unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
+            }
+            _ => run(1, rows_of::<Plain, 1, 1>),
+        }
+    }
+
+    /// [`Self::rows`] on tiles, which read rows at a fixed distance: others are copied.
+    ///
+    /// # Safety
+    /// As [`Self::rows`]; `tiles` KiB of weights a group, and 32·16·`tiles` sums.
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    unsafe fn rows_on_tiles(
+        &mut self,
+        rows: &[*const u8; TOGETHER],
+        ahead: &[*const u8],
+        features: usize,
+        weights: *const u8,
+        tiles: usize,
+        sums: *mut i32,
+    ) {
+        let groups = features.div_ceil(GROUP);
+        let stride = rows[1].addr().wrapping_sub(rows[0].addr());
+        let regular = rows
+            .windows(2)
+            .all(|pair| pair[1].addr().wrapping_sub(pair[0].addr()) == stride);
+        let (start, stride) = if regular {
+            (rows[0], stride)
+        } else {
+            for (row, copy) in rows.iter().zip(self.products.copies.chunks_exact_mut(groups)) {
+                // SAFETY: the caller's promise; a copy has at least as many bytes as a row.
+                unsafe { row.copy_to_nonoverlapping(copy.as_mut_ptr().cast(), features) };
+            }
+            (self.products.copies.as_ptr().cast(), groups * GROUP)
+        };
+        // The next rows, else two steps of these: rows may lie across cache lines.
+        let cache = if ahead.is_empty() {
+            tiles::Cache::First
+        } else {
+            tiles::Cache::Second
+        };
+        let mut prefetch = std::array::from_fn(|row| start.wrapping_add(row * stride + 2 * GROUP));
+        if !ahead.is_empty() {
+            prefetch.fill(start);
+            prefetch[..ahead.len()].copy_from_slice(ahead);
+        }
+        self.reshape(None);
+        let operand = tiles::ByteRows {
+            start,
+            stride,
+            groups,
+            tail: features - GROUP,
+            prefetch: &prefetch,
+            cache,
+        };
+        // SAFETY: the caller's promise; the tiles have these shapes.
+        unsafe { tiles::row_products(operand, weights, tiles, sums) };
+    }
+
+    /// Gives the tiles the shapes for so many rows of digits, `None` for rows of bytes, unless they have them.
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    fn reshape(&mut self, digit_rows: Option<usize>) {
+        let shapes = || digit_rows.map_or_else(tiles::row_shapes, tiles::column_shapes);
+        match &mut self.tiles {
+            Some((_, current)) if *current == digit_rows => {}
+            Some((configured, current)) => {
+                configured.reshape(&shapes());
+                *current = digit_rows;
+            }
+            none => *none = Some((shapes().configure(), digit_rows)),
+        }
+    }
+
+    /// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits, 128 bytes apart, and sixteen columns of
+    /// unsigned bytes; i runs over the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of
+    /// 64. Line q of `quads` holds samples 4q … 4q + 3 of each column in turn. Without `add` the sums are
+    /// overwritten.
+    pub(super) fn columns(
+        &mut self,
+        (digits, rows): (&[u8], usize),
+        (quads, count): (&[Line], usize),
+        add: bool,
+        sums: &mut [i32],
+    ) {
+        assert!(rows <= MOST_DIGIT_ROWS && count <= BLOCK_ROWS / 4 && quads.len() >= count.next_multiple_of(LANES));
+        assert!(digits.len() >= rows * BLOCK_ROWS && sums.len() >= rows * LANES);
+        #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+        if self.products.instructions == Instructions::Amx {
+            self.reshape(Some(rows));
+            if !add {
+                sums[..rows * LANES].fill(0);
+            }
+        }
+        let (digits, sums) = (digits.as_ptr(), sums.as_mut_ptr());
+        let samples = Samples {
+            lines: quads.as_ptr(),
+            count,
+            add,
+        };
+        // SAFETY: the asserts; `are_available` held in `new`.
+        unsafe {
+            match self.products.instructions {
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx2 => x86::columns_avx2(digits, rows, samples, sums),
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx512 => x86::columns_vnni(digits, rows, samples, sums),
+                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+                Instructions::Amx => {
+                    let (digits, quads) = ((digits, BLOCK_ROWS), (quads.as_ptr().cast(), tiles::TILE_BYTES));
+                    tiles::add_column_products(digits, rows, quads, count.div_ceil(LANES), sums);
+                }
+                _ => all_columns_of::<Plain>(digits, rows, samples, sums),
+            }
+        }
+    }
+
+    /// 64 bytes of each row from `start` on in quads of four rows: line `32v + q` of `out` holds, for rows 4q … 4q + 3, the
+    /// features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
+    ///
+    /// # Safety
+    /// 64 bytes are readable `start` bytes after each pointer.
+    pub(super) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line], fours: Range<usize>) {
+        assert!(fours.end * 4 <= rows.len() && rows.len() <= BLOCK_ROWS && out.len() >= BLOCK_ROWS);
+        let rows = &rows[4 * fours.start..4 * fours.end];
+        let out = out[fours.start..].as_mut_ptr();
+        // SAFETY: the caller's promise and the assert; `are_available` held in `new`.
+        unsafe {
+            match self.products.instructions {
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx2 => x86::interleave_avx2(rows, start, out),
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx512 | Instructions::Amx => x86::interleave_vnni(rows, start, out),
+                _ => interleave_all::<Plain>(rows, start, out),
+            }
+        }
+    }
+
+    /// Sixteen bytes of each row from `start` on, in their order: line q of `out` holds rows 4q … 4q + 3.
+    ///
+    /// # Safety
+    /// Sixteen bytes are readable `start` bytes after each pointer.
+    pub(super) unsafe fn interleave_sixteen(rows: &[*const u8], start: usize, out: &mut [Line]) {
+        for (rows, line) in rows.as_chunks::<4>().0.iter().zip(out) {
+            // SAFETY: the caller's promise.
+            unsafe { interleave_sixteen(*rows, start, line) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_gives_the_products_of_the_definition() {
+        let of = |instructions| known_answers(&mut Products::new(instructions, 200));
+        let expected = of(Instructions::Scalar);
+        for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
+            assert!(of(set) == expected, "{set:?}");
+        }
+    }
+
+    #[test]
+    fn tiles_that_a_processor_has_are_used() {
+        assert_eq!(Instructions::Amx.are_available(), super::super::has_integer_tiles());
+    }
+
+    #[test]
+    fn quads_of_every_set_are_those_of_the_definition() {
+        let rows: Vec<u8> = (0..BLOCK_ROWS * 80).map(|place| (place * 31 % 251) as u8).collect();
+        let pointers: Vec<*const u8> = (0..BLOCK_ROWS).map(|row| rows[row * 80..].as_ptr()).collect();
+        let of = |instructions| {
+            let mut products = Products::new(instructions, 80);
+            let mut lines = vec![EMPTY; BLOCK_ROWS];
+            // SAFETY: rows of 80 bytes.
+            unsafe {
+                products
+                    .session()
+                    .interleave(&pointers, 13, &mut lines, 0..BLOCK_ROWS / 4);
+            };
+            bytes_of(&mut lines).to_vec()
+        };
+        let expected = of(Instructions::Scalar);
+        for (place, &byte) in expected.iter().enumerate() {
+            let (line, within) = (place / GROUP, place % GROUP);
+            let feature = within / LANES * LANES + line / (BLOCK_ROWS / 4) * 4 + within % LANES / 4;
+            let row = line % (BLOCK_ROWS / 4) * 4 + within % 4;
+            assert_eq!(byte, rows[row * 80 + 13 + feature]);
+        }
+        for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
+            assert!(of(set) == expected, "{set:?}");
+        }
+        let mut lines = vec![EMPTY; BLOCK_ROWS / 4];
+        // SAFETY: rows of 80 bytes.
+        unsafe { Session::interleave_sixteen(&pointers, 64, &mut lines) };
+        for (place, &byte) in bytes_of(&mut lines).iter().enumerate() {
+            let (row, feature) = (place / GROUP * 4 + place % 4, 64 + place % GROUP / 4);
+            assert_eq!(byte, rows[row * 80 + feature]);
+        }
+    }
+}
