@@ -15,7 +15,8 @@ run: deps
 test: deps
 	$(CARGO) test --workspace
 
-# The tests and those that take long: audits of all algorithms, tails of samplers.
+# The tests, with 10,000 pairs of neighbouring files, and those that take long: audits of all algorithms, tails of samplers.
+test-all: export ROUNDS_PAIRS ?= 10000
 test-all: test
 	$(CARGO) test --workspace -- --ignored --skip exact_noise_in_full
 

@@ -328,12 +328,12 @@ impl Presentation {
         pictures
     }
 
-    /// The tables and the text between them for a terminal.
+    /// Excerpts of the tables, and the text between them, for a terminal.
     pub fn terminal(&self) -> String {
         let parts = self.parts.iter().filter_map(|part| match part {
             Part::Heading(text) | Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
             Part::List(lines) => Some(lines.join("\n")),
-            Part::Table(table) => Some(table.terminal()),
+            Part::Table(table) => Some(table.excerpt()),
             Part::Figure(_) => None,
         });
         parts.collect::<Vec<_>>().join("\n\n")

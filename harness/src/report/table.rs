@@ -170,6 +170,8 @@ impl Entry {
 
 /// Tables with more rows have a filter.
 const UNFILTERED: usize = 12;
+/// Rows of an excerpt.
+const EXCERPT_ROWS: usize = 12;
 /// Texts with more letters are broken into lines.
 const UNBROKEN: usize = 48;
 
@@ -251,12 +253,49 @@ impl Table {
         text
     }
 
-    /// The table for a terminal.
+    /// The whole table for a terminal.
     pub fn terminal(&self) -> String {
-        let mut table = comfy_table::Table::new();
+        let mut table = self.drawn(self.rows.len(), self.columns.len());
         table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
         table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-        table.set_header(self.columns.iter().map(|column| &column.name));
+        table.to_string()
+    }
+
+    /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit. A last line counts what is left
+    /// out of the table that a study writes beside its results.
+    pub fn excerpt(&self) -> String {
+        let rows = self.rows.len().min(EXCERPT_ROWS);
+        let width = |place: usize| {
+            let texts = self.rows[..rows].iter().map(|row| &*row[place].text);
+            let lengths = texts
+                .chain([&*self.columns[place].name])
+                .map(|text| text.chars().count());
+            // A space stands on both sides of a cell.
+            2 + lengths.max().unwrap_or(0)
+        };
+        let ends = (0..self.columns.len()).scan(0, |end, place| {
+            *end += width(place);
+            Some(*end)
+        });
+        let columns = ends.take_while(|&end| end <= 80).count().max(1);
+        let more = |count: usize, things: &str| (count > 0).then(|| format!("{count} more {things}"));
+        let left_out = [
+            more(self.rows.len() - rows, "rows"),
+            more(self.columns.len() - columns, "columns"),
+        ];
+        let left_out: Vec<String> = left_out.into_iter().flatten().collect();
+        let table = self.drawn(rows, columns).trim_fmt();
+        if left_out.is_empty() {
+            table
+        } else {
+            format!("{table}\n{} in table.md", left_out.join(" and "))
+        }
+    }
+
+    fn drawn(&self, rows: usize, columns: usize) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(self.columns[..columns].iter().map(|column| &column.name));
         let cell = |entry: &Entry| {
             let cell = comfy_table::Cell::new(&entry.text);
             match entry.look {
@@ -265,13 +304,13 @@ impl Table {
                 _ => cell,
             }
         };
-        table.add_rows(self.rows.iter().map(|row| row.iter().map(cell)));
-        for (place, column) in self.columns.iter().enumerate() {
+        table.add_rows(self.rows[..rows].iter().map(|row| row[..columns].iter().map(cell)));
+        for (place, column) in self.columns[..columns].iter().enumerate() {
             if let Some(own) = table.column_mut(place).filter(|_| column.numeric) {
                 own.set_cell_alignment(comfy_table::CellAlignment::Right);
             }
         }
-        table.to_string()
+        table
     }
 
     /// The points of a chart, series by series.
@@ -418,6 +457,23 @@ mod tests {
             "| name | value |\n| --- | ---: |\n| <script> |  |\n| b | 1.5 µs |\n"
         );
         assert!(table.terminal().contains("1.5 µs"));
+    }
+
+    #[test]
+    fn an_excerpt_keeps_within_eighty_columns_and_counts_the_rest() {
+        let mut table = Table::new("", &["method", "#first", "second", "third"]);
+        for row in 0..20 {
+            table.row([
+                Entry::text("m".repeat(30)),
+                Entry::number(f64::from(row), three_digits),
+                Entry::text("s".repeat(20)),
+                Entry::text("t".repeat(20)),
+            ]);
+        }
+        let text = table.excerpt();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.lines().count(), 1 + EXCERPT_ROWS + 1);
+        assert!(text.ends_with("8 more rows and 1 more columns in table.md") && text.contains("ssss"));
     }
 
     #[test]
