@@ -171,12 +171,11 @@ impl Team {
             before += group.members;
             group.end.store(items * before / members, Ordering::Relaxed);
         }
-        // SAFETY: no job is open and no member is in one, so nobody reads; the lifetime is restored below, before `task` ends.
-        unsafe {
-            *self.task.get() = Some(std::mem::transmute::<*const (dyn Fn(usize, usize) + Sync + '_), Task>(
-                task,
-            ))
-        };
+        #[allow(clippy::transmute_ptr_to_ptr, reason = "a cast keeps the lifetime")]
+        // SAFETY: the types differ in the lifetime alone. No member uses the pointer after this call.
+        let forgotten = unsafe { std::mem::transmute::<*const (dyn Fn(usize, usize) + Sync + '_), Task>(task) };
+        // SAFETY: no job is open and no member is in one, so nobody reads.
+        unsafe { *self.task.get() = Some(forgotten) };
         self.state.fetch_add(JOB | OPEN, Ordering::SeqCst);
         self.wake_sleepers();
         self.take_items(&self.groups[0], 0, task);
