@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use rounds_kernels::features::Selection;
-use rounds_kernels::random::{BernoulliGaps, Purpose, StreamKey, UniformStream};
+use rounds_kernels::random::exact::ExactGaps;
+use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
 use crate::privacy::Sampling;
 
@@ -48,15 +49,15 @@ pub struct Sampler {
     /// The epoch that `order` belongs to, for reshuffled sampling.
     epoch: u64,
     /// Gaps of a rare Poisson sampling; absent where every row's decision is drawn.
-    gaps: Option<BernoulliGaps>,
+    gaps: Option<ExactGaps>,
     chosen: Vec<u32>,
     /// Room for a bit a row, for sampling without replacement.
     members: Vec<u64>,
 }
 
-/// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Decisions are
-/// exact, gaps are so up to the rounding of a logarithm: a release always decides.
-const RARE: f64 = 1.0 / 64.0;
+/// Poisson rates below which drawing the gaps between rows is cheaper than deciding about every row. Both are exact, the gaps
+/// for the rate rounded down to a multiple of 2⁻⁶⁴.
+const RARE: f64 = 1.0 / 8.0;
 
 /// Standard deviations within which the rows of a random batch are expected: outside with a probability of 6·10⁻⁷.
 const DEVIATIONS: f64 = 5.0;
@@ -107,9 +108,7 @@ impl Sampler {
                 sampler.members = Vec::with_capacity(rows.div_ceil(64));
             }
             Sampling::Poisson { rate } => {
-                if rate < RARE && matches!(sampler.key, StreamKey::Simulation(_)) {
-                    sampler.gaps = Some(BernoulliGaps::new(rate));
-                }
+                sampler.gaps = (rate < RARE).then(|| ExactGaps::new(rate));
                 // Eight standard deviations above the mean, and 64 that are written at once: no allocation in a round.
                 let mean = rate * rows as f64;
                 sampler.chosen = Vec::with_capacity(rows.min((mean + 8.0 * mean.sqrt() + 64.0) as usize) + 64);
@@ -215,7 +214,7 @@ impl Sampler {
             Sampling::Poisson { rate } => {
                 match self.gaps {
                     None => stream().bernoulli_subset(rate, population as u32, &mut self.chosen),
-                    Some(gaps) => gaps.subset(population as u32, &mut stream(), &mut self.chosen),
+                    Some(gaps) => gaps.subset(&self.key, BATCH, round, population as u32, &mut self.chosen),
                 }
                 Selection::Indices(&self.chosen)
             }
@@ -350,7 +349,7 @@ mod tests {
         // Inclusion counts over R rounds are Binomial(R, q); the χ² statistic over rows is approximately normal.
         let poisson = |rate| (Sampling::Poisson { rate }, rate);
         let fixed_size = (without_replacement(20, 400), 0.05);
-        for (sampling, rate) in [poisson(0.05), poisson(0.01), fixed_size] {
+        for (sampling, rate) in [poisson(0.25), poisson(0.05), poisson(0.01), fixed_size] {
             let (rows, rounds) = (400, 8_000_u32);
             let mut sampler = sampler(sampling, rows, 20);
             let mut counts = vec![0_u32; rows];
@@ -405,13 +404,6 @@ mod tests {
             }
             assert_eq!(room(&sampler), before, "{sampling:?}");
         }
-    }
-
-    #[test]
-    fn releases_decide_about_every_row() {
-        let sampling = Sampling::Poisson { rate: 1e-3 };
-        let gaps = |key| Sampler::new(sampling, 1_000, 1, key).unwrap().gaps.is_some();
-        assert!(gaps(StreamKey::Simulation(7)) && !gaps(StreamKey::Release([7; 32])));
     }
 
     #[test]

@@ -33,4 +33,4 @@ mod xoshiro;
 pub use gaussian::{add_gaussian, add_gaussian_blocks, fill_gaussian, fill_gaussian_blocks};
 pub use laplace::{add_laplace, add_laplace_blocks};
 pub use stream::{BLOCK_COORDINATES, Purpose, StreamKey};
-pub use uniform::{BernoulliGaps, UniformStream};
+pub use uniform::UniformStream;

@@ -1,9 +1,9 @@
 //! Threads that stay together for a loop of short parallel steps.
 //!
 //! One thread leads: it runs the loop and posts jobs, each a number of items and a task. The other members serve: between
-//! jobs they spin for a while, then sleep. A job costs less than a microsecond where the members are awake. The leader never
-//! waits for a member that sleeps or starts late: whoever is there takes items, so that two threads are not slower than one
-//! on a machine that is busy with other work.
+//! jobs they spin for a while, then sleep. A job costs less than a microsecond where the members are awake. Within its group the
+//! leader never waits for a member that sleeps or starts late: whoever is there takes items, so that two threads are not
+//! slower than one on a machine that is busy with other work. It does wait for other groups to take their share.
 //!
 //! The order of items on threads is not fixed; a task must not depend on it. The threads themselves come from outside.
 
@@ -111,7 +111,7 @@ impl Team {
     }
 
     /// Makes the calling thread the leader for the time of `work`: [`Self::run`] then shares its items with the members
-    /// that [`Self::serve`]. One thread at a time may lead, once a session.
+    /// that [`Self::serve`]. One thread at a time may lead, once a session, and a member of every other group has to serve.
     pub fn lead<R>(&self, work: impl FnOnce() -> R) -> R {
         struct Dismissal<'a>(&'a Team);
         impl Drop for Dismissal<'_> {
@@ -160,7 +160,7 @@ impl Team {
     pub fn run(&self, caller: usize, items: usize, task: &(dyn Fn(usize, usize) + Sync)) {
         let alone =
             caller != 0 || items < 2 || self.members() < 2 || self.state.load(Ordering::Relaxed) & DISMISSED != 0;
-        if alone || self.in_job.swap(true, Ordering::Relaxed) {
+        if alone || self.in_job.swap(true, Ordering::Acquire) {
             (0..items).for_each(|item| task(item, caller));
             return;
         }
@@ -185,8 +185,8 @@ impl Team {
         }
         self.state.fetch_and(!OPEN, Ordering::SeqCst);
         self.wait_until(|state| state & MEMBERS == 0);
-        self.in_job.store(false, Ordering::Relaxed);
         let panic = lock(&self.panic).take();
+        self.in_job.store(false, Ordering::Release);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -223,7 +223,14 @@ impl Team {
             }
         }));
         if let Err(panic) = outcome {
-            lock(&self.panic).get_or_insert(panic);
+            let mut kept = lock(&self.panic);
+            if kept.is_none() {
+                *kept = Some(panic);
+            } else {
+                // Its destructor could panic as well, with the job open.
+                std::mem::forget(panic);
+            }
+            drop(kept);
             for group in &self.groups {
                 group
                     .next
@@ -263,12 +270,8 @@ impl Team {
             self.sleepers.fetch_add(1, Ordering::SeqCst);
             let mut guard = lock(&self.sleep);
             while !ready(self.state.load(Ordering::SeqCst)) {
-                // A group's last item is taken without a change of state: look again after a while.
-                guard = self
-                    .wake
-                    .wait_timeout(guard, Duration::from_millis(1))
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                // The last member that leaves a job wakes the leader, also after the last item of its group.
+                guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
             }
             drop(guard);
             self.sleepers.fetch_sub(1, Ordering::SeqCst);

@@ -299,7 +299,10 @@ fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
         let key = StreamKey::Simulation(1);
         let mut stream: Box<dyn NoiseMechanism> = match plan.prepare(&StrategyMemory::default()) {
             Ok(planned) => planned.stream(key, 1.0),
-            Err(_) => Box::new(ScheduledNoise::new(key, NoiseLevels::Laplace { scales: vec![1.0; 24] })),
+            Err(error) => {
+                assert_eq!(kind, NoiseKind::Laplace, "{error}");
+                Box::new(ScheduledNoise::new(key, NoiseLevels::Laplace { scales: vec![1.0; 24] }))
+            }
         };
         let mut take = |round| stream.add_increment(round, &mut [0.0; 3], &Engine::Sequential);
         assert_eq!(take(1), Err(NoiseError::OutOfOrder { asked: 1, next: 0 }));

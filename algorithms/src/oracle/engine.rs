@@ -4,8 +4,9 @@
 //! Parallelism is an argument, never a global. An engine runs tasks; it never decides how work is split (that depends
 //! on the size of a batch alone, see [`super::partition`]), so results do not depend on it.
 //!
-//! Over several memory nodes each node's threads take a contiguous share of the tasks, in proportion to their number: the leaves of a batch, and so the rows of one that is read in order, are then always read
-//! from the same node ([`crate::problem::Problem::placed_for`] puts them there).
+//! Over several memory nodes each node's threads take a contiguous share of the tasks, in proportion to their number: the leaves
+//! of a batch, and so the rows of one that is read in order, are then always read from the same node
+//! ([`crate::problem::Problem::placed_for`] puts them there).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -213,7 +214,8 @@ impl Engine {
         }
     }
 
-    /// Runs `task(item, worker)` once for every item; `worker < threads()` is exclusive to one running task at a time.
+    /// Runs `task(item, worker)` once for every item; `worker < threads()` is exclusive to one running task of this call. Where
+    /// the team works for another thread, the calling one does all of it.
     /// A single item never leaves the calling thread.
     pub fn for_each<T: Send>(&self, items: &mut [T], task: &(impl Fn(&mut T, usize) + Sync)) {
         self.for_each_chunk_with_worker(items, 1, &|_, part, worker| task(&mut part[0], worker));
@@ -347,6 +349,33 @@ mod tests {
                 "{workers:?}"
             );
         }
+    }
+
+    #[test]
+    fn threads_that_share_an_engine_all_finish() {
+        let engine = Engine::with_threads(2).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let mut items = [0; 16];
+                        engine.install(|| engine.for_each(&mut items, &|item, _| *item += 1));
+                        assert_eq!(items, [1; 16]);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_leaves_an_engine_usable_and_engines_nest() {
+        let (engine, inner) = (Engine::with_threads(2).unwrap(), Engine::with_threads(2).unwrap());
+        let fail = || engine.install(|| engine.for_each(&mut [0; 8], &|_, _| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(fail)).is_err());
+        let mut items = [0; 16];
+        engine.install(|| inner.install(|| inner.for_each(&mut items, &|item, _| *item += 1)));
+        engine.for_each(&mut items, &|item, _| *item += 1);
+        assert_eq!(items, [2; 16]);
     }
 
     #[test]

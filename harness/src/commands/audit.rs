@@ -104,7 +104,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
     for (algorithm, scene) in &audited {
         progress.set_message(algorithm.id);
         let started = Instant::now();
-        let report = engine.install(|| audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs)));
+        let report = audit::audit(algorithm, scene, &settings, &engine, &|runs| progress.inc(runs));
         let report = match report {
             // Of several scenes, those that do not offer the relation are no error.
             Err(AuditError::Prepare { source, .. }) if settings.adjacency.is_some() && refused + 1 < audited.len() => {

@@ -1,10 +1,9 @@
 //! Uniform words, and the sampling decisions that are made of them.
 
-use super::elementary::{minus_two_ln_f64, split_to_f64};
 use super::stream::{Law, Purpose, ReleaseBlock, RoundStreams, StreamKey};
 use super::xoshiro::XoshiroLanes;
 use bytemuck::cast;
-use wide::{f64x8, u64x8};
+use wide::u64x8;
 use zeroize::Zeroize;
 
 /// A stream of uniform 64-bit words for sampling decisions.
@@ -218,64 +217,6 @@ fn assert_probability(q: f64) {
     );
 }
 
-/// Gaps between the successes of Bernoulli(q) trials: `P(gap ≥ k) = (1 − q)^k`.
-///
-/// By inversion, `gap = ⌊ln u / ln(1 − q)⌋` with `u = (j + ½)·2⁻⁶⁴`, sixteen words at a time. **Not exact**: rounding moves
-/// each boundary `(1 − q)^k` by a relative 2⁻⁵⁰·(1 + |ln u|), so that short gaps are told apart only where k·q is far above
-/// 2⁻⁵³; and u ends at 2⁻⁶⁵, so no gap exceeds 46/q. Where the sampling probability carries a privacy guarantee, use
-/// [`UniformStream::bernoulli_subset`], which is exact and costs a fifth of a word an item; gaps pay for q below 1/64.
-#[derive(Clone, Copy, Debug)]
-pub struct BernoulliGaps {
-    /// 1/ln(1 − q), in [−∞, −0].
-    inverse_log: f64,
-}
-
-impl BernoulliGaps {
-    /// The gaps of trials that succeed with probability `q`.
-    ///
-    /// # Panics
-    /// If `q` is not in [0, 1].
-    pub fn new(q: f64) -> Self {
-        assert_probability(q);
-        Self {
-            inverse_log: 1.0 / libm::log1p(-q),
-        }
-    }
-
-    /// The next sixteen gaps: how many trials fail before each next success; `u64::MAX` if none ever succeeds.
-    #[inline]
-    pub fn next(&self, stream: &mut UniformStream) -> [u64; 16] {
-        if self.inverse_log == f64::NEG_INFINITY {
-            return [u64::MAX; 16];
-        }
-        let factor = f64x8::splat(-0.5 * self.inverse_log);
-        let gaps = stream.next_words().map(|words| {
-            let (high, low) = split_to_f64(words);
-            let u = (low + f64x8::HALF).mul_add(f64x8::splat(2f64.powi(-64)), high);
-            (minus_two_ln_f64(u) * factor).to_array().map(|gap| gap as u64)
-        });
-        cast(gaps)
-    }
-
-    /// Replaces `indices` by the subset of `0..n` whose trials succeed, ascending.
-    ///
-    /// Allocates only where `indices` lacks the capacity.
-    pub fn subset(&self, n: u32, stream: &mut UniformStream, indices: &mut Vec<u32>) {
-        indices.clear();
-        let mut next = 0_u64;
-        loop {
-            for gap in self.next(stream) {
-                next = next.saturating_add(gap);
-                if next >= u64::from(n) {
-                    return;
-                }
-                indices.push(next as u32);
-                next += 1;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::laws::{assert_chi_square, assert_kolmogorov_smirnov};
@@ -419,21 +360,12 @@ mod tests {
             assert!(indices.is_empty());
             stream.bernoulli_subset(0.5, 0, &mut indices);
             assert!(indices.is_empty());
-            assert_eq!(BernoulliGaps::new(1.0).next(&mut stream), [0; 16]);
-            assert_eq!(BernoulliGaps::new(0.0).next(&mut stream), [u64::MAX; 16]);
-            BernoulliGaps::new(1.0).subset(131, &mut stream, &mut indices);
-            assert_eq!(indices, (0..131).collect::<Vec<_>>());
-            BernoulliGaps::new(0.0).subset(131, &mut stream, &mut indices);
-            assert!(indices.is_empty());
-            BernoulliGaps::new(0.5).subset(0, &mut stream, &mut indices);
-            assert!(indices.is_empty());
         }
     }
 
     #[test]
     fn probabilities_outside_the_unit_interval_are_refused() {
         for q in [-1e-9, 1.0 + 1e-9, f64::NAN, f64::INFINITY] {
-            assert!(std::panic::catch_unwind(|| BernoulliGaps::new(q)).is_err());
             assert!(std::panic::catch_unwind(|| streams()[0].bernoulli_subset(q, 1, &mut Vec::new())).is_err());
         }
     }
@@ -545,72 +477,6 @@ mod tests {
                 }
                 assert_chi_square(&counts, &[(1.0 - q).powi(2), q * (1.0 - q), q * (1.0 - q), q * q]);
             }
-        }
-    }
-
-    #[test]
-    fn gaps_have_the_geometric_law() {
-        for mut stream in streams() {
-            for q in [0.999, 0.5, 0.1, 0.008] {
-                let gaps = BernoulliGaps::new(q);
-                let cells = (20.0 / q) as usize;
-                let mut counts = vec![0; cells + 1];
-                for gap in (0..12_500).flat_map(|_| gaps.next(&mut stream)) {
-                    counts[(gap as usize).min(cells)] += 1;
-                }
-                let mut probabilities: Vec<f64> = (0..cells).map(|k| q * libm::pow(1.0 - q, k as f64)).collect();
-                probabilities.push(libm::pow(1.0 - q, cells as f64));
-                assert_chi_square(&counts, &probabilities);
-            }
-            // q·gap tends to the exponential law.
-            for q in [1e-9, 1e-15] {
-                let gaps = BernoulliGaps::new(q);
-                let sample = (0..6_250)
-                    .flat_map(|_| gaps.next(&mut stream))
-                    .map(|gap| gap as f64 * q)
-                    .collect();
-                assert_kolmogorov_smirnov(sample, |x| 1.0 - libm::exp(-x));
-            }
-        }
-    }
-
-    #[test]
-    fn gaps_are_the_inverse_of_their_law_at_the_words_of_the_stream() {
-        for (mut stream, mut words) in streams().into_iter().zip(streams()) {
-            for q in [0.9, 0.03, 1.0 / 120.0, 1e-5] {
-                let gaps = BernoulliGaps::new(q);
-                for gap in (0..500).flat_map(|_| gaps.next(&mut stream)) {
-                    let u = (words.next_u64() as f64 + 0.5) * 2f64.powi(-64);
-                    let expected = libm::log(u) / libm::log1p(-q);
-                    assert!(
-                        gap == expected as u64 || (expected - expected.round()).abs() < 1e-12 * (1.0 + expected),
-                        "{gap}, expected {expected}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn trials_by_gaps_have_binomial_counts() {
-        let n = 400;
-        for (mut stream, q) in streams()
-            .into_iter()
-            .zip([0.01, 0.1])
-            .chain(streams().into_iter().zip([0.1, 0.01]))
-        {
-            let gaps = BernoulliGaps::new(q);
-            let mut sizes = vec![0; n as usize + 1];
-            let mut members = vec![0; n as usize];
-            let mut indices = Vec::new();
-            for _ in 0..50_000 {
-                gaps.subset(n, &mut stream, &mut indices);
-                assert!(indices.is_sorted_by(|a, b| a < b));
-                sizes[indices.len()] += 1;
-                indices.iter().for_each(|&index| members[index as usize] += 1);
-            }
-            assert_chi_square(&sizes, &binomial(n, q));
-            assert_chi_square(&members, &vec![1.0 / f64::from(n); n as usize]);
         }
     }
 

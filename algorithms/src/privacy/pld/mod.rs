@@ -208,7 +208,8 @@ impl PrivacyLoss {
         // Rounding lifts the largest loss of a pure step by up to an interval: no Chernoff bound excludes what is lifted, so
         // that a window which ends near the largest loss of all covers it.
         let lifted = Target::pure_epsilon(direction) + steps * interval;
-        if window.1 + 2.0 * steps * interval > lifted {
+        let fits = (lifted - window.0) / interval + 8.0 <= MOST_CELLS as f64;
+        if fits && window.1 + 2.0 * steps * interval > lifted {
             window.1 = lifted;
         }
         let tails = Target::tails(direction, target.delta);
@@ -318,6 +319,9 @@ impl Target {
     /// best λ grows like 1/δ, as ε comes within δ of that loss; there the accuracy of the grid asks for no more than this
     /// one, and e^{−λΔ} must not vanish, or δ vanishes with it.
     fn limited(lambda: f64, direction: &Direction, epsilon: f64, interval: Interval) -> f64 {
+        if Self::pure_epsilon(direction) == f64::INFINITY {
+            return lambda;
+        }
         let most = |accuracy: f64| Self::steps(direction) / (12.0 * accuracy * epsilon.max(f64::MIN_POSITIVE));
         lambda.min(match interval {
             Interval::Fixed(interval) => MOST_TILT / interval,
