@@ -155,7 +155,7 @@ pub struct AuditReport {
 /// A claim beside its lower bound: the keys of a finding in results, hence more fields than elsewhere.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Whether the rows were summed as integers.
+    /// True where the rows were summed as integers.
     pub integers: bool,
     /// The mechanism, for people.
     pub mechanism: String,
@@ -284,7 +284,7 @@ pub fn audit(
     })))
 }
 
-/// What the algorithm claims of a scene.
+/// The claim of the algorithm in a scene.
 struct Claimed {
     mechanism: Mechanism,
     accountant: Accountant,

@@ -119,7 +119,7 @@ parameters! {
     }
 }
 
-/// What the constants of a run depend on.
+/// The numbers that the constants of a run depend on.
 struct Variant<'a> {
     id: &'static str,
     recursive: bool,

@@ -37,7 +37,7 @@ struct Variant {
     noise: NoiseKind,
     /// Whether the factorisation is made for the momentum of the run, or for plain prefix sums.
     weighs_momentum: bool,
-    /// Whether it minimises the Λ_τ-weighted error.
+    /// True where it minimises the Λ_τ-weighted error.
     weighs_periods: bool,
     momentum: f64,
     epochs: f64,

@@ -83,7 +83,7 @@ impl NoisyMomentum {
         &self.iterate
     }
 
-    /// Where `round` (0-based) takes its gradient; `None` after the last one.
+    /// The point at which `round` (0-based) takes its gradient; `None` after the last one.
     pub fn query(&mut self, round: u64) -> Option<&[f32]> {
         let step = self.steps.get(round as usize)?;
         if step.restart {

@@ -273,7 +273,7 @@ struct TheoremResque {
     solution: Vec<f32>,
 }
 
-/// What the runs on all chunks share.
+/// The values that the runs on all chunks share.
 struct TheoremChunks {
     per_chunk: u64,
     chunks: Vec<Chunk>,
