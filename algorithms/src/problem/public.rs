@@ -192,7 +192,7 @@ impl PublicProblem {
         }
     }
 
-    /// Whether rows are summed as integers here ([`linear::has_integer_kernels_for`]): rows of bytes, for a model that suits
+    /// True where rows are summed as integers here ([`linear::has_integer_kernels_for`]): rows of bytes, for a model that suits
     /// them.
     pub fn is_in_integers(&self) -> bool {
         self.storage == Storage::Bytes && linear::has_integer_kernels_for(&self.model)

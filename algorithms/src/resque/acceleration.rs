@@ -137,7 +137,7 @@ pub(super) struct Progress {
     pub(super) centre: Vec<f64>,
     /// The offset of its ball solution.
     pub(super) solution: Vec<f64>,
-    /// Where v moves to or from: the offset of its proximal estimate, or a gradient.
+    /// The point that v moves to or from: the offset of its proximal estimate, or a gradient.
     pub(super) direction: Vec<f64>,
     /// A.
     pub(super) weight: f64,

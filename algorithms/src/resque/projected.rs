@@ -57,7 +57,7 @@ pub struct ProjectedPool {
     draws: u64,
 }
 
-/// What a round keeps of its queries, output by output.
+/// The part of its queries that a round keeps, output by output.
 #[derive(Default)]
 struct Answers {
     /// Of the shifts: standard normals.

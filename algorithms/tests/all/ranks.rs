@@ -90,7 +90,7 @@ fn on_ranks<R: Send>(
     on_counted_ranks(dataset, ranks, threads, |problem, engine, _| work(problem, engine))
 }
 
-/// [`on_ranks`], with the number of exchanges of a rank in which rows travelled.
+/// [`on_ranks`], with the number of exchanges of a rank in which rows were sent.
 fn on_counted_ranks<R: Send>(
     dataset: &Dataset,
     ranks: usize,

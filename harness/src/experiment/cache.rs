@@ -42,7 +42,7 @@ pub struct Context<'a> {
     pub strategies: StrategyMemory,
     engines: Memo<Engine>,
     problems: Memo<Arc<Loaded>>,
-    /// What runs with the noise for a target ε guarantee.
+    /// The guarantee of runs with the noise for a target ε.
     calibrations: Memo<PrivacyStatement>,
     digests: Mutex<BTreeMap<String, String>>,
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::privacy::examples::{assert_relative, poisson};
 use crate::privacy::gaussian as analytic;
 
-/// What a failure names.
+/// The name of a case in a failure.
 fn at(order: f64, noise: f64, rate: f64) -> String {
     format!("order {order}, noise {noise}, rate {rate}")
 }
