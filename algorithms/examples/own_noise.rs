@@ -14,9 +14,19 @@ struct HalfReturned {
 }
 
 impl NoiseMechanism for HalfReturned {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    /// `sum += z_t − z_{t−1}/2`, in real numbers: with a `unit`, noise of a release would have to be rounded to it exactly.
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        if let Some(unit) = unit {
+            return Err(NoiseError::TooFine { unit });
+        }
         let mut fresh = vec![0.0; sum.len()];
-        self.stream.add_increment(round, &mut fresh, engine)?;
+        self.stream.add_increment(round, &mut fresh, None, engine)?;
         for ((sum, fresh), last) in sum.iter_mut().zip(&fresh).zip(&self.last) {
             *sum += fresh - 0.5 * last;
         }
@@ -38,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut prefix = vec![0.0; dimension];
     for round in 0..rounds {
-        noise.add_increment(round, &mut prefix, &Engine::Sequential)?;
+        noise.add_increment(round, &mut prefix, None, &Engine::Sequential)?;
     }
     let variance = prefix.iter().map(|value| value * value).sum::<f64>() / dimension as f64;
     println!("variance of the sum of {rounds} rounds: {variance:.0}, {rounds} with fresh noise");

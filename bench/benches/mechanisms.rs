@@ -37,7 +37,7 @@ fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMe
 fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, sum: &mut [f64]) {
     for round in 0..rounds as u64 {
         mechanism
-            .add_increment(round, sum, &Engine::Sequential)
+            .add_increment(round, sum, None, &Engine::Sequential)
             .expect("rounds in order");
     }
     black_box(&sum[0]);

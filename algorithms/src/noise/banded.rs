@@ -4,7 +4,7 @@
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey};
 
 use super::scalar::NoiseScalar;
-use super::{NOISE, NoiseError, NoiseMechanism, Progress};
+use super::{NOISE, NoiseError, NoiseMechanism, Progress, refuse_unit};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -48,7 +48,14 @@ impl<F: NoiseScalar> Banded<F> {
 }
 
 impl<F: NoiseScalar> NoiseMechanism for Banded<F> {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], _engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        _engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
         let coefficients = &self.rows[round as usize];

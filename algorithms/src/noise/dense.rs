@@ -12,7 +12,7 @@ use rounds_kernels::gemm::Shape;
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey};
 
 use super::scalar::NoiseScalar;
-use super::{NOISE, NoiseError, NoiseMechanism, Progress};
+use super::{NOISE, NoiseError, NoiseMechanism, Progress, refuse_unit};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -107,7 +107,14 @@ impl<F: NoiseScalar> Dense<F> {
 }
 
 impl<F: NoiseScalar> NoiseMechanism for Dense<F> {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
         let height = BLOCK_ROUNDS.min(self.progress.rounds as usize);

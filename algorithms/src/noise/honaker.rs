@@ -9,7 +9,7 @@ use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
 
 use super::plan::{NoisePlan, PlannedNoise};
 use super::scalar::NoiseScalar;
-use super::{NoiseError, NoiseMechanism, Progress, TREE_LEVELS};
+use super::{NoiseError, NoiseMechanism, Progress, TREE_LEVELS, refuse_unit};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -74,7 +74,14 @@ fn own_weight(height: usize) -> f64 {
 }
 
 impl<F: NoiseScalar> NoiseMechanism for HonakerTree<F> {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         debug_assert_eq!(sum.len(), self.dimension);
         self.progress.take(round)?;
         let (key, levels, width, scale) = (&self.key, self.levels, self.chunk, self.standard_deviation);

@@ -3,7 +3,7 @@
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
 
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, refuse_unit};
 use crate::oracle::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
@@ -36,8 +36,8 @@ impl IndependentGaussian {
     ///
     /// let noise = || IndependentGaussian::new(StreamKey::Simulation(1), 2.0);
     /// let (mut once, mut again) = ([0.0; 4], [0.0; 4]);
-    /// noise().add_increment(0, &mut once, &Engine::Sequential)?;
-    /// noise().add_increment(0, &mut again, &Engine::Sequential)?;
+    /// noise().add_increment(0, &mut once, None, &Engine::Sequential)?;
+    /// noise().add_increment(0, &mut again, None, &Engine::Sequential)?;
     /// assert_eq!(once, again);
     /// # Ok::<(), NoiseError>(())
     /// ```
@@ -51,7 +51,14 @@ impl IndependentGaussian {
 }
 
 impl NoiseMechanism for IndependentGaussian {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         self.progress.take(round)?;
         engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
             let block = (offset / BLOCK_COORDINATES) as u64;

@@ -28,7 +28,7 @@ fn increments(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usiz
     (0..rounds)
         .map(|round| {
             let mut sum = vec![0.0; dimension];
-            mechanism.add_increment(round as u64, &mut sum, engine).unwrap();
+            mechanism.add_increment(round as u64, &mut sum, None, engine).unwrap();
             sum
         })
         .collect()
@@ -304,7 +304,7 @@ fn every_mechanism_takes_rounds_in_order_and_no_more_than_it_was_made_for() {
                 Box::new(ScheduledNoise::new(key, NoiseLevels::Laplace { scales: vec![1.0; 24] }))
             }
         };
-        let mut take = |round| stream.add_increment(round, &mut [0.0; 3], &Engine::Sequential);
+        let mut take = |round| stream.add_increment(round, &mut [0.0; 3], None, &Engine::Sequential);
         assert_eq!(take(1), Err(NoiseError::OutOfOrder { asked: 1, next: 0 }));
         take(0).unwrap();
         assert_eq!(take(0), Err(NoiseError::OutOfOrder { asked: 0, next: 1 }));

@@ -184,7 +184,7 @@ const PARALLEL_CHUNK: usize = 4 * BLOCK_COORDINATES;
 const TREE_LEVELS: u32 = 0x5452_0000;
 
 /// A round out of order or past the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoiseError {
     /// Rounds must be taken one after the other.
@@ -201,6 +201,20 @@ pub enum NoiseError {
         /// Number of rounds.
         rounds: u64,
     },
+    /// The lattice is too fine for noise of this size.
+    #[error("the noise cannot be rounded exactly to multiples of {unit:e}: choose a coarser lattice or larger noise")]
+    TooFine {
+        /// Step γ of the lattice.
+        unit: f64,
+    },
+}
+
+/// Stands where a mechanism does not round to a lattice yet.
+fn refuse_unit(unit: Option<f64>) -> Result<(), NoiseError> {
+    match unit {
+        None => Ok(()),
+        Some(unit) => Err(NoiseError::TooFine { unit }),
+    }
 }
 
 /// A stream of correlated noise.
@@ -208,9 +222,18 @@ pub trait NoiseMechanism: Send {
     /// `sum += σ·(C⁻¹Z)_round`, the noise of this round's release; rounds are 0-based and taken in order. The same bits
     /// for any engine.
     ///
+    /// With `unit` γ, `sum` holds integers, the sum in units of γ, and what is added is `⌊W/γ + ½⌋`, W the real number
+    /// above. A run gives always a unit or never.
+    ///
     /// # Errors
     /// A round out of order, or past the last round that the mechanism was made for.
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError>;
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError>;
 
     /// Vectors of length p that the mechanism keeps.
     fn resident_vectors(&self) -> usize {
@@ -231,7 +254,14 @@ struct Addressed<D> {
 }
 
 impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send + Sync> NoiseMechanism for Addressed<D> {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         self.progress.take(round)?;
         engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
             let block = (offset / BLOCK_COORDINATES) as u64;

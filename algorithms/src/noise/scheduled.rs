@@ -3,7 +3,7 @@
 
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, refuse_unit};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -69,7 +69,14 @@ impl ScheduledNoise {
 }
 
 impl NoiseMechanism for ScheduledNoise {
-    fn add_increment(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    fn add_increment(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        refuse_unit(unit)?;
         self.progress.take(round)?;
         let index = round as usize;
         engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
@@ -109,7 +116,7 @@ mod tests {
             for (round, level) in [1.0, 0.25].into_iter().enumerate() {
                 let mut sum = vec![0.0; 200_000];
                 noise
-                    .add_increment(round as u64, &mut sum, &Engine::Sequential)
+                    .add_increment(round as u64, &mut sum, None, &Engine::Sequential)
                     .unwrap();
                 // E|y| = b for Laplace(b): the moment that a scale taken for a standard deviation misses by √2. Standard
                 // errors are below 1/√2e5 = 0.0022 of the level (variance: 0.005); five of them.

@@ -107,7 +107,7 @@ impl NoisyMomentum {
     /// Noise that is used up.
     pub fn add_noise(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
         match &mut self.noise {
-            Some(noise) => noise.add_increment(round, sum, engine),
+            Some(noise) => noise.add_increment(round, sum, None, engine),
             None => Ok(()),
         }
     }

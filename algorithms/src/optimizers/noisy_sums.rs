@@ -56,7 +56,7 @@ impl NoisySums {
         }
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum, oracle.engine())?;
+            noise.add_increment(round, &mut self.sum, None, oracle.engine())?;
         }
         oracle.enter(Phase::Update);
         Ok(())

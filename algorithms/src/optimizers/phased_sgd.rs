@@ -211,7 +211,7 @@ impl PhasedSgd {
             *sum *= share;
         }
         self.noise
-            .add_increment(self.phase, &mut self.iterates, oracle.engine())?;
+            .add_increment(self.phase, &mut self.iterates, None, oracle.engine())?;
         for (released, value) in self.released.iter_mut().zip(&self.iterates) {
             *released = (value * scale) as f32;
         }

@@ -619,7 +619,7 @@ impl NoisyOracle<'_, '_, '_> {
             oracle.enter(Phase::Noise);
             balls
                 .noise
-                .add_increment(balls.releases, &mut balls.buffers.sum, oracle.engine())?;
+                .add_increment(balls.releases, &mut balls.buffers.sum, None, oracle.engine())?;
             balls.releases += 1;
             oracle.enter(Phase::Update);
             let rate = 2.0 / (curvature * (step + 1) as f64);

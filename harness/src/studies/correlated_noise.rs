@@ -147,7 +147,7 @@ impl Setting {
         let mut total = norm(&x);
         for round in 0..self.rounds as u64 {
             noise.fill(0.0);
-            stream.add_increment(round, &mut noise, &Engine::Sequential)?;
+            stream.add_increment(round, &mut noise, None, &Engine::Sequential)?;
             for (j, (x, noise)) in x.iter_mut().zip(&noise).enumerate() {
                 *x -= self.step_size * (quadratic.eigenvalues[j] * (*x - quadratic.optimum[j]) + noise);
             }

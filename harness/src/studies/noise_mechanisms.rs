@@ -191,7 +191,7 @@ fn cost(cell: &Configuration, seed: u64, context: &Context<'_>) -> anyhow::Resul
     let mut stream = plan.prepare(&context.strategies)?.stream(key.clone(), 1.0);
     let started = Instant::now();
     for round in 0..rounds as u64 {
-        stream.add_increment(round, &mut sum, &Engine::Sequential)?;
+        stream.add_increment(round, &mut sum, None, &Engine::Sequential)?;
     }
     std::hint::black_box(&sum);
     Ok(Mechanism::Cost(Cost {
