@@ -1,107 +1,19 @@
 //! Drafts of schemas, read from the data, for a person to check. A draft covers no claim, so every row may enter it, and errors
 //! name the line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rounds_algorithms::problem::{
     Bounds, Column, ColumnKind, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Other, SparseMatrix,
-    Storage, encoding,
+    Storage,
 };
 
-use super::csv::{self, FirstLine};
 use super::error::DataError;
-use super::folder;
+use super::formats;
+use super::formats::csv::{self, FirstLine, MOST_WORDS};
+use super::load::load_declared;
 use super::schema;
-
-/// So many different words are still taken for a category.
-const MOST_WORDS: usize = 64;
-
-/// Fields of a column.
-#[derive(Clone, Debug)]
-pub(super) struct Summary {
-    empty: usize,
-    words: usize,
-    lo: f64,
-    hi: f64,
-    /// The different fields, or `None` if they are more than [`MOST_WORDS`].
-    distinct: Option<BTreeSet<Vec<u8>>>,
-    /// The first and the last number, while each is the one before plus 1.
-    counting: Option<Option<(f64, f64)>>,
-}
-
-impl Default for Summary {
-    fn default() -> Self {
-        Self {
-            empty: 0,
-            words: 0,
-            lo: f64::INFINITY,
-            hi: f64::NEG_INFINITY,
-            distinct: Some(BTreeSet::new()),
-            counting: Some(None),
-        }
-    }
-}
-
-impl Summary {
-    pub(super) fn take(&mut self, field: &[u8]) {
-        let number = encoding::number(field);
-        let first_last = number.is_finite().then_some((number, number));
-        self.append(&Self {
-            empty: usize::from(field.is_empty()),
-            words: usize::from(!field.is_empty() && number.is_nan()),
-            lo: if number.is_finite() { number } else { f64::INFINITY },
-            hi: if number.is_finite() { number } else { f64::NEG_INFINITY },
-            distinct: None,
-            counting: first_last.map(Some),
-        });
-        if let Some(distinct) = &mut self.distinct
-            && !field.is_empty()
-            && !distinct.contains(field)
-        {
-            distinct.insert(field.to_vec());
-            if distinct.len() > MOST_WORDS {
-                self.distinct = None;
-            }
-        }
-    }
-
-    fn append(&mut self, later: &Self) {
-        self.empty += later.empty;
-        self.words += later.words;
-        (self.lo, self.hi) = (self.lo.min(later.lo), self.hi.max(later.hi));
-        self.counting = match (self.counting, later.counting) {
-            (Some(None), counting) => counting,
-            (Some(Some((first, last))), Some(Some((next, end)))) if next == last + 1.0 => Some(Some((first, end))),
-            _ => None,
-        };
-    }
-
-    /// Adds the fields of the lines that follow.
-    pub(super) fn merge(&mut self, later: Self) {
-        self.append(&later);
-        self.distinct = match (self.distinct.take(), later.distinct) {
-            (Some(mut distinct), Some(more)) => {
-                distinct.extend(more);
-                Some(distinct).filter(|distinct| distinct.len() <= MOST_WORDS)
-            }
-            _ => None,
-        };
-    }
-
-    fn values(&self) -> Vec<String> {
-        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        let mut values: Vec<String> = self.distinct.iter().flatten().map(text).collect();
-        if self.words == 0 {
-            values.sort_by(|a, b| encoding::number(a.as_bytes()).total_cmp(&encoding::number(b.as_bytes())));
-        }
-        values
-    }
-
-    fn bounds(&self) -> Bounds {
-        rounded_out(self.lo, self.hi)
-    }
-}
 
 /// Bounds of one significant digit around `lo` and `hi`.
 fn rounded_out(lo: f64, hi: f64) -> Bounds {
@@ -124,14 +36,14 @@ fn rounded_out(lo: f64, hi: f64) -> Bounds {
 /// Data that cannot be read; of a text, the first line that is none of its format.
 pub fn draft(path: &Path) -> Result<String, DataError> {
     let mut notes = BTreeMap::new();
-    let table = folder::table(path).map(|file| FirstLine::read(&file).map(|header| (file, header)));
+    let table = formats::table(path).map(|file| FirstLine::read(&file).map(|header| (file, header)));
     let source = DomainSource::Draft(path.display().to_string());
     let domain = match table.transpose()? {
         Some((file, header)) if header.has_only_words() => of_table(source, &file, &header, &mut notes)?,
         _ => {
             notes.insert("columns".into(), "bounds of every column, read from the data".into());
             notes.insert("label".into(), "read from the data".into());
-            let data = folder::load_declared(&path.to_string_lossy(), None, None)?;
+            let data = load_declared(&path.to_string_lossy(), None, None)?;
             of_matrix(source, &data.train)
         }
     };
@@ -175,7 +87,7 @@ fn of_table(
         if place == label_place {
             label = match of.values() {
                 values if values.len() >= 2 => Label::Classes(values),
-                _ => Label::Number(of.bounds()),
+                _ => Label::Number(rounded_out(of.lo, of.hi)),
             };
             notes.insert(
                 "label".into(),
@@ -196,7 +108,7 @@ fn of_table(
             } else {
                 format!("bounds read from the data{empty}")
             };
-            let (bounds, missing) = (of.bounds(), None);
+            let (bounds, missing) = (rounded_out(of.lo, of.hi), None);
             kind = ColumnKind::Number { bounds, missing };
         } else if of.distinct.as_ref().is_some_and(|distinct| !distinct.is_empty()) {
             note = "values read from the data".to_owned();

@@ -7,23 +7,23 @@
 
 mod array;
 mod capacity;
-mod cifar;
-mod csv;
+mod declaration;
 pub mod draft;
 mod error;
-mod folder;
-mod idx;
+mod formats;
 mod labels;
-mod libsvm;
 mod lines;
+mod load;
 mod names;
-mod npy;
 mod number;
 pub mod part;
 pub mod schema;
 mod source;
+mod table;
 
+pub use declaration::{Declaration, declare};
 pub use error::DataError;
-pub use folder::{TrainTest, load, load_declared};
+pub use load::{load, load_declared};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
-pub use schema::{Declaration, SchemaError, declare};
+pub use schema::SchemaError;
+pub use table::TrainTest;

@@ -11,9 +11,10 @@ use rounds_algorithms::problem::{Dataset, Domain, DomainSource};
 use serde::Deserialize;
 
 use super::error::DataError;
-use super::folder::{self, Format, Single, TrainTest};
-use super::libsvm;
+use super::formats::{self, Format, Hints, IdxFiles};
 use super::schema::SchemaTable;
+use super::source::unpacked_name;
+use super::table::TrainTest;
 
 /// The data sets of files.
 const FILES: &str = include_str!("names.toml");
@@ -60,7 +61,7 @@ struct FilesTable {
 struct Files {
     name: String,
     about: String,
-    format: Layout,
+    format: Format,
     /// Folders of the data folder.
     folders: Vec<String>,
     /// Names of the file of training rows; the schema describes the first one.
@@ -69,18 +70,6 @@ struct Files {
     #[serde(default)]
     test: Vec<String>,
     schema: SchemaTable,
-}
-
-#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-enum Layout {
-    /// MNIST's four files.
-    Idx,
-    /// CIFAR-10's records.
-    Cifar,
-    /// A file of training rows, and perhaps one of test rows.
-    Libsvm,
-    Csv,
 }
 
 /// All named data sets.
@@ -179,8 +168,8 @@ impl Files {
     /// The schema is that of the file of training rows, if there is one.
     fn is_described(&self, name: &str, data_dir: Option<&Path>) -> bool {
         let folders = self.data_folders(name, data_dir).unwrap_or_default();
-        let file = folder::first_file(&folders, &self.train);
-        file.is_none_or(|file| folder::unpacked_name(&file) == self.train[0])
+        let file = formats::first_file(&folders, &self.train);
+        file.is_none_or(|file| unpacked_name(&file) == self.train[0])
     }
 
     /// Folders in which the files are looked for.
@@ -199,38 +188,31 @@ impl Files {
 
     fn load(&self, name: &str, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
         let folders = self.data_folders(name, data_dir)?;
-        let format = match self.format {
-            Layout::Idx => {
-                return folder::load_idx(name, &find_idx(&folders)?, Some(10), domain);
-            }
-            Layout::Cifar => {
-                let files = folders.iter().find_map(|folder| folder::cifar_files(folder));
+        match self.format {
+            Format::Idx => return formats::load_idx(name, &find_idx(&folders)?, Some(10), domain),
+            Format::Cifar => {
+                let files = folders.iter().find_map(|folder| formats::cifar_files(folder));
                 let expected = "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)";
-                return folder::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, domain);
+                return formats::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, domain);
             }
-            Layout::Libsvm => Format::Libsvm,
-            Layout::Csv => Format::Csv,
-        };
+            Format::Libsvm | Format::Csv | Format::Npy | Format::Npz => {}
+        }
         let described = self.domain(name);
-        let file = folder::first_file(&folders, &self.train).ok_or_else(|| missing(&folders, &self.train[0]))?;
-        let single = Single {
-            format,
+        let file = formats::first_file(&folders, &self.train).ok_or_else(|| missing(&folders, &self.train[0]))?;
+        let test = formats::first_file(&folders, &self.test);
+        let hints = Hints {
             label: described.label_column.as_deref(),
-            shape: libsvm::Shape {
-                columns: Some(described.features()),
-                storage: None,
-            },
+            columns: Some(described.features()),
         };
-        let test = folder::first_file(&folders, &self.test);
-        single.load(name, &file, test.as_deref(), domain)
+        self.format.load(name, &file, test.as_deref(), hints, domain)
     }
 }
 
 impl Name {
     /// MNIST's files, if the data set is made of such files.
-    pub(super) fn idx_files(&self, data_dir: Option<&Path>) -> Result<Option<folder::IdxFiles>, DataError> {
+    pub(super) fn idx_files(&self, data_dir: Option<&Path>) -> Result<Option<IdxFiles>, DataError> {
         match &self.contents {
-            Contents::Files(files) if files.format == Layout::Idx => {
+            Contents::Files(files) if files.format == Format::Idx => {
                 find_idx(&files.data_folders(self.name, data_dir)?).map(Some)
             }
             _ => Ok(None),
@@ -242,15 +224,15 @@ impl Name {
         match &self.contents {
             Contents::Generated(generated) => {
                 let (train, test) = (generated.data)(SEED);
-                folder::redeclared(TrainTest { train, test }, domain)
+                TrainTest { train, test }.redeclared(domain)
             }
             Contents::Files(files) => files.load(self.name, data_dir, domain),
         }
     }
 }
 
-fn find_idx(folders: &[PathBuf]) -> Result<folder::IdxFiles, DataError> {
-    let files = folders.iter().find_map(|folder| folder::idx_files(folder));
+fn find_idx(folders: &[PathBuf]) -> Result<IdxFiles, DataError> {
+    let files = folders.iter().find_map(|folder| formats::idx_files(folder));
     files.ok_or_else(|| missing(folders, "train-images-idx3-ubyte and the other three IDX files"))
 }
 

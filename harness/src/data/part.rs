@@ -13,9 +13,10 @@ use rounds_algorithms::problem::{Dataset, Domain};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DataError;
-use super::folder::{self, Reading, Table};
-use super::idx;
+use super::formats::idx;
 use super::labels::RawLabels;
+use super::load::{idx_data, load_declared};
+use super::table::{Reading, Table, check_counts};
 
 /// Digests that ranks compare to find out if they read the same data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,13 +72,12 @@ pub fn load(
     rank: usize,
     ranks: usize,
 ) -> Result<Part, PartError> {
-    if let Some((name, [images, labels_file, test_images, test_labels], classes)) =
-        folder::idx_data(name_or_path, data_dir)?
+    if let Some((name, [images, labels_file, test_images, test_labels], classes)) = idx_data(name_or_path, data_dir)?
         && let Some(rows) = idx::seekable_rows(&images)?
     {
         let own = rows_of(&name, rows, rank, ranks)?;
         let labels = idx::read_labels(&labels_file)?;
-        folder::check_counts(&images, rows, &labels_file, labels.len())?;
+        check_counts(&images, rows, &labels_file, labels.len())?;
         let mut common = Sha256::new();
         common.update((rows as u64).to_le_bytes());
         labels.iter().for_each(|label| common.update(label.to_le_bytes()));
@@ -90,7 +90,7 @@ pub fn load(
         let reading = Reading::of(domain, columns, &labels_file, &raw(labels))?;
         let own = Table::of_files(&images, part.features, &labels_file, raw(own_labels));
         let test = (rank == 0).then(|| {
-            let test = Table::of_idx(&test_images, &test_labels, classes)?;
+            let test = idx::read_table(&test_images, &test_labels, classes)?;
             reading.dataset(&name, test)
         });
         return Ok(Part {
@@ -103,7 +103,7 @@ pub fn load(
             },
         });
     }
-    let whole = super::load_declared(name_or_path, data_dir, domain)?;
+    let whole = load_declared(name_or_path, data_dir, domain)?;
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {

@@ -226,6 +226,13 @@ impl<'a> Source<'a> {
     }
 }
 
+/// A file's name without the endings of packing.
+pub(super) fn unpacked_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let unpacked = [".gz", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
+    unpacked.unwrap_or(&name).to_owned()
+}
+
 /// A damaged packed stream.
 pub(super) fn damaged(path: &Path, kind: &str, source: &dyn std::fmt::Display) -> DataError {
     DataError::file(

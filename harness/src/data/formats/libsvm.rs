@@ -3,11 +3,11 @@
 
 use crate::data::capacity::reserve;
 use crate::data::error::DataError;
-use crate::data::folder::{Table, check_unnamed};
 use crate::data::labels::RawLabels;
 use crate::data::lines::{BadLine, excerpt, parse_blocks};
 use crate::data::number;
 use crate::data::source::{Progress, Source};
+use crate::data::table::{Table, check_unnamed};
 use rounds_algorithms::problem::{Buffer, Domain, Encoder, Features, SparseMatrix, Storage};
 use std::path::Path;
 
@@ -29,16 +29,21 @@ const DECLARED_DENSE: u128 = 1 << 38;
 const LAST_INDEX: u64 = 1 << 40;
 
 /// The shape of undeclared rows, as far as it is known before they are read.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Dense or sparse. Without it dense if at least half of the values of the first block (256 KiB) are stored, when dense rows
     /// are the smaller ones; explicit zeros of sparse rows are kept.
-    pub(super) storage: Option<Storage>,
+    storage: Option<Storage>,
     /// Features a row. Without it, the largest index of the file.
-    pub(super) columns: Option<usize>,
+    columns: Option<usize>,
 }
 
 impl Shape {
+    /// Rows of so many columns, in any storage.
+    pub(super) fn of_columns(columns: Option<usize>) -> Self {
+        Self { storage: None, columns }
+    }
+
     /// The shape of test rows, which are stored as the training rows `train` are. The columns of sparse ones may be more.
     pub(super) fn like(self, train: &Features) -> Self {
         let storage = train.storage();

@@ -3,7 +3,9 @@
 
 use crate::data::array::{BLOCK, Element, Header, Rows};
 use crate::data::error::DataError;
+use crate::data::labels::RawLabels;
 use crate::data::source::{Compression, Source};
+use crate::data::table::Table;
 use rounds_algorithms::problem::Features;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
@@ -64,20 +66,20 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
 }
 
 /// Rows of a plain file that were read alone.
-pub(super) struct PartOfFile {
+pub(crate) struct PartOfFile {
     /// The rows asked for.
-    pub(super) features: Features,
+    pub(crate) features: Features,
     /// SHA-256 of their bytes.
-    pub(super) digest: [u8; 32],
+    pub(crate) digest: [u8; 32],
     /// SHA-256 of the bytes of the rows that were only hashed.
-    pub(super) hashed: [u8; 32],
+    pub(crate) hashed: [u8; 32],
 }
 
 /// The number of rows of a file, if its rows can be read alone: if it is not packed.
 ///
 /// # Errors
 /// As [`read_features`], of the header.
-pub(super) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
+pub(crate) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
     let mut source = Source::open(path)?;
     if source.compression() != Compression::Plain {
         return Ok(None);
@@ -89,7 +91,7 @@ pub(super) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
 ///
 /// # Errors
 /// As [`read_features`].
-pub(super) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) -> Result<PartOfFile, DataError> {
+pub(crate) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) -> Result<PartOfFile, DataError> {
     let mut header = read_header(&mut Source::open(path)?)?;
     let mut file = File::open(path).map_err(DataError::read(path))?;
     let (start, width) = (header.start, header.row_bytes());
@@ -124,16 +126,26 @@ pub(super) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) ->
 ///
 /// # Errors
 /// Missing, damaged, truncated or oversized files, wrong magic numbers, shapes without rows or features.
-pub(super) fn read_features(path: &Path) -> Result<Features, DataError> {
+fn read_features(path: &Path) -> Result<Features, DataError> {
     let mut source = Source::open(path)?;
     read_header(&mut source)?.read_features(&mut source, SCALE)
+}
+
+/// The features and labels of two files.
+pub(crate) fn read_table(images: &Path, labels: &Path, classes: Option<usize>) -> Result<Table, DataError> {
+    let (features, values) = rayon::join(|| read_features(images), || read_labels(labels));
+    let raw = RawLabels::Indices {
+        values: values?,
+        classes,
+    };
+    Ok(Table::of_files(images, features?, labels, raw))
 }
 
 /// Labels: one integer a row.
 ///
 /// # Errors
 /// As [`read_features`], and labels that are not integers.
-pub(super) fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
+pub(crate) fn read_labels(path: &Path) -> Result<Vec<i64>, DataError> {
     let mut source = Source::open(path)?;
     let header = read_header(&mut source)?;
     if header.shape.len() != 1 {

@@ -5,16 +5,15 @@
 //! an error of one line and not a field of the rest of the file.
 
 use crate::data::capacity::reserve;
-use crate::data::draft::Summary;
 use crate::data::error::{DataError, listing};
-use crate::data::folder::{Table, unpacked_name};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
 use crate::data::number;
-use crate::data::source::Source;
+use crate::data::source::{Source, unpacked_name};
+use crate::data::table::Table;
 use rounds_algorithms::problem::{Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// Usual names of a label column.
@@ -30,9 +29,9 @@ fn begin(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
 }
 
 /// The first line that is not blank.
-pub(super) struct FirstLine {
+pub(crate) struct FirstLine {
     /// Its fields.
-    pub(super) fields: Vec<String>,
+    pub(crate) fields: Vec<String>,
     delimiter: u8,
     text: String,
     /// Beginning of the next line.
@@ -46,7 +45,7 @@ impl FirstLine {
     ///
     /// # Errors
     /// Missing or damaged files, no line, and a line that does not split.
-    pub(super) fn read(path: &Path) -> Result<Self, DataError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
         Self::of(path, &begin(&mut Source::open(path)?)?)
     }
 
@@ -90,7 +89,7 @@ impl FirstLine {
     }
 
     /// No field is a number.
-    pub(super) fn has_only_words(&self) -> bool {
+    pub(crate) fn has_only_words(&self) -> bool {
         self.fields
             .iter()
             .all(|field| number::parse(field.as_bytes()).is_none())
@@ -104,8 +103,94 @@ impl FirstLine {
     }
 
     /// The place of the label: the column with a usual name, else the last one.
-    pub(super) fn label(&self) -> usize {
+    pub(crate) fn label(&self) -> usize {
         self.usual_label().unwrap_or(self.fields.len() - 1)
+    }
+}
+
+/// So many different words are still taken for a category.
+pub(crate) const MOST_WORDS: usize = 64;
+
+/// Fields of a column.
+#[derive(Clone, Debug)]
+pub(crate) struct Summary {
+    pub(crate) empty: usize,
+    pub(crate) words: usize,
+    pub(crate) lo: f64,
+    pub(crate) hi: f64,
+    /// The different fields, or `None` if they are more than [`MOST_WORDS`].
+    pub(crate) distinct: Option<BTreeSet<Vec<u8>>>,
+    /// The first and the last number, while each is the one before plus 1.
+    pub(crate) counting: Option<Option<(f64, f64)>>,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            empty: 0,
+            words: 0,
+            lo: f64::INFINITY,
+            hi: f64::NEG_INFINITY,
+            distinct: Some(BTreeSet::new()),
+            counting: Some(None),
+        }
+    }
+}
+
+impl Summary {
+    fn take(&mut self, field: &[u8]) {
+        let number = encoding::number(field);
+        let first_last = number.is_finite().then_some((number, number));
+        self.append(&Self {
+            empty: usize::from(field.is_empty()),
+            words: usize::from(!field.is_empty() && number.is_nan()),
+            lo: if number.is_finite() { number } else { f64::INFINITY },
+            hi: if number.is_finite() { number } else { f64::NEG_INFINITY },
+            distinct: None,
+            counting: first_last.map(Some),
+        });
+        if let Some(distinct) = &mut self.distinct
+            && !field.is_empty()
+            && !distinct.contains(field)
+        {
+            distinct.insert(field.to_vec());
+            if distinct.len() > MOST_WORDS {
+                self.distinct = None;
+            }
+        }
+    }
+
+    fn append(&mut self, later: &Self) {
+        self.empty += later.empty;
+        self.words += later.words;
+        (self.lo, self.hi) = (self.lo.min(later.lo), self.hi.max(later.hi));
+        self.counting = match (self.counting, later.counting) {
+            (Some(None), counting) => counting,
+            (Some(Some((first, last))), Some(Some((next, end)))) if next == last + 1.0 => Some(Some((first, end))),
+            _ => None,
+        };
+    }
+
+    /// Adds the fields of the lines that follow.
+    fn merge(&mut self, later: Self) {
+        self.append(&later);
+        self.distinct = match (self.distinct.take(), later.distinct) {
+            (Some(mut distinct), Some(more)) => {
+                distinct.extend(more);
+                Some(distinct).filter(|distinct| distinct.len() <= MOST_WORDS)
+            }
+            _ => None,
+        };
+    }
+
+    /// The different fields, numbers by size.
+    pub(crate) fn values(&self) -> Vec<String> {
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        let mut values: Vec<String> = self.distinct.iter().flatten().map(text).collect();
+        if self.words == 0 {
+            values.sort_by(|a, b| encoding::number(a.as_bytes()).total_cmp(&encoding::number(b.as_bytes())));
+        }
+        values
     }
 }
 
@@ -113,7 +198,7 @@ impl FirstLine {
 ///
 /// # Errors
 /// As [`read`] into a domain, of its text.
-pub(super) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>, DataError> {
+pub(crate) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>, DataError> {
     let mut source = Source::open(path)?;
     let mut text = begin(&mut source)?;
     text.drain(..header.end);

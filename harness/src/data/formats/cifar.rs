@@ -3,9 +3,9 @@
 
 use crate::data::capacity::reserve;
 use crate::data::error::DataError;
-use crate::data::folder::Table;
 use crate::data::labels::RawLabels;
 use crate::data::source::{Compression, Source};
+use crate::data::table::Table;
 use rayon::prelude::*;
 use rounds_algorithms::problem::{ByteRows, Features};
 use std::path::{Path, PathBuf};

@@ -5,9 +5,9 @@
 
 use crate::data::array::{Element, Header};
 use crate::data::error::DataError;
-use crate::data::folder::Table;
 use crate::data::labels::RawLabels;
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
+use crate::data::table::Table;
 use rounds_algorithms::problem::Features;
 use std::fs::File;
 use std::io::BufReader;

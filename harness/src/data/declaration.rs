@@ -1,0 +1,245 @@
+//! The domain that a run declares, from its sources in order: a schema file that is named, `schema.toml` beside the data, the
+//! built-in schema of a named data set, flags. Of a table only the header is read, for the names of its columns.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rounds_algorithms::privacy::Adjacency;
+use rounds_algorithms::problem::{Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage};
+
+use super::error::listing;
+use super::formats::{self, csv::FirstLine};
+use super::names;
+use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
+
+/// The name of a schema beside data.
+const BESIDE: &str = "schema.toml";
+
+/// Declarations by flags. They override a schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declaration {
+    /// The schema file.
+    pub schema: Option<PathBuf>,
+    /// The label's column.
+    pub label: Option<String>,
+    /// The classes in order.
+    pub classes: Option<Vec<String>>,
+    /// `LO,HI` for all numbers, or `NAME=LO:HI,…`; the label's name makes it a number.
+    pub bounds: Option<String>,
+    /// N of add/remove.
+    pub public_rows: Option<usize>,
+    /// Number of columns without names.
+    pub dimension: Option<usize>,
+    /// The relation.
+    pub relation: Option<Adjacency>,
+}
+
+/// The declared domain of a data set, `None` if nothing declares one.
+///
+/// # Errors
+/// Schemas that cannot be read or make no domain, flags that contradict the schema or are not enough without one.
+pub fn declare(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    flags: &Declaration,
+) -> Result<Option<Arc<Domain>>, SchemaError> {
+    let path = Path::new(name_or_path);
+    let named = names::find(name_or_path);
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    let beside = folder.unwrap_or(path).join(BESIDE);
+    let declared = if let Some(schema) = &flags.schema {
+        Some(read(schema)?)
+    } else if named.is_none() && path.exists() && beside.is_file() {
+        Some(read(&beside)?)
+    } else {
+        names::built_in(name_or_path, data_dir).map(Arc::unwrap_or_clone)
+    };
+    let place = match (&declared, &flags.schema) {
+        (Some(_), Some(schema)) => schema.display().to_string(),
+        (Some(_), None) if named.is_some() => format!("data set {name_or_path}"),
+        (Some(_), None) => beside.display().to_string(),
+        (None, _) => name_or_path.to_owned(),
+    };
+    let domain = match declared {
+        None if !flags.declare_rows() && flags.public_rows.is_none() => return Ok(None),
+        None => from_flags(&place, path, flags)?,
+        Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
+            return refuse(
+                &place,
+                "it is generated in its own domain; leave out --schema, --label, --classes, --bounds and --dimension",
+            );
+        }
+        Some(domain) => overridden(&place, domain, flags)?,
+    };
+    let domain = related(&place, domain, flags.relation, flags.public_rows)?;
+    domain.check().map_err(|error| of_domain(&place, "", &error))?;
+    Ok(Some(Arc::new(domain)))
+}
+
+impl Declaration {
+    /// More than the relation is declared.
+    fn declare_rows(&self) -> bool {
+        let relation_alone = Self {
+            relation: self.relation,
+            public_rows: self.public_rows,
+            ..Self::default()
+        };
+        *self != relation_alone
+    }
+}
+
+/// Bounds as a flag gives them.
+enum BoundsFlag {
+    All(Bounds),
+    Named(Vec<(String, Bounds)>),
+}
+
+impl BoundsFlag {
+    fn parse(place: &str, text: &str) -> Result<Self, SchemaError> {
+        let pair = |lo: &str, hi: &str| {
+            if let (Ok(lo), Ok(hi)) = (lo.trim().parse(), hi.trim().parse()) {
+                return bounds_of(place, "--bounds", [lo, hi]);
+            }
+            let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
+            refuse(place, format!("--bounds {text}: give {forms}"))
+        };
+        if !text.contains('=') {
+            let (lo, hi) = text.split_once(',').unwrap_or((text, ""));
+            return pair(lo, hi).map(Self::All);
+        }
+        let named = text.split(',').map(|part| {
+            let (name, range) = part.rsplit_once('=').unwrap_or((part, ""));
+            let (lo, hi) = range.split_once(':').unwrap_or((range, ""));
+            Ok((name.trim().to_owned(), pair(lo, hi)?))
+        });
+        named.collect::<Result<_, _>>().map(Self::Named)
+    }
+
+    /// Bounds of this name alone.
+    fn named(&self, name: &str) -> Option<Bounds> {
+        match self {
+            Self::All(_) => None,
+            Self::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
+        }
+    }
+}
+
+/// A schema's domain, changed by flags.
+fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
+    if let Some(label) = &flags.label {
+        domain.label_column = Some(label.clone());
+    }
+    if let Some(classes) = &flags.classes {
+        domain.label = Label::Classes(classes.clone());
+    }
+    match (&mut domain.columns, flags.dimension) {
+        (Columns::Matrix { count, .. }, Some(dimension)) => *count = dimension,
+        (Columns::Named(_), Some(_)) => return refuse(place, "--dimension is for columns without names; leave it out"),
+        (_, None) => {}
+    }
+    let Some(text) = &flags.bounds else { return Ok(domain) };
+    let flag = BoundsFlag::parse(place, text)?;
+    match (&flag, &mut domain.columns) {
+        (BoundsFlag::All(all), Columns::Matrix { bounds, .. }) => *bounds = *all,
+        (BoundsFlag::All(all), Columns::Named(columns)) => {
+            for column in columns {
+                if let ColumnKind::Number { bounds, .. } = &mut column.kind {
+                    *bounds = *all;
+                }
+            }
+        }
+        (BoundsFlag::Named(named), columns) => {
+            for (name, new) in named {
+                if *name == *domain.label_column.as_deref().unwrap_or("label") {
+                    domain.label = Label::Number(*new);
+                    continue;
+                }
+                let column = match columns {
+                    Columns::Named(columns) => columns.iter_mut().find(|column| column.name == *name),
+                    Columns::Matrix { .. } => None,
+                };
+                let Some(ColumnKind::Number { bounds, .. }) = column.map(|column| &mut column.kind) else {
+                    let problem = format!("--bounds: no number column is called {name:?}; declare it in the schema");
+                    return refuse(place, problem);
+                };
+                *bounds = *new;
+            }
+        }
+    }
+    Ok(domain)
+}
+
+/// A domain of flags alone.
+fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
+    let Some(bounds) = &flags.bounds else {
+        let problem = "no bounds; add --bounds LO,HI or NAME=LO:HI,…, or a schema (`rounds schema FILE` drafts one)";
+        return refuse(place, problem);
+    };
+    let bounds = BoundsFlag::parse(place, bounds)?;
+    let (columns, label_column) = match (flags.dimension, &bounds) {
+        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.label.clone()),
+        (Some(_), BoundsFlag::Named(_)) => {
+            return refuse(place, "columns without names have common bounds: --bounds LO,HI");
+        }
+        (None, _) => {
+            let (columns, label) = named_columns(place, path, flags.label.as_ref(), &bounds)?;
+            (Columns::Named(columns), Some(label))
+        }
+    };
+    let label_bounds = label_column.as_deref().and_then(|name| bounds.named(name));
+    let label = match (&flags.classes, label_bounds) {
+        (Some(classes), _) => Label::Classes(classes.clone()),
+        (None, Some(bounds)) => Label::Number(bounds),
+        (None, None) => {
+            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI";
+            return refuse(place, problem);
+        }
+    };
+    let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
+    domain.label_column = label_column;
+    Ok(domain)
+}
+
+/// Number columns with the names of a table's header, and the label's name.
+fn named_columns(
+    place: &str,
+    path: &Path,
+    label: Option<&String>,
+    bounds: &BoundsFlag,
+) -> Result<(Vec<Column>, String), SchemaError> {
+    let Some(file) = formats::table(path) else {
+        return refuse(place, "no number of columns; add --dimension D");
+    };
+    let header = FirstLine::read(&file)?;
+    if !header.has_only_words() {
+        let problem = "its first line is no header; declare columns without names by --dimension D";
+        return refuse(place, problem);
+    }
+    // A first line that does not hold the label's name may be a row: no name is taken from it.
+    let Some(label) = label.filter(|label| header.fields.contains(label)) else {
+        let problem = "its first line holds no label column of that name; name the label by --label NAME, or declare \
+                       columns without names by --dimension D";
+        return refuse(place, problem);
+    };
+    let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
+    for name in header.fields.iter().filter(|name| *name != label) {
+        let own = match bounds {
+            BoundsFlag::All(all) => Some(*all),
+            BoundsFlag::Named(_) => bounds.named(name),
+        };
+        let Some(bounds) = own else {
+            unbounded.push(name);
+            continue;
+        };
+        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing: None });
+        columns.push(Column { name, kind });
+    }
+    if unbounded.is_empty() {
+        return Ok((columns, label.clone()));
+    }
+    let names = listing(unbounded);
+    refuse(
+        place,
+        format!("--bounds: none for {names}; add NAME=LO:HI, or use a schema"),
+    )
+}

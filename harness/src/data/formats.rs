@@ -1,0 +1,319 @@
+//! Formats of data: the list of them, the format of a file by its content, the files of a folder in the known layouts, and
+//! the rows of both. Adding a format is a file beside this list, its `mod` line, its variant and its arms.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rounds_algorithms::problem::Domain;
+use serde::Deserialize;
+
+use super::error::{DataError, listing};
+use super::number;
+use super::source::{Source, unpacked_name};
+use super::table::{Table, TrainTest};
+use npy::{Archive, Roles};
+
+mod cifar;
+pub(super) mod csv;
+pub(super) mod idx;
+mod libsvm;
+mod npy;
+
+/// The table of training rows at `path`, a file or a folder: a CSV file.
+pub(super) fn table(path: &Path) -> Option<PathBuf> {
+    let file = match path.is_dir().then(|| list(path)) {
+        Some(files) => path.join(files.ok()?.into_iter().find(|file| file.starts_with("train."))?),
+        None => path.to_owned(),
+    };
+    matches!(format_of(&file, None), Ok(Format::Csv)).then_some(file)
+}
+
+/// A name for the data set at `path`.
+pub(super) fn stem(path: &Path) -> String {
+    let name = unpacked_name(path);
+    [".csv", ".tsv", ".npy", ".npz", ".libsvm", ".svm", ".txt", ".bin"]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(&name)
+        .to_owned()
+}
+
+/// The file called `name` in `folder`, plain or packed.
+fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
+    let mut paths = ["", ".gz", ".xz"]
+        .map(|ending| folder.join(format!("{name}{ending}")))
+        .into_iter();
+    paths.find(|path| path.is_file())
+}
+
+/// The first file called one of `names`, plain or packed.
+pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBuf> {
+    let first = |folder: &PathBuf| names.iter().find_map(|name| packed_or_not(folder, name));
+    folders.iter().find_map(first)
+}
+
+/// The file of test rows beside a file of training rows.
+fn test_file(path: &Path) -> Option<PathBuf> {
+    let name = unpacked_name(path);
+    let test = name
+        .strip_suffix(".trn")
+        .map_or_else(|| format!("{name}.t"), |name| format!("{name}.tst"));
+    packed_or_not(path.parent()?, &test)
+}
+
+/// A file is called as binary records are.
+fn is_records(path: &Path) -> bool {
+    Path::new(&unpacked_name(path))
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("bin"))
+}
+
+/// The format of a file, or of the files of a folder.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Format {
+    /// A file of training rows, and perhaps one of test rows.
+    Libsvm,
+    Csv,
+    Npy,
+    /// An archive of arrays.
+    Npz,
+    /// CIFAR-10's records.
+    Cifar,
+    /// MNIST's four files.
+    Idx,
+}
+
+/// The format of a file by its first 64 KiB. With a domain no row enters: text is CSV if its columns have names or the file is
+/// called so, and LIBSVM otherwise.
+fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataError> {
+    let mut source = Source::open(path)?;
+    let mut start = Vec::new();
+    source.read_up_to(1 << 16, &mut start)?;
+    let refuse = |found: &str| {
+        let formats = "LIBSVM, CSV, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
+        Err(DataError::file(path, format!("{found}; expected a file in {formats}")))
+    };
+    match start[..] {
+        [] => return refuse("an empty file"),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
+        [b'P', b'K', 3..=6, 4..=8, ..] => return Ok(Format::Npz),
+        [0, 0, 8..=14, _, ..] => return refuse("a single IDX file, which lacks features or labels; give its folder"),
+        _ => {}
+    }
+    if is_records(path) {
+        return Ok(Format::Cifar);
+    }
+    if let Some(domain) = domain {
+        let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
+        let table = domain.label_column.is_some() || called(".csv") || called(".tsv");
+        return Ok(if table { Format::Csv } else { Format::Libsvm });
+    }
+    if start.contains(&0) {
+        return refuse("binary data without a known magic number");
+    }
+    let mut lines = start.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let Some(line) = lines.find(|line| !line.is_empty() && line[0] != b'#') else {
+        return refuse("no row");
+    };
+    let pair = |field: &[u8]| {
+        let colon = field.iter().position(|&byte| byte == b':');
+        colon.is_some_and(|colon| colon > 0 && field[..colon].iter().all(u8::is_ascii_digit))
+    };
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+    if fields.clone().skip(1).any(pair) {
+        Ok(Format::Libsvm)
+    } else if line.iter().any(|byte| matches!(byte, b',' | b';' | b'\t')) {
+        Ok(Format::Csv)
+    } else if fields.next().is_some_and(|field| number::parse(field).is_some()) && fields.next().is_none() {
+        // A row without a feature that is not zero.
+        Ok(Format::Libsvm)
+    } else {
+        refuse("text that is neither label index:value … nor separated by commas, semicolons or tabs")
+    }
+}
+
+/// Properties of undeclared rows that are known before they are read.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hints<'a> {
+    /// CSV: the label's column.
+    pub label: Option<&'a str>,
+    /// LIBSVM: the number of columns.
+    pub columns: Option<usize>,
+}
+
+impl Format {
+    /// Training and test rows of a file each.
+    pub(super) fn load(
+        self,
+        name: &str,
+        train: &Path,
+        test: Option<&Path>,
+        hints: Hints<'_>,
+        domain: Option<&Arc<Domain>>,
+    ) -> Result<TrainTest, DataError> {
+        let declared = domain.map(AsRef::as_ref);
+        let shape = libsvm::Shape::of_columns(hints.columns);
+        let read = |path: &Path, shape: libsvm::Shape| match self {
+            Self::Libsvm => libsvm::read(path, declared, shape),
+            Self::Csv => csv::read(path, declared, hints.label),
+            Self::Npy => npy::read_table(path),
+            Self::Cifar => cifar::read(&[path.into()]),
+            Self::Npz | Self::Idx => unreachable!("training and test rows are several arrays"),
+        };
+        if self == Self::Npz {
+            return load_npz(name, train, domain);
+        }
+        let train = read(train, shape)?;
+        let test = test.map(|test| read(test, shape.like(train.features())));
+        TrainTest::of(name, train, test.transpose()?, domain)
+    }
+}
+
+/// Training rows of a file, and test rows of the file beside it, if there is one.
+pub(super) fn load_file(path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+    format_of(path, domain)?.load(&stem(path), path, test_file(path).as_deref(), Hints::default(), domain)
+}
+
+/// Rows of a folder in one of the known layouts.
+pub(super) fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+    let name = stem(folder);
+    if let Some(files) = idx_files(folder) {
+        return load_idx(&name, &files, None, domain);
+    }
+    if let Some(files) = cifar_files(folder) {
+        return load_cifar(&name, &files, domain);
+    }
+    let files = list(folder)?;
+    let arrays = files
+        .iter()
+        .filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
+    let arrays: Vec<String> = arrays.collect();
+    if let Some(roles) = Roles::of(&arrays) {
+        return load_arrays(&name, &roles, domain, |[features, labels]| {
+            let path = |array: &String| folder.join(format!("{array}.npy"));
+            let (features, labels) = (path(features), path(labels));
+            Ok(Table::of_files(
+                &features,
+                npy::read_features(&mut Source::open(&features)?)?,
+                &labels,
+                npy::read_labels(&mut Source::open(&labels)?)?,
+            ))
+        });
+    }
+    let start = |start: &str| {
+        let file = files.iter().find(|file| file.starts_with(start));
+        file.map(|file| folder.join(file))
+    };
+    if let Some(train) = start("train.") {
+        let test = start("test.");
+        return format_of(&train, domain)?.load(&name, &train, test.as_deref(), Hints::default(), domain);
+    }
+    let found = match &files[..] {
+        [] => "no files".to_owned(),
+        files => format!("a folder with {}", listing(files)),
+    };
+    let expected = "MNIST's four IDX files, CIFAR-10's records (data_batch_*.bin or train_*.bin, test*.bin), NPY arrays \
+                    (x_train, y_train, x_test, y_test), or train.* and test.* in LIBSVM, CSV or NPY format; or give a file in it";
+    Err(DataError::file(folder, format!("{found}; expected {expected}")))
+}
+
+/// Names of the files in a folder, sorted.
+fn list(folder: &Path) -> Result<Vec<String>, DataError> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(DataError::read(folder))? {
+        let entry = entry.map_err(DataError::read(folder))?;
+        if entry.path().is_file() {
+            files.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn load_npz(name: &str, path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+    let mut archive = Archive::open(path)?;
+    let Some(roles) = Roles::of(archive.names()) else {
+        let found = match archive.names() {
+            [] => "no arrays".to_owned(),
+            names => format!("the arrays {}", listing(names)),
+        };
+        let expected = npy::EXPECTED_ARRAYS;
+        return Err(DataError::file(path, format!("{found}; expected {expected}")));
+    };
+    load_arrays(name, &roles, domain, |[features, labels]| {
+        let entry = |array: &String| path.join(format!("{array}.npy"));
+        Ok(Table::of_files(
+            &entry(features),
+            archive.array(features, npy::read_features)?,
+            &entry(labels),
+            archive.array(labels, npy::read_labels)?,
+        ))
+    })
+}
+
+/// Training and test rows from two arrays each.
+fn load_arrays(
+    name: &str,
+    roles: &Roles,
+    domain: Option<&Arc<Domain>>,
+    mut read: impl FnMut(&[String; 2]) -> Result<Table, DataError>,
+) -> Result<TrainTest, DataError> {
+    let train = read(&roles.train)?;
+    TrainTest::of(name, train, roles.test.as_ref().map(read).transpose()?, domain)
+}
+
+/// CIFAR-10's files of training and of test rows.
+pub(super) type CifarFiles = [Vec<PathBuf>; 2];
+
+/// CIFAR-10's files in a folder.
+pub(super) fn cifar_files(folder: &Path) -> Option<CifarFiles> {
+    let files = list(folder).ok()?;
+    let find = |start: &[&str]| -> Vec<PathBuf> {
+        let wanted = |file: &&String| start.iter().any(|start| file.starts_with(start)) && is_records(Path::new(file));
+        files.iter().filter(wanted).map(|file| folder.join(file)).collect()
+    };
+    let files = [find(&["data_batch_", "train"]), find(&["test"])];
+    Some(files).filter(|[train, _]| !train.is_empty())
+}
+
+pub(super) fn load_cifar(
+    name: &str,
+    [train, test]: &CifarFiles,
+    domain: Option<&Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
+    let read_test = || (!test.is_empty()).then(|| cifar::read(test)).transpose();
+    let (train, test) = rayon::join(|| cifar::read(train), read_test);
+    TrainTest::of(name, train?, test?, domain)
+}
+
+/// MNIST's files: training images and labels, test images and labels.
+pub(super) type IdxFiles = [PathBuf; 4];
+
+/// MNIST's files in a folder.
+pub(super) fn idx_files(folder: &Path) -> Option<IdxFiles> {
+    let find = |start: &str, kind: &str| {
+        let called = |separator| packed_or_not(folder, &format!("{start}{separator}{kind}-ubyte"));
+        called('-').or_else(|| called('.'))
+    };
+    Some([
+        find("train-images", "idx3")?,
+        find("train-labels", "idx1")?,
+        find("t10k-images", "idx3")?,
+        find("t10k-labels", "idx1")?,
+    ])
+}
+
+pub(super) fn load_idx(
+    name: &str,
+    files: &IdxFiles,
+    classes: Option<usize>,
+    domain: Option<&Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
+    let [images, labels, test_images, test_labels] = files;
+    let (train, test) = rayon::join(
+        || idx::read_table(images, labels, classes),
+        || idx::read_table(test_images, test_labels, classes),
+    );
+    TrainTest::of(name, train?, Some(test?), domain)
+}

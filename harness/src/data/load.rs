@@ -1,0 +1,74 @@
+//! Loading by name or path.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::problem::Domain;
+
+use super::error::DataError;
+use super::formats::{self, IdxFiles};
+use super::names::{self, NAMES};
+use super::table::TrainTest;
+
+/// Loads a data set by its name, in its built-in domain if it has one, or a file or folder by its path, without a domain.
+///
+/// # Errors
+/// As [`load_declared`].
+pub fn load(name_or_path: &str, data_dir: Option<&Path>) -> Result<TrainTest, DataError> {
+    load_declared(name_or_path, data_dir, names::built_in(name_or_path, data_dir).as_ref())
+}
+
+/// Loads a data set by its name, or a file or folder by its path; a name wins over a file called so, which `./name` means.
+/// Rows are encoded into `domain`; without one they are kept as they are, and nothing may be claimed for them. Files of named
+/// data sets lie in `data_dir`, else in the folder that the variable ROUNDS_DATA names.
+///
+/// A file's format is told by its content: NPY and NPZ by their magic numbers, LIBSVM by `index:value`, CSV by its
+/// separators. Test rows come from a file beside it that is called the same with `.t` (or `.tst` for `.trn`). Folders hold
+/// MNIST's four IDX files, CIFAR-10's records (`data_batch_*.bin` or `train_*.bin` and `test*.bin`), NPY arrays called as in
+/// `npy::EXPECTED_ARRAYS`, or `train.*` and perhaps `test.*` in any of the file formats.
+///
+/// # Errors
+/// [`DataError`], see there. In a domain no error depends on a row once the file's syntax is right.
+pub fn load_declared(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    domain: Option<&Arc<Domain>>,
+) -> Result<TrainTest, DataError> {
+    if let Some(named) = names::find(name_or_path) {
+        return named.load(data_dir, domain);
+    }
+    let path = Path::new(name_or_path);
+    if path.is_dir() {
+        return formats::load_folder(path, domain);
+    }
+    if path.exists() {
+        return formats::load_file(path, domain);
+    }
+    if path.components().count() > 1 || path.extension().is_some() {
+        return Err(DataError::missing(path, "a data file or folder"));
+    }
+    let wanted = name_or_path.to_lowercase();
+    let similar = NAMES
+        .iter()
+        .map(|named| (strsim::jaro_winkler(named.name, &wanted), named.name));
+    let similar = similar.filter(|(similarity, _)| *similarity > 0.75);
+    let nearest = similar.max_by(|a, b| a.0.total_cmp(&b.0));
+    Err(DataError::Unknown {
+        name: name_or_path.into(),
+        nearest: nearest.map(|(_, name)| name),
+        known: NAMES.iter().map(|named| named.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// The IDX files that a data set is made of, with its name and number of classes, if it is made of such files.
+pub(super) fn idx_data(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+) -> Result<Option<(String, IdxFiles, Option<usize>)>, DataError> {
+    if let Some(named) = names::find(name_or_path) {
+        let files = named.idx_files(data_dir)?;
+        return Ok(files.map(|files| (named.name.to_owned(), files, Some(10))));
+    }
+    let path = Path::new(name_or_path);
+    Ok(formats::idx_files(path).map(|files| (formats::stem(path), files, None)))
+}

@@ -1,0 +1,188 @@
+//! Rows of a data set: features and labels as a reader finds them, and the data sets of training and test rows that they make.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rounds_algorithms::problem::{Columns, Dataset, DatasetError, Domain, Encoder, Features};
+
+use super::error::DataError;
+use super::labels::{Meaning, RawLabels};
+
+/// A data set as a run needs it.
+#[derive(Clone, Debug)]
+pub struct TrainTest {
+    /// Training rows.
+    pub train: Dataset,
+    /// Test rows for accuracy, if there are any. Same columns and classes as `train`.
+    pub test: Option<Dataset>,
+}
+
+/// Features and labels of the same rows, from one file or two.
+pub(super) struct Table {
+    path: PathBuf,
+    labels_path: PathBuf,
+    features: Features,
+    labels: RawLabels,
+}
+
+impl Table {
+    /// Rows of one file.
+    pub(super) fn of_file(path: &Path, features: Features, labels: RawLabels) -> Self {
+        Self::of_files(path, features, path, labels)
+    }
+
+    /// Features of one file and labels of another.
+    pub(super) fn of_files(path: &Path, features: Features, labels_path: &Path, labels: RawLabels) -> Self {
+        Self {
+            path: path.into(),
+            labels_path: labels_path.into(),
+            features,
+            labels,
+        }
+    }
+
+    pub(super) fn features(&self) -> &Features {
+        &self.features
+    }
+
+    fn check_counts(&self) -> Result<(), DataError> {
+        check_counts(&self.path, self.features.len(), &self.labels_path, self.labels.len())
+    }
+
+    /// The data set of these rows, encoded into `domain`.
+    fn encoded(self, name: &str, domain: &Arc<Domain>) -> Result<Dataset, DataError> {
+        self.check_counts()?;
+        let path = self.path;
+        let encoder = Encoder::new(domain);
+        let (features, codes) = match self.labels {
+            RawLabels::Encoded(codes) => (self.features, codes),
+            labels => {
+                check_unnamed(&path, domain)?;
+                let (found, declared) = (self.features.columns(), domain.features());
+                if found != declared {
+                    let problem =
+                        format!("it has {found} columns, but its schema declares {declared}; mend the schema");
+                    return Err(DataError::schema(&path, problem));
+                }
+                let codes = labels.numbers().map(|label| encoder.label_number(label)).collect();
+                (encoder.matrix(self.features), codes)
+            }
+        };
+        let (features, labels) = encoder.finish(features, codes);
+        Dataset::new(name, features, labels)
+            .and_then(|data| data.in_domain(Arc::clone(domain)))
+            .map_err(|error| no_dataset(&path, &error))
+    }
+}
+
+/// Refuses a number of labels other than that of the rows.
+pub(super) fn check_counts(path: &Path, rows: usize, labels_path: &Path, labels: usize) -> Result<(), DataError> {
+    if rows == labels {
+        return Ok(());
+    }
+    let problem = format!(
+        "{rows} rows, but {} has {labels} labels; each row has one label, so they do not belong together",
+        labels_path.display()
+    );
+    Err(DataError::rows(
+        path,
+        problem,
+        "it has another number of rows than its labels",
+    ))
+}
+
+fn no_dataset(path: &Path, error: &DatasetError) -> DataError {
+    DataError::rows(path, error.to_string(), "its rows make no data set")
+}
+
+/// The way from the rows of files to data sets, which training rows define for the test rows.
+pub(super) enum Reading<'a> {
+    /// Encoding into a domain.
+    Declared(&'a Arc<Domain>),
+    /// Features as they are; the columns and the meaning of labels are those of the training rows.
+    Undeclared { columns: usize, meaning: Meaning },
+}
+
+impl<'a> Reading<'a> {
+    /// Encoding into `domain`; without one the reading of training rows with `columns` and `labels`.
+    pub(super) fn of(
+        domain: Option<&'a Arc<Domain>>,
+        columns: usize,
+        labels_path: &Path,
+        labels: &RawLabels,
+    ) -> Result<Self, DataError> {
+        Ok(match domain {
+            Some(domain) => Self::Declared(domain),
+            None => Self::Undeclared {
+                columns,
+                meaning: labels.meaning(labels_path)?,
+            },
+        })
+    }
+
+    /// The data set of a file's rows.
+    pub(super) fn dataset(&self, name: &str, table: Table) -> Result<Dataset, DataError> {
+        let (columns, meaning) = match self {
+            Self::Declared(domain) => return table.encoded(name, domain),
+            Self::Undeclared { columns, meaning } => (*columns, meaning),
+        };
+        let found = table.features.columns();
+        if found != columns {
+            let problem = format!(
+                "{found} columns, but the training data has {columns} columns; training and test rows have the same columns"
+            );
+            return Err(DataError::file(&table.path, problem));
+        }
+        table.check_counts()?;
+        let labels = table.labels.with_meaning(&table.labels_path, meaning)?;
+        Dataset::new(name, table.features, labels).map_err(|error| no_dataset(&table.path, &error))
+    }
+}
+
+impl TrainTest {
+    /// The data sets of training and test rows.
+    pub(super) fn of(
+        name: &str,
+        mut train: Table,
+        mut test: Option<Table>,
+        domain: Option<&Arc<Domain>>,
+    ) -> Result<Self, DataError> {
+        if let Some(test) = &mut test
+            && let (Features::Sparse(a), Features::Sparse(b)) = (&mut train.features, &mut test.features)
+        {
+            // Columns of sparse files are as many as the larger one of the largest indices.
+            a.columns = a.columns.max(b.columns);
+            b.columns = a.columns;
+        }
+        let reading = Reading::of(domain, train.features.columns(), &train.labels_path, &train.labels)?;
+        Ok(Self {
+            train: reading.dataset(name, train)?,
+            test: test.map(|test| reading.dataset(name, test)).transpose()?,
+        })
+    }
+
+    /// Rows that have a domain, in another one of the same shape.
+    pub(super) fn redeclared(self, domain: Option<&Arc<Domain>>) -> Result<Self, DataError> {
+        let Some(domain) = domain else { return Ok(self) };
+        let declare = |data: Dataset| {
+            let path = PathBuf::from(data.name());
+            let declared = data.in_domain(Arc::clone(domain));
+            declared.map_err(|error| no_dataset(&path, &error))
+        };
+        Ok(Self {
+            train: declare(self.train)?,
+            test: self.test.map(declare).transpose()?,
+        })
+    }
+}
+
+/// Refuses a domain of named columns for a file in which columns have no names.
+pub(super) fn check_unnamed(path: &Path, domain: &Domain) -> Result<(), DataError> {
+    match domain.columns {
+        Columns::Matrix { .. } => Ok(()),
+        Columns::Named(_) => Err(DataError::schema(
+            path,
+            "its columns have no names, but its schema names them; declare [columns] count = D, bounds = [LO, HI]",
+        )),
+    }
+}
