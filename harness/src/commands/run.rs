@@ -96,6 +96,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     let root = arguments.out.clone();
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
     let stopped = stop_on_interrupt()?;
+    let at_root = plans.iter().any(|(group, ..)| group.kind.at_root);
     for (group, selection, plan) in plans {
         let session = Session {
             cluster,
@@ -112,6 +113,12 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             None => Pinning::new(group.kind.pin).unwrap_or_else(|_| Pinning::none()),
         };
         plan.run(&session, pinning, &root.join(group.below))?;
+    }
+    if output == Output::Text && cluster.is_root() {
+        println!("Results: {}", root.display());
+        if at_root {
+            println!("As a page: rounds report {}", root.display());
+        }
     }
     Ok(())
 }
@@ -187,4 +194,25 @@ fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     })
     .context("Ctrl-C cannot be handled")?;
     Ok(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Definition;
+    use crate::report::{EXCERPT_ROWS, SUMMARY_LINES};
+    use crate::studies::training::Options;
+
+    #[test]
+    fn what_the_default_run_prints_fits_sixty_lines() {
+        let source = definition::find(DEFAULT_STUDY).unwrap();
+        let study: Definition<Options> = Definition::parse(DEFAULT_STUDY, &source.text).unwrap();
+        let cells = study.cells(&Selection::default()).unwrap();
+        // Of each problem its heading, the table and a gap; the line about what is left out; two last lines.
+        let tables = (0..study.problems.len()).map(|problem| {
+            let rows = cells.iter().filter(|cell| cell.problem == problem).count();
+            2 + rows.min(EXCERPT_ROWS) + 1
+        });
+        assert!(SUMMARY_LINES + tables.sum::<usize>() + 3 <= 60);
+    }
 }

@@ -243,7 +243,6 @@ fn publish(presentation: &Presentation, folder: &Path, output: Output) -> anyhow
     if output == Output::Text {
         println!("{}", presentation.text);
         presentation.warnings.iter().for_each(output::warn);
-        println!("Results: {}", folder.display());
     }
     Ok(())
 }

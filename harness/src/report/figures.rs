@@ -25,6 +25,11 @@ const SHOWN_FIRST: &[&str] = &[
     "resque-private-erm",
 ];
 
+/// True for the name of an algorithm that is shown first, with or without parameters.
+pub(super) fn is_shown_first(name: &str) -> bool {
+    SHOWN_FIRST.iter().any(|id| name.split([' ', ',']).next() == Some(id))
+}
+
 /// Beginning of the names of limits.
 const ROOFLINE: &str = "f32 roofline";
 
@@ -148,9 +153,8 @@ impl Figure<'_> {
         series.extend(references);
         let mut hidden = Vec::new();
         if algorithms.len() > READABLE {
-            let is_first = |name: &String| SHOWN_FIRST.iter().any(|id| name.split([' ', ',']).next() == Some(id));
-            if algorithms.iter().any(is_first) {
-                hidden.extend(algorithms.iter().filter(|name| !is_first(name)).cloned());
+            if algorithms.iter().any(|name| is_shown_first(name)) {
+                hidden.extend(algorithms.iter().filter(|name| !is_shown_first(name)).cloned());
             }
             let most = groups.iter().find(|group| group.variant == 0).map(|group| &group.place);
             let mut places = keys(&series, |keys| &keys.1);

@@ -27,3 +27,5 @@ pub use studies::Studies;
 pub use summary::summary;
 pub use svg::grid_svg;
 pub use table::{Column, Entry, Look, Table};
+#[cfg(test)]
+pub(crate) use {summary::LINES as SUMMARY_LINES, table::EXCERPT_ROWS};

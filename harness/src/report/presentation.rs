@@ -328,15 +328,29 @@ impl Presentation {
         pictures
     }
 
-    /// Excerpts of the tables, and the text between them, for a terminal.
+    /// Excerpts of the tables, and the text between them, for a terminal. The last line counts what the excerpts leave out of
+    /// the tables that a study writes beside its results.
     pub fn terminal(&self) -> String {
-        let parts = self.parts.iter().filter_map(|part| match part {
-            Part::Heading(text) | Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
-            Part::List(lines) => Some(lines.join("\n")),
-            Part::Table(table) => Some(table.excerpt()),
-            Part::Figure(_) => None,
-        });
-        parts.collect::<Vec<_>>().join("\n\n")
+        let (mut text, mut gap, mut left_out) = (String::new(), "", [0, 0]);
+        for part in &self.parts {
+            let shown = match part {
+                Part::Heading(text) | Part::Text(text) | Part::Markdown(text) => text.clone(),
+                Part::List(lines) => lines.join("\n"),
+                Part::Table(table) => {
+                    let (excerpt, [rows, columns]) = table.excerpt();
+                    left_out = [left_out[0] + rows, left_out[1] + columns];
+                    excerpt
+                }
+                Part::Figure(_) => continue,
+            };
+            text.extend([gap, &shown]);
+            gap = if matches!(part, Part::Heading(_)) { "\n" } else { "\n\n" };
+        }
+        let [rows, columns] = left_out;
+        if rows + columns > 0 {
+            let _ = write!(text, "\nIn table.md: {rows} more rows, {columns} more columns");
+        }
+        text
     }
 
     /// The files of a study: [`FILE`], the page `<name>.html`, `table.md` if there are tables, and the pictures.

@@ -1,10 +1,10 @@
 //! The summary of a run for the terminal: one line for each algorithm at the key batch sizes, then warnings, in 80 columns
-//! and fewer than 60 lines.
+//! and at most [`LINES`] lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::figures::{dataset_name, of_most_threads};
+use super::figures::{dataset_name, is_shown_first, of_most_threads};
 use super::labels::Labels;
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
@@ -15,8 +15,8 @@ use crate::results::{Cell, Pooled, beyond_roofline, pool};
 const WIDTH: usize = 80;
 /// Batch sizes that are shown: as many columns of times.
 const SIZES: usize = 3;
-/// Lines of algorithms, over all data sets.
-const LINES: usize = 34;
+/// Lines in all.
+pub(crate) const LINES: usize = 32;
 /// Lines of warnings.
 const WARNINGS: usize = 12;
 
@@ -25,45 +25,61 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
     let shown = of_most_threads(&pooled);
     let threads = shown.first().map_or(1, |cell| cell.configuration().threads);
+    let mut warned = warnings::lines(&pooled, environment, threads);
+    warned.extend(beyond_roofline(&pooled, environment));
+    let warned = warned
+        .iter()
+        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
+    let warned: Vec<String> = warned.take(WARNINGS).collect();
     let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
     for cell in shown {
         datasets.entry(dataset_name(cell)).or_default().push(cell);
     }
-    let mut text = String::new();
-    let lines = LINES / datasets.len().max(1);
-    for (dataset, cells) in &datasets {
-        let _ = writeln!(text, "{dataset}, {}: median time of a round", plural(threads, "thread"));
-        text.push_str(&dataset_lines(cells, lines.max(4)));
+    let mut datasets: Vec<(String, Vec<String>)> =
+        datasets.into_iter().map(|(name, cells)| table(&name, &cells)).collect();
+    // What a short table leaves is that of the longer ones.
+    let mut order: Vec<usize> = (0..datasets.len()).collect();
+    order.sort_by_key(|&place| datasets[place].1.len());
+    let mut free = LINES.saturating_sub(1 + warned.len() + datasets.len());
+    for (done, &place) in order.iter().enumerate() {
+        let lines = &mut datasets[place].1;
+        let share = (free / (order.len() - done)).max(2);
+        if lines.len() > share {
+            let more = lines.len() + 1 - share;
+            lines.truncate(share - 1);
+            lines.push(format!("and {more} more: rounds report"));
+        }
+        free = free.saturating_sub(lines.len());
     }
-    let mut warned = warnings::lines(&pooled, environment, threads);
-    warned.extend(beyond_roofline(&pooled, environment));
-    let lines = warned
-        .iter()
-        .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
-    for line in lines.take(WARNINGS) {
-        let _ = writeln!(text, "{line}");
-    }
-    text
+    let tables = datasets
+        .into_iter()
+        .flat_map(|(heading, lines)| [heading].into_iter().chain(lines));
+    let title = format!("Median time of a round on {}", plural(threads, "thread"));
+    [title]
+        .into_iter()
+        .chain(tables)
+        .chain(warned)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
-/// The lines of one data set: a heading, and one line for each algorithm.
-fn dataset_lines(cells: &[&Pooled], lines: usize) -> String {
+/// The heading of a data set, and one line for each algorithm: first one of each family, then the others.
+fn table(dataset: &str, cells: &[&Pooled]) -> (String, Vec<String>) {
     let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
     let sizes = key_sizes(cells);
-    let mut algorithms: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
+    let mut algorithms: BTreeMap<(bool, String), Vec<&Pooled>> = BTreeMap::new();
     for cell in cells {
-        algorithms
-            .entry(labels.name(cell.configuration()))
-            .or_default()
-            .push(cell);
+        let name = labels.name(cell.configuration());
+        let own = algorithms.entry((!is_shown_first(&name), name));
+        own.or_default().push(cell);
     }
-    let mut text = format!("{:<30}", "algorithm");
+    let mut heading = format!("{:<30}", cut(dataset, 29));
     for size in &sizes {
-        let _ = write!(text, "{:>11}", format!("B = {}", count(*size as f64)));
+        let _ = write!(heading, "{:>11}", format!("B = {}", count(*size as f64)));
     }
-    let _ = writeln!(text, "{:>9}{:>7}", "accuracy", "ε");
-    for (name, cells) in algorithms.iter().take(lines) {
-        let _ = write!(text, "{:<30}", cut(name, 29));
+    let _ = write!(heading, "{:>9}{:>7}", "accuracy", "ε");
+    let line = |((_, name), cells): ((bool, String), Vec<&Pooled>)| {
+        let mut text = format!("{:<30}", cut(&name, 29));
         for size in &sizes {
             let cell = cells.iter().find(|cell| cell.configuration().batch_size == *size);
             let median = cell.map_or_else(|| "–".to_owned(), |cell| time(cell.median()));
@@ -73,12 +89,10 @@ fn dataset_lines(cells: &[&Pooled], lines: usize) -> String {
         let best = accuracies.reduce(f64::max);
         let epsilon = cells.iter().find_map(|cell| cell.cell.privacy_number("epsilon"));
         let epsilon = epsilon.map_or_else(|| "∞".to_owned(), three_digits);
-        let _ = writeln!(text, "{:>9}{epsilon:>7}", best.map_or_else(String::new, percent));
-    }
-    if algorithms.len() > lines {
-        let _ = writeln!(text, "and {} more: rounds report", algorithms.len() - lines);
-    }
-    text
+        let _ = write!(text, "{:>9}{epsilon:>7}", best.map_or_else(String::new, percent));
+        text
+    };
+    (heading, algorithms.into_iter().map(line).collect())
 }
 
 /// The least, a middle and the greatest of the batch sizes that most cells have.
@@ -110,7 +124,7 @@ mod tests {
     use crate::results::tests::cell;
 
     #[test]
-    fn the_summary_of_many_cells_has_fewer_than_sixty_lines_of_eighty_columns() {
+    fn the_summary_of_many_cells_keeps_within_its_lines_and_eighty_columns() {
         let mut cells = Vec::new();
         for (place, algorithm) in rounds_algorithms::catalog::ALGORITHMS.iter().enumerate() {
             for size in [64, 500, 2000, 8000, 60_000] {
@@ -123,8 +137,9 @@ mod tests {
             }
         }
         let text = summary(&cells, &Environment::capture(&[]));
-        assert!(text.lines().count() < 55, "{} lines", text.lines().count());
+        assert_eq!(text.lines().count(), LINES, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.contains("dp-sgd") && text.contains("B = 60"));
+        assert!(text.contains("\nsgd ") && text.contains("\ndp-sgd ") && text.contains("B = 60"));
+        assert_eq!(text.matches(" more: rounds report").count(), 2);
     }
 }

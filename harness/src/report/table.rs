@@ -171,7 +171,7 @@ impl Entry {
 /// Tables with more rows have a filter.
 const UNFILTERED: usize = 12;
 /// Rows of an excerpt.
-const EXCERPT_ROWS: usize = 12;
+pub(crate) const EXCERPT_ROWS: usize = 10;
 /// Texts with more letters are broken into lines.
 const UNBROKEN: usize = 48;
 
@@ -261,9 +261,9 @@ impl Table {
         table.to_string()
     }
 
-    /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit. A last line counts what is left
-    /// out of the table that a study writes beside its results.
-    pub fn excerpt(&self) -> String {
+    /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
+    /// are left out.
+    pub(super) fn excerpt(&self) -> (String, [usize; 2]) {
         let rows = self.rows.len().min(EXCERPT_ROWS);
         let width = |place: usize| {
             let texts = self.rows[..rows].iter().map(|row| &*row[place].text);
@@ -278,18 +278,8 @@ impl Table {
             Some(*end)
         });
         let columns = ends.take_while(|&end| end <= 80).count().max(1);
-        let more = |count: usize, things: &str| (count > 0).then(|| format!("{count} more {things}"));
-        let left_out = [
-            more(self.rows.len() - rows, "rows"),
-            more(self.columns.len() - columns, "columns"),
-        ];
-        let left_out: Vec<String> = left_out.into_iter().flatten().collect();
-        let table = self.drawn(rows, columns).trim_fmt();
-        if left_out.is_empty() {
-            table
-        } else {
-            format!("{table}\n{} in table.md", left_out.join(" and "))
-        }
+        let left_out = [self.rows.len() - rows, self.columns.len() - columns];
+        (self.drawn(rows, columns).trim_fmt(), left_out)
     }
 
     fn drawn(&self, rows: usize, columns: usize) -> comfy_table::Table {
@@ -470,10 +460,10 @@ mod tests {
                 Entry::text("t".repeat(20)),
             ]);
         }
-        let text = table.excerpt();
+        let (text, left_out) = table.excerpt();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert_eq!(text.lines().count(), 1 + EXCERPT_ROWS + 1);
-        assert!(text.ends_with("8 more rows and 1 more columns in table.md") && text.contains("ssss"));
+        assert_eq!((text.lines().count(), left_out), (1 + EXCERPT_ROWS, [10, 1]));
+        assert!(text.contains("ssss") && !text.contains("tttt"));
     }
 
     #[test]

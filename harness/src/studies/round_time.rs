@@ -228,10 +228,8 @@ impl Study for RoundTime {
             let rates = serde_json::to_string_pretty(&kernel_rates::measure())?;
             files.push((kernel_rates::FILE.to_owned(), rates));
         }
-        let text =
-            summary(&results.samples, &context.environment) + &format!("Report: rounds report {}", folder.display());
         Ok(Presentation {
-            text,
+            text: summary(&results.samples, &context.environment),
             files,
             ..Presentation::default()
         })

@@ -35,9 +35,6 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
     }
     for panel in panels {
         presentation.parts.push(Part::Heading(panel.label.clone()));
-        let target = panel.problem.target;
-        let target = target.map(|target| Part::Text(format!("Target: {}.", three_digits(target))));
-        presentation.parts.extend(target);
         presentation.parts.push(Part::Table(table(panel)));
         let left_out = panel.left_out.iter().map(|reason| format!("Left out: {reason}"));
         let left_out: Vec<String> = left_out.collect();
@@ -63,6 +60,8 @@ fn table(panel: &Panel<'_>) -> Table {
         Metric::ExcessObjective => "#F − F*",
     };
     let axis = format!("#{}", panel.problem.axis.as_deref().unwrap_or_default());
+    let target = panel.problem.target.map_or_else(String::new, three_digits);
+    let to_target = ["rounds", "queries"].map(|count| format!("#{count} to {target}"));
     let columns = [
         "method",
         &axis,
@@ -72,8 +71,8 @@ fn table(panel: &Panel<'_>) -> Table {
         "#runs",
         "#published",
         "#difference",
-        "#rounds to target",
-        "#queries to target",
+        &to_target[0],
+        &to_target[1],
         "#rounds",
         "#queries",
         "#epochs",
