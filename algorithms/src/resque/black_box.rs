@@ -297,6 +297,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
 mod tests {
     use super::*;
     use crate::resque::functions::{LinearLoss, MaxOfLinear};
+    use crate::resque::pool::tests::refuses_bad_rounds;
     use rounds_kernels::features::Rows;
     use rounds_kernels::loss::Loss;
 
@@ -384,10 +385,6 @@ mod tests {
     fn bad_rounds_are_refused() {
         let function = MaxOfLinear::new(4, 4, 1.0, 1.0).unwrap();
         let mut oracle = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(9));
-        let mut mean = [0.0; 4];
-        assert!(oracle.fetch(&[0.0; 4], -1.0, 1).is_err());
-        oracle.fetch(&[0.0; 4], 0.1, 10).unwrap();
-        assert!(oracle.reweighted_mean(5..11, &[0.0; 4], &mut mean).is_err());
-        assert!(oracle.reweighted_mean(0..10, &[0.1; 4], &mut mean).is_err());
+        refuses_bad_rounds(&mut oracle);
     }
 }

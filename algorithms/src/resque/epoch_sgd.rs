@@ -166,15 +166,24 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_that_is_not_positive_is_refused() {
-        assert!(EpochSgd::new(0.0).is_err());
-        for (regularization, accuracy) in [(0.0, 1.0), (1e-9, 1e-9)] {
+    fn constants_that_are_not_positive_and_rounds_beyond_memory_are_refused() {
+        let zero = |quantity| ResqueError::NotPositive { quantity, value: 0.0 };
+        assert_eq!(EpochSgd::new(0.0).err(), Some(zero("sample constant")));
+        let too_many = ResqueError::TooManyQueries {
+            needed: 48.0 / (1e-9 * 1e-9),
+            limit: f64::from(1 << 27),
+        };
+        for (regularization, accuracy, expected) in [
+            (0.0, 1.0, zero("regularisation λ (the solvers of a ball divide by it)")),
+            (1e-9, 1e-9, too_many),
+        ] {
             let impossible = Subproblem {
                 regularization,
                 radius: 1.0,
                 accuracy,
             };
-            assert!(EpochSgd::new(48.0).unwrap().plan(&impossible, 1.0, 1.0).is_err());
+            let refused = EpochSgd::new(48.0).unwrap().plan(&impossible, 1.0, 1.0);
+            assert_eq!(refused.unwrap_err(), expected);
         }
     }
 }

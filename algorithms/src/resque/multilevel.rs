@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::oracle::Engine;
     use crate::resque::black_box::BlackBoxOracle;
+    use crate::resque::epoch_sgd::EpochSgd;
     use crate::resque::functions::MaxOfLinear;
     use rounds_kernels::random::{Purpose, StreamKey};
 
@@ -181,5 +182,28 @@ mod tests {
                 "level {level}: {count}"
             );
         }
+    }
+
+    #[test]
+    fn an_estimate_is_one_round() {
+        let function = MaxOfLinear::new(6, 6, 1.0, 1.0).unwrap();
+        let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
+        let subproblem = Subproblem {
+            regularization: 1.0,
+            radius: 0.3,
+            accuracy: 0.1,
+        };
+        let mut solver = EpochSgd::new(48.0).unwrap();
+        let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
+        let levels = Levels::draw(&mut stream, 8, 3);
+        let plan = plan(&solver, &levels, &subproblem, 1.0, 0.3).unwrap();
+        pool.fetch(&[0.0; 6], 0.3, plan.samples).unwrap();
+        let mut value = [0.0; 6];
+        estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 0.3, &mut value).unwrap();
+        assert_eq!(
+            (pool.ledger().rounds, pool.ledger().gradient_queries),
+            (1, plan.samples as u64)
+        );
+        assert!(value.iter().all(|v| v.is_finite()) && value.iter().sum::<f64>() < 0.0);
     }
 }

@@ -100,8 +100,40 @@ pub(super) fn check_samples(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Asserts that `pool` refuses the rounds and the means that no pool can answer.
+    pub(in crate::resque) fn refuses_bad_rounds(pool: &mut dyn GradientPool) {
+        let dimension = pool.dimension();
+        let (centre, near, far) = (vec![0.0; dimension], vec![0.0; dimension], vec![0.1f32; dimension]);
+        let mut mean = near.clone();
+        for value in [-1.0, 1e-40] {
+            let quantity = "smoothing radius ρ";
+            let refused = pool.fetch(&centre, value, 1).unwrap_err();
+            assert_eq!(refused, ResqueError::NotPositive { quantity, value });
+        }
+        let radius = 0.1;
+        pool.fetch(&centre, radius, 10).unwrap();
+        let exhausted = ResqueError::PoolExhausted {
+            start: 5,
+            end: 11,
+            fetched: 10,
+        };
+        assert_eq!(pool.reweighted_mean(5..11, &near, &mut mean).unwrap_err(), exhausted);
+        let distance = (dimension as f64).sqrt() * f64::from(0.1f32);
+        match pool.reweighted_mean(0..10, &far, &mut mean).unwrap_err() {
+            ResqueError::OutsideValidity {
+                distance: found,
+                radius: ball,
+            } => assert!((found - distance).abs() < 1e-12 && ball == radius, "{found}"),
+            other => panic!("{other}"),
+        }
+        pool.fetch(&centre, 0.0, 10).unwrap();
+        pool.reweighted_mean(0..10, &near, &mut mean).unwrap();
+        let refused = pool.reweighted_mean(0..10, &far, &mut mean).unwrap_err();
+        assert_eq!(refused, ResqueError::NotReweightable);
+    }
 
     #[test]
     fn what_no_pool_can_answer_is_refused() {

@@ -233,7 +233,10 @@ mod tests {
     use crate::oracle::Engine;
     use crate::problem::Problem;
     use crate::problem::{Dataset, Features, Labels};
+    use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::estimator::{kolmogorov_smirnov, log_weight};
+    use crate::resque::functions::LinearLoss;
+    use crate::resque::pool::tests::refuses_bad_rounds;
     use rounds_kernels::features::{Rows, Targets};
     use rounds_kernels::loss::{Loss, Target};
     use std::sync::Arc;
@@ -399,7 +402,8 @@ mod tests {
 
     #[test]
     fn every_loss_is_reweighted_without_bias_and_softmax_shifts_each_class_independently() {
-        // The convolved gradient by plain sampling at x̄ + v, against the reweighted pool at x̄.
+        // The convolved gradient by plain sampling at x̄ + v, of a black box where the loss has one margin, against the
+        // reweighted pool at x̄.
         for (loss, rows, columns, bias) in [
             (Loss::Hinge, 40, 6, false),
             (Loss::Absolute, 40, 6, false),
@@ -422,7 +426,20 @@ mod tests {
                 assert_eq!(queries.ledger().rounds, 1);
                 mean
             };
-            let expected = mean_at(&moved, &vec![0.0; dimension], Weights::Conditional, 1);
+            let expected = match problem.dataset().labels() {
+                Labels::Values(targets) => {
+                    let function = LinearLoss::new(problem.dataset().rows(), targets, loss).unwrap();
+                    assert!((function.lipschitz() - lipschitz).abs() < 1e-5);
+                    let mut queries = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(5));
+                    let mut mean = vec![0.0; dimension];
+                    queries.fetch(&moved, radius, count).unwrap();
+                    queries
+                        .reweighted_mean(0..count, &vec![0.0; dimension], &mut mean)
+                        .unwrap();
+                    mean
+                }
+                Labels::Classes { .. } => mean_at(&moved, &vec![0.0; dimension], Weights::Conditional, 1),
+            };
             for weights in [Weights::Conditional, Weights::Full] {
                 let found = mean_at(&centre, &offset, weights, 2);
                 let distances = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
@@ -437,16 +454,18 @@ mod tests {
     #[test]
     fn what_cannot_be_reweighted_is_refused() {
         let softmax = problem(Loss::Softmax, 30, 4, true);
-        assert!(lipschitz(&problem(Loss::Squared, 10, 2, false)).is_err());
+        let unbounded = ResqueError::NotPositive {
+            quantity: "L (the largest slope of the loss times a bound on the rows)",
+            value: f64::INFINITY,
+        };
+        let squared = problem(Loss::Squared, 10, 2, false);
+        assert_eq!(lipschitz(&squared).unwrap_err(), unbounded);
         let mut oracle = Oracle::new(&softmax, Engine::default());
         let mut pool = ProjectedPool::new(&softmax, Weights::Full, 1.0, StreamKey::Simulation(1)).unwrap();
         pool.restrict(3..5);
         let mut queries = pool.on(&mut oracle);
         queries.fetch(&[0.0; 15], 0.1, 50).unwrap();
         assert!(queries.pool.rows.iter().all(|row| (3..5).contains(row)));
-        let mut mean = vec![0.0; 15];
-        assert!(queries.reweighted_mean(0..50, &[0.1; 15], &mut mean).is_err());
-        assert!(queries.reweighted_mean(0..51, &[0.0; 15], &mut mean).is_err());
-        assert!(queries.fetch(&[0.0; 15], 1e-40, 5).is_err());
+        refuses_bad_rounds(&mut queries);
     }
 }

@@ -182,6 +182,10 @@ mod tests {
             smoothing: 0.0,
             ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1).unwrap()
         };
-        assert!(RandomizedSmoothing::new(4, flat).is_err());
+        let expected = ResqueError::NotPositive {
+            quantity: "smoothing radius ρ",
+            value: 0.0,
+        };
+        assert_eq!(RandomizedSmoothing::new(4, flat).err(), Some(expected));
     }
 }
