@@ -28,11 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Label::Classes(vec!["below".into(), "above".into()]),
         DomainSource::Arguments,
     );
-    let labels = Labels::Classes {
-        values: classes,
-        classes: 2,
-        names: None,
-    };
+    let labels = Labels::numbered(classes, 2);
     let dataset = Dataset::new("arrays", Features::f32(features, columns), labels)?.in_domain(Arc::new(domain))?;
     let problem = Problem::new(Arc::new(dataset), Loss::Softmax, true, 0.0)?;
 

@@ -272,20 +272,12 @@ impl Scene {
         let (features, labels) = if bytes {
             let mut values = vec![0; rows.len() * BYTES];
             for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
-                values[0] = if matches!(row, Row::Canary | Row::Opposite) {
-                    255
-                } else {
-                    0
-                };
+                values[0] = 255 * u8::from(matches!(row, Row::Canary | Row::Opposite));
             }
             // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
             let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
-            let labels = Labels::Classes {
-                values: rows.iter().map(|row| u32::from(*row == Row::Canary)).collect(),
-                classes: 2,
-                names: None,
-            };
-            (Features::bytes(&values, BYTES, scale), labels)
+            let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
+            (Features::bytes(&values, BYTES, scale), Labels::numbered(labels, 2))
         } else {
             let mut values = vec![0.0; rows.len() * COLUMNS];
             for (row, values) in rows.iter().zip(values.chunks_exact_mut(COLUMNS)) {

@@ -69,17 +69,15 @@ fn toeplitz_coefficients(
             .collect();
         Some((sensitivity.ln() + error.ln(), gradient))
     };
-    let point = if bands == 1 {
-        start
-    } else {
-        minimize(start, MOST_STEPS, evaluate).ok_or(FactorizationError::Numerical {
-            routine: "the banded optimiser",
-            size: rounds,
-        })?
+    let failed = FactorizationError::Numerical {
+        routine: "the banded optimiser",
+        size: rounds,
     };
-    let mut coefficients = vec![1.0];
-    coefficients.extend(point);
-    Ok(coefficients)
+    let point = match bands {
+        1 => start,
+        _ => minimize(start, MOST_STEPS, evaluate).ok_or(failed)?,
+    };
+    Ok([vec![1.0], point].concat())
 }
 
 /// The series a/c, where c has few terms and c_0 = 1.
@@ -143,10 +141,7 @@ impl<'a> EntryWise<'a> {
         let mut minimizer = Minimizer::new(start.coefficients, first, 12);
         for _ in 0..self.most_steps {
             let before = minimizer.evaluation.value;
-            if !minimizer.step(|point| self.evaluate(point)) {
-                break;
-            }
-            if before - minimizer.evaluation.value < 1e-10 {
+            if !minimizer.step(|point| self.evaluate(point)) || before - minimizer.evaluation.value < 1e-10 {
                 break;
             }
         }
@@ -162,10 +157,8 @@ impl<'a> EntryWise<'a> {
     fn scaled(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let rounds = self.workload.rounds();
         let mut squares = vec![0.0; rounds];
-        for row in 0..rounds {
-            for lag in 0..self.bands.min(row + 1) {
-                squares[row - lag] += point[row * self.bands + lag].powi(2);
-            }
+        for (at, column) in self.entries() {
+            squares[column] += point[at].powi(2);
         }
         let mut factors = vec![0.0; rounds];
         for pattern in &self.patterns {
@@ -174,13 +167,18 @@ impl<'a> EntryWise<'a> {
                 factors[round] = factor;
             }
         }
-        let mut scaled = point.to_vec();
-        for row in 0..rounds {
-            for lag in 0..self.bands {
-                scaled[row * self.bands + lag] *= if lag <= row { factors[row - lag] } else { 0.0 };
-            }
+        let mut scaled = vec![0.0; point.len()];
+        for (at, column) in self.entries() {
+            scaled[at] = point[at] * factors[column];
         }
         (scaled, factors)
+    }
+
+    /// (place in the band, column) of every entry, row by row.
+    fn entries(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let bands = self.bands;
+        let of_row = move |row: usize| (0..bands.min(row + 1)).map(move |lag| (row * bands + lag, row - lag));
+        (0..self.workload.rounds()).flat_map(of_row)
     }
 
     /// ln ‖B‖²_F and its gradient −2·(BᵀB·C⁻ᵀ)/‖B‖² on the band, through the scaling of the columns.
@@ -240,12 +238,9 @@ impl<'a> EntryWise<'a> {
         }
         // Through C_i = f_π·V_i, f_π = (Σ ‖V_i‖²)^(−1/2): ∂V = f·(∂C − C·Σ_{π} ⟨∂C, C⟩).
         let mut along = vec![0.0; rounds];
-        for row in 0..rounds {
-            for lag in 0..bands.min(row + 1) {
-                let at = row * bands + lag;
-                gradient[at] /= error;
-                along[row - lag] += gradient[at] * strategy.coefficients[at];
-            }
+        for (at, column) in self.entries() {
+            gradient[at] /= error;
+            along[column] += gradient[at] * strategy.coefficients[at];
         }
         let mut by_pattern = vec![0.0; rounds];
         for pattern in &self.patterns {
@@ -254,11 +249,8 @@ impl<'a> EntryWise<'a> {
                 by_pattern[round] = sum;
             }
         }
-        for row in 0..rounds {
-            for lag in 0..bands.min(row + 1) {
-                let at = row * bands + lag;
-                gradient[at] = factors[row - lag] * (gradient[at] - strategy.coefficients[at] * by_pattern[row - lag]);
-            }
+        for (at, column) in self.entries() {
+            gradient[at] = factors[column] * (gradient[at] - strategy.coefficients[at] * by_pattern[column]);
         }
         let inverse_curvature = vec![rounds as f64; gradient.len()];
         Some(Evaluation {

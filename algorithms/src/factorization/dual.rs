@@ -23,6 +23,50 @@ impl Objective {
             Self::Max => largest(squares),
         }
     }
+
+    /// λ, one a row of B, from its logarithms: 1 under the mean error, which has no such variables.
+    pub(crate) fn row_multipliers(self, rounds: usize, logarithms: &[f64]) -> Vec<f64> {
+        match self {
+            Self::Frobenius => vec![1.0; rounds],
+            Self::Max => exponentials(logarithms),
+        }
+    }
+
+    /// D = ‖·‖²_*/(Σλ·Σv), with Σλ = 1 under the mean error.
+    pub(crate) fn dual_value(self, nuclear: f64, weights: &[f64], rows: &[f64]) -> f64 {
+        let rows = match self {
+            Self::Frobenius => 1.0,
+            Self::Max => rows.iter().sum(),
+        };
+        nuclear * nuclear / (weights.iter().sum::<f64>() * rows)
+    }
+}
+
+/// A start of the maximisation whose values are finite.
+pub(crate) fn finite_start(start: Vec<f64>, rounds: usize) -> Result<Vec<f64>, FactorizationError> {
+    if start.iter().all(|value| value.is_finite()) {
+        Ok(start)
+    } else {
+        Err(no_square_root(rounds))
+    }
+}
+
+/// The failure of the start.
+pub(crate) fn no_square_root(rounds: usize) -> FactorizationError {
+    FactorizationError::Numerical {
+        routine: "the square root of AᵀA",
+        size: rounds,
+    }
+}
+
+/// −ln D without its gradient; `None` where the nuclear norm is not a positive number.
+pub(crate) fn dual_evaluation(nuclear: f64, weights: &[f64], rows: &[f64]) -> Option<Evaluation> {
+    let [sum, row_sum] = [weights, rows].map(|values| values.iter().sum::<f64>());
+    (nuclear.is_finite() && nuclear > 0.0).then(|| Evaluation {
+        value: sum.ln() + row_sum.ln() - 2.0 * nuclear.ln(),
+        gradient: Vec::new(),
+        inverse_curvature: Vec::new(),
+    })
 }
 
 /// The largest of non-negative numbers; 0 for none.
@@ -79,7 +123,7 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
             }
         }
         barrier *= 0.1;
-        minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+        minimizer.evaluation = dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?;
     }
     // The gap of the worst row is first order in what is left of the gradient, that of the sum second order.
     let mut estimate_goal = match dual.objective() {
@@ -105,21 +149,13 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
             estimate_goal = 0.1 * minimizer.evaluation.expected_gain().min(estimate_goal);
             if barrier > 0.0 {
                 barrier *= 0.1;
-                minimizer.reevaluate(dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?);
+                minimizer.evaluation = dual.evaluate(&minimizer.point, barrier).ok_or_else(failed)?;
             }
         }
     }
-    match best {
-        Some(best) if best.relative_gap <= goal => Ok(best),
-        Some(best) => Err(FactorizationError::NotConverged {
-            gap: best.relative_gap,
-            asked: goal,
-        }),
-        None => Err(FactorizationError::NotConverged {
-            gap: f64::INFINITY,
-            asked: goal,
-        }),
-    }
+    let gap = best.as_ref().map_or(f64::INFINITY, |best| best.relative_gap);
+    best.filter(|_| gap <= goal)
+        .ok_or(FactorizationError::NotConverged { gap, asked: goal })
 }
 
 /// e^x, scaled so that the largest is 1: the dual does not depend on the scale of its multipliers, so it may drift.

@@ -101,40 +101,24 @@ impl Factorization {
         bytes.extend_from_slice(&key.0);
         write_number(&mut bytes, self.sensitivity.value);
         write_number(&mut bytes, self.relative_gap.unwrap_or(f64::NAN));
-        write_numbers(&mut bytes, self.squared_row_errors.iter().copied());
-        match &self.strategy {
-            Strategy::Identity { rounds } => {
-                write_integer(&mut bytes, 0);
-                write_integer(&mut bytes, *rounds);
-            }
+        write_numbers(&mut bytes, &self.squared_row_errors);
+        let (form, integers, lists) = match &self.strategy {
+            Strategy::Identity { rounds } => (0, vec![*rounds], vec![]),
             Strategy::Dense(matrix) => {
-                write_integer(&mut bytes, 1);
-                write_integer(&mut bytes, matrix.nrows());
                 let lower = (0..matrix.ncols()).flat_map(|column| matrix.col(column).iter().skip(column).copied());
-                write_numbers(&mut bytes, lower);
+                (1, vec![matrix.nrows()], vec![lower.collect()])
             }
-            Strategy::Banded(banded) => {
-                write_integer(&mut bytes, 2);
-                write_integer(&mut bytes, banded.rounds);
-                write_integer(&mut bytes, banded.bands);
-                write_numbers(&mut bytes, banded.coefficients.iter().copied());
-            }
-            Strategy::Toeplitz { coefficients } => {
-                write_integer(&mut bytes, 3);
-                write_numbers(&mut bytes, coefficients.iter().copied());
-            }
-            Strategy::Blt { rounds, omega, theta } => {
-                write_integer(&mut bytes, 4);
-                write_integer(&mut bytes, *rounds);
-                write_numbers(&mut bytes, omega.iter().copied());
-                write_numbers(&mut bytes, theta.iter().copied());
-            }
+            Strategy::Banded(banded) => (2, vec![banded.rounds, banded.bands], vec![banded.coefficients.clone()]),
+            Strategy::Toeplitz { coefficients } => (3, vec![], vec![coefficients.clone()]),
+            Strategy::Blt { rounds, omega, theta } => (4, vec![*rounds], vec![omega.clone(), theta.clone()]),
             Strategy::Tree { rounds, variant } => {
-                write_integer(&mut bytes, 5);
-                write_integer(&mut bytes, *rounds);
-                write_integer(&mut bytes, usize::from(*variant == TreeVariant::HonakerOnline));
+                let is_online = usize::from(*variant == TreeVariant::HonakerOnline);
+                (5, vec![*rounds, is_online], vec![])
             }
-        }
+        };
+        write_integer(&mut bytes, form);
+        integers.iter().for_each(|&integer| write_integer(&mut bytes, integer));
+        lists.iter().for_each(|numbers| write_numbers(&mut bytes, numbers));
         let digest = Sha256::digest(&bytes);
         bytes.extend_from_slice(&digest);
         bytes
@@ -178,15 +162,13 @@ fn read_strategy(reader: &mut Reader<'_>) -> Result<Strategy, FactorizationError
             omega: reader.numbers()?,
             theta: reader.numbers()?,
         },
-        5 => {
-            let rounds = reader.integer()?;
-            let variant = if reader.integer()? == 1 {
-                TreeVariant::HonakerOnline
-            } else {
-                TreeVariant::Plain
-            };
-            Strategy::Tree { rounds, variant }
-        }
+        5 => Strategy::Tree {
+            rounds: reader.integer()?,
+            variant: match reader.integer()? {
+                1 => TreeVariant::HonakerOnline,
+                _ => TreeVariant::Plain,
+            },
+        },
         _ => return Err(damaged("it holds an unknown form of C")),
     })
 }
@@ -205,15 +187,9 @@ fn write_number(bytes: &mut Vec<u8>, value: f64) {
     bytes.extend_from_slice(&value.to_le_bytes());
 }
 
-fn write_numbers(bytes: &mut Vec<u8>, values: impl Iterator<Item = f64>) {
-    let start = bytes.len();
-    write_integer(bytes, 0);
-    let mut count = 0_u64;
-    for value in values {
-        write_number(bytes, value);
-        count += 1;
-    }
-    bytes[start..start + 8].copy_from_slice(&count.to_le_bytes());
+fn write_numbers(bytes: &mut Vec<u8>, values: &[f64]) {
+    write_integer(bytes, values.len());
+    values.iter().for_each(|&value| write_number(bytes, value));
 }
 
 struct Reader<'a> {

@@ -19,15 +19,14 @@ impl Evaluation {
     }
 }
 
-/// State of a minimisation between calls, so that it can be resumed with a tighter goal.
+/// State of a minimisation between calls, so that it can be resumed with a tighter goal. Where the function changes, its
+/// evaluation at the current point is replaced; the curvature pairs stay.
 pub(crate) struct Minimizer {
     pub(crate) point: Vec<f64>,
     pub(crate) evaluation: Evaluation,
     /// (s, y, 1/sᵀy), oldest first.
     history: Vec<(Vec<f64>, Vec<f64>, f64)>,
     memory: usize,
-    /// Evaluations made.
-    pub(crate) evaluations: usize,
 }
 
 impl Minimizer {
@@ -37,14 +36,7 @@ impl Minimizer {
             evaluation,
             history: Vec::new(),
             memory,
-            evaluations: 1,
         }
-    }
-
-    /// Replaces the evaluation of the current point after the function has changed; the curvature pairs stay.
-    pub(crate) fn reevaluate(&mut self, evaluation: Evaluation) {
-        self.evaluations += 1;
-        self.evaluation = evaluation;
     }
 
     /// One quasi-Newton step with Armijo back-tracking; `false` when no step lowers the value any more.
@@ -86,7 +78,6 @@ impl Minimizer {
                 .zip(direction)
                 .map(|(value, step)| value + length * step)
                 .collect();
-            self.evaluations += 1;
             if let Some(found) = evaluate(&candidate)
                 && (found.value <= self.evaluation.value + (1e-4 * length * slope).min(-resolution)
                     || (found.value <= self.evaluation.value + noise && found.expected_gain() < 0.9 * gain))

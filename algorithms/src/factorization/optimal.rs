@@ -24,7 +24,9 @@
 use rounds_numerics::MatRef;
 
 use super::banded_lower::BandedLower;
-use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, largest, minimize_gap};
+use super::dual::{
+    Dual, Objective, Optimum, add_multipliers, dual_evaluation, exponentials, finite_start, largest, minimize_gap,
+};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
 use super::participation::Participation;
@@ -91,18 +93,10 @@ impl<'a> SingleParticipation<'a> {
         }
     }
 
-    fn split(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    fn dual_point(&self, point: &[f64]) -> DualPoint {
         let rounds = self.workload.rounds();
         let weights = exponentials(&point[..rounds]);
-        let rows = match self.objective {
-            Objective::Frobenius => vec![1.0; rounds],
-            Objective::Max => exponentials(&point[rounds..]),
-        };
-        (weights, rows)
-    }
-
-    fn dual_point(&self, point: &[f64]) -> DualPoint {
-        let (weights, rows) = self.split(point);
+        let rows = self.objective.row_multipliers(rounds, &point[rounds..]);
         let factor = match self.objective {
             Objective::Frobenius => self.workload.inverse().clone(),
             Objective::Max => self.workload.inverse().scale_columns(|column| rows[column].powf(-0.5)),
@@ -171,28 +165,12 @@ impl Dual for SingleParticipation<'_> {
         for (value, column) in start.iter_mut().zip(&point.columns_squared) {
             *value = column.ln();
         }
-        if start.iter().all(|value| value.is_finite()) {
-            Ok(start)
-        } else {
-            Err(FactorizationError::Numerical {
-                routine: "the square root of AᵀA",
-                size: rounds,
-            })
-        }
+        finite_start(start, rounds)
     }
 
     fn evaluate(&self, point: &[f64], barrier: f64) -> Option<Evaluation> {
         let dual = self.dual_point(point);
-        if !(dual.nuclear.is_finite() && dual.nuclear > 0.0) {
-            return None;
-        }
-        let sum: f64 = dual.weights.iter().sum();
-        let row_sum: f64 = dual.rows.iter().sum();
-        let mut evaluation = Evaluation {
-            value: sum.ln() + row_sum.ln() - 2.0 * dual.nuclear.ln(),
-            gradient: Vec::with_capacity(point.len()),
-            inverse_curvature: Vec::with_capacity(point.len()),
-        };
+        let mut evaluation = dual_evaluation(dual.nuclear, &dual.weights, &dual.rows)?;
         // Only the worst row leaves constraints slack.
         let barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
         let mut add = |multipliers: &[f64], squares: &[f64]| {
@@ -234,11 +212,7 @@ impl Dual for SingleParticipation<'_> {
         let sensitivity = largest_column(strategy.as_ref());
         let errors = squared_row_errors(self.workload, strategy.as_ref());
         let nuclear = dual.nuclear * (1.0 - dual.rule.relative_error() - 1e-13);
-        let sum: f64 = dual.weights.iter().sum();
-        let bound = match self.objective {
-            Objective::Frobenius => nuclear * nuclear / sum,
-            Objective::Max => nuclear * nuclear / (sum * dual.rows.iter().sum::<f64>()),
-        };
+        let bound = self.objective.dual_value(nuclear, &dual.weights, &dual.rows);
         let primal = sensitivity * self.objective.of_squares(&errors);
         Ok(Some(Optimum {
             strategy,

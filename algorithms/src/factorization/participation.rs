@@ -253,13 +253,7 @@ pub fn toeplitz_sensitivity(
     }
     let monotone = coefficients.windows(2).all(|pair| pair[0] >= pair[1]) && coefficients[rounds - 1] >= 0.0;
     if monotone {
-        let separation = participation.separation(rounds);
-        let mut sum = vec![0.0; rounds];
-        for start in (0..participations).map(|epoch| epoch * separation) {
-            for (value, coefficient) in sum[start.min(rounds)..].iter_mut().zip(coefficients) {
-                *value += coefficient;
-            }
-        }
+        let sum = earliest_sum(coefficients, participations, participation.separation(rounds));
         return Ok(exact(
             sum.iter().map(|value| value * value).sum(),
             "coefficients are non-negative and non-increasing: the earliest pattern is the worst",
@@ -271,6 +265,17 @@ pub fn toeplitz_sensitivity(
         |row, column| gram[row.max(column) * rounds + row.min(column)],
         participation,
     )
+}
+
+/// Σ_{e<k} C_{:,eb} of a Toeplitz C.
+pub(crate) fn earliest_sum(coefficients: &[f64], participations: usize, separation: usize) -> Vec<f64> {
+    let mut sum = vec![0.0; coefficients.len()];
+    for start in (0..coefficients.len()).step_by(separation).take(participations) {
+        for (value, coefficient) in sum[start..].iter_mut().zip(coefficients) {
+            *value += coefficient;
+        }
+    }
+    sum
 }
 
 /// The lower triangle, by rows, of CᵀC for a Toeplitz C: X_{ij} = X_{i+1,j+1} + c_{T−1−i}·c_{T−1−j}.

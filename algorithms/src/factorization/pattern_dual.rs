@@ -7,7 +7,9 @@
 use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
-use super::dual::{Dual, Objective, Optimum, add_multipliers, exponentials, largest};
+use super::dual::{
+    Dual, Objective, Optimum, add_multipliers, dual_evaluation, exponentials, finite_start, largest, no_square_root,
+};
 use super::error::FactorizationError;
 use super::minimizer::{Evaluation, dot};
 use super::participation::{Participation, gram_sensitivity};
@@ -100,10 +102,7 @@ impl<'a> PatternDual<'a> {
                 (root, norms)
             })
             .collect();
-        let rows = match self.objective {
-            Objective::Frobenius => vec![1.0; self.workload.rounds()],
-            Objective::Max => exponentials(&point[next..]),
-        };
+        let rows = self.objective.row_multipliers(self.workload.rounds(), &point[next..]);
         Blocks { scales, roots, rows }
     }
 
@@ -238,11 +237,9 @@ impl Dual for PatternDual<'_> {
             .map(|pattern| pattern.len() * (pattern.len() - 1) / 2)
             .sum();
         let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
-        let failed = FactorizationError::Numerical {
-            routine: "the square root of AᵀA",
-            size: rounds,
-        };
-        let primal = self.primal(&self.blocks(&start)).ok_or_else(|| failed.clone())?;
+        let primal = self
+            .primal(&self.blocks(&start))
+            .ok_or_else(|| no_square_root(rounds))?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
             let trace: f64 = (0..pattern.len())
                 .map(|index| gram[index * pattern.len() + index])
@@ -254,11 +251,7 @@ impl Dual for PatternDual<'_> {
                 *value = error.ln();
             }
         }
-        if start.iter().all(|value| value.is_finite()) {
-            Ok(start)
-        } else {
-            Err(failed)
-        }
+        finite_start(start, rounds)
     }
 
     fn first_barrier(&self) -> Option<f64> {
@@ -270,16 +263,8 @@ impl Dual for PatternDual<'_> {
         let blocks = self.blocks(point);
         let primal = self.primal(&blocks)?;
         let nuclear = primal.nuclear;
-        if !(nuclear.is_finite() && nuclear > 0.0) {
-            return None;
-        }
+        let mut evaluation = dual_evaluation(nuclear, &blocks.scales, &blocks.rows)?;
         let sum: f64 = blocks.scales.iter().sum();
-        let row_sum: f64 = blocks.rows.iter().sum();
-        let mut evaluation = Evaluation {
-            value: sum.ln() + row_sum.ln() - 2.0 * nuclear.ln(),
-            gradient: Vec::with_capacity(point.len()),
-            inverse_curvature: Vec::with_capacity(point.len()),
-        };
         let block_barrier = barrier / self.patterns.len() as f64;
         let multiplier_barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
         let mut inner_products = Vec::with_capacity(self.patterns.len());
@@ -332,11 +317,7 @@ impl Dual for PatternDual<'_> {
         let blocks = self.blocks(point);
         let (nuclear, mut factor) = self.dense_primal(&blocks)?;
         let nuclear = nuclear * (1.0 - 1e-13);
-        let sum: f64 = blocks.scales.iter().sum();
-        let bound = match self.objective {
-            Objective::Frobenius => nuclear * nuclear / sum,
-            Objective::Max => nuclear * nuclear / (sum * blocks.rows.iter().sum::<f64>()),
-        };
+        let bound = self.objective.dual_value(nuclear, &blocks.scales, &blocks.rows);
         // Where rows of B are slack the optimum need not be orthogonal: then the dual's own primal point may be better.
         let unchanged = if self.objective == Objective::Max {
             self.optimum(dense::multiply(factor.transpose(), factor.as_ref()), bound)?

@@ -2,7 +2,7 @@
 
 use super::dual::Objective;
 use super::error::FactorizationError;
-use super::participation::Participation;
+use super::participation::{Participation, earliest_sum};
 use super::workload::Workload;
 
 /// The coefficients of ∏_i (1 − r_i x)^(−1/2), T of them: C of the square-root factorisation A = C·C.
@@ -103,17 +103,9 @@ impl ToeplitzObjective {
 
     /// sens² = ‖Σ_e C_{:,eb}‖² of non-negative, non-increasing coefficients c, and its gradient in c.
     pub(crate) fn squared_sensitivity(&self, coefficients: &[f64]) -> (f64, Vec<f64>) {
-        let starts = (0..self.participations)
-            .map(|epoch| epoch * self.separation)
-            .take_while(|&start| start < self.rounds);
-        let mut sum = vec![0.0; self.rounds];
-        for start in starts.clone() {
-            for (value, coefficient) in sum[start..].iter_mut().zip(coefficients) {
-                *value += coefficient;
-            }
-        }
+        let sum = earliest_sum(coefficients, self.participations, self.separation);
         let mut gradient = vec![0.0; coefficients.len()];
-        for start in starts {
+        for start in (0..self.rounds).step_by(self.separation).take(self.participations) {
             for (entry, value) in gradient.iter_mut().zip(&sum[start..]) {
                 *entry += 2.0 * value;
             }

@@ -1,6 +1,6 @@
 //! Errors of accounting, each with the way out.
 
-use super::{Accountant, Adjacency, Sampling};
+use super::{Accountant, Adjacency, Mechanism, Sampling};
 
 /// Why a privacy question has no answer. The messages name the value, what was expected, and the way out.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -114,6 +114,15 @@ pub(super) fn checked(
             expected,
             remedy,
         })
+    }
+}
+
+/// The refusal of a step that `accountant` has no theorem for.
+pub(super) fn refused(accountant: Accountant, step: &Mechanism, reason: &'static str) -> PrivacyError {
+    PrivacyError::RefusedAccountant {
+        accountant,
+        mechanism: step.name(),
+        reason,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Adaptive composition adds squares, μ = √(Σ μ_i²), and loses nothing: every run without subsampling, trees and
 //! factorisations included, is one Gaussian mechanism. Conversion to (ε, δ) is [`super::gaussian`].
 
-use super::{Accountant, Adjacency, Mechanism, PrivacyError};
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, error};
 
 /// μ of a mechanism whose every step is Gaussian.
 ///
@@ -14,11 +14,10 @@ pub fn mu(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, PrivacyErr
     mechanism.check(adjacency)?;
     let mut squares = 0.0;
     for step in mechanism.steps() {
-        let mu = step.gaussian_mu(adjacency).ok_or(PrivacyError::RefusedAccountant {
-            accountant: Accountant::Gdp,
-            mechanism: step.name(),
-            reason: "its privacy is not that of one Gaussian mechanism, and a central-limit value is no upper bound; \
-                     use pld or rdp",
+        let mu = step.gaussian_mu(adjacency).ok_or_else(|| {
+            let reason = "its privacy is not that of one Gaussian mechanism, and a central-limit value is no upper bound; \
+                          use pld or rdp";
+            error::refused(Accountant::Gdp, step, reason)
         })?;
         squares += mu * mu;
     }

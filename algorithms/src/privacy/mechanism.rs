@@ -240,31 +240,22 @@ impl Mechanism {
         if let Some(noise_multiplier) = self.noise_multiplier() {
             error::noise_multiplier(noise_multiplier)?;
         }
+        let count = |value, quantity, remedy| error::at_least_one(value, quantity, remedy).map(drop);
+        let positive = |value, quantity, remedy| error::positive(value, quantity, remedy).map(drop);
         match *self {
             Self::Gaussian { participations, .. } => {
-                error::at_least_one(
-                    participations,
-                    "the number of participations",
-                    "give the epochs of the run",
-                )?;
+                let remedy = "give the epochs of the run";
+                count(participations, "the number of participations", remedy)
             }
-            Self::SubsampledGaussian { steps, .. } => {
-                error::at_least_one(steps, "the number of steps", "give the number of rounds")?;
-            }
+            Self::SubsampledGaussian { steps, .. } => count(steps, "the number of steps", "give the number of rounds"),
             Self::Factorized { sensitivity, .. } => {
-                error::positive(
-                    sensitivity,
-                    "the sensitivity of C",
-                    "compute it for the participation pattern of the run",
-                )?;
+                let remedy = "compute it for the participation pattern of the run";
+                positive(sensitivity, "the sensitivity of C", remedy)
             }
             Self::Tree { rounds, trees, .. } => {
-                error::at_least_one(rounds, "the rounds of a tree", "give the number of rounds of a tree")?;
-                error::at_least_one(
-                    trees,
-                    "the number of trees",
-                    "give the number of trees, 1 for a single one",
-                )?;
+                count(rounds, "the rounds of a tree", "give the number of rounds of a tree")?;
+                let remedy = "give the number of trees, 1 for a single one";
+                count(trees, "the number of trees", remedy)
             }
             Self::Laplace {
                 scale,
@@ -272,17 +263,13 @@ impl Mechanism {
                 steps,
                 ..
             } => {
-                error::positive(scale, "the Laplace scale", "its variance is 2 b^2")?;
-                error::positive(
-                    l1_sensitivity,
-                    "the L1 sensitivity",
-                    "it is the L1 norm of the largest change",
-                )?;
-                error::at_least_one(steps, "the number of steps", "give the number of rounds")?;
+                positive(scale, "the Laplace scale", "its variance is 2 b^2")?;
+                let remedy = "it is the L1 norm of the largest change";
+                positive(l1_sensitivity, "the L1 sensitivity", remedy)?;
+                count(steps, "the number of steps", "give the number of rounds")
             }
-            Self::Composition(_) => {}
+            Self::Composition(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// The reason why the analysis of this kind of mechanism does not cover a sampler.
@@ -316,49 +303,32 @@ impl Mechanism {
 /// One line for people: the kind with its parameters.
 impl fmt::Display for Mechanism {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Gaussian { participations, .. } => {
-                write!(formatter, "Gaussian, {participations} participation(s) an example")
-            }
-            Self::SubsampledGaussian {
-                sampling: Sampling::WithoutReplacement { batch, population },
-                steps,
-                ..
-            } => {
-                write!(
-                    formatter,
-                    "Gaussian on {batch} of {population} examples without replacement, {steps} steps"
-                )
-            }
-            Self::SubsampledGaussian { sampling, steps, .. } => {
-                let rate = sampling.rate().unwrap_or(1.0);
-                write!(formatter, "Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
-            }
+        let text = match self {
+            Self::Gaussian { participations, .. } => format!("Gaussian, {participations} participation(s) an example"),
+            Self::SubsampledGaussian { sampling, steps, .. } => match sampling {
+                Sampling::WithoutReplacement { batch, population } => {
+                    format!("Gaussian on {batch} of {population} examples without replacement, {steps} steps")
+                }
+                _ => {
+                    let rate = sampling.rate().unwrap_or(1.0);
+                    format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
+                }
+            },
             Self::Factorized { sensitivity, .. } => {
-                write!(
-                    formatter,
-                    "correlated Gaussian noise of a factorisation with sensitivity {sensitivity}"
-                )
+                format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
             }
             Self::Tree { rounds, trees, .. } => {
-                write!(
-                    formatter,
-                    "Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds"
-                )
+                format!("Gaussian binary-tree aggregation, {trees} tree(s) of {rounds} rounds")
             }
             Self::Laplace {
                 scale,
                 l1_sensitivity,
                 steps,
                 ..
-            } => {
-                write!(
-                    formatter,
-                    "Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps"
-                )
-            }
-            Self::Composition(parts) => write!(formatter, "composition of {} mechanisms", parts.len()),
-        }
+            } => format!("Laplace of scale {scale} on L1 sensitivity {l1_sensitivity}, {steps} steps"),
+            Self::Composition(parts) => format!("composition of {} mechanisms", parts.len()),
+        };
+        formatter.write_str(&text)
     }
 }
 

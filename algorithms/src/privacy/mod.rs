@@ -30,6 +30,7 @@ pub use accountant::{Accountant, calibrate};
 pub use adjacency::Adjacency;
 pub use error::PrivacyError;
 pub use mechanism::Mechanism;
+pub(crate) use normal::gauss_legendre;
 pub use normal::normal_quantile;
 pub use sampling::Sampling;
 pub use statement::{Arithmetic, Claim, NoiseSource, PrivacyStatement, PrivacyWarning, PrivateRun};

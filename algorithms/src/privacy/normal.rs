@@ -37,7 +37,7 @@ pub fn normal_quantile(p: f64) -> f64 {
 }
 
 /// Nodes and weights of Gauss–Legendre quadrature on [−1, 1], ascending.
-pub(super) fn gauss_legendre<const NODES: usize>() -> [(f64, f64); NODES] {
+pub(crate) fn gauss_legendre<const NODES: usize>() -> [(f64, f64); NODES] {
     let mut rule = [(0.0, 0.0); NODES];
     for (index, slot) in rule.iter_mut().enumerate() {
         let mut x = -(PI * (index as f64 + 0.75) / (NODES as f64 + 0.5)).cos();

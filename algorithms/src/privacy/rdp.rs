@@ -390,11 +390,7 @@ impl RenyiCurve {
                     | Sampling::FixedOrder
                     | Sampling::ShuffledOnce
                     | Sampling::ReshuffledEachEpoch => {
-                        return Err(PrivacyError::RefusedAccountant {
-                            accountant: Accountant::Rdp,
-                            mechanism: step.name(),
-                            reason: "its sampler does not amplify",
-                        });
+                        return Err(error::refused(Accountant::Rdp, step, "its sampler does not amplify"));
                     }
                 });
             }

@@ -103,11 +103,8 @@ pub fn rho_of(mechanism: &Mechanism, adjacency: Adjacency) -> Result<f64, Privac
         } else if let Some((epsilon, count)) = laplace::step_epsilon(step) {
             rho += 0.5 * epsilon * epsilon * count as f64;
         } else {
-            return Err(PrivacyError::RefusedAccountant {
-                accountant: Accountant::Zcdp,
-                mechanism: step.name(),
-                reason: "subsampling does not amplify zCDP; use pld or rdp",
-            });
+            let reason = "subsampling does not amplify zCDP; use pld or rdp";
+            return Err(error::refused(Accountant::Zcdp, step, reason));
         }
     }
     Ok(rho)

@@ -611,11 +611,7 @@ mod tests {
     }
 
     fn classes(values: &[u32], classes: usize) -> Labels {
-        Labels::Classes {
-            values: values.to_vec(),
-            classes,
-            names: None,
-        }
+        Labels::numbered(values.to_vec(), classes)
     }
 
     fn sparse(offsets: &[usize], indices: &[u32], values: &[f32], columns: usize) -> Features {

@@ -382,6 +382,15 @@ pub enum Labels {
 }
 
 impl Labels {
+    /// Classes 0 … K − 1 without names.
+    pub fn numbered(values: Vec<u32>, classes: usize) -> Self {
+        Labels::Classes {
+            values,
+            classes,
+            names: None,
+        }
+    }
+
     /// The labels as the kernels read them.
     pub fn targets(&self) -> Targets<'_> {
         match self {

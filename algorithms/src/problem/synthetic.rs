@@ -198,12 +198,7 @@ impl StrokeModel {
             rows: pixels,
             scale: 1.0 / 255.0,
         };
-        let labels = Labels::Classes {
-            values: labels,
-            classes: CLASSES,
-            names: None,
-        };
-        Dataset::new(name, features, labels)
+        Dataset::new(name, features, Labels::numbered(labels, CLASSES))
             .and_then(|data| data.in_domain(Arc::new(synthetic_mnist_domain())))
             .expect("bytes and classes below 10 make a data set")
     }

@@ -77,7 +77,6 @@ impl AcceleratedSa {
 
 impl BallSolver for AcceleratedSa {
     fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError> {
-        subproblem.check()?;
         super::positive("smoothing radius ρ", smoothing)?;
         let schedule = self.schedule(subproblem, lipschitz, smoothing);
         let mut samples = 0.0;
@@ -98,7 +97,6 @@ impl BallSolver for AcceleratedSa {
         smoothing: f64,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
-        subproblem.check()?;
         super::positive("smoothing radius ρ", smoothing)?;
         let schedule = self.schedule(subproblem, pool.lipschitz(), smoothing);
         let Subproblem {
@@ -167,11 +165,7 @@ mod tests {
                 for stages in [1, 4] {
                     let radius = 1.0;
                     let accuracy = lambda * radius * radius / f64::powi(2.0, stages);
-                    let subproblem = Subproblem {
-                        regularization: lambda,
-                        radius,
-                        accuracy,
-                    };
+                    let subproblem = Subproblem::new(lambda, radius, accuracy).unwrap();
                     // ρ = L/curvature gives the smoothness the quadratic has.
                     let smoothing = 1.0 / curvature;
                     // Exact gradients need no samples: a tiny constant keeps the plan small.
@@ -196,11 +190,7 @@ mod tests {
 
     #[test]
     fn the_plan_counts_what_is_read_and_its_depth() {
-        let subproblem = Subproblem {
-            regularization: 0.5,
-            radius: 0.2,
-            accuracy: 0.5 * 0.04 / 8.0,
-        };
+        let subproblem = Subproblem::new(0.5, 0.2, 0.5 * 0.04 / 8.0).unwrap();
         let plan = AcceleratedSa::new(48.0).unwrap().plan(&subproblem, 1.0, 0.2).unwrap();
         let iterations = (4.0 * (1.0f64 / 0.1 + 1.0).sqrt()).ceil() as u64;
         assert_eq!(plan.depth, 3 * iterations);

@@ -99,28 +99,32 @@ impl AccelerationParameters {
     }
 }
 
+/// A trial λ of the line search, with the bracket known so far and the factor that expands it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Trial {
+    lambda: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    factor: f64,
+}
+
 /// The next call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
-    /// A trial of the line search at `trial`, with the bracket known so far and the factor that expands it.
-    Search {
-        trial: f64,
-        low: Option<f64>,
-        high: Option<f64>,
-        factor: f64,
-    },
+    Search(Trial),
     /// The step at an accepted λ.
-    Step { regularization: f64 },
+    Step(f64),
 }
 
 impl Stage {
-    fn search_from(trial: f64) -> Self {
-        Self::Search {
-            trial,
-            low: None,
-            high: None,
-            factor: 2.0,
-        }
+    fn search_from(lambda: f64) -> Self {
+        let (low, high, factor) = (None, None, 2.0);
+        Self::Search(Trial {
+            lambda,
+            low,
+            high,
+            factor,
+        })
     }
 }
 
@@ -256,28 +260,23 @@ impl BallAcceleration {
     /// Whatever the oracle refuses.
     pub fn advance(&mut self, oracle: &mut dyn ProximalOracle) -> Result<(), ResqueError> {
         match self.stage {
-            Stage::Search {
-                trial,
-                low,
-                high,
-                factor,
-            } => {
-                self.place(trial);
-                let distance = oracle.distance(&self.progress.centre, trial)?;
+            Stage::Search(trial) => {
+                self.place(trial.lambda);
+                let distance = oracle.distance(&self.progress.centre, trial.lambda)?;
                 self.trials += 1;
-                self.stage = self.judge(trial, distance, low, high, factor);
+                self.stage = self.judge(trial, distance);
             }
-            Stage::Step { regularization } => {
-                let a = self.place(regularization);
+            Stage::Step(lambda) => {
+                let a = self.place(lambda);
                 let run = &mut self.progress;
-                oracle.step(&run.centre, regularization, &mut run.solution, &mut run.direction)?;
+                oracle.step(&run.centre, lambda, &mut run.solution, &mut run.direction)?;
                 for j in 0..run.iterate.len() {
                     run.iterate[j] = run.centre[j] + run.solution[j];
                 }
                 // v − (a/2)λ(y − p), with p = y + direction.
-                run.move_momentum(0.5 * a * regularization);
+                run.move_momentum(0.5 * a * lambda);
                 run.weight += a;
-                self.stage = Stage::search_from(regularization);
+                self.stage = Stage::search_from(lambda);
             }
         }
         Ok(())
@@ -288,75 +287,78 @@ impl BallAcceleration {
         self.progress.visit_state(visitor);
         visitor.u64("resque_trials", &mut self.trials);
         // A missing end of the bracket is NaN; a step is a search with factor 0.
-        let mut values = match self.stage {
-            Stage::Search {
-                trial,
-                low,
-                high,
-                factor,
-            } => [
-                self.progress.weight,
-                trial,
-                low.unwrap_or(f64::NAN),
-                high.unwrap_or(f64::NAN),
-                factor,
-            ],
-            Stage::Step { regularization } => [self.progress.weight, regularization, f64::NAN, f64::NAN, 0.0],
-        };
-        visitor.f64s("resque_stage", &mut values);
-        let [weight, trial, low, high, factor] = values;
-        let known = |value: f64| (!value.is_nan()).then_some(value);
-        self.progress.weight = weight;
-        self.stage = if factor == 0.0 {
-            Stage::Step { regularization: trial }
-        } else {
-            Stage::Search {
-                trial,
-                low: known(low),
-                high: known(high),
-                factor,
+        let (lambda, [low, high], factor) = match self.stage {
+            Stage::Search(trial) => {
+                let ends = [trial.low, trial.high].map(|end| end.unwrap_or(f64::NAN));
+                (trial.lambda, ends, trial.factor)
             }
+            Stage::Step(lambda) => (lambda, [f64::NAN; 2], 0.0),
+        };
+        let mut values = [self.progress.weight, lambda, low, high, factor];
+        visitor.f64s("resque_stage", &mut values);
+        let [weight, lambda, low, high, factor] = values;
+        let [low, high] = [low, high].map(|end| (!end.is_nan()).then_some(end));
+        self.progress.weight = weight;
+        let trial = Trial {
+            lambda,
+            low,
+            high,
+            factor,
+        };
+        self.stage = if factor == 0.0 {
+            Stage::Step(lambda)
+        } else {
+            Stage::Search(trial)
         };
     }
 
     /// The stage after a trial: λ is too small if the solution moved more than 13r/16, too large if less than r/2.
-    fn judge(&self, trial: f64, distance: f64, low: Option<f64>, high: Option<f64>, factor: f64) -> Stage {
+    fn judge(&self, trial: Trial, distance: f64) -> Stage {
         let parameters = &self.progress.parameters;
         let radius = parameters.ball_radius;
-        let (smallest, largest) = (
-            parameters.smallest_regularization(),
-            parameters.largest_regularization(),
-        );
-        let accepted = Stage::Step { regularization: trial };
-        if distance > 13.0 / 16.0 * radius {
-            if trial >= largest {
-                return accepted;
+        let Trial {
+            lambda,
+            low,
+            high,
+            factor,
+        } = trial;
+        let (too_small, too_large) = (distance > 13.0 / 16.0 * radius, distance < 0.5 * radius);
+        if too_small && lambda < parameters.largest_regularization() {
+            let trial = Trial {
+                low: Some(lambda),
+                ..trial
+            };
+            match high {
+                Some(high) if (high / lambda).ln() < 1e-3 => Stage::Step(high),
+                Some(high) => Stage::Search(Trial {
+                    lambda: (lambda * high).sqrt(),
+                    ..trial
+                }),
+                None => Stage::Search(Trial {
+                    lambda: (lambda * factor).min(parameters.largest_regularization()),
+                    factor: 2.0 * factor,
+                    ..trial
+                }),
             }
-            let next = high.map_or((trial * factor).min(largest), |high| (trial * high).sqrt());
-            if high.is_some_and(|high| (high / trial).ln() < 1e-3) {
-                return Stage::Step {
-                    regularization: high.unwrap_or(largest),
-                };
-            }
-            Stage::Search {
-                trial: next,
-                low: Some(trial),
-                high,
-                factor: if high.is_none() { factor * 2.0 } else { factor },
-            }
-        } else if distance < 0.5 * radius {
-            if trial <= smallest || low.is_some_and(|low| (trial / low).ln() < 1e-3) {
-                return accepted;
-            }
-            let next = low.map_or((trial / factor).max(smallest), |low| (trial * low).sqrt());
-            Stage::Search {
-                trial: next,
-                low,
-                high: Some(trial),
-                factor: if low.is_none() { factor * 2.0 } else { factor },
+        } else if too_large && lambda > parameters.smallest_regularization() {
+            let trial = Trial {
+                high: Some(lambda),
+                ..trial
+            };
+            match low {
+                Some(low) if (lambda / low).ln() < 1e-3 => Stage::Step(lambda),
+                Some(low) => Stage::Search(Trial {
+                    lambda: (lambda * low).sqrt(),
+                    ..trial
+                }),
+                None => Stage::Search(Trial {
+                    lambda: (lambda / factor).max(parameters.smallest_regularization()),
+                    factor: 2.0 * factor,
+                    ..trial
+                }),
             }
         } else {
-            accepted
+            Stage::Step(lambda)
         }
     }
 }

@@ -7,23 +7,24 @@ use super::{ResqueError, positive};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Subproblem {
     /// λ > 0.
-    pub regularization: f64,
+    pub(super) regularization: f64,
     /// r, at most the pool's ρ.
-    pub radius: f64,
+    pub(super) radius: f64,
     /// Requested expected gap φ > 0.
-    pub accuracy: f64,
+    pub(super) accuracy: f64,
 }
 
 impl Subproblem {
-    /// Refuses a subproblem that no solver can use.
+    /// The subproblem with λ, r and φ.
     ///
     /// # Errors
-    /// λ, r or φ that is not above 0.
-    pub fn check(&self) -> Result<(), ResqueError> {
-        check_regularization(self.regularization)?;
-        positive("ball radius r", self.radius)?;
-        positive("subproblem accuracy φ", self.accuracy)?;
-        Ok(())
+    /// One of them that is not above 0.
+    pub fn new(regularization: f64, radius: f64, accuracy: f64) -> Result<Self, ResqueError> {
+        Ok(Self {
+            regularization: check_regularization(regularization)?,
+            radius: positive("ball radius r", radius)?,
+            accuracy: positive("subproblem accuracy φ", accuracy)?,
+        })
     }
 }
 
@@ -46,7 +47,7 @@ pub trait BallSolver: Send {
     /// Samples and depth for `subproblem`, given L and ρ.
     ///
     /// # Errors
-    /// A subproblem out of range, or one that needs more queries than can be counted.
+    /// A subproblem that needs more queries than can be counted, a ρ that is not above 0.
     fn plan(&self, subproblem: &Subproblem, lipschitz: f64, smoothing: f64) -> Result<Plan, ResqueError>;
 
     /// Writes the solution's offset to `solution`, reading the samples `first..first + plan.samples`.
@@ -157,19 +158,10 @@ pub(crate) mod tests {
 
     #[test]
     fn impossible_subproblems_are_refused() {
-        let good = Subproblem {
-            regularization: 1.0,
-            radius: 1.0,
-            accuracy: 1.0,
-        };
-        assert!(good.check().is_ok());
+        assert!(Subproblem::new(1.0, 1.0, 1.0).is_ok());
         for [regularization, radius, accuracy] in [[0.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, f64::NAN]] {
-            let bad = Subproblem {
-                regularization,
-                radius,
-                accuracy,
-            };
-            assert!(matches!(bad.check(), Err(ResqueError::NotPositive { .. })), "{bad:?}");
+            let bad = Subproblem::new(regularization, radius, accuracy);
+            assert!(matches!(bad, Err(ResqueError::NotPositive { .. })), "{bad:?}");
         }
         assert!(matches!(
             sample_size(f64::INFINITY),

@@ -53,7 +53,6 @@ impl EpochSgd {
 
 impl BallSolver for EpochSgd {
     fn plan(&self, subproblem: &Subproblem, lipschitz: f64, _smoothing: f64) -> Result<Plan, ResqueError> {
-        subproblem.check()?;
         let samples = FIRST_EPOCH * ((1 << self.epochs(subproblem, lipschitz)?) - 1);
         Ok(Plan {
             samples,
@@ -69,7 +68,6 @@ impl BallSolver for EpochSgd {
         _smoothing: f64,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
-        subproblem.check()?;
         let epochs = self.epochs(subproblem, pool.lipschitz())?;
         let Subproblem {
             regularization, radius, ..
@@ -126,11 +124,7 @@ mod tests {
         let (row, targets) = ([1.0f32, 0.0, 0.0], [0.1f32]);
         let function = LinearLoss::new(Rows::f32(&row, 3), &targets, Loss::Absolute).unwrap();
         let radius = 0.2;
-        let subproblem = Subproblem {
-            regularization: 2.0,
-            radius,
-            accuracy: 0.01,
-        };
+        let subproblem = Subproblem::new(2.0, radius, 0.01).unwrap();
         let objective = |v: &[f32]| {
             let squared = crate::resque::geometry::squared_norm(v);
             Loss::Absolute
@@ -173,17 +167,10 @@ mod tests {
             needed: 48.0 / (1e-9 * 1e-9),
             limit: f64::from(1 << 27),
         };
-        for (regularization, accuracy, expected) in [
-            (0.0, 1.0, zero("regularisation λ (the solvers of a ball divide by it)")),
-            (1e-9, 1e-9, too_many),
-        ] {
-            let impossible = Subproblem {
-                regularization,
-                radius: 1.0,
-                accuracy,
-            };
-            let refused = EpochSgd::new(48.0).unwrap().plan(&impossible, 1.0, 1.0);
-            assert_eq!(refused.unwrap_err(), expected);
-        }
+        let expected = zero("regularisation λ (the solvers of a ball divide by it)");
+        assert_eq!(Subproblem::new(0.0, 1.0, 1.0), Err(expected));
+        let tiny = Subproblem::new(1e-9, 1.0, 1e-9).unwrap();
+        let refused = EpochSgd::new(48.0).unwrap().plan(&tiny, 1.0, 1.0);
+        assert_eq!(refused, Err(too_many));
     }
 }

@@ -5,7 +5,7 @@ use rounds_kernels::features::{F32Rows, Norm, Rows};
 use rounds_kernels::loss::{Loss, Target, TargetKind};
 
 use super::black_box::BlackBox;
-use super::{ResqueError, positive};
+use super::{ResqueError, not_positive, positive};
 
 /// `f(x) = L·max_{i < m} |x_i − x*_i|` on R^d with `x*_i = −R/√m`: the maximum of 2m linear functions with orthonormal
 /// gradients, of which a query reveals one; such families make the lower bounds on query depth ([Nemirovski 1994],
@@ -28,10 +28,7 @@ impl MaxOfLinear {
     /// No coordinates, more of them than dimensions, L or R not above 0.
     pub fn new(dimension: usize, coordinates: usize, lipschitz: f64, radius: f64) -> Result<Self, ResqueError> {
         if coordinates == 0 || coordinates > dimension {
-            return Err(ResqueError::NotPositive {
-                quantity: "coordinates (at least 1, at most the dimension)",
-                value: coordinates as f64,
-            });
+            return not_positive("coordinates (at least 1, at most the dimension)", coordinates as f64);
         }
         let shift = positive("R", radius)? / (coordinates as f64).sqrt();
         Ok(Self {
@@ -98,10 +95,7 @@ impl<'a> LinearLoss<'a> {
     /// margins (softmax), rows that are all zero or not finite.
     pub fn new(rows: Rows<'a>, targets: &'a [f32], loss: Loss) -> Result<Self, ResqueError> {
         if rows.is_empty() || rows.len() != targets.len() {
-            return Err(ResqueError::NotPositive {
-                quantity: "rows (as many as targets)",
-                value: rows.len() as f64,
-            });
+            return not_positive("rows (as many as targets)", rows.len() as f64);
         }
         if loss.targets() == TargetKind::Classes {
             return Err(ResqueError::SeveralMargins);

@@ -141,6 +141,11 @@ pub(crate) fn positive(quantity: &'static str, value: f64) -> Result<f64, Resque
     if value > 0.0 && value.is_finite() {
         Ok(value)
     } else {
-        Err(ResqueError::NotPositive { quantity, value })
+        not_positive(quantity, value)
     }
+}
+
+/// The refusal of `value`.
+pub(crate) fn not_positive<T>(quantity: &'static str, value: f64) -> Result<T, ResqueError> {
+    Err(ResqueError::NotPositive { quantity, value })
 }

@@ -149,11 +149,7 @@ mod tests {
         }
         let function = MaxOfLinear::new(1, 1, 1.0, 1.0).unwrap();
         let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
-        let subproblem = Subproblem {
-            regularization: 1.0,
-            radius: 1.0,
-            accuracy: 0.25,
-        };
+        let subproblem = Subproblem::new(1.0, 1.0, 0.25).unwrap();
         let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
         let (runs, most) = (10_000, 4);
         let (mut total, mut squares, mut counts) = (0.0, 0.0, [0usize; 5]);
@@ -188,11 +184,7 @@ mod tests {
     fn an_estimate_is_one_round() {
         let function = MaxOfLinear::new(6, 6, 1.0, 1.0).unwrap();
         let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
-        let subproblem = Subproblem {
-            regularization: 1.0,
-            radius: 0.3,
-            accuracy: 0.1,
-        };
+        let subproblem = Subproblem::new(1.0, 0.3, 0.1).unwrap();
         let mut solver = EpochSgd::new(48.0).unwrap();
         let mut stream = UniformStream::new(&StreamKey::Simulation(3), Purpose(4), 0, 0);
         let levels = Levels::draw(&mut stream, 8, 3);

@@ -202,29 +202,32 @@ struct SampledOracle<'s, 'p> {
 }
 
 impl Sampler {
-    fn subproblem(&self, regularization: f64) -> Subproblem {
+    fn subproblem(&self, regularization: f64) -> Result<Subproblem, ResqueError> {
         let radius = self.acceleration.ball_radius;
-        Subproblem {
-            regularization,
-            radius,
-            accuracy: regularization * radius * radius / BALL_ACCURACY,
-        }
+        Subproblem::new(regularization, radius, regularization * radius * radius / BALL_ACCURACY)
+    }
+
+    /// One round at `centre` and a solve of its ball, whose offset is kept; returns its samples.
+    fn solve(
+        &mut self,
+        pool: &mut dyn GradientPool,
+        centre: &[f64],
+        regularization: f64,
+    ) -> Result<usize, ResqueError> {
+        let (subproblem, radius) = (self.subproblem(regularization)?, self.acceleration.ball_radius);
+        let plan = self.solver.plan(&subproblem, pool.lipschitz(), radius)?;
+        pool.fetch(centre, radius, plan.samples)?;
+        self.solver.solve(pool, 0, &subproblem, radius, &mut self.offset)?;
+        self.depth += plan.depth;
+        Ok(plan.samples)
     }
 }
 
 impl ProximalOracle for SampledOracle<'_, '_> {
     fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
-        let Self { sampler, pool } = self;
-        let radius = sampler.acceleration.ball_radius;
-        let subproblem = sampler.subproblem(regularization);
-        let plan = sampler.solver.plan(&subproblem, pool.lipschitz(), radius)?;
-        pool.fetch(centre, radius, plan.samples)?;
         // The theorems aggregate 2 ln(1/ζ) = 9 solves at ζ = 1/100; here it is one.
-        sampler
-            .solver
-            .solve(*pool, 0, &subproblem, radius, &mut sampler.offset)?;
-        sampler.depth += plan.depth;
-        Ok(squared_norm(&sampler.offset).sqrt())
+        self.sampler.solve(self.pool, centre, regularization)?;
+        Ok(squared_norm(&self.sampler.offset).sqrt())
     }
 
     fn step(
@@ -243,14 +246,11 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         } = sampler.acceleration;
         let lipschitz = pool.lipschitz();
         let balls = sampler.acceleration.balls();
-        let ball = sampler.subproblem(regularization);
+        let ball = sampler.subproblem(regularization)?;
         // (λ/2)·E‖x − x̂‖² ≤ φ gives the standard deviation ε√K/(CR)/λ of Definition 5.
         let deviation = accuracy * balls.sqrt() / (PROXIMAL * domain_radius);
         let wanted = deviation * deviation / (2.0 * regularization);
-        let proximal_problem = Subproblem {
-            accuracy: wanted.min(ball.accuracy),
-            ..ball
-        };
+        let proximal_problem = Subproblem::new(regularization, ball_radius, wanted.min(ball.accuracy))?;
         let most_levels = balls.log2().ceil().max(1.0) as u32;
         let mut stream = UniformStream::new(&sampler.key, LEVELS, sampler.calls, 0);
         sampler.calls += 1;
@@ -283,18 +283,12 @@ impl BallOracle for SampledOracle<'_, '_> {
     fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError> {
         let Self { sampler, pool } = self;
         let radius = sampler.acceleration.ball_radius;
-        let regularization = sampler.acceleration.smallest_regularization();
-        let subproblem = sampler.subproblem(regularization);
-        let plan = sampler.solver.plan(&subproblem, pool.lipschitz(), radius)?;
-        pool.fetch(centre, radius, plan.samples)?;
-        sampler
-            .solver
-            .solve(*pool, 0, &subproblem, radius, &mut sampler.offset)?;
+        let samples = sampler.solve(*pool, centre, sampler.acceleration.smallest_regularization())?;
         widen(solution, &sampler.offset);
         let mut mean = vec![0.0; sampler.offset.len()];
-        pool.reweighted_mean(0..plan.samples, &sampler.offset, &mut mean)?;
+        pool.reweighted_mean(0..samples, &sampler.offset, &mut mean)?;
         widen(gradient, &mean);
-        sampler.depth += plan.depth + 1;
+        sampler.depth += 1;
         debug_assert!(norm(solution) <= radius * 1.001);
         Ok(())
     }

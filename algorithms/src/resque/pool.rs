@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::ResqueError;
+use super::{ResqueError, not_positive};
 use crate::oracle::Ledger;
 use crate::state::StateVisitor;
 
@@ -57,10 +57,7 @@ const MOST_QUERIES: usize = 1 << 27;
 pub(super) fn check_round(radius: f64, count: usize) -> Result<(), ResqueError> {
     let usable = radius == 0.0 || radius >= f64::from(f32::MIN_POSITIVE);
     if !(usable && radius.is_finite()) {
-        return Err(ResqueError::NotPositive {
-            quantity: "smoothing radius ρ",
-            value: radius,
-        });
+        return not_positive("smoothing radius ρ", radius);
     }
     if count > MOST_QUERIES {
         return Err(ResqueError::TooManyQueries {
@@ -109,9 +106,7 @@ pub(super) mod tests {
         let (centre, near, far) = (vec![0.0; dimension], vec![0.0; dimension], vec![0.1f32; dimension]);
         let mut mean = near.clone();
         for value in [-1.0, 1e-40] {
-            let quantity = "smoothing radius ρ";
-            let refused = pool.fetch(&centre, value, 1).unwrap_err();
-            assert_eq!(refused, ResqueError::NotPositive { quantity, value });
+            assert_eq!(pool.fetch(&centre, value, 1), not_positive("smoothing radius ρ", value));
         }
         let radius = 0.1;
         pool.fetch(&centre, radius, 10).unwrap();

@@ -26,7 +26,7 @@ use super::ball::check_regularization;
 use super::geometry::{add, narrow, project_offset};
 use super::multilevel::Levels;
 use super::pool::GradientPool;
-use super::{ResqueError, positive};
+use super::{ResqueError, not_positive, positive};
 
 /// Streams of the noise on phase averages.
 const RELEASE: Purpose = Purpose(0x5250_484e);
@@ -104,10 +104,7 @@ impl PrivateSolver {
         positive("distance r′", distance)?;
         positive("ball radius r", ball.radius)?;
         if budget.beta.is_nan() || budget.beta <= 0.0 {
-            return Err(ResqueError::NotPositive {
-                quantity: "privacy parameter β",
-                value: budget.beta,
-            });
+            return not_positive("privacy parameter β", budget.beta);
         }
         let dimension = pool.dimension();
         let Self {
@@ -384,19 +381,9 @@ mod tests {
         };
         let mut v = vec![0.0; 3];
         solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
-        let subproblem = Subproblem {
-            regularization: 0.5,
-            radius: 0.2,
-            accuracy: 1.0,
-        };
-        let exact = pool.exact(&subproblem);
-        let distance: f64 = exact
-            .iter()
-            .zip(&v)
-            .map(|(a, &b)| (a - f64::from(b)).powi(2))
-            .sum::<f64>()
-            .sqrt();
-        assert!(distance < 0.01, "{v:?} for {exact:?}");
+        let exact = pool.exact(&Subproblem::new(0.5, 0.2, 1.0).unwrap());
+        let squares = exact.iter().zip(&v).map(|(a, &b)| (a - f64::from(b)).powi(2));
+        assert!(squares.sum::<f64>().sqrt() < 0.01, "{v:?} for {exact:?}");
         assert_eq!(solver.releases, 0);
         // A regulariser around another point moves the optimum to (m·t + μ·c)/(m + μ).
         ball.anchor = vec![-0.1, 0.1, 0.0];
@@ -446,10 +433,7 @@ mod tests {
         let refused = solver.strongly_convex(&mut pool, 0, &ball(0.0, 1), budget, &mut [0.0]);
         assert!(matches!(refused, Err(ResqueError::NotPositive { .. })));
         let none = PrivateBudget { beta: 0.0, steps: 8 };
-        assert!(
-            solver
-                .convex(&mut pool, 0, &ball(1.0, 1), none, 1.0, &mut [0.0])
-                .is_err()
-        );
+        let refused = solver.convex(&mut pool, 0, &ball(1.0, 1), none, 1.0, &mut [0.0]);
+        assert_eq!(refused, not_positive("privacy parameter β", 0.0));
     }
 }

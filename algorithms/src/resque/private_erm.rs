@@ -19,7 +19,7 @@ use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOrac
 use super::geometry::{squared_norm, widen};
 use super::pool::{GradientPool, PoolMethod};
 use super::private_ball::{PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
-use super::{ResqueError, positive};
+use super::{ResqueError, not_positive, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
 
@@ -229,10 +229,7 @@ impl Plan {
         let accuracy = optimal_error(setting, positive("accuracy constant", constants.accuracy)?)
             .min(setting.lipschitz * setting.domain_radius / std::f64::consts::E);
         if constants.radius_ratio.is_nan() || constants.radius_ratio < 1.0 {
-            return Err(ResqueError::NotPositive {
-                quantity: "ρ/r − 1",
-                value: constants.radius_ratio - 1.0,
-            });
+            return not_positive("ρ/r − 1", constants.radius_ratio - 1.0);
         }
         let smoothing = accuracy / (setting.lipschitz * setting.dimension.sqrt());
         let acceleration = AccelerationParameters {

@@ -236,6 +236,7 @@ mod tests {
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::estimator::{kolmogorov_smirnov, log_weight};
     use crate::resque::functions::LinearLoss;
+    use crate::resque::not_positive;
     use crate::resque::pool::tests::refuses_bad_rounds;
     use rounds_kernels::features::{Rows, Targets};
     use rounds_kernels::loss::{Loss, Target};
@@ -251,11 +252,7 @@ mod tests {
             &mut values,
         );
         let labels = if loss == Loss::Softmax {
-            Labels::Classes {
-                values: (0..rows).map(|i| (i % 3) as u32).collect(),
-                classes: 3,
-                names: None,
-            }
+            Labels::numbered((0..rows).map(|i| (i % 3) as u32).collect(), 3)
         } else {
             Labels::Values((0..rows).map(|i| if i % 2 == 0 { 1.0 } else { -1.0 }).collect())
         };
@@ -454,12 +451,9 @@ mod tests {
     #[test]
     fn what_cannot_be_reweighted_is_refused() {
         let softmax = problem(Loss::Softmax, 30, 4, true);
-        let unbounded = ResqueError::NotPositive {
-            quantity: "L (the largest slope of the loss times a bound on the rows)",
-            value: f64::INFINITY,
-        };
+        let quantity = "L (the largest slope of the loss times a bound on the rows)";
         let squared = problem(Loss::Squared, 10, 2, false);
-        assert_eq!(lipschitz(&squared).unwrap_err(), unbounded);
+        assert_eq!(lipschitz(&squared), not_positive(quantity, f64::INFINITY));
         let mut oracle = Oracle::new(&softmax, Engine::default());
         let mut pool = ProjectedPool::new(&softmax, Weights::Full, 1.0, StreamKey::Simulation(1)).unwrap();
         pool.restrict(3..5);

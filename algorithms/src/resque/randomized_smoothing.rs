@@ -154,6 +154,7 @@ mod tests {
     use crate::oracle::Engine;
     use crate::resque::black_box::{BlackBox, BlackBoxOracle};
     use crate::resque::functions::MaxOfLinear;
+    use crate::resque::not_positive;
     use rounds_kernels::random::StreamKey;
 
     #[test]
@@ -182,10 +183,7 @@ mod tests {
             smoothing: 0.0,
             ..SmoothingParameters::for_accuracy(4, 1.0, 1.0, 0.1).unwrap()
         };
-        let expected = ResqueError::NotPositive {
-            quantity: "smoothing radius ρ",
-            value: 0.0,
-        };
-        assert_eq!(RandomizedSmoothing::new(4, flat).err(), Some(expected));
+        let refused = RandomizedSmoothing::new(4, flat).map(drop);
+        assert_eq!(refused, not_positive("smoothing radius ρ", 0.0));
     }
 }

@@ -23,11 +23,8 @@ fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
                 .collect(),
         )
     } else {
-        Labels::Classes {
-            values: (0..rows).map(|_| stream.below(classes) as u32).collect(),
-            classes: classes as usize,
-            names: None,
-        }
+        let values = (0..rows).map(|_| stream.below(classes) as u32).collect();
+        Labels::numbered(values, classes as usize)
     }
 }
 

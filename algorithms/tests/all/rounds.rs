@@ -47,16 +47,8 @@ fn dataset(rows: usize, columns: usize, classes: usize, seed: u64) -> Dataset {
         .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
         .collect::<Vec<f32>>();
     let labels = (0..rows).map(|_| stream.below(classes as u64) as u32).collect();
-    Dataset::new(
-        "uniform",
-        Features::f32(values, columns),
-        Labels::Classes {
-            values: labels,
-            classes,
-            names: None,
-        },
-    )
-    .expect("finite features and labels in range")
+    let (features, labels) = (Features::f32(values, columns), Labels::numbered(labels, classes));
+    Dataset::new("uniform", features, labels).expect("finite features and labels in range")
 }
 
 fn problem(rows: usize, columns: usize, classes: usize) -> Problem {

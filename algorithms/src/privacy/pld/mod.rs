@@ -73,10 +73,9 @@ impl PrivacyLoss {
     /// used here, and whatever [`Mechanism::check`] finds.
     pub fn new(mechanism: &Mechanism, adjacency: Adjacency) -> Result<Self, PrivacyError> {
         mechanism.check(adjacency)?;
-        let directions = pair::directions(mechanism, adjacency).map_err(|step| PrivacyError::RefusedAccountant {
-            accountant: Accountant::Pld,
-            mechanism: step.name(),
-            reason: "no dominating pair is established for its sampler; use rdp",
+        let directions = pair::directions(mechanism, adjacency).map_err(|step| {
+            let reason = "no dominating pair is established for its sampler; use rdp";
+            error::refused(Accountant::Pld, step, reason)
         })?;
         Ok(Self {
             directions,
