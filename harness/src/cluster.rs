@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::data::DataError;
 use crate::data::part::{self, Digests, Part, PartError};
 use crate::launcher;
-use crate::machine::Build;
+use crate::machine::{Build, PinPolicy, Pinning};
 use crate::usage::{UsageError, with_causes};
 
 /// Execution engine.
@@ -108,13 +108,14 @@ impl Cluster {
         self.ranks().map_or_else(Traffic::default, TimedRanks::traffic)
     }
 
-    /// The engine of these ranks, with `threads` threads on each.
+    /// An engine of `threads` threads: on each of the ranks, which their launcher binds, or of this process and bound.
     ///
     /// # Errors
-    /// As [`Engine::with_threads`].
-    pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
+    /// No threads; threads that the system does not start or bind.
+    pub fn engine(&self, pinning: &Pinning, threads: usize) -> anyhow::Result<Engine> {
         let engine = match self.ranks.clone() {
-            None => Engine::with_threads(threads),
+            None if pinning.policy() == PinPolicy::None => Engine::with_threads(threads),
+            None => return Ok(pinning.engine(threads)?),
             Some(ranks) => Engine::over_ranks(ranks, threads),
         };
         engine.map_err(|error| UsageError::of(format!("--threads: {error}")))

@@ -10,6 +10,8 @@ use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde_json::Value;
 
+use crate::experiment::text;
+
 /// A parameter of the wrong type.
 #[derive(Debug, thiserror::Error)]
 #[error("parameter {key} = {value}: {reason}")]
@@ -94,11 +96,6 @@ fn error(key: &str, value: &Value, reason: impl Into<String>) -> ParameterError 
         value: text(value),
         reason: reason.into(),
     }
-}
-
-/// A value as it would stand on the command line.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn number(key: &str, value: &Value) -> Result<f64, ParameterError> {

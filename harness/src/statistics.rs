@@ -303,6 +303,17 @@ pub fn examine(samples: &[f64]) -> Vec<SampleWarning> {
     warnings
 }
 
+/// The warnings about several series of samples, each kind once.
+pub fn examine_all(series: &[Vec<f64>]) -> Vec<SampleWarning> {
+    let mut warnings: Vec<SampleWarning> = Vec::new();
+    for warning in series.iter().flat_map(|samples| examine(samples)) {
+        if !warnings.iter().any(|known| known.name() == warning.name()) {
+            warnings.push(warning);
+        }
+    }
+    warnings
+}
+
 /// The Wilcoxon rank-sum statistic of `second` against `first`, standardised (ties count half).
 fn rank_sum_score(first: &[f64], second: &[f64]) -> f64 {
     let (m, n) = (first.len() as f64, second.len() as f64);

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{Output, UsageError, output};
+use crate::experiment::text;
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
@@ -304,8 +305,7 @@ impl Display for Answer {
             ("accountant", self.accountant.to_string()),
         ]);
         for (key, value) in self.details.iter().filter(|(key, _)| *key != "mechanism") {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-            table.add_row([key.replace('_', " "), text]);
+            table.add_row([key.replace('_', " "), text(value)]);
         }
         table.fmt(formatter)
     }

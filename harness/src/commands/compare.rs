@@ -113,14 +113,8 @@ impl Calibration {
 
 impl fmt::Display for Calibration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = [
-            "machine",
-            "#repeats",
-            "#spread of repeats",
-            "#equal code without a change",
-            "#false verdicts",
-        ];
-        let mut table = Table::new("Calibration", &columns);
+        let columns = "machine|#repeats|#spread of repeats|#equal code without a change|#false verdicts";
+        let mut table = Table::new("Calibration", columns);
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
         let found = CHANGES.map(|change| Column::new(&format!("#{:.0} % found", 100.0 * change)));
@@ -156,18 +150,8 @@ struct Shown {
 impl fmt::Display for Shown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let comparison = &self.comparison;
-        let columns = [
-            "algorithm",
-            "data",
-            "#batch",
-            "#threads",
-            "#before",
-            "#after",
-            "#ratio",
-            "#95 % interval",
-            "verdict",
-        ];
-        let mut table = Table::new("Changes", &columns);
+        let columns = "algorithm|data|#batch|#threads|#before|#after|#ratio|#95 % interval|verdict";
+        let mut table = Table::new("Changes", columns);
         let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
         let changes = &comparison.changes;
         changes.iter().filter(shown).for_each(|change| table.row(row(change)));

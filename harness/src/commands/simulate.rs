@@ -291,17 +291,8 @@ fn queries_text(rows: &[Row]) -> String {
             .total_cmp(&b.latency_s)
             .then(a.seconds.total_cmp(&b.seconds))
     });
-    let columns = [
-        "place",
-        "#workers",
-        "#latency",
-        "algorithm",
-        "#time to target",
-        "#rounds",
-        "#queries",
-        "faster above",
-    ];
-    let mut table = Table::new("Time to a target", &columns);
+    let columns = "place|#workers|#latency|algorithm|#time to target|#rounds|#queries|faster above";
+    let mut table = Table::new("Time to a target", columns);
     for row in &rows {
         let overtakes = row.crossovers.iter();
         let faster = overtakes.map(|other| format!("{} than {}", time(other.latency_s * 1e9), other.against));

@@ -1,7 +1,6 @@
 //! The threads of `--threads` and `--pin`.
 
 use anyhow::Context as _;
-use rounds_algorithms::oracle::Engine;
 
 use super::UsageError;
 use crate::cluster::Cluster;
@@ -29,15 +28,4 @@ pub(super) fn pinning(policy: PinPolicy, cluster: &Cluster) -> anyhow::Result<Pi
         )));
     }
     Pinning::new(policy).map_err(UsageError::of)
-}
-
-/// An engine of `threads` threads: of the ranks, or of this process and bound.
-///
-/// # Errors
-/// No threads; threads that the system does not start or bind.
-pub(super) fn engine(cluster: &Cluster, pinning: &Pinning, threads: usize) -> anyhow::Result<Engine> {
-    if cluster.count().is_some() || pinning.policy() == PinPolicy::None {
-        return cluster.engine(threads);
-    }
-    Ok(pinning.engine(threads)?)
 }

@@ -21,7 +21,7 @@ use rounds_kernels::random::StreamKey;
 use super::cell::{Cell, Configuration, PROBLEM_PARAMETERS};
 use super::definition;
 use crate::cluster::Cluster;
-use crate::machine::{Environment, PinPolicy, Pinning};
+use crate::machine::{Environment, Pinning};
 use crate::{data, factorization_cache, settings};
 
 /// Environment of the runs: ranks, threads, data and values that are made once.
@@ -118,13 +118,8 @@ impl<'a> Context<'a> {
     /// # Errors
     /// No threads; threads that the system does not start or bind.
     pub fn engine(&self, threads: usize) -> anyhow::Result<Engine> {
-        self.engines.get(&threads.to_string(), || {
-            if self.cluster.count().is_some() || self.pinning.policy() == PinPolicy::None {
-                self.cluster.engine(threads)
-            } else {
-                Ok(self.pinning.engine(threads)?)
-            }
-        })
+        self.engines
+            .get(&threads.to_string(), || self.cluster.engine(&self.pinning, threads))
     }
 
     /// The problem of a cell on draw `draw` of its data. Its rows are placed for `engine`.

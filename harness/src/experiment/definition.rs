@@ -235,6 +235,22 @@ pub struct Selection {
     pub ranks: Option<usize>,
 }
 
+impl Selection {
+    /// Everything, data files included.
+    pub fn everything() -> Self {
+        Self {
+            files: true,
+            ..Self::default()
+        }
+    }
+
+    /// The thread counts of a definition that names `own`; none if nobody names any.
+    pub fn threads_or<'a>(&'a self, own: &'a [usize]) -> &'a [usize] {
+        let lists = [&self.threads[..], own, &self.default_threads];
+        lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default()
+    }
+}
+
 impl<O: DeserializeOwned + Serialize> Definition<O> {
     /// Parses and checks a definition.
     ///
@@ -330,9 +346,10 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
     }
 
     fn possible(&self, selection: &Selection) -> Vec<Cell> {
-        let lists = [&selection.threads, &self.threads, &selection.default_threads];
-        let chosen = lists.into_iter().find(|list| !list.is_empty());
-        let threads: BTreeSet<usize> = chosen.map_or(BTreeSet::from([1]), |list| list.iter().copied().collect());
+        let mut threads: BTreeSet<usize> = selection.threads_or(&self.threads).iter().copied().collect();
+        if threads.is_empty() {
+            threads.insert(1);
+        }
         let mut cells = Vec::new();
         for (index, problem) in self.problems.iter().enumerate() {
             if needs_files(&problem.dataset) && !selection.files {
@@ -459,14 +476,8 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
             }
         }
         let mut keys = BTreeSet::new();
-        let everything = Selection {
-            files: true,
-            ..Selection::default()
-        };
-        let mut all = self
-            .possible(&everything)
-            .into_iter()
-            .map(|cell| cell.configuration.key());
+        let all = self.possible(&Selection::everything()).into_iter();
+        let mut all = all.map(|cell| cell.configuration.key());
         let twice = all.find(|key| !keys.insert(key.clone()));
         twice.map_or(Ok(()), |key| {
             Err(self.invalid(format!("{key} is defined twice; keep one")))
@@ -602,18 +613,11 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         Definition::parse("small", text)
     }
 
-    fn everything() -> Selection {
-        Selection {
-            files: true,
-            ..Selection::default()
-        }
-    }
-
     #[test]
     fn lists_are_swept_and_inner_parameters_win() {
         let definition = parse(SMALL).unwrap();
         // sgd: 2 problems × 1 batch size; dp-ftrl: 1 problem × 2 batch sizes × 2 × 2 combinations.
-        let cells = definition.cells(&everything()).unwrap();
+        let cells = definition.cells(&Selection::everything()).unwrap();
         assert_eq!(cells.len(), 2 + 8);
         let of = |id: &str| {
             cells
@@ -647,7 +651,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
     #[test]
     fn an_axis_is_a_swept_parameter() {
         let text = SMALL.replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
-        let cells = parse(&text).unwrap().cells(&everything()).unwrap();
+        let cells = parse(&text).unwrap().cells(&Selection::everything()).unwrap();
         let axis: Vec<_> = cells.iter().filter_map(|cell| cell.axis).collect();
         assert_eq!(axis.len(), 8);
         assert!(axis.contains(&0.9));
@@ -659,7 +663,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
         assert_eq!(definition.cells(&Selection::default()).unwrap().len(), 9);
         let left_out = definition.without_files(&Selection::default());
         assert!(left_out.len() == 1 && left_out[0].dataset == "mnist");
-        assert!(definition.without_files(&everything()).is_empty());
+        assert!(definition.without_files(&Selection::everything()).is_empty());
         let none = SMALL
             .replace("\"synthetic-mnist\"\n[[p", "\"covtype\"\n[[p")
             .replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
@@ -670,7 +674,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
     #[test]
     fn all_algorithms_are_those_of_the_catalogue() {
         let text = SMALL.replace("repeats = 2", "repeats = 2\nalgorithms = \"all\"");
-        let cells = parse(&text).unwrap().cells(&everything()).unwrap();
+        let cells = parse(&text).unwrap().cells(&Selection::everything()).unwrap();
         for algorithm in catalog::ALGORITHMS {
             assert!(
                 cells.iter().any(|cell| cell.configuration.algorithm == algorithm.id),

@@ -219,8 +219,7 @@ pub trait Study:
         let threads = results.samples.iter().map(|sample| sample.configuration.threads);
         let selection = Selection {
             threads: threads.collect(),
-            files: true,
-            ..Selection::default()
+            ..Selection::everything()
         };
         let with_runs = |cell: Cell| {
             let runs: Vec<_> = results.of(&cell.configuration).collect();

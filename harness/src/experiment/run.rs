@@ -138,13 +138,7 @@ impl<S: Study> Plan for Planned<S> {
         let first = cluster.is_root();
         let tasks = self.tasks();
         let threads: BTreeSet<usize> = if S::KIND.execution == Execution::Concurrent {
-            let Selection {
-                threads,
-                default_threads,
-                ..
-            } = &session.selection;
-            let chosen = if threads.is_empty() { default_threads } else { threads };
-            chosen.iter().copied().collect()
+            session.selection.threads_or(&[]).iter().copied().collect()
         } else {
             let of_cells = self.cells().into_iter().map(|cell| cell.configuration.threads);
             of_cells.collect()

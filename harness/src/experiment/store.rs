@@ -295,6 +295,16 @@ pub struct Stored<T> {
 }
 
 impl<T: DeserializeOwned> Stored<T> {
+    fn new(folder: &Path, environment: Environment, binding: Binding) -> Self {
+        Self {
+            folder: folder.into(),
+            environment,
+            binding,
+            results: Results::default(),
+            messages: Vec::new(),
+        }
+    }
+
     /// Reads `measurements.jsonl`, and returns the number of bytes up to the end of the last whole line.
     fn read_measurements(&mut self) -> Result<u64, StoreError> {
         let path = self.folder.join(MEASUREMENTS);
@@ -343,13 +353,7 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).open(&path);
         let measurements = opened.map_err(file_error("write", &path))?;
-        let mut run = Stored {
-            folder: folder.into(),
-            environment,
-            binding,
-            results: Results::default(),
-            messages: Vec::new(),
-        };
+        let mut run = Stored::new(folder, environment, binding);
         let whole = run.read_measurements()?;
         // A run that was killed before its sheet was written has measured nothing.
         let begun = folder.join(ENVIRONMENT).exists() || !run.results.is_empty();
@@ -531,16 +535,8 @@ fn line_of<T: Serialize>(record: &Record<T>) -> io::Result<Vec<u8>> {
 /// # Errors
 /// No experiment there, files that cannot be read, damaged lines, another schema; each names file and line.
 pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError> {
-    let Sheet {
-        binding, environment, ..
-    } = read_sheet(folder)?;
-    let mut run = Stored {
-        folder: folder.into(),
-        environment,
-        binding,
-        results: Results::default(),
-        messages: Vec::new(),
-    };
+    let sheet = read_sheet(folder)?;
+    let mut run = Stored::new(folder, sheet.environment, sheet.binding);
     run.read_measurements()?;
     Ok(run)
 }

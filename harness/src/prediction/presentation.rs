@@ -38,7 +38,7 @@ type Heading<'a, R> = (String, Box<dyn Fn(&R) -> Option<String> + 'a>);
 
 /// A table below its title, with a row for each of `rows` and a dash where a column has no text.
 fn grid<R>(title: &str, corner: &str, rows: &[(String, R)], columns: &[Heading<'_, R>]) -> [Part; 2] {
-    let mut table = Table::new(title, &[corner]);
+    let mut table = Table::new(title, corner);
     let heads = columns.iter().map(|(head, _)| Column::new(&format!("#{head}")));
     table.columns.extend(heads);
     for (head, row) in rows {

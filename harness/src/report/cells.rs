@@ -14,92 +14,46 @@ use crate::statistics::SampleWarning;
 
 /// Every configuration with everything that was measured.
 pub(super) fn all(cells: &[Pooled]) -> Table {
-    let columns = [
-        "algorithm",
-        "data",
-        "#batch",
-        "#threads",
-        "#time per round",
-        "#95 % interval",
-        "#10 % to 90 %",
-        "#sampling",
-        "#gradient",
-        "#noise",
-        "#update",
-        "#epoch",
-        "#of roofline",
-        "#GFLOP/s",
-        "#GB/s",
-        "#accuracy",
-        "#ε",
-        "#rounds",
-        "#queries",
-        "#repeats",
-        "remarks",
-        "parameters",
-    ];
-    table("All cells", &columns, &cells.iter().collect::<Vec<_>>())
+    let columns = "algorithm|data|#batch|#threads|#time per round|#95 % interval|#10 % to 90 %|#sampling|#gradient|#noise|\
+                   #update|#epoch|#of roofline|#GFLOP/s|#GB/s|#accuracy|#ε|#rounds|#queries|#repeats|remarks|parameters";
+    table("All cells", columns, &[], &cells.iter().collect::<Vec<_>>())
 }
 
 /// Cost and guarantee of each algorithm at one batch size.
 pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
-    let mut columns = vec![
-        "algorithm",
-        "data",
-        "#time per round",
-        "#95 % interval",
-        "#of roofline",
-        "#epoch",
-    ];
-    columns.extend([
-        "#queries per round",
-        "#accuracy",
-        "#ε",
-        "#δ",
-        "claim",
-        "adjacency",
-        "accountant",
-    ]);
-    columns.retain(|column| *column != "data" || dataset_names(cells).len() > 1);
-    table("Algorithms", &columns, cells)
+    let columns = "algorithm|data|#time per round|#95 % interval|#of roofline|#epoch|#queries per round|#accuracy|#ε|#δ|\
+                   claim|adjacency|accountant";
+    let one_data_set = (dataset_names(cells).len() == 1).then_some("data");
+    table("Algorithms", columns, one_data_set.as_slice(), cells)
 }
 
 /// Cost of a round of one algorithm, by data, parameters, batch size and threads.
 pub(super) fn of_algorithm(id: &str, cells: &[&Pooled]) -> Table {
+    let columns = "data|parameters|#B|#threads|#time per round|#95 % interval|#phases|#queries per round|#rounds per epoch|\
+                   #of roofline";
     let sets: BTreeSet<String> = cells.iter().map(|cell| parameters(cell.configuration())).collect();
-    let mut columns = vec![
-        "data",
-        "parameters",
-        "#B",
-        "#threads",
-        "#time per round",
-        "#95 % interval",
-        "#phases",
-    ];
-    columns.extend(["#queries per round", "#rounds per epoch", "#of roofline"]);
-    columns.retain(|column| match *column {
-        "data" => dataset_names(cells).len() > 1,
-        "parameters" => sets.len() > 1,
-        _ => true,
-    });
+    let alike = [("data", dataset_names(cells).len()), ("parameters", sets.len())];
+    let alike = alike.into_iter().filter(|(_, kinds)| *kinds == 1);
+    let alike: Vec<&str> = alike.map(|(column, _)| column).collect();
     let mut cells = cells.to_vec();
     cells.sort_by_cached_key(|cell| {
         let configuration = cell.configuration();
         let order = (configuration.batch_size, configuration.threads, configuration.key());
         (dataset_name(cell), parameters(configuration), order)
     });
-    table(&format!("Cost of a round of {id}"), &columns, &cells)
+    table(&format!("Cost of a round of {id}"), columns, &alike, &cells)
 }
 
-fn table(title: &str, columns: &[&str], cells: &[&Pooled]) -> Table {
+/// The cells in these columns, but for those that are left out.
+fn table(title: &str, columns: &str, left_out: &[&str], cells: &[&Pooled]) -> Table {
     let labels = Labels::of(cells.iter().map(|cell| cell.configuration()));
-    let mut table = Table::new(title, columns);
+    let columns: Vec<&str> = columns.split('|').filter(|column| !left_out.contains(column)).collect();
+    let mut table = Table::new(title, &columns.join("|"));
     for cell in cells {
-        table.row(
-            columns
-                .iter()
-                .map(|column| entry(column.trim_start_matches('#'), cell, &labels)),
-        );
+        let entries = columns
+            .iter()
+            .map(|column| entry(column.trim_start_matches('#'), cell, &labels));
+        table.row(entries);
     }
     table
 }

@@ -114,7 +114,7 @@ fn text(value: &Value) -> String {
     match value.as_f64() {
         Some(number) if number != 0.0 && number.abs() < 1e-3 => format!("{number:e}"),
         Some(number) => number.to_string(),
-        None => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        None => crate::experiment::text(value),
     }
 }
 

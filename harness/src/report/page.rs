@@ -176,8 +176,7 @@ fn not_measured(run: &Run) -> Option<Markup> {
             threads.insert(configuration.threads);
         }
     }
-    let columns = ["algorithm", "data", "batch", "threads", "outcome", "reason"];
-    let mut table = Table::new("Not measured", &columns);
+    let mut table = Table::new("Not measured", "algorithm|data|batch|threads|outcome|reason");
     let list = |values: &BTreeSet<usize>| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for ((outcome, algorithm, dataset, reason), (sizes, threads)) in &groups {
         let mut row = vec![Entry::text(*algorithm).look(Look::Link(anchor(algorithm)))];

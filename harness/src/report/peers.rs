@@ -145,17 +145,8 @@ impl Document {
     }
 
     fn table(&self, title: &str) -> Table {
-        let columns = [
-            "peer",
-            "round",
-            "rows",
-            "#batch",
-            "#threads",
-            "#time per round",
-            "#from",
-            "#to",
-        ];
-        let mut table = Table::new(title, &[&columns[..], &["#× rounds u8", "#× rounds f32"]].concat());
+        let columns = "peer|round|rows|#batch|#threads|#time per round|#from|#to|#× rounds u8|#× rounds f32";
+        let mut table = Table::new(title, columns);
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         let place = |row: &Row| NAMES.iter().position(|(id, _)| *id == row.peer).unwrap_or(NAMES.len());
         rows.sort_by_key(|row| (row.kind != KINDS[0].0, row.batch_size, place(row), row.threads));

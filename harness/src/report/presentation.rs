@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn a_presentation_reads_back_and_becomes_markdown() {
         let mut presentation = Presentation::new("Title", "Group", "About.", "rounds run x");
-        let mut table = Table::new("t", &["a", "#b"]);
+        let mut table = Table::new("t", "a|#b");
         table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
         let list = Part::List(vec!["one".into()]);
         presentation.parts = vec![Part::Heading("Part".into()), Part::Table(table), list];

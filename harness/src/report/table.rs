@@ -176,11 +176,12 @@ pub(crate) const EXCERPT_ROWS: usize = 10;
 const UNBROKEN: usize = 48;
 
 impl Table {
-    /// An empty table; columns whose name begins with `#` are numeric.
-    pub fn new(title: &str, columns: &[&str]) -> Self {
+    /// An empty table. `columns` are their names, separated by bars; those that begin with `#` are numeric.
+    pub fn new(title: &str, columns: &str) -> Self {
+        let names = columns.split('|').filter(|name| !name.is_empty());
         Self {
             title: title.to_owned(),
-            columns: columns.iter().map(|name| Column::new(name)).collect(),
+            columns: names.map(Column::new).collect(),
             rows: Vec::new(),
         }
     }
@@ -305,7 +306,7 @@ impl Table {
 
     /// The points of a chart, series by series.
     pub(super) fn of_chart(chart: &Chart) -> Self {
-        let mut table = Self::new("Data of this figure", &["series", "#x", "#y", "#from", "#to"]);
+        let mut table = Self::new("Data of this figure", "series|#x|#y|#from|#to");
         let y = |value: Option<f64>| Entry::number(value, |value| chart.y.format.show(value));
         for series in &chart.series {
             for point in &series.points {
@@ -323,7 +324,7 @@ impl Table {
 
     /// The parts of bars.
     pub(super) fn of_bars(bars: &Bars) -> Self {
-        let mut table = Self::new("Data of this figure", &["series", "#batch size"]);
+        let mut table = Self::new("Data of this figure", "series|#batch size");
         let parts = bars.parts.iter().map(|part| Column::new(&format!("#{part}")));
         table.columns.extend(parts);
         for bar in &bars.bars {
@@ -336,7 +337,7 @@ impl Table {
 
     /// A table of texts; a column is numeric if each of its texts begins with a number or stands for a missing one.
     pub(super) fn of_texts(title: &str, header: &[String], rows: Vec<Vec<String>>) -> Self {
-        let mut table = Self::new(title, &[]);
+        let mut table = Self::new(title, "");
         for mut row in rows {
             row.resize(header.len(), String::new());
             table.rows.push(row.iter().map(|cell| Entry::parsed(cell)).collect());
@@ -365,7 +366,7 @@ impl Table {
                 columns.push((name, value.is_number()));
             }
         }
-        let mut table = Self::new(title, &[]);
+        let mut table = Self::new(title, "");
         table.columns.extend(columns.iter().map(|&(name, numeric)| Column {
             name: name.replace('_', " "),
             numeric,
@@ -436,7 +437,7 @@ mod tests {
 
     #[test]
     fn missing_numbers_are_empty_and_text_is_escaped() {
-        let mut table = Table::new("a \"table\"", &["name", "#value"]);
+        let mut table = Table::new("a \"table\"", "name|#value");
         table.row([Entry::text("<script>"), Entry::number(f64::NAN, three_digits)]);
         table.row([Entry::text("b"), Entry::number(1500.0, time)]);
         let html = table.html("t", true).into_string();
@@ -451,7 +452,7 @@ mod tests {
 
     #[test]
     fn an_excerpt_keeps_within_eighty_columns_and_counts_the_rest() {
-        let mut table = Table::new("", &["method", "#first", "second", "third"]);
+        let mut table = Table::new("", "method|#first|second|third");
         for row in 0..20 {
             table.row([
                 Entry::text("m".repeat(30)),
@@ -491,7 +492,7 @@ mod tests {
 
     #[test]
     fn empty_columns_are_left_out() {
-        let mut table = Table::new("", &["a", "#b", "c"]);
+        let mut table = Table::new("", "a|#b|c");
         table.row([Entry::text("x"), Entry::default(), Entry::text("z")]);
         let table = table.without_empty_columns();
         assert_eq!((table.columns.len(), table.rows[0][1].text.as_str()), (2, "z"));

@@ -14,21 +14,20 @@ use crate::results::Pooled;
 /// The inside of the section of suspicious samples; `None` without any.
 pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
     let labels = Labels::of(cells.iter().map(Pooled::configuration));
-    let columns = ["algorithm", "data", "#batch", "#threads"];
-    let mut table = Table::new(
-        "Suspicious samples",
-        &[&columns[..], &["#rounds in order", "kind", "remedy"]].concat(),
-    );
+    let columns = "algorithm|data|#batch|#threads|#rounds in order|kind|remedy";
+    let mut table = Table::new("Suspicious samples", columns);
     let suspicious: Vec<&Pooled> = cells.iter().filter(|cell| !cell.warnings.is_empty()).collect();
     for cell in &suspicious {
         let samples = &cell.cell.round_ns.samples;
         for warning in &cell.warnings {
-            let known = columns
-                .iter()
-                .map(|column| cells::entry(column.trim_start_matches('#'), cell, &labels));
+            let known = ["algorithm", "data", "batch", "threads"].map(|column| cells::entry(column, cell, &labels));
             let trace = Entry::text(format!("times of {} rounds in their order", samples.len()));
             let trace = trace.look(Look::Trace(samples.clone()));
-            table.row(known.chain([trace, Entry::text(warning.name()), Entry::text(warning.to_string())]));
+            table.row(
+                known
+                    .into_iter()
+                    .chain([trace, Entry::text(warning.name()), Entry::text(warning.to_string())]),
+            );
         }
     }
     (!suspicious.is_empty()).then(|| {

@@ -177,34 +177,13 @@ mod tests {
     fn a_line_holds_the_promised_keys_at_its_top() {
         let cell = crate::results::tests::cell("dp-sgd", 64, 2, 0);
         let line = serde_json::to_value(Record::Cell(Box::new(cell.clone()))).unwrap();
-        for key in [
-            "suite",
-            "algorithm",
-            "dataset",
-            "n",
-            "dimension",
-            "classes",
-            "batch_size",
-            "threads",
-            "rounds",
-            "gradient_queries",
-            "round_ns",
-            "phases_ns",
-            "gflops",
-            "gbytes_per_s",
-            "roofline_fraction",
-            "train_loss",
-            "test_accuracy",
-            "excess_risk",
-            "privacy",
-        ] {
-            assert!(line.get(key).is_some(), "{key} in {line}");
-        }
-        for key in ["median", "p10", "p90", "samples"] {
-            assert!(line["round_ns"].get(key).is_some(), "{key}");
-        }
-        for key in ["sample", "gradient", "noise", "update"] {
-            assert!(line["phases_ns"].get(key).is_some(), "{key}");
+        let keys = "suite algorithm dataset n dimension classes batch_size threads rounds gradient_queries round_ns phases_ns \
+                    gflops gbytes_per_s roofline_fraction train_loss test_accuracy excess_risk privacy";
+        let (times, phases) = ("median p10 p90 samples", "sample gradient noise update");
+        for (object, keys) in [(&line, keys), (&line["round_ns"], times), (&line["phases_ns"], phases)] {
+            for key in keys.split(' ') {
+                assert!(object.get(key).is_some(), "{key} in {object}");
+            }
         }
         assert!(line["round_ns"]["samples"][0].is_u64());
         assert_eq!(

@@ -3,7 +3,7 @@
 use super::{Cell, RoundTimes};
 use crate::experiment::Configuration;
 use crate::machine::{Environment, Reached, beyond_rooflines};
-use crate::statistics::{Interval, SampleWarning, bootstrap_median, examine, median};
+use crate::statistics::{Interval, SampleWarning, as_numbers, bootstrap_median, examine_all, median};
 
 /// Resamples of an interval: its ends move by less than a tenth of its width between seeds.
 const RESAMPLES: usize = 1000;
@@ -106,28 +106,16 @@ pub fn pool(cells: &[Cell]) -> Vec<Pooled> {
 fn pool_group(group: &[&Cell]) -> Pooled {
     let mut group = group.to_vec();
     group.sort_by_key(|cell| cell.trial.repeat);
-    let as_numbers = |cell: &Cell| -> Vec<f64> { cell.round_ns.samples.iter().map(|&sample| sample as f64).collect() };
-    let mut warnings: Vec<SampleWarning> = Vec::new();
-    for warning in group.iter().flat_map(|cell| examine(&as_numbers(cell))) {
-        if !warnings
-            .iter()
-            .any(|known| std::mem::discriminant(known) == std::mem::discriminant(&warning))
-        {
-            warnings.push(warning);
-        }
-    }
-    let samples: Vec<u64> = group
-        .iter()
-        .flat_map(|cell| cell.round_ns.samples.iter().copied())
-        .collect();
-    let numbers: Vec<f64> = samples.iter().map(|&sample| sample as f64).collect();
+    let repeats: Vec<Vec<f64>> = group.iter().map(|cell| as_numbers(&cell.round_ns.samples)).collect();
+    let numbers = repeats.concat();
+    let warnings = examine_all(&repeats);
     let middle = |value: &dyn Fn(&Cell) -> Option<f64>| {
         let values: Vec<f64> = group.iter().filter_map(|cell| value(cell)).collect();
         (!values.is_empty()).then(|| median(&values))
     };
     let phase = |value: &dyn Fn(&Cell) -> u64| middle(&|cell| Some(value(cell) as f64)).map_or(0, |value| value as u64);
     let mut cell = group[0].clone();
-    cell.round_ns = RoundTimes::new(samples);
+    cell.round_ns = RoundTimes::new(group.iter().flat_map(|cell| cell.round_ns.samples.clone()).collect());
     cell.work.timed_queries = group.iter().map(|cell| cell.work.timed_queries).sum();
     cell.rates.gflops = middle(&|cell| cell.rates.gflops);
     cell.rates.gbytes_per_s = middle(&|cell| cell.rates.gbytes_per_s);
@@ -156,7 +144,7 @@ fn pool_group(group: &[&Cell]) -> Pooled {
     cell.exchange.link_bytes_per_s = middle(&|cell| cell.exchange.link_bytes_per_s);
     cell.warnings.clone_from(&warnings);
     Pooled {
-        repeat_medians: group.iter().map(|cell| median(&as_numbers(cell))).collect(),
+        repeat_medians: repeats.iter().map(|samples| median(samples)).collect(),
         interval: bootstrap_median(&numbers, 0.95, RESAMPLES, numbers.len() as u64),
         warnings,
         cell,

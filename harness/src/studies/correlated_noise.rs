@@ -274,10 +274,7 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
 
 /// Methods down, step sizes across.
 fn table(samples: &[&Sample<Norms>]) -> Table {
-    let mut table = Table::new(
-        "Norms",
-        &["#γ", "method", "#average", "runs", "#last", "runs", "#theory"],
-    );
+    let mut table = Table::new("Norms", "#γ|method|#average|runs|#last|runs|#theory");
     for sample in samples {
         let runs = |[mean, low, high]: [f64; 3]| Entry::text(format!("{mean:.4} ± {:.4}", 0.5 * (high - low)));
         let four = |value: f64| format!("{value:.4}");

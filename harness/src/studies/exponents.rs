@@ -2,6 +2,7 @@
 //! 002.
 
 use rounds_algorithms::theory::parallel::Method;
+use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::queries::{Cell, Kind};
@@ -21,57 +22,37 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
         .map(|(x, _)| std::iter::once(1.0).chain(x.iter().map(|x| x.ln())).collect())
         .collect();
     let values: Vec<f64> = rows.iter().map(|(_, y)| y.ln()).collect();
-    // Normal equations, inverted by Gauss–Jordan with pivoting: at most three unknowns.
-    let mut matrix = vec![vec![0.0; 2 * unknowns]; unknowns];
-    for i in 0..unknowns {
-        for j in 0..unknowns {
-            matrix[i][j] = design.iter().map(|row| row[i] * row[j]).sum();
-        }
-        matrix[i][unknowns + i] = 1.0;
+    // The inverse of the normal equations' matrix, L⁻ᵀ·L⁻¹ of Cholesky's L·Lᵀ: at most three unknowns.
+    let product = |i: usize, j: usize| design.iter().map(|row| row[i] * row[j]).sum::<f64>();
+    let lower = dense::cholesky(Mat::from_fn(unknowns, unknowns, product).as_ref())?;
+    if (0..unknowns).any(|i| lower[(i, i)].powi(2) < 1e-9) {
+        return None;
     }
-    for column in 0..unknowns {
-        let pivot = (column..unknowns).max_by(|&a, &b| matrix[a][column].abs().total_cmp(&matrix[b][column].abs()))?;
-        matrix.swap(column, pivot);
-        let scale = matrix[column][column];
-        if scale.abs() < 1e-9 {
-            return None;
-        }
-        matrix[column].iter_mut().for_each(|value| *value /= scale);
-        for other in 0..unknowns {
-            if other != column {
-                let factor = matrix[other][column];
-                let source = matrix[column].clone();
-                matrix[other]
-                    .iter_mut()
-                    .zip(source)
-                    .for_each(|(value, source)| *value -= factor * source);
-            }
-        }
-    }
-    let inverse: Vec<&[f64]> = matrix.iter().map(|row| &row[unknowns..]).collect();
-    let right: Vec<f64> = (0..unknowns)
-        .map(|i| design.iter().zip(&values).map(|(row, y)| row[i] * y).sum())
+    let half = dense::invert_lower(lower.as_ref());
+    let inverse = |i: usize, j: usize| (0..unknowns).map(|k| half[(k, i)] * half[(k, j)]).sum::<f64>();
+    let right = |i: usize| design.iter().zip(&values).map(|(row, y)| row[i] * y).sum::<f64>();
+    let solution: Vec<f64> = (0..unknowns)
+        .map(|i| (0..unknowns).map(|j| inverse(i, j) * right(j)).sum())
         .collect();
-    let solution: Vec<f64> = inverse
-        .iter()
-        .map(|row| row.iter().zip(&right).map(|(a, b)| a * b).sum())
-        .collect();
+    let fitted = |row: &[f64]| row.iter().zip(&solution).map(|(a, b)| a * b).sum::<f64>();
     let residual: f64 = design
         .iter()
         .zip(&values)
-        .map(|(row, y)| (y - row.iter().zip(&solution).map(|(a, b)| a * b).sum::<f64>()).powi(2))
+        .map(|(row, y)| (y - fitted(row)).powi(2))
         .sum();
     let freedom = (rows.len() - unknowns) as f64;
-    let half_width = |i: usize| student_quantile(0.975, freedom) * (residual / freedom * inverse[i][i]).sqrt();
-    Some(
-        (1..unknowns)
-            .map(|i| Estimate {
-                value: solution[i],
-                low: solution[i] - half_width(i),
-                high: solution[i] + half_width(i),
-            })
-            .collect(),
-    )
+    let estimate = |i: usize| {
+        let (value, half) = (
+            solution[i],
+            student_quantile(0.975, freedom) * (residual / freedom * inverse(i, i)).sqrt(),
+        );
+        Estimate {
+            value,
+            low: value - half,
+            high: value + half,
+        }
+    };
+    Some((1..unknowns).map(estimate).collect())
 }
 
 /// A fitted exponent beside the theory's.

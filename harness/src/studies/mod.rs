@@ -48,9 +48,8 @@ mod tests {
             assert!(!source.head.about.is_empty());
             assert_eq!(source.head.name, source.name);
             let selection = Selection {
-                files: true,
                 default_threads: (kind.threads)(2),
-                ..Selection::default()
+                ..Selection::everything()
             };
             let plan = (kind.plan)(&[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());

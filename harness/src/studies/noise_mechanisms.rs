@@ -232,8 +232,7 @@ fn errors(measured: &[Measured<'_, Mechanism>]) -> Rows<Errors> {
 }
 
 fn table_of_errors(errors: &Rows<Errors>) -> Table {
-    let columns = ["method", "#T", "#rms error", "#max error", "#certified gap", "#seconds"];
-    let mut table = Table::new("Errors", &columns);
+    let mut table = Table::new("Errors", "method|#T|#rms error|#max error|#certified gap|#seconds");
     for (method, rounds, row) in errors {
         let six = |value: f64| format!("{value:.6}");
         table.row([
@@ -266,14 +265,10 @@ fn costs(measured: &[Measured<'_, Mechanism>]) -> Rows<Cost> {
 }
 
 fn table_of_costs(costs: &Rows<Cost>) -> Table {
-    let columns = [
-        "mechanism",
-        "#T",
-        "#µs a round",
-        "#in vectors of Gaussians",
-        "#vectors kept",
-    ];
-    let mut table = Table::new("Cost of a round", &columns);
+    let mut table = Table::new(
+        "Cost of a round",
+        "mechanism|#T|#µs a round|#in vectors of Gaussians|#vectors kept",
+    );
     for (mechanism, rounds, row) in costs {
         table.row([
             Entry::text(mechanism),

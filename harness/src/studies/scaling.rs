@@ -30,7 +30,7 @@ use crate::machine::{Disturbance, Environment, PinPolicy, Roofline};
 use crate::measure;
 use crate::results::RoundTimes;
 use crate::statistics::{
-    Choices, Estimate, SampleWarning, as_numbers, bootstrap_median, examine, median, percentile_interval,
+    Choices, Estimate, SampleWarning, as_numbers, bootstrap_median, examine_all, median, percentile_interval,
 };
 
 /// Resamples of the bootstrap.
@@ -197,11 +197,9 @@ impl Study for Scaling {
     }
 
     fn cells(&self, selection: &Selection) -> anyhow::Result<Vec<Cell>> {
-        let lists = [&selection.threads, &self.definition.threads, &selection.default_threads];
-        let chosen = lists.into_iter().find(|list| !list.is_empty());
         let selection = Selection {
             // Speed-ups are those over one thread.
-            threads: chosen.into_iter().flatten().copied().chain([1]).collect(),
+            threads: [selection.threads_or(&self.definition.threads), &[1]].concat(),
             ..selection.clone()
         };
         let mut cells = self.definition.cells(&selection)?;
@@ -324,18 +322,12 @@ fn timed(cell: &Configuration, runs: &[&Sample<Rounds>]) -> Timed {
     runs.sort_by_key(|run| run.trial);
     let samples: Vec<Vec<f64>> = runs.iter().map(|run| as_numbers(&run.round_ns.samples)).collect();
     let all = samples.concat();
-    let mut warnings: Vec<SampleWarning> = Vec::new();
-    for warning in samples.iter().flat_map(|samples| examine(samples)) {
-        if !warnings.iter().any(|known| known.name() == warning.name()) {
-            warnings.push(warning);
-        }
-    }
     Timed {
         round_ns: Estimate::new(median(&all), bootstrap_median(&all, LEVEL, 1_000, all.len() as u64)),
         curve: CurveId::of(cell),
         threads: cell.threads,
         medians: samples.iter().map(|samples| median(samples)).collect(),
-        warnings,
+        warnings: examine_all(&samples),
     }
 }
 

@@ -357,7 +357,7 @@ fn unruly(folder: &Path) {
     write("table.md", &table);
     let mut presentation = Presentation::new(&name, "Study", &words, &words);
     let rows = (0..20).map(|row| vec![rounds::report::Entry::text(&words), rounds::report::Entry::count(row)]);
-    let mut table = Table::new(&name, &["method", "#seconds"]);
+    let mut table = Table::new(&name, "method|#seconds");
     table.rows.extend(rows);
     presentation.parts = vec![Part::Heading(name.clone()), Part::Table(table), Part::List(vec![name])];
     write(

@@ -13,12 +13,12 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::StreamKey;
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::EngineKind;
 use crate::commands::UsageError;
 use crate::data::Declaration;
+use crate::experiment::text;
 use crate::factorization_cache;
 use crate::machine::PinPolicy;
 
@@ -190,11 +190,6 @@ pub(super) struct CheckpointArguments {
     /// Resume from a checkpoint; all other arguments must match
     #[arg(long, value_name = "FILE")]
     pub(super) resume: Option<PathBuf>,
-}
-
-/// A value as it stands on the command line.
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[expect(clippy::ref_option, reason = "serde's signature")]

@@ -169,7 +169,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
     }
     let threads = threads::count(arguments.execution.threads)?;
     let pinning = threads::pinning(arguments.execution.pin, context.cluster)?;
-    let engine = threads::engine(context.cluster, &pinning, threads)?;
+    let engine = context.cluster.engine(&pinning, threads)?;
     if let Some(path) = arguments.model.as_ref().filter(|_| context.cluster.is_root()) {
         check_writable(path)?;
     }

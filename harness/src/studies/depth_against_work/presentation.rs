@@ -276,15 +276,10 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
     let accuracy = common_accuracy(cells);
     let cells: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.accuracy == accuracy).collect();
     let title = format!("Modelled time to ε = {accuracy} elsewhere");
-    let columns = [
-        "place",
-        "#workers",
-        "#latency",
-        "method",
-        "#time",
-        "faster than, from this latency on",
-    ];
-    let mut table = Table::new(&title, &columns);
+    let mut table = Table::new(
+        &title,
+        "place|#workers|#latency|method|#time|faster than, from this latency on",
+    );
     let nanoseconds = |seconds: f64| Entry::number(1e9 * seconds, time);
     for place in PLACES {
         let seconds = |cell: &Cell| modelled_seconds(cell, place.workers, place.latency);
@@ -314,17 +309,10 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
 }
 
 fn exponents(study: &Study) -> Table {
-    let columns = [
-        "method",
-        "family",
-        "quantity",
-        "in",
-        "#theory",
-        "#measured",
-        "#95 % interval",
-        "#cells",
-    ];
-    let mut table = Table::new("Exponents", &columns);
+    let mut table = Table::new(
+        "Exponents",
+        "method|family|quantity|in|#theory|#measured|#95 % interval|#cells",
+    );
     let two = |value: f64| format!("{value:.2}");
     for fit in &study.exponents {
         let family = serde_json::to_string(&fit.family).unwrap_or_default();
@@ -377,7 +365,7 @@ fn validation(study: &Study) -> Vec<Part> {
         return Vec::new();
     };
     let title = "The model against two threads";
-    let mut table = Table::new(title, &["method", "#median", "#10 %", "#90 %", "#cells"]);
+    let mut table = Table::new(title, "method|#median|#10 %|#90 %|#cells");
     let mut row = |name: &str, of: &dyn Fn(&Cell) -> bool| {
         let own = pairs.iter().filter(|(one, ..)| of(one));
         let mut ratios: Vec<f64> = own.map(|(_, two, predicted)| predicted / two.seconds).collect();

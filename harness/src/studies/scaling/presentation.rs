@@ -104,16 +104,10 @@ fn speedups(study: &Found, curves: &[&Curve]) -> Vec<Series> {
 }
 
 fn table(study: &Found) -> Table {
-    let columns = [
-        "curve",
-        "#threads",
-        "#batch",
-        "#round",
-        "#speed-up",
-        "#efficiency",
-        "#serial fraction",
-    ];
-    let mut table = Table::new("All curves", &columns);
+    let mut table = Table::new(
+        "All curves",
+        "curve|#threads|#batch|#round|#speed-up|#efficiency|#serial fraction",
+    );
     let estimated = |estimate: Estimate| Entry::sorted(estimate.to_string(), estimate.value);
     for curve in &study.curves {
         for point in &curve.points {

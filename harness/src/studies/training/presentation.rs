@@ -59,30 +59,12 @@ fn table(panel: &Panel<'_>) -> Table {
         Metric::ExcessRisk => "#excess population risk",
         Metric::ExcessObjective => "#F − F*",
     };
-    let axis = format!("#{}", panel.problem.axis.as_deref().unwrap_or_default());
+    let axis = panel.problem.axis.as_deref().unwrap_or_default();
     let target = panel.problem.target.map_or_else(String::new, three_digits);
-    let to_target = ["rounds", "queries"].map(|count| format!("#{count} to {target}"));
-    let columns = [
-        "method",
-        &axis,
-        metric,
-        "#final risk F",
-        "#accuracy",
-        "#runs",
-        "#published",
-        "#difference",
-        &to_target[0],
-        &to_target[1],
-        "#rounds",
-        "#queries",
-        "#epochs",
-        "#clipped",
-        "#s a run",
-        "#ε",
-        "#noise multiplier",
-        "adjacency",
-        "chosen",
-    ];
+    let columns = format!(
+        "method|#{axis}|{metric}|#final risk F|#accuracy|#runs|#published|#difference|#rounds to {target}|#queries to {target}|\
+         #rounds|#queries|#epochs|#clipped|#s a run|#ε|#noise multiplier|adjacency|chosen"
+    );
     let mut table = Table::new(&panel.label, &columns);
     for setting in best(panel) {
         table.row(row(panel, setting));
@@ -154,8 +136,7 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
 
 /// Growth of rounds, queries and risk with n: slopes of least squares on both logarithms.
 fn growth(panel: &Panel<'_>) -> Table {
-    let columns = ["method", "#rounds ~ n^", "#queries ~ n^", "#excess risk ~ n^"];
-    let mut table = Table::new("Growth with n", &columns);
+    let mut table = Table::new("Growth with n", "method|#rounds ~ n^|#queries ~ n^|#excess risk ~ n^");
     let mut methods: Vec<&str> = Vec::new();
     for setting in &panel.settings {
         let method = setting.cell.configuration.label_of_method();
