@@ -132,9 +132,9 @@ impl Header {
             let found = format!("the shape {:?}", self.shape);
             return Err(DataError::header(source.path(), &found, expected));
         }
-        let mut rows = Rows::new(self, source.justified_bytes());
+        let mut rows = Rows::new(self, source.justified_bytes(), scale);
         self.for_each_block(source, |bytes| rows.extend(bytes))?;
-        Ok(rows.into_features(scale))
+        Ok(rows.features)
     }
 
     /// Calls `take` with the bytes of all elements, a block at a time.
@@ -176,8 +176,8 @@ impl Header {
 
 /// Rows in C order, from elements in the order of the file.
 pub(super) struct Rows {
+    pub(super) features: Features,
     header: Header,
-    values: Values,
     /// Bytes for which capacity may be reserved before they have arrived.
     justified: usize,
     /// Elements so far.
@@ -185,22 +185,19 @@ pub(super) struct Rows {
     numbers: Vec<f32>,
 }
 
-enum Values {
-    Bytes(ByteRows),
-    Numbers(Buffer<f32>),
-}
-
 impl Rows {
-    /// No rows of the many that `header` promises, of which the file's size justifies `justified` bytes.
-    pub(super) fn new(header: &Header, justified: usize) -> Self {
+    /// No rows of the many that `header` promises, of which the file's size justifies `justified` bytes; bytes have `scale`.
+    pub(super) fn new(header: &Header, justified: usize, scale: f32) -> Self {
         // Elements that run down the columns overwrite zeros.
-        let rows = if header.fortran_order { header.rows() } else { 0 };
+        let (rows, columns) = (if header.fortran_order { header.rows() } else { 0 }, header.columns());
         Self {
-            header: header.clone(),
-            values: match header.element {
-                Element::U8 => Values::Bytes(ByteRows::zeroed(rows, header.columns())),
-                _ => Values::Numbers(Buffer::zeroed(rows * header.columns())),
+            features: if header.element == Element::U8 {
+                let rows = ByteRows::zeroed(rows, columns);
+                Features::U8 { rows, scale }
+            } else {
+                Features::f32(Buffer::zeroed(rows * columns), columns)
             },
+            header: header.clone(),
             justified,
             filled: 0,
             numbers: Vec::new(),
@@ -211,16 +208,16 @@ impl Rows {
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         let (rows, size) = (self.header.rows(), self.header.element.bytes());
         let promised = rows * self.header.columns();
-        match &mut self.values {
-            Values::Bytes(values) if self.header.fortran_order => {
+        match &mut self.features {
+            Features::U8 { rows: values, .. } if self.header.fortran_order => {
                 let (memory, stride) = values.memory_mut();
                 transpose(memory, stride, rows, self.filled, bytes);
             }
-            Values::Bytes(values) => {
+            Features::U8 { rows: values, .. } => {
                 reserve_promised(values, bytes.len(), promised, self.justified);
                 values.extend_from_slice(bytes);
             }
-            Values::Numbers(values) => {
+            Features::F32 { values, .. } => {
                 self.numbers.clear();
                 let big_endian = self.header.big_endian;
                 self.header.element.decode(big_endian, bytes, &mut self.numbers);
@@ -231,16 +228,9 @@ impl Rows {
                     values.extend_from_slice(&self.numbers);
                 }
             }
+            Features::Sparse(_) => unreachable!("arrays are dense"),
         }
         self.filled += bytes.len() / size;
-    }
-
-    /// The rows; bytes with `scale`.
-    pub(super) fn into_features(self, scale: f32) -> Features {
-        match self.values {
-            Values::Bytes(rows) => Features::U8 { rows, scale },
-            Values::Numbers(values) => Features::f32(values, self.header.columns()),
-        }
     }
 }
 

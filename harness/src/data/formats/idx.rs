@@ -112,10 +112,10 @@ pub(crate) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) ->
     };
     let hashed = read(hashed, &mut |_| ())?;
     header.shape[0] = own.len();
-    let mut rows = Rows::new(&header, header.bytes());
+    let mut rows = Rows::new(&header, header.bytes(), SCALE);
     let digest = read(own, &mut |bytes| rows.extend(bytes))?;
     Ok(PartOfFile {
-        features: rows.into_features(SCALE),
+        features: rows.features,
         digest,
         hashed,
     })

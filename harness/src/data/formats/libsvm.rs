@@ -127,27 +127,28 @@ fn read_rows(
 ) -> Result<Option<(Features, Vec<u32>)>, DataError> {
     let mut labels = Vec::new();
     let mut text_bytes = 0;
-    let mut matrix: Option<Matrix> = None;
+    let mut features: Option<Features> = None;
     let mut too_wide = false;
     let parse = |text: &[u8]| parse_block(text, shape.columns, encoder);
     let append = |part: Part, progress| {
         reserve(&mut labels, part.labels.len(), progress);
         labels.extend_from_slice(&part.labels);
         text_bytes += part.text_bytes;
-        match matrix.get_or_insert_with(|| Matrix::for_rows_like(&part, shape)) {
-            Matrix::Sparse(sparse) => self::append(sparse, &part, progress),
-            Matrix::Dense(dense) => {
-                let columns = dense.columns.max(part.columns);
+        match features.get_or_insert_with(|| for_rows_like(&part, shape)) {
+            Features::Sparse(sparse) => self::append(sparse, &part, progress),
+            Features::F32 { values, columns } => {
+                let before = std::mem::replace(columns, (*columns).max(part.columns));
                 let limit = match encoder {
                     Some(_) => allowed,
                     None => DENSE_FLOOR.max(allowed * text_bytes as u128),
                 };
-                too_wide = 4 * labels.len() as u128 * columns as u128 > limit;
+                too_wide = 4 * labels.len() as u128 * *columns as u128 > limit;
                 if too_wide {
-                    return Err(self::too_wide(path, columns));
+                    return Err(self::too_wide(path, *columns));
                 }
-                dense.append(&part, columns, progress);
+                append_dense(values, before, &part, *columns, progress);
             }
+            Features::U8 { .. } => unreachable!("text holds numbers"),
         }
         Ok(())
     };
@@ -157,8 +158,13 @@ fn read_rows(
     }
     outcome?;
     labels.shrink_to_fit();
-    let matrix = matrix.unwrap_or_else(|| Matrix::Dense(Dense::new(shape.columns.unwrap_or(1))));
-    Ok(Some((matrix.into_features(), labels)))
+    let mut features = features.unwrap_or_else(|| Features::f32(Buffer::new(), shape.columns.unwrap_or(1)));
+    if let Features::Sparse(sparse) = &mut features {
+        sparse.offsets.shrink_to_fit();
+        sparse.indices.shrink_to_fit();
+        sparse.values.shrink_to_fit();
+    }
+    Ok(Some((features, labels)))
 }
 
 /// Rows parsed from one block.
@@ -175,34 +181,14 @@ struct Part {
     columns: usize,
 }
 
-/// Rows collected so far.
-enum Matrix {
-    Sparse(SparseMatrix),
-    Dense(Dense),
-}
-
-impl Matrix {
-    /// Rows of `shape`; of unknown storage they are dense if `part`, the first one, is at least half full.
-    fn for_rows_like(part: &Part, shape: Shape) -> Self {
-        let stored = part.values.len() as u128;
-        let half_full = stored > 0 && 2 * stored >= part.labels.len() as u128 * part.columns as u128;
-        if shape.storage.map_or(half_full, |storage| storage != Storage::Sparse) {
-            Self::Dense(Dense::new(part.columns))
-        } else {
-            Self::Sparse(SparseMatrix::new(part.columns))
-        }
-    }
-
-    fn into_features(self) -> Features {
-        match self {
-            Matrix::Dense(dense) => Features::f32(dense.values, dense.columns),
-            Matrix::Sparse(mut sparse) => {
-                sparse.offsets.shrink_to_fit();
-                sparse.indices.shrink_to_fit();
-                sparse.values.shrink_to_fit();
-                Features::Sparse(sparse)
-            }
-        }
+/// No rows of `shape`; of unknown storage they are dense if `part`, the first one, is at least half full.
+fn for_rows_like(part: &Part, shape: Shape) -> Features {
+    let stored = part.values.len() as u128;
+    let half_full = stored > 0 && 2 * stored >= part.labels.len() as u128 * part.columns as u128;
+    if shape.storage.map_or(half_full, |storage| storage != Storage::Sparse) {
+        Features::f32(Buffer::new(), part.columns)
+    } else {
+        Features::Sparse(SparseMatrix::new(part.columns))
     }
 }
 
@@ -218,48 +204,36 @@ fn append(sparse: &mut SparseMatrix, part: &Part, progress: Progress) {
     sparse.columns = sparse.columns.max(part.columns);
 }
 
-struct Dense {
-    values: Buffer<f32>,
-    columns: usize,
+/// Appends rows to dense ones, which become as wide as `columns`.
+fn append_dense(values: &mut Buffer<f32>, before: usize, part: &Part, columns: usize, progress: Progress) {
+    widen(values, before, columns);
+    if columns == 0 {
+        return;
+    }
+    let filled = values.len();
+    let more = part.labels.len() * columns;
+    reserve(values, more, progress);
+    values.extend_zeros(more);
+    let mut start = 0;
+    for (row, &end) in values[filled..].chunks_exact_mut(columns).zip(&part.ends) {
+        for (&index, &value) in part.indices[start..end].iter().zip(&part.values[start..end]) {
+            row[index as usize] = value;
+        }
+        start = end;
+    }
 }
 
-impl Dense {
-    fn new(columns: usize) -> Self {
-        let values = Buffer::new();
-        Self { values, columns }
+/// Gives every row of `before` columns more of them, all zero.
+fn widen(values: &mut Buffer<f32>, before: usize, columns: usize) {
+    if before == columns || values.is_empty() {
+        return;
     }
-
-    fn append(&mut self, part: &Part, columns: usize, progress: Progress) {
-        self.widen(columns);
-        if columns == 0 {
-            return;
-        }
-        let filled = self.values.len();
-        let more = part.labels.len() * columns;
-        reserve(&mut self.values, more, progress);
-        self.values.extend_zeros(more);
-        let mut start = 0;
-        for (row, &end) in self.values[filled..].chunks_exact_mut(columns).zip(&part.ends) {
-            for (&index, &value) in part.indices[start..end].iter().zip(&part.values[start..end]) {
-                row[index as usize] = value;
-            }
-            start = end;
-        }
-    }
-
-    /// Gives every row more columns, all zero.
-    fn widen(&mut self, columns: usize) {
-        let before = std::mem::replace(&mut self.columns, columns);
-        if before == columns || self.values.is_empty() {
-            return;
-        }
-        let rows = self.values.len() / before;
-        self.values.extend_zeros(rows * (columns - before));
-        // From the last row on: a row's new place starts at or after its old one and is free by then.
-        for row in (0..rows).rev() {
-            self.values.copy_within(row * before..(row + 1) * before, row * columns);
-            self.values[row * columns + before..(row + 1) * columns].fill(0.0);
-        }
+    let rows = values.len() / before;
+    values.extend_zeros(rows * (columns - before));
+    // From the last row on: a row's new place starts at or after its old one and is free by then.
+    for row in (0..rows).rev() {
+        values.copy_within(row * before..(row + 1) * before, row * columns);
+        values[row * columns + before..(row + 1) * columns].fill(0.0);
     }
 }
 
