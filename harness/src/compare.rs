@@ -121,14 +121,6 @@ pub struct Comparison {
     pub remarks: Vec<String>,
 }
 
-impl Comparison {
-    /// True if any configuration changed, or all together.
-    pub fn has_changes(&self) -> bool {
-        let changed = |verdict| verdict != Verdict::Unchanged;
-        self.changes.iter().any(|change| changed(change.verdict)) || self.common.is_some_and(|all| changed(all.verdict))
-    }
-}
-
 /// Parameters of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {

@@ -192,15 +192,8 @@ fn vectors(rates: &mut Vec<KernelRate>) {
 
 /// The kernels as a table for people, under the limits of one thread.
 pub fn table(rates: &[KernelRate], limit: &Roofline) -> String {
-    let mut table = output::table([
-        "kernel, one thread",
-        "on",
-        "time",
-        "GFLOP/s",
-        "GB/s",
-        "flops/byte",
-        "of roofline",
-    ]);
+    let columns = "kernel, one thread|on|time|GFLOP/s|GB/s|flops/byte|of roofline";
+    let mut table = output::table(columns.split('|'));
     for rate in rates {
         table.add_row([
             rate.kernel.clone(),

@@ -25,6 +25,24 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     })
 }
 
+/// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
+pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let similarity = |candidate: &str| {
+        let apart = strsim::damerau_levenshtein(name, candidate);
+        if apart <= (name.chars().count() / 3).max(1) {
+            2.0 - apart as f64
+        } else {
+            strsim::jaro_winkler(name, candidate) - 1e3
+        }
+    };
+    let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
+    candidates
+        .iter()
+        .copied()
+        .filter(|candidate| near(candidate))
+        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -286,19 +286,8 @@ impl TimedReport {
 
 impl Display for Reports {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let mut table = output::table([
-            "algorithm",
-            "scene",
-            "relation",
-            "key",
-            "claimed μ",
-            "μ at least",
-            "claimed ε",
-            "ε at least",
-            "δ",
-            "runs a second",
-            "verdict",
-        ]);
+        let columns = "algorithm|scene|relation|key|claimed μ|μ at least|claimed ε|ε at least|δ|runs a second|verdict";
+        let mut table = output::table(columns.split('|'));
         table.add_rows(self.reports.iter().map(TimedReport::row));
         writeln!(formatter, "{table}")?;
         let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));

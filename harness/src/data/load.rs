@@ -9,6 +9,7 @@ use super::error::DataError;
 use super::formats::{self, IdxFiles};
 use super::names::{self, NAMES};
 use super::table::TrainTest;
+use crate::usage::nearest;
 
 /// Loads a data set by its name, in its built-in domain if it has one, or a file or folder by its path, without a domain.
 ///
@@ -47,16 +48,11 @@ pub fn load_declared(
     if path.components().count() > 1 || path.extension().is_some() {
         return Err(DataError::missing(path, "a data file or folder"));
     }
-    let wanted = name_or_path.to_lowercase();
-    let similar = NAMES
-        .iter()
-        .map(|named| (strsim::jaro_winkler(named.name, &wanted), named.name));
-    let similar = similar.filter(|(similarity, _)| *similarity > 0.75);
-    let nearest = similar.max_by(|a, b| a.0.total_cmp(&b.0));
+    let known: Vec<&'static str> = NAMES.iter().map(|named| named.name).collect();
     Err(DataError::Unknown {
         name: name_or_path.into(),
-        nearest: nearest.map(|(_, name)| name),
-        known: NAMES.iter().map(|named| named.name).collect::<Vec<_>>().join(", "),
+        nearest: nearest(&name_or_path.to_lowercase(), &known),
+        known: known.join(", "),
     })
 }
 

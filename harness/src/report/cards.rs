@@ -9,28 +9,14 @@ use rounds_algorithms::optimizers::Algorithm;
 use serde_json::Value;
 
 use super::cells::{about_roofline, of_algorithm};
-use super::labels::{anchor, phases};
+use super::labels::{anchor, phases, symbol};
 use crate::format::three_digits;
 use crate::machine::Environment;
 use crate::results::{Phases, Pooled};
 
-/// The fields of a privacy statement with their names, in the order of the card.
-const STATEMENT: &[(&str, &str)] = &[
-    ("claim", "claim"),
-    ("epsilon", "ε"),
-    ("delta", "δ"),
-    ("adjacency", "adjacency"),
-    ("unit", "unit"),
-    ("accountant", "accountant"),
-    ("sampling", "sampling"),
-    ("mechanism", "mechanism"),
-    ("noise_multiplier", "noise multiplier"),
-    ("clip_norm", "clip norm"),
-    ("noise_source", "noise source"),
-    ("arithmetic", "arithmetic"),
-    ("reason", "reason"),
-    ("notes", "notes"),
-];
+/// The fields of a privacy statement in the order of the card.
+const STATEMENT: &str = "claim epsilon delta adjacency unit accountant sampling mechanism noise_multiplier clip_norm noise_source \
+                         arithmetic reason notes";
 
 /// The cards as the inside of a section: measured algorithms and the others of the catalogue.
 pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> Markup {
@@ -82,7 +68,7 @@ fn card(algorithm: &Algorithm, cells: &[&Pooled]) -> Markup {
             h3 { (algorithm.name) " " code { (id) } }
             p.promise { (algorithm.promise) }
             dl {
-                @for (name, value) in std::iter::once(("source", algorithm.source.to_owned())).chain(statement(cells)) {
+                @for (name, value) in std::iter::once(("source".to_owned(), algorithm.source.to_owned())).chain(statement(cells)) {
                     div.long[value.chars().count() > LONG] { dt { (name) } dd { (value) } }
                 }
             }
@@ -109,9 +95,9 @@ const LONG: usize = 44;
 const LISTED: usize = 2;
 
 /// The privacy statement of several runs: shared values, ranges of different numbers, lists of different texts.
-fn statement(cells: &[&Pooled]) -> Vec<(&'static str, String)> {
+fn statement(cells: &[&Pooled]) -> Vec<(String, String)> {
     let is_given = |value: &&Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
-    let row = |&(field, name): &(&str, &'static str)| {
+    let row = |field: &str| {
         let values = cells.iter().filter_map(|cell| cell.cell.privacy.get(field));
         let values: Vec<&Value> = values.filter(is_given).collect();
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.as_f64()).collect();
@@ -133,9 +119,9 @@ fn statement(cells: &[&Pooled]) -> Vec<(&'static str, String)> {
             words.truncate(LISTED);
             words.join("; ") + &more
         };
-        Some((name, text))
+        Some((symbol(field), text))
     };
-    STATEMENT.iter().filter_map(row).collect()
+    STATEMENT.split(' ').filter_map(row).collect()
 }
 
 fn texts(value: &Value) -> Vec<String> {

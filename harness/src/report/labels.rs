@@ -99,14 +99,19 @@ fn listed<'a>(parameters: impl Iterator<Item = (&'a String, String)>) -> String 
 }
 
 fn written(name: &str, value: &str) -> String {
-    let name = match name {
+    format!("{} = {value}", symbol(name))
+}
+
+/// A parameter's symbol, or its name in words.
+pub(super) fn symbol(name: &str) -> String {
+    let symbol = match name {
         "epsilon" => "ε",
         "delta" => "δ",
         "beta" => "β",
         "tau" => "τ",
         other => other,
     };
-    format!("{} = {value}", name.replace(['-', '_'], " "))
+    symbol.replace(['-', '_'], " ")
 }
 
 /// The short form of a value: 1 for 1.0, 1e-5 for 0.00001.

@@ -2,9 +2,7 @@
 //! Markdown, and its section in the report of a run.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::Context as _;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +11,6 @@ use super::legend::{Entry, Legend};
 use super::shell::{Page, Section};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
 use super::table::{Table, markdown_html};
-use crate::files;
 use crate::machine::Environment;
 
 /// File of a presentation in the folder of its study.
@@ -366,18 +363,6 @@ impl Presentation {
         }
         Ok(files)
     }
-
-    /// Writes the files into a folder.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn write(&self, folder: &Path, name: &str, environment: &Environment) -> anyhow::Result<()> {
-        for (file, text) in self.files(name, environment)? {
-            let path = folder.join(file);
-            files::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -407,11 +392,8 @@ mod tests {
             presentation.markdown(),
             "## Title\n\nAbout.\n\n### Part\n\n| a | b |\n| --- | ---: |\n| x | 3 |\n\n- one\n"
         );
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        presentation.write(path, "x", &Environment::capture(&[])).unwrap();
-        for file in ["presentation.json", "x.html", "table.md"] {
-            assert!(path.join(file).exists(), "{file}");
-        }
+        let files = presentation.files("x", &Environment::capture(&[])).unwrap();
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["presentation.json", "x.html", "table.md"]);
     }
 }
