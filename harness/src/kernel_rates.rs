@@ -78,9 +78,6 @@ const FEATURES: usize = 784;
 const CLIP: Clip = Clip::l2(1.0);
 
 /// Measures all kernels: the shapes are those of MNIST, 128 rows (they stay in the second-level cache), 4,000 and 60,000.
-///
-/// # Panics
-/// Never: the rows it makes are finite.
 pub fn measure() -> Vec<KernelRate> {
     let mut rates = Vec::new();
     for rows in [128, 4_000, 60_000] {

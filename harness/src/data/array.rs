@@ -159,9 +159,6 @@ impl Header {
     }
 
     /// All elements as numbers.
-    ///
-    /// # Errors
-    /// As [`for_each_block`](Self::for_each_block).
     pub(super) fn read_numbers(&self, source: &mut Source<'_>) -> Result<Vec<f32>, DataError> {
         let mut numbers = Vec::new();
         let justified = source.justified_bytes() / self.element.bytes();

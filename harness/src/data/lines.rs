@@ -131,9 +131,6 @@ fn next_block(source: &mut Source<'_>, carried: &mut Vec<u8>) -> Result<Option<V
 }
 
 /// The start of a file: at least its first two lines, if it has them, for [`parse_blocks`] to continue from.
-///
-/// # Errors
-/// Those of reading.
 pub(super) fn first_block(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
     let mut text = Vec::new();
     loop {

@@ -270,9 +270,6 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
     }
 
     /// The study's own keys.
-    ///
-    /// # Panics
-    /// Never: [`Definition::parse`] sets them.
     pub fn options(&self) -> &O {
         self.options.as_ref().expect("options are set by parse")
     }

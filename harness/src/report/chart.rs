@@ -221,6 +221,11 @@ pub struct Chart {
 }
 
 impl Chart {
+    /// A chart of these series on logarithmic axes of plain numbers.
+    pub fn logarithmic(title: impl Into<String>, subtitle: &str, x: &str, y: &str, series: Vec<Series>) -> Self {
+        Self::new(title, subtitle, Axis::logarithmic(x), Axis::logarithmic(y), series)
+    }
+
     /// A chart of these series.
     pub fn new(title: impl Into<String>, subtitle: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self {

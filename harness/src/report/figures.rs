@@ -40,12 +40,12 @@ const ROOFLINE: &str = "f32 roofline";
 /// threads; the subtitle says so.
 pub fn time_per_round_svg(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
-    let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
-    for cell in &pooled {
-        datasets.entry(dataset_name(cell)).or_default().push(cell);
-    }
     // The first one of those with most cells.
-    let drawn = datasets.into_values().rev().max_by_key(Vec::len).unwrap_or_default();
+    let drawn = by_dataset(&pooled)
+        .into_values()
+        .rev()
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
     let mut chart = time_per_round(&drawn, environment);
     let legend = Legend::of(&chart);
     let of_group = |group| legend.entries.iter().filter(move |entry| entry.group == group);
@@ -180,6 +180,15 @@ pub(super) fn place_name(configuration: &Configuration) -> String {
 
 pub(super) fn dataset_name(cell: &Pooled) -> String {
     format!("{} ({})", cell.configuration().dataset, cell.configuration().features)
+}
+
+/// The cells of each data set.
+pub(super) fn by_dataset<'a>(cells: impl IntoIterator<Item = &'a Pooled>) -> BTreeMap<String, Vec<&'a Pooled>> {
+    let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
+    for cell in cells {
+        datasets.entry(dataset_name(cell)).or_default().push(cell);
+    }
+    datasets
 }
 
 pub(super) fn dataset_names(cells: &[&Pooled]) -> BTreeSet<String> {

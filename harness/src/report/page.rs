@@ -214,14 +214,7 @@ type Draw<'a> = &'a dyn Fn(&[&Pooled]) -> Option<Picture>;
 
 /// The figures of the cells, each with a panel for each data set.
 fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[KernelRate]) -> Vec<Section> {
-    let mut by_dataset: Vec<(String, Vec<&Pooled>)> = Vec::new();
-    for cell in cells {
-        let name = dataset_name(cell);
-        match by_dataset.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, cells)) => cells.push(cell),
-            None => by_dataset.push((name, vec![cell])),
-        }
-    }
+    let mut by_dataset: Vec<_> = figures::by_dataset(cells).into_iter().collect();
     // The data set with most cells first.
     by_dataset.sort_by_key(|(_, cells)| std::cmp::Reverse(cells.len()));
     let section = |id: &str, link: &str, about: &str, draw: Draw, more: Option<Panel>| {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::figures::{dataset_name, is_shown_first, of_most_threads};
+use super::figures::{by_dataset, is_shown_first, of_most_threads};
 use super::labels::Labels;
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
@@ -31,12 +31,8 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
         .iter()
         .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));
     let warned: Vec<String> = warned.take(WARNINGS).collect();
-    let mut datasets: BTreeMap<String, Vec<&Pooled>> = BTreeMap::new();
-    for cell in shown {
-        datasets.entry(dataset_name(cell)).or_default().push(cell);
-    }
-    let mut datasets: Vec<(String, Vec<String>)> =
-        datasets.into_iter().map(|(name, cells)| table(&name, &cells)).collect();
+    let datasets = by_dataset(shown).into_iter();
+    let mut datasets: Vec<(String, Vec<String>)> = datasets.map(|(name, cells)| table(&name, &cells)).collect();
     // What a short table leaves is that of the longer ones.
     let mut order: Vec<usize> = (0..datasets.len()).collect();
     order.sort_by_key(|&place| datasets[place].1.len());

@@ -241,8 +241,13 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
             )
         });
         let subtitle = "lines: exact means; whiskers: 95 % intervals of simulated runs";
-        let (x, y) = (Axis::logarithmic("learning rate"), Axis::logarithmic(label));
-        Chart::new(title, subtitle, x, y, report::grouped(Style::Line, points))
+        Chart::logarithmic(
+            title,
+            subtitle,
+            "learning rate",
+            label,
+            report::grouped(Style::Line, points),
+        )
     };
     let over_time = samples.iter().flat_map(|sample| {
         let values = sample

@@ -15,7 +15,7 @@ use crate::experiment::{
     Results, Run, Sample, Study, definition,
 };
 use crate::format::three_digits;
-use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
+use crate::report::{self, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
 use crate::statistics::median;
 
 /// The study. A problem is `prefix-sums`, whose methods are those of `rounds factorize`, or `noise-stream`, whose methods are
@@ -96,8 +96,8 @@ impl Study for NoiseMechanisms {
         let measured = self.measured(results)?;
         let (errors, costs) = (errors(&measured), costs(&measured));
         let log = |title: &str, subtitle: &str, quantity: &str, points: Vec<(String, Point)>| {
-            let (x, y) = (Axis::logarithmic("rounds T"), Axis::logarithmic(quantity));
-            let chart = Chart::new(title, subtitle, x, y, report::grouped(Style::Line, points));
+            let series = report::grouped(Style::Line, points);
+            let chart = Chart::logarithmic(title, subtitle, "rounds T", quantity, series);
             Panel::chart(title, &title.to_lowercase().replace(' ', "-"), chart)
         };
         let conditions = "prefix sums, sensitivity 1";

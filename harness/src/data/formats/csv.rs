@@ -195,9 +195,6 @@ impl Summary {
 }
 
 /// Summaries of the columns of a file with the header `header`.
-///
-/// # Errors
-/// As [`read`] into a domain, of its text.
 pub(crate) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>, DataError> {
     let mut source = Source::open(path)?;
     let mut text = begin(&mut source)?;

@@ -76,9 +76,6 @@ pub(crate) struct PartOfFile {
 }
 
 /// The number of rows of a file, if its rows can be read alone: if it is not packed.
-///
-/// # Errors
-/// As [`read_features`], of the header.
 pub(crate) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
     let mut source = Source::open(path)?;
     if source.compression() != Compression::Plain {
@@ -88,9 +85,6 @@ pub(crate) fn seekable_rows(path: &Path) -> Result<Option<usize>, DataError> {
 }
 
 /// The rows `own` of a plain file, found by seeking; the rows `hashed` are read once, block by block, for their digest.
-///
-/// # Errors
-/// As [`read_features`].
 pub(crate) fn read_part(path: &Path, own: Range<usize>, hashed: Range<usize>) -> Result<PartOfFile, DataError> {
     let mut header = read_header(&mut Source::open(path)?)?;
     let mut file = File::open(path).map_err(DataError::read(path))?;

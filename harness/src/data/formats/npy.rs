@@ -173,9 +173,6 @@ pub(super) fn read_features(source: &mut Source<'_>) -> Result<Features, DataErr
 }
 
 /// Labels from an array of one dimension, or of two with one column.
-///
-/// # Errors
-/// As [`read_features`].
 pub(super) fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataError> {
     let header = read_header(source)?;
     if header.shape.len() > 1 && header.shape[1..] != [1] {

@@ -4,7 +4,7 @@ use rounds_algorithms::theory::parallel::Method;
 
 use crate::format::{three_digits, time};
 use crate::prediction::queries::{Cell, Kind, PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
-use crate::report::{Axis, Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
+use crate::report::{Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
 use crate::studies::exponents::Study;
 
 /// Workers of the figures of time against latency.
@@ -55,7 +55,7 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
             .and_then(|q| Some(depth_slope(method)? / q))
     };
     let dotted = "one thread; slopes of Table I dotted";
-    let chart = |title, x, y, series| logarithmic(title, dotted, x, y, series);
+    let chart = |title, x, y, series| Chart::logarithmic(title, dotted, x, y, series);
     let inverse = |cell: &Cell| 1.0 / cell.accuracy;
     let slopes = |x: Value, y: Value, slope: Slope| with_slopes(&cells, Style::Line, x, y, slope);
     let depth = slopes(&inverse, &rounds, &depth_slope);
@@ -164,11 +164,6 @@ fn colour(method: Method) -> usize {
     Method::ALL.iter().position(|other| *other == method).unwrap_or(0)
 }
 
-/// A chart on logarithmic axes.
-fn logarithmic(title: String, subtitle: &str, x: &str, y: &str, series: Vec<Series>) -> Chart {
-    Chart::new(title, subtitle, Axis::logarithmic(x), Axis::logarithmic(y), series)
-}
-
 /// A dotted line in the colour of a method, with a legend entry of its own.
 fn reference(name: &str, method: Method, entry: &str, line: [(f64, f64); 2]) -> Series {
     let series = Series::reference(name, line).variant(1).keys(method.id(), entry);
@@ -235,7 +230,7 @@ fn time_against_latency(cells: &[&Cell]) -> Chart {
         order.join(", then ")
     );
     let title = format!("Time to ε = {accuracy} on {WORKERS} workers");
-    logarithmic(title, &subtitle, "latency of a round in seconds", "seconds", series)
+    Chart::logarithmic(title, &subtitle, "latency of a round in seconds", "seconds", series)
 }
 
 /// The latency of a round above which a method is faster than SGD, and than accelerated smoothing, against ε.
@@ -268,7 +263,7 @@ fn crossover_latency(cells: &[&Cell], dimension: usize) -> Chart {
         PLACES.map(|place| place.name).join(", ")
     );
     let title = format!("Latency of a round above which a method overtakes, d = {dimension}");
-    logarithmic(title, &subtitle, "1/ε", "latency of a round in seconds", series)
+    Chart::logarithmic(title, &subtitle, "1/ε", "latency of a round in seconds", series)
 }
 
 /// Modelled time to the target in each place, and the latencies from which each method overtakes others.
@@ -392,8 +387,8 @@ fn validation(study: &Study) -> Vec<Part> {
         colour: 7,
         ..Series::reference("as measured", [(low, low), (high, high)])
     });
-    let chart = logarithmic(
-        "The model's two-thread times against the measured ones".to_owned(),
+    let chart = Chart::logarithmic(
+        "The model's two-thread times against the measured ones",
         "from one-thread times of the same run; the dotted line is equality",
         "measured seconds",
         "predicted seconds",
