@@ -14,7 +14,7 @@ struct HalfReturned {
 }
 
 impl NoiseMechanism for HalfReturned {
-    /// `sum += z_t − z_{t−1}/2`, in real numbers: with a `unit`, noise of a release would have to be rounded to it exactly.
+    /// `sum += z_t − z_{t−1}/2` in floating point. Exact noise would make both draws from their addresses.
     fn add_increment(
         &mut self,
         round: u64,
@@ -22,9 +22,7 @@ impl NoiseMechanism for HalfReturned {
         unit: Option<f64>,
         engine: &Engine,
     ) -> Result<(), NoiseError> {
-        if let Some(unit) = unit {
-            return Err(NoiseError::TooFine { unit });
-        }
+        assert!(unit.is_none(), "this noise is idealised");
         let mut fresh = vec![0.0; sum.len()];
         self.stream.add_increment(round, &mut fresh, None, engine)?;
         for ((sum, fresh), last) in sum.iter_mut().zip(&fresh).zip(&self.last) {

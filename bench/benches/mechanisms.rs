@@ -34,10 +34,10 @@ fn planned(kind: NoiseKind, rounds: usize, dimension: usize, memory: &StrategyMe
 }
 
 /// All rounds of a mechanism.
-fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, sum: &mut [f64]) {
+fn run(mechanism: &mut dyn NoiseMechanism, rounds: usize, unit: Option<f64>, sum: &mut [f64]) {
     for round in 0..rounds as u64 {
         mechanism
-            .add_increment(round, sum, None, &Engine::Sequential)
+            .add_increment(round, sum, unit, &Engine::Sequential)
             .expect("rounds in order");
     }
     black_box(&sum[0]);
@@ -61,7 +61,7 @@ fn against_dimension(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new(kind.to_string(), dimension), |bencher| {
                 bencher.iter_batched(
                     || planned(kind, 256, dimension, &memory).stream(StreamKey::Simulation(1), 1.0),
-                    |mut mechanism| run(&mut *mechanism, 256, &mut sum),
+                    |mut mechanism| run(&mut *mechanism, 256, None, &mut sum),
                     criterion::BatchSize::PerIteration,
                 );
             });
@@ -78,7 +78,7 @@ fn against_dimension(criterion: &mut Criterion) {
                         NoiseLevels::Laplace { scales: vec![1.0; 256] },
                     )
                 },
-                |mut mechanism| run(&mut mechanism, 256, &mut sum),
+                |mut mechanism| run(&mut mechanism, 256, None, &mut sum),
                 criterion::BatchSize::PerIteration,
             );
         });
@@ -102,10 +102,44 @@ fn against_rounds(criterion: &mut Criterion) {
             group.bench_function(BenchmarkId::new(kind.to_string(), rounds), |bencher| {
                 bencher.iter_batched(
                     || planned(kind, rounds, DIMENSION, &memory).stream(StreamKey::Simulation(1), 1.0),
-                    |mut mechanism| run(&mut *mechanism, rounds, &mut sum),
+                    |mut mechanism| run(&mut *mechanism, rounds, None, &mut sum),
                     criterion::BatchSize::PerIteration,
                 );
             });
+        }
+    }
+    group.finish();
+}
+
+/// Noise rounded exactly to a lattice of σ/γ = 2²⁰ and 2³¹, against noise in floating point, for both keys.
+fn exact(criterion: &mut Criterion) {
+    const DIMENSION: usize = 7_850;
+    let mut group = criterion.benchmark_group("mechanism/exact, d = 7850, T = 256");
+    settings(&mut group);
+    group.throughput(Throughput::Elements((256 * DIMENSION) as u64));
+    let memory = StrategyMemory::default();
+    let mut sum = vec![0.0; DIMENSION];
+    for kind in kinds() {
+        for (name, key) in [
+            ("simulation", StreamKey::Simulation(1)),
+            ("release", StreamKey::Release([7; 32])),
+        ] {
+            for (lattice, unit) in [
+                ("none", None),
+                ("2^20", Some(2f64.powi(-20))),
+                ("2^31", Some(2f64.powi(-31))),
+            ] {
+                group.bench_function(format!("{kind}/{name}/{lattice}"), |bencher| {
+                    bencher.iter_batched(
+                        || planned(kind, 256, DIMENSION, &memory).stream(key.clone(), 1.0),
+                        |mut mechanism| {
+                            sum.fill(0.0);
+                            run(&mut *mechanism, 256, unit, &mut sum);
+                        },
+                        criterion::BatchSize::PerIteration,
+                    );
+                });
+            }
         }
     }
     group.finish();
@@ -176,5 +210,5 @@ fn references(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, references, against_dimension, against_rounds);
+criterion_group!(benches, references, against_dimension, against_rounds, exact);
 criterion_main!(benches);

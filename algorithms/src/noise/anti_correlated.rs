@@ -4,7 +4,7 @@
 use rounds_kernels::random::StreamKey;
 
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{Addressed, NoiseMechanism, Progress};
+use super::{Addressed, NoiseMechanism};
 use crate::privacy::Mechanism;
 
 /// The registry's entry. The sensitivity is the norm of S's worst participation, at most
@@ -26,14 +26,10 @@ pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
 
 /// `σ·(z_t − z_{t−1})`, z_{−1} = 0, for `rounds` rounds. The previous draw is made again from its address rather than kept.
 pub(super) fn stream(key: StreamKey, sigma: f64, rounds: u64) -> impl NoiseMechanism {
-    Addressed {
-        key,
-        progress: Progress::new(rounds),
-        draws: move |round: u64, add: &mut dyn FnMut(u64, f64)| {
-            add(round, sigma);
-            if round > 0 {
-                add(round - 1, -sigma);
-            }
-        },
-    }
+    Addressed::new(key, sigma, rounds, 2, |round: u64, add: &mut dyn FnMut(u64, f64)| {
+        add(round, 1.0);
+        if round > 0 {
+            add(round - 1, -1.0);
+        }
+    })
 }

@@ -12,7 +12,7 @@ use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::plan::{NoisePlan, NoisePlanError, PlannedNoise};
-use super::scalar::NoiseScalar;
+use super::recursion::{Planned, Recursive};
 use crate::factorization::{
     FactorizationError, FactorizationKey, FactorizationRequest, FactorizationSource, Method, Strategy, Workload,
 };
@@ -32,70 +32,58 @@ pub(super) fn prepare(
         gap: OPTIMAL_GAP,
         ..FactorizationRequest::new(workload, plan.participation(), method)
     })?;
-    let (sensitivity, rounds, dimension) = (strategy.sensitivity, plan.rounds as u64, plan.dimension);
+    let (sensitivity, dimension) = (strategy.sensitivity, plan.dimension);
     Ok(PlannedNoise::new(
         move |noise_multiplier, sampling| Mechanism::Factorized {
             noise_multiplier,
             sampling,
             sensitivity,
         },
-        move |key, sigma| match key {
-            StreamKey::Release(_) => strategy.recursion.stream::<f64>(key, sigma, rounds, dimension),
-            StreamKey::Simulation(_) => strategy.recursion.stream::<f32>(key, sigma, rounds, dimension),
-        },
+        move |key, sigma| strategy.inverse.stream(key, sigma, dimension),
     ))
 }
 
-/// ζ = C⁻¹·z, row by row.
-#[derive(Debug)]
-enum Recursion {
-    /// The rows of C⁻¹ up to the diagonal.
-    Dense(Vec<Vec<f64>>),
-    /// Rows `C[t, t], C[t, t−1], …` of a C with few bands.
-    Banded(Vec<Vec<f64>>),
-    /// ω and θ of a buffered linear Toeplitz C.
-    Blt { omega: Vec<f64>, theta: Vec<f64> },
+/// C⁻¹, in the form of its streams.
+enum Inverse {
+    /// Its rows up to the diagonal.
+    Dense(Arc<Vec<Vec<f64>>>),
+    /// That of a C with few bands.
+    Banded(Arc<Planned<Banded>>),
+    /// That of a buffered linear Toeplitz C.
+    Blt(Arc<Planned<BufferedToeplitz>>),
 }
 
-impl Recursion {
+impl Inverse {
     fn of(strategy: &Strategy) -> Result<Self, FactorizationError> {
+        let rounds = strategy.rounds() as u64;
         Ok(match strategy {
             Strategy::Banded(banded) => {
-                Self::Banded(banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect())
+                let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
+                Self::Banded(Arc::new(Planned::new(Banded::new(rows), rounds)))
             }
-            Strategy::Blt { omega, theta, .. } => Self::Blt {
-                omega: omega.clone(),
-                theta: theta.clone(),
-            },
+            Strategy::Blt { omega, theta, .. } => {
+                Self::Blt(Arc::new(Planned::new(BufferedToeplitz::new(omega, theta), rounds)))
+            }
             other => {
                 let inverse = other.inverse_matrix()?;
                 let row = |t: usize| (0..=t).map(|s| inverse[(t, s)]).collect();
-                Self::Dense((0..inverse.nrows()).map(row).collect())
+                Self::Dense(Arc::new((0..inverse.nrows()).map(row).collect()))
             }
         })
     }
 
-    fn stream<F: NoiseScalar>(
-        &self,
-        key: StreamKey,
-        sigma: f64,
-        rounds: u64,
-        dimension: usize,
-    ) -> Box<dyn NoiseMechanism> {
+    fn stream(&self, key: StreamKey, sigma: f64, dimension: usize) -> Box<dyn NoiseMechanism> {
         match self {
-            Self::Dense(inverse) => Box::new(Dense::<F>::new(key, sigma, inverse, dimension)),
-            Self::Banded(rows) => Box::new(Banded::<F>::new(key, sigma, rows.clone(), dimension)),
-            Self::Blt { omega, theta } => {
-                Box::new(BufferedToeplitz::<F>::new(key, sigma, rounds, omega, theta, dimension))
-            }
+            Self::Dense(rows) => Box::new(Dense::new(key, sigma, Arc::clone(rows), dimension)),
+            Self::Banded(planned) => Box::new(Recursive::new(key, sigma, Arc::clone(planned), dimension)),
+            Self::Blt(planned) => Box::new(Recursive::new(key, sigma, Arc::clone(planned), dimension)),
         }
     }
 }
 
-/// The recursion of C⁻¹ and the sensitivity of C.
-#[derive(Debug)]
+/// C⁻¹ and the sensitivity of C.
 struct FactorizedStrategy {
-    recursion: Recursion,
+    inverse: Inverse,
     sensitivity: f64,
 }
 
@@ -124,7 +112,7 @@ impl StrategyMemory {
         }
         let factorization = self.source.factorize(request)?;
         let strategy = Arc::new(FactorizedStrategy {
-            recursion: Recursion::of(factorization.strategy())?,
+            inverse: Inverse::of(factorization.strategy())?,
             sensitivity: factorization.sensitivity().value,
         });
         Ok(Arc::clone(known().entry(key).or_insert(strategy)))

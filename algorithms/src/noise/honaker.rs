@@ -4,126 +4,89 @@
 //! its own node and the sum of its children's estimates: own weight `w_h = 2^h/(2^{h+1} − 1)`, the children's `1 − w_h`,
 //! variance `w_h·σ²`. This is the best causal estimator from completed nodes. sens(C) = √(⌊log₂T⌋ + 1): a leaf lies in
 //! one node of each complete level.
+//!
+//! **The real noise.** The stored w_h ≥ ½ is the f64 nearest to its formula, and `1 − w_h` is exact. So the estimator N of
+//! these weights satisfies `N·H = I` for the node matrix H, with sens(H) = √(⌊log₂T⌋ + 1): `G + σNz = N(HG + σz)` is
+//! post-processing of the Gaussian mechanism on the nodes.
 
-use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey};
+use std::sync::Arc;
 
+use rounds_kernels::random::Purpose;
+
+use super::TREE_LEVELS;
 use super::plan::{NoisePlan, PlannedNoise};
-use super::scalar::NoiseScalar;
-use super::{NoiseError, NoiseMechanism, Progress, TREE_LEVELS, refuse_unit};
-use crate::oracle::Engine;
-use crate::state::StateVisitor;
-
-/// Coordinates of all levels that are updated together, in cache.
-const CHUNK: usize = BLOCK_COORDINATES;
+use super::recursion::{Machine, Planned, Recursion, Recursive};
 
 /// The registry's entry: one tree an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
     let (rounds, epoch, dimension) = (plan.rounds as u64, plan.rounds_per_epoch as u64, plan.dimension);
-    PlannedNoise::new(plan.tree_release(), move |key, sigma| match key {
-        StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key, sigma, rounds, epoch, dimension)),
-        StreamKey::Simulation(_) => Box::new(HonakerTree::<f32>::new(key, sigma, rounds, epoch, dimension)),
+    let planned = Arc::new(Planned::new(HonakerTree::new(rounds, epoch), rounds));
+    PlannedNoise::new(plan.tree_release(), move |key, sigma| {
+        Box::new(Recursive::new(key, sigma, planned, dimension))
     })
 }
 
-/// Increments of the prefix estimates. Keeps the estimate of each open subtree, ⌊log₂T⌋ + 1 vectors.
-pub(super) struct HonakerTree<F: NoiseScalar> {
-    key: StreamKey,
-    standard_deviation: f64,
+/// Increments of the prefix estimates. Keeps the estimate of each open subtree, ⌊log₂T⌋ + 1 vectors; σ is the standard
+/// deviation of a node.
+pub(super) struct HonakerTree {
     restart_every: u64,
-    progress: Progress,
     levels: usize,
-    /// The estimates, interleaved: for each chunk of coordinates one row a level.
-    estimates: Vec<F>,
-    dimension: usize,
-    chunk: usize,
 }
 
-impl<F: NoiseScalar> HonakerTree<F> {
-    /// Trees of `restart_every` rounds for `rounds` rounds on vectors of length `dimension`, node noise of standard
-    /// deviation σ.
+impl HonakerTree {
+    /// Trees of `restart_every` rounds for `rounds` rounds.
     ///
     /// # Panics
     /// If `restart_every` is 0.
-    pub(super) fn new(
-        key: StreamKey,
-        standard_deviation: f64,
-        rounds: u64,
-        restart_every: u64,
-        dimension: usize,
-    ) -> Self {
+    pub(super) fn new(rounds: u64, restart_every: u64) -> Self {
         assert!(restart_every > 0, "a tree covers at least one round");
         let levels = restart_every.min(rounds.max(1)).ilog2() as usize + 1;
-        let chunk = CHUNK.min(dimension.max(1));
-        Self {
-            key,
-            standard_deviation,
-            restart_every,
-            progress: Progress::new(rounds),
-            levels,
-            estimates: vec![F::default(); dimension.div_ceil(chunk) * levels * chunk],
-            dimension,
-            chunk,
-        }
+        Self { restart_every, levels }
+    }
+
+    /// Height of the largest subtree that the round completes.
+    fn top(&self, round: u64) -> u32 {
+        (round % self.restart_every + 1).trailing_zeros()
     }
 }
 
 /// `2^h/(2^{h+1} − 1)`: weight of a subtree's own node, and its estimate's variance in units of σ².
-fn own_weight(height: usize) -> f64 {
+fn own_weight(height: u32) -> f64 {
     let leaves = (1_u64 << height) as f64;
     leaves / (2.0 * leaves - 1.0)
 }
 
-impl<F: NoiseScalar> NoiseMechanism for HonakerTree<F> {
-    fn add_increment(
-        &mut self,
-        round: u64,
-        sum: &mut [f64],
-        unit: Option<f64>,
-        engine: &Engine,
-    ) -> Result<(), NoiseError> {
-        refuse_unit(unit)?;
-        debug_assert_eq!(sum.len(), self.dimension);
-        self.progress.take(round)?;
-        let (key, levels, width, scale) = (&self.key, self.levels, self.chunk, self.standard_deviation);
-        let leaf = round % self.restart_every + 1;
-        let top = leaf.trailing_zeros() as usize;
-        let mut fresh = [F::default(); CHUNK];
-        let mut current = [F::default(); CHUNK];
-        let _ = engine;
-        for (index, (part, rows)) in sum
-            .chunks_mut(width)
-            .zip(self.estimates.chunks_mut(levels * width))
-            .enumerate()
-        {
-            let block = (index * width / BLOCK_COORDINATES) as u64;
-            let length = part.len();
-            let (fresh, current) = (&mut fresh[..length], &mut current[..length]);
-            F::fill_gaussian(key, Purpose(TREE_LEVELS), round, block, current);
-            for (height, left) in rows.chunks(width).take(top).enumerate() {
-                F::fill_gaussian(key, Purpose(TREE_LEVELS + height as u32 + 1), round, block, fresh);
-                let own = F::from_f64(own_weight(height + 1));
-                let children = F::from_f64(1.0 - own_weight(height + 1));
-                for (((current, &fresh), &left), sum) in current.iter_mut().zip(&*fresh).zip(left).zip(part.iter_mut())
-                {
-                    *sum -= scale * left.into();
-                    let both = left.add_product(F::from_f64(1.0), *current);
-                    *current = F::default().add_product(own, fresh).add_product(children, both);
-                }
-            }
-            for ((&current, estimate), sum) in current.iter().zip(&mut rows[top * width..]).zip(part.iter_mut()) {
-                *sum += scale * current.into();
-                *estimate = current;
-            }
-        }
-        Ok(())
-    }
-
-    fn resident_vectors(&self) -> usize {
+impl Recursion for HonakerTree {
+    fn slots(&self) -> usize {
         self.levels
     }
 
-    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
-        visitor.u64("noise_next", &mut self.progress.next);
-        F::visit(visitor, "noise_estimates", &mut self.estimates);
+    /// Slot h keeps the last left subtree of height h.
+    fn step(&self, round: u64, machine: &mut impl Machine) {
+        let top = self.top(round);
+        machine.draw(Purpose(TREE_LEVELS), round);
+        for height in 0..top {
+            machine.take_back(height as usize);
+            machine.add_kept(1, |_| (1.0, height as usize));
+            let own = own_weight(height + 1);
+            machine.average(own, Purpose(TREE_LEVELS + height + 1), round, 1.0 - own);
+        }
+        machine.put_out();
+        machine.keep(top as usize);
+    }
+
+    /// The subtree that the round completes begins there.
+    fn origin(&self, round: u64) -> u64 {
+        round + 1 - (1 << self.top(round))
+    }
+
+    /// What is put out is an estimate of height `top` less those k_h of the left subtrees in it, `h < top`, each of which has
+    /// the weight `∏_{h < i ≤ top} (1 − w_i) ≤ 1` there: a change of k_h changes it by at most that. A k_h holds 2^{h−g−1} left
+    /// subtrees of height g < h, each with the weight `∏_{g < i ≤ h} (1 − w_i) ≤ 2^{g−h}`, one half together. So a change of
+    /// height g counts at most 1 in k_g and one half in each of the `levels − 2 − g` above it.
+    fn gains(&self, _rounds: u64) -> Vec<f64> {
+        (0..self.levels)
+            .map(|level| 0.5 * (self.levels - level) as f64)
+            .collect()
     }
 }

@@ -1,9 +1,10 @@
 //! Independent Gaussian noise, C = I: a fresh N(0, σ²I) a round.
 
-use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks};
+use rounds_kernels::random::StreamKey;
 
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, refuse_unit};
+use super::scheduled::Level;
+use super::{NoiseError, NoiseMechanism, Progress};
 use crate::oracle::Engine;
 use crate::privacy::Mechanism;
 use crate::state::StateVisitor;
@@ -58,13 +59,8 @@ impl NoiseMechanism for IndependentGaussian {
         unit: Option<f64>,
         engine: &Engine,
     ) -> Result<(), NoiseError> {
-        refuse_unit(unit)?;
         self.progress.take(round)?;
-        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
-            let block = (offset / BLOCK_COORDINATES) as u64;
-            add_gaussian_blocks(&self.key, NOISE, round, block, self.standard_deviation, part);
-        });
-        Ok(())
+        Level::Gaussian(self.standard_deviation).add(&self.key, round, sum, unit, engine)
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

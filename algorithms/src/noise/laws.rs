@@ -1,12 +1,16 @@
 //! Every mechanism against its matrix: for given Z the increments equal C⁻¹Z to rounding, and their covariance over many
 //! keys equals σ²·C⁻¹C⁻ᵀ.
 
+use std::sync::Arc;
+
+use rounds_kernels::random::exact::fill_enclosed_normals;
 use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 
 use super::banded::Banded;
 use super::buffered_toeplitz::BufferedToeplitz;
 use super::dense::Dense;
 use super::honaker::HonakerTree;
+use super::recursion::{Planned, Recursion, Recursive};
 use super::*;
 use crate::factorization::{
     FactorizationRequest, Method, Strategy, TreeVariant, Workload, WorkloadSpecification, nodes,
@@ -17,10 +21,34 @@ const ROUNDS: usize = 13;
 const DIMENSION: usize = BLOCK_COORDINATES + 37;
 const SIGMA: f64 = 1.5;
 
+type Draw = fn(&StreamKey, Purpose, u64, usize) -> Vec<f64>;
+
 fn draw(key: &StreamKey, purpose: Purpose, round: u64, dimension: usize) -> Vec<f64> {
     let mut out = vec![0.0; dimension];
     add_gaussian(key, purpose, round, 1.0, &mut out);
     out
+}
+
+/// The normals of mechanisms that keep vectors: in f64 for a release key.
+fn draw_kept(key: &StreamKey, purpose: Purpose, round: u64, dimension: usize) -> Vec<f64> {
+    let StreamKey::Release(_) = key else {
+        return draw(key, purpose, round, dimension);
+    };
+    let mut out = vec![0.0; dimension];
+    for (block, out) in (0..).zip(out.chunks_mut(BLOCK_COORDINATES)) {
+        fill_enclosed_normals(key, purpose, round, block, out);
+    }
+    out
+}
+
+/// A stream of a recursion on vectors of length [`DIMENSION`].
+fn stream<R: Recursion>(key: &StreamKey, recursion: R, rounds: usize) -> Recursive<R> {
+    Recursive::new(
+        key.clone(),
+        SIGMA,
+        Arc::new(Planned::new(recursion, rounds as u64)),
+        DIMENSION,
+    )
 }
 
 /// The increments of all rounds.
@@ -35,7 +63,7 @@ fn increments(mechanism: &mut dyn NoiseMechanism, rounds: usize, dimension: usiz
 }
 
 /// `rows·Z`, Z being the draws of `NOISE`.
-fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize) -> Vec<Vec<f64>> {
+fn product(rows: &[Vec<f64>], key: &StreamKey, dimension: usize, draw: Draw) -> Vec<Vec<f64>> {
     let z: Vec<Vec<f64>> = (0..rows.len())
         .map(|round| draw(key, NOISE, round as u64, dimension))
         .collect();
@@ -97,7 +125,11 @@ fn independent_noise_is_z_and_anti_correlated_prefixes_are_one_draw() {
         ];
         for (mut mechanism, inverse) in cases {
             let found = increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
-            assert_close(&found, &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION), 1e-12);
+            assert_close(
+                &found,
+                &product(&toeplitz(inverse, ROUNDS), &key, DIMENSION, draw),
+                1e-12,
+            );
         }
     }
 }
@@ -126,14 +158,11 @@ fn banded_noise_solves_its_recursion() {
             .map(|t| (0..bands.min(t + 1)).map(|lag| entry(t, lag)).collect())
             .collect();
         let expected = inverse(&lower(ROUNDS, |t, s| rows[t].get(t - s).copied().unwrap_or(0.0)));
-        let key = StreamKey::Simulation(6);
-        let mut single = Banded::<f32>::new(key.clone(), SIGMA, rows.clone(), DIMENSION);
-        let found = increments(&mut single, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION), 2e-5);
-        let key = StreamKey::Release([3; 32]);
-        let mut double = Banded::<f64>::new(key.clone(), SIGMA, rows, DIMENSION);
-        let found = increments(&mut double, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION), 1e-10);
+        for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
+            let mut mechanism = stream(&key, Banded::new(rows.clone()), ROUNDS);
+            let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
+            assert_close(&found, &product(&expected, &key, DIMENSION, draw_kept), tolerance);
+        }
     }
 }
 
@@ -158,7 +187,7 @@ fn streams_of_factorisations_apply_the_inverse_of_c() {
         let planned = plan.prepare(&StrategyMemory::default()).unwrap();
         let found = increments(&mut *planned.stream(key.clone(), 1.0), rounds, 5, &Engine::Sequential);
         for t in 0..rounds {
-            for (j, z) in draw(&key, NOISE, t as u64, 5).into_iter().enumerate() {
+            for (j, z) in draw_kept(&key, NOISE, t as u64, 5).into_iter().enumerate() {
                 let product: f64 = (0..=t).map(|s| strategy[(t, s)] * found[s][j]).sum();
                 assert!((product - z).abs() < 1e-10, "{kind}: {product} {z}");
             }
@@ -184,11 +213,10 @@ fn buffered_toeplitz_noise_is_its_dense_solve() {
         .map(|i| if i == 0 { 1.0 } else { coefficient(i) })
         .collect();
     let expected = inverse(&toeplitz(&coefficients, ROUNDS));
-    for key in keys() {
-        let rounds = ROUNDS as u64;
-        let mut double = BufferedToeplitz::<f64>::new(key.clone(), SIGMA, rounds, &scale, &decay, DIMENSION);
-        let found = increments(&mut double, ROUNDS, DIMENSION, &Engine::Sequential);
-        assert_close(&found, &product(&expected, &key, DIMENSION), 1e-6);
+    for (key, tolerance) in [(StreamKey::Simulation(6), 2e-5), (StreamKey::Release([3; 32]), 1e-10)] {
+        let mut mechanism = stream(&key, BufferedToeplitz::new(&scale, &decay), ROUNDS);
+        let found = increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential);
+        assert_close(&found, &product(&expected, &key, DIMENSION, draw_kept), tolerance);
     }
 }
 
@@ -198,13 +226,15 @@ fn dense_noise_is_the_product_across_blocks_and_threads() {
     let rounds = 150;
     let matrix = lower(rounds, |t, s| 1.0 / (1.0 + (t - s) as f64 + 0.01 * s as f64));
     let key = StreamKey::Simulation(8);
-    let expected = product(&matrix, &key, DIMENSION);
-    let mut sequential = Dense::<f32>::new(key.clone(), SIGMA, &matrix, DIMENSION);
-    let one = increments(&mut sequential, rounds, DIMENSION, &Engine::Sequential);
+    let expected = product(&matrix, &key, DIMENSION, draw_kept);
+    let matrix = Arc::new(matrix);
+    let run = |engine: &Engine| {
+        let mut mechanism = Dense::new(key.clone(), SIGMA, Arc::clone(&matrix), DIMENSION);
+        increments(&mut mechanism, rounds, DIMENSION, engine)
+    };
+    let one = run(&Engine::Sequential);
     assert_close(&one, &expected, 1e-4);
-    let mut parallel = Dense::<f32>::new(key, SIGMA, &matrix, DIMENSION);
-    let two = increments(&mut parallel, rounds, DIMENSION, &Engine::with_threads(2).unwrap());
-    assert!(one == two);
+    assert!(one == run(&Engine::with_threads(2).unwrap()));
 }
 
 /// Rows of the prefix noise, by accumulating increments.
@@ -254,13 +284,8 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
     // round that completes it, in the stream of its level.
     for (key, tolerance) in [(StreamKey::Simulation(2), 1e-4), (StreamKey::Release([1; 32]), 1e-11)] {
         let rounds = ROUNDS as u64;
-        let mut mechanism: Box<dyn NoiseMechanism> = match key {
-            StreamKey::Release(_) => Box::new(HonakerTree::<f64>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION)),
-            StreamKey::Simulation(_) => {
-                Box::new(HonakerTree::<f32>::new(key.clone(), SIGMA, rounds, rounds, DIMENSION))
-            }
-        };
-        let found = prefixes(&increments(&mut *mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
+        let mut mechanism = stream(&key, HonakerTree::new(rounds, rounds), ROUNDS);
+        let found = prefixes(&increments(&mut mechanism, ROUNDS, DIMENSION, &Engine::Sequential));
         let variant = TreeVariant::HonakerOnline;
         let prefix = Workload::new(ROUNDS, WorkloadSpecification::prefix()).unwrap();
         let tree = Strategy::Tree {
@@ -271,7 +296,7 @@ fn honaker_prefixes_are_the_estimates_of_the_factorisation_from_the_nodes_draws(
         let mut expected = vec![vec![0.0; DIMENSION]; ROUNDS];
         for (column, (level, index)) in nodes(variant, ROUNDS).enumerate() {
             let purpose = Purpose(TREE_LEVELS + level as u32);
-            let drawn = draw(&key, purpose, ((index << level) - 1) as u64, DIMENSION);
+            let drawn = draw_kept(&key, purpose, ((index << level) - 1) as u64, DIMENSION);
             for (row, prefix) in expected.iter_mut().enumerate() {
                 let weight = SIGMA * weights[(row, column)];
                 prefix.iter_mut().zip(&drawn).for_each(|(sum, z)| *sum += weight * z);

@@ -27,7 +27,9 @@ mod dense;
 mod factorized;
 mod honaker;
 mod independent;
+mod lattice;
 mod plan;
+mod recursion;
 mod scalar;
 mod scheduled;
 mod tree;
@@ -37,7 +39,9 @@ use std::str::FromStr;
 
 pub use factorized::StrategyMemory;
 pub use independent::IndependentGaussian;
+use lattice::{MOST_OF_SUMS, add_rounded, in_units};
 pub use plan::{NoisePlan, NoisePlanError, PlannedNoise};
+use rounds_kernels::random::exact::{Term, fill_rounded_combination};
 use rounds_kernels::random::{BLOCK_COORDINATES, Purpose, StreamKey, add_gaussian_blocks};
 pub use scheduled::{NoiseLevels, ScheduledNoise};
 
@@ -202,19 +206,16 @@ pub enum NoiseError {
         rounds: u64,
     },
     /// The lattice is too fine for noise of this size.
-    #[error("the noise cannot be rounded exactly to multiples of {unit:e}: choose a coarser lattice or larger noise")]
+    #[error(
+        "the noise is too large for exact rounding to multiples of {unit:e}: choose a lattice at least {coarser:.1} times \
+        as coarse (rows of fewer bits or residuals of fewer digits)"
+    )]
     TooFine {
         /// Step γ of the lattice.
         unit: f64,
+        /// Factor by which it is too fine.
+        coarser: f64,
     },
-}
-
-/// Stands where a mechanism does not round to a lattice yet.
-fn refuse_unit(unit: Option<f64>) -> Result<(), NoiseError> {
-    match unit {
-        None => Ok(()),
-        Some(unit) => Err(NoiseError::TooFine { unit }),
-    }
 }
 
 /// A stream of correlated noise.
@@ -245,15 +246,33 @@ pub trait NoiseMechanism: Send {
 }
 
 /// Noise whose rounds are sums of draws addressed by numbers, ±σ·z: nothing is kept, and draws are made again where later
-/// rounds need them.
+/// rounds need them. The coefficients are integers, so W is their real sum times σ.
 struct Addressed<D> {
     key: StreamKey,
+    standard_deviation: f64,
     progress: Progress,
-    /// Names the draws of a round: address, and standard deviation with its sign.
+    /// Names the draws of a round: address and sign.
     draws: D,
+    /// Draws of a round, at most.
+    most: u32,
+    /// The draws of the round at hand.
+    terms: Vec<Term>,
 }
 
-impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send + Sync> NoiseMechanism for Addressed<D> {
+impl<D: Fn(u64, &mut dyn FnMut(u64, f64))> Addressed<D> {
+    fn new(key: StreamKey, standard_deviation: f64, rounds: u64, most: u32, draws: D) -> Self {
+        Self {
+            key,
+            standard_deviation,
+            progress: Progress::new(rounds),
+            draws,
+            most,
+            terms: Vec::with_capacity(most as usize),
+        }
+    }
+}
+
+impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D> {
     fn add_increment(
         &mut self,
         round: u64,
@@ -261,14 +280,34 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send + Sync> NoiseMechanism for Addr
         unit: Option<f64>,
         engine: &Engine,
     ) -> Result<(), NoiseError> {
-        refuse_unit(unit)?;
         self.progress.take(round)?;
-        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
-            let block = (offset / BLOCK_COORDINATES) as u64;
-            (self.draws)(round, &mut |address, deviation| {
-                add_gaussian_blocks(&self.key, NOISE, address, block, deviation, part);
+        let (key, terms) = (&self.key, &mut self.terms);
+        terms.clear();
+        (self.draws)(round, &mut |round, coefficient| {
+            terms.push(Term {
+                purpose: NOISE,
+                round,
+                coefficient,
             });
         });
+        let scale = match unit {
+            None => self.standard_deviation,
+            Some(unit) => in_units(self.standard_deviation, unit, self.most.into(), MOST_OF_SUMS)?,
+        };
+        terms.iter_mut().for_each(|term| term.coefficient *= scale);
+        let terms = &*terms;
+        if unit.is_some() {
+            add_rounded(sum, engine, &|block, noise| {
+                fill_rounded_combination(key, terms, block, noise)
+            });
+        } else {
+            engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+                let block = (offset / BLOCK_COORDINATES) as u64;
+                for term in terms {
+                    add_gaussian_blocks(key, NOISE, term.round, block, term.coefficient, part);
+                }
+            });
+        }
         Ok(())
     }
 
@@ -306,5 +345,7 @@ impl Progress {
     }
 }
 
+#[cfg(test)]
+mod exact_laws;
 #[cfg(test)]
 mod laws;

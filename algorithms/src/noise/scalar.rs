@@ -1,15 +1,20 @@
-//! The number type of a mechanism's vectors: f32 for simulation, f64 for release.
+//! The number type of a mechanism's vectors: f32 for idealised noise of simulations, f64 otherwise.
 //!
 //! A release must not round its noise to a coarser grid than the sum it is added to: the low bits of the sum would stand
-//! bare. So mechanisms that keep vectors are generic, and whoever builds them takes f64 where the key is a release key.
+//! bare. So mechanisms that keep vectors are generic, and take f64 where the key is a release key or the noise is
+//! rounded to a lattice.
 
 use rounds_kernels::gemm::{Shape, multiply_add_f32, multiply_add_f64};
-use rounds_kernels::random::{Purpose, StreamKey, add_gaussian_blocks, fill_gaussian_blocks};
+use rounds_kernels::random::exact::{NormalBounds, fill_enclosed_normals};
+use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian_blocks};
 
 use crate::state::StateVisitor;
 
 /// f32 or f64.
 pub(super) trait NoiseScalar: Copy + Send + Sync + Default + Into<f64> + 'static {
+    /// Vectors of this type are enclosures, whose errors are bounded.
+    const ENCLOSED: bool;
+
     /// Rounds from f64.
     fn from_f64(value: f64) -> Self;
 
@@ -17,8 +22,12 @@ pub(super) trait NoiseScalar: Copy + Send + Sync + Default + Into<f64> + 'static
     #[must_use]
     fn add_product(self, factor: Self, value: Self) -> Self;
 
-    /// Fills `out` with N(0, 1), `out[0]` being the first coordinate of block `first_block` of the round.
-    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, first_block: u64, out: &mut [Self]);
+    /// `self/divisor`; in f64 rounded once.
+    #[must_use]
+    fn over(self, divisor: f64) -> Self;
+
+    /// Fills `out`, the first coordinates of a block of the round, with N(0, 1), and bounds the errors of enclosed ones.
+    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, block: u64, out: &mut [Self]) -> NormalBounds;
 
     /// `C ← A·B + C`.
     fn multiply_add(shape: Shape, a: &[Self], b: &[Self], c: &mut [Self]);
@@ -28,6 +37,8 @@ pub(super) trait NoiseScalar: Copy + Send + Sync + Default + Into<f64> + 'static
 }
 
 impl NoiseScalar for f32 {
+    const ENCLOSED: bool = false;
+
     fn from_f64(value: f64) -> Self {
         value as f32
     }
@@ -36,8 +47,13 @@ impl NoiseScalar for f32 {
         factor.mul_add(value, self)
     }
 
-    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, first_block: u64, out: &mut [Self]) {
-        fill_gaussian_blocks(key, purpose, round, first_block, 1.0, out);
+    fn over(self, divisor: f64) -> Self {
+        self * (1.0 / divisor) as f32
+    }
+
+    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, block: u64, out: &mut [Self]) -> NormalBounds {
+        fill_gaussian_blocks(key, purpose, round, block, 1.0, out);
+        NormalBounds::default()
     }
 
     fn multiply_add(shape: Shape, a: &[Self], b: &[Self], c: &mut [Self]) {
@@ -50,6 +66,8 @@ impl NoiseScalar for f32 {
 }
 
 impl NoiseScalar for f64 {
+    const ENCLOSED: bool = true;
+
     fn from_f64(value: f64) -> Self {
         value
     }
@@ -58,9 +76,12 @@ impl NoiseScalar for f64 {
         factor.mul_add(value, self)
     }
 
-    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, first_block: u64, out: &mut [Self]) {
-        out.fill(0.0);
-        add_gaussian_blocks(key, purpose, round, first_block, 1.0, out);
+    fn over(self, divisor: f64) -> Self {
+        self / divisor
+    }
+
+    fn fill_gaussian(key: &StreamKey, purpose: Purpose, round: u64, block: u64, out: &mut [Self]) -> NormalBounds {
+        fill_enclosed_normals(key, purpose, round, block, out)
     }
 
     fn multiply_add(shape: Shape, a: &[Self], b: &[Self], c: &mut [Self]) {

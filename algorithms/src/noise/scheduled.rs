@@ -1,9 +1,11 @@
 //! Independent noise whose level follows a schedule, one level a round: how a privacy budget is divided unevenly among
 //! rounds [003 (4.5)].
 
+use rounds_kernels::random::exact::{fill_rounded_gaussian, fill_rounded_laplace};
 use rounds_kernels::random::{BLOCK_COORDINATES, StreamKey, add_gaussian_blocks, add_laplace_blocks};
 
-use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress, refuse_unit};
+use super::lattice::{MOST_OF_SUMS, add_rounded, in_units};
+use super::{NOISE, NoiseError, NoiseMechanism, PARALLEL_CHUNK, Progress};
 use crate::oracle::Engine;
 use crate::state::StateVisitor;
 
@@ -53,6 +55,43 @@ impl NoiseLevels {
     }
 }
 
+/// The law and the level of one round: its scale b or standard deviation σ.
+#[derive(Clone, Copy)]
+pub(super) enum Level {
+    Laplace(f64),
+    Gaussian(f64),
+}
+
+impl Level {
+    /// Adds fresh noise, from the stream (key, noise, round); W is the real variable of this law.
+    pub(super) fn add(
+        self,
+        key: &StreamKey,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
+        let (Self::Laplace(level) | Self::Gaussian(level)) = self;
+        if let Some(unit) = unit {
+            let scale = in_units(level, unit, 1.0, MOST_OF_SUMS)?;
+            add_rounded(sum, engine, &|block, noise| match self {
+                Self::Laplace(_) => fill_rounded_laplace(key, NOISE, round, block, scale, noise),
+                Self::Gaussian(_) => fill_rounded_gaussian(key, NOISE, round, block, scale, noise),
+            });
+        } else {
+            engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+                let block = (offset / BLOCK_COORDINATES) as u64;
+                match self {
+                    Self::Laplace(_) => add_laplace_blocks(key, NOISE, round, block, level, part),
+                    Self::Gaussian(_) => add_gaussian_blocks(key, NOISE, round, block, level, part),
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
 /// Fresh noise of the scheduled level for each round, from the stream (key, noise, round).
 pub struct ScheduledNoise {
     key: StreamKey,
@@ -76,21 +115,12 @@ impl NoiseMechanism for ScheduledNoise {
         unit: Option<f64>,
         engine: &Engine,
     ) -> Result<(), NoiseError> {
-        refuse_unit(unit)?;
         self.progress.take(round)?;
-        let index = round as usize;
-        engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
-            let block = (offset / BLOCK_COORDINATES) as u64;
-            match &self.levels {
-                NoiseLevels::Laplace { scales } => {
-                    add_laplace_blocks(&self.key, NOISE, round, block, scales[index], part);
-                }
-                NoiseLevels::Gaussian { standard_deviations } => {
-                    add_gaussian_blocks(&self.key, NOISE, round, block, standard_deviations[index], part);
-                }
-            }
-        });
-        Ok(())
+        let level = match &self.levels {
+            NoiseLevels::Laplace { scales } => Level::Laplace(scales[round as usize]),
+            NoiseLevels::Gaussian { standard_deviations } => Level::Gaussian(standard_deviations[round as usize]),
+        };
+        level.add(&self.key, round, sum, unit, engine)
     }
 
     fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {

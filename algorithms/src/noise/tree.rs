@@ -7,7 +7,7 @@
 use rounds_kernels::random::StreamKey;
 
 use super::plan::{NoisePlan, PlannedNoise};
-use super::{Addressed, NoiseMechanism, Progress};
+use super::{Addressed, NoiseMechanism};
 
 /// The registry's entry: one tree an epoch.
 pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
@@ -28,19 +28,22 @@ pub(super) fn planned(plan: &NoisePlan) -> PlannedNoise {
 /// If `restart_every` is 0.
 pub(super) fn stream(key: StreamKey, sigma: f64, rounds: u64, restart_every: u64) -> impl NoiseMechanism {
     assert!(restart_every > 0, "a tree covers at least one round");
-    Addressed {
+    let levels = restart_every.min(rounds.max(1)).ilog2() + 1;
+    Addressed::new(
         key,
-        progress: Progress::new(rounds),
-        draws: move |round: u64, add: &mut dyn FnMut(u64, f64)| {
+        sigma,
+        rounds,
+        levels,
+        move |round: u64, add: &mut dyn FnMut(u64, f64)| {
             let before = round / restart_every * restart_every;
             let leaf = round - before + 1;
-            add(before + leaf, sigma);
+            add(before + leaf, 1.0);
             // Prefix leaf − 1 ends in ctz(leaf) ones: the absorbed nodes end where these bits are added.
             let mut end = leaf & (leaf - 1);
             for level in (0..leaf.trailing_zeros()).rev() {
                 end += 1 << level;
-                add(before + end, -sigma);
+                add(before + end, -1.0);
             }
         },
-    }
+    )
 }

@@ -511,6 +511,33 @@ impl<const N: usize> Exact<N> {
         }
     }
 
+    /// The middle of the numbers enclosed, as a number of its own, and the greatest distance of one of them from it.
+    ///
+    /// A recursion keeps middles and bounds their distances once: balls of balls would grow exponentially.
+    pub fn centre(self) -> (Self, f64) {
+        let distance = if self.magnitude.error >> 127 == 0 {
+            self.absolute_error() * (1.0 + f64::EPSILON)
+        } else {
+            f64::INFINITY
+        };
+        let magnitude = Ball {
+            error: 0,
+            ..self.magnitude
+        };
+        (Self { magnitude, ..self }, distance)
+    }
+
+    /// All numbers within `distance` of one enclosed; nothing is known where it is infinite or NaN.
+    #[must_use]
+    pub fn widened(self, distance: f64) -> Self {
+        let ulps = 1.001 * scaled(distance, Ball::<N>::FRACTION_BITS as i32) + 1.0;
+        let error = if ulps < 2f64.powi(127) { ulps as u128 } else { UNBOUNDED };
+        Self {
+            magnitude: self.magnitude.with_error(error),
+            ..self
+        }
+    }
+
     /// In two's complement.
     fn signed(self) -> Ball<N> {
         if self.is_negative {
