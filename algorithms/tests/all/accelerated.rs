@@ -30,9 +30,7 @@ fn problem(rows: usize, regularization: f64) -> Problem {
 fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {
     let mut settings = Settings::new(Budget::Target { epsilon, delta: 1e-6 }, StreamKey::Simulation(4));
     settings.set("adjacency", Adjacency::ReplaceOne);
-    for (key, value) in parameters {
-        settings.set(key, value);
-    }
+    parameters.iter().for_each(|(key, value)| settings.set(key, value));
     settings
 }
 
@@ -81,9 +79,8 @@ fn every_method_spends_its_budget_and_no_more() {
     for method in Method::ALL {
         for batch in [1_000, 50] {
             for noise in [NoiseKind::Laplace, NoiseKind::Independent] {
-                let mut settings = settings(0.7, &[("rounds", "40")]);
-                settings.set("batch-size", batch);
-                settings.set("noise", noise);
+                let settings = settings(0.7, &[("rounds", "40")]);
+                let settings = settings.with("batch-size", batch).with("noise", noise);
                 let plan = AcceleratedPlan::new(method, &problem, &settings);
                 if noise == NoiseKind::Independent && batch < 1_000 && is_optimized(method) {
                     let refused = matches!(plan, Err(PrepareError::Settings(SettingsError::Unsupported { .. })));
@@ -100,10 +97,8 @@ fn every_method_spends_its_budget_and_no_more() {
                     method.id()
                 );
                 if noise == NoiseKind::Laplace {
-                    assert_eq!(
-                        (plan.statement.accountant, plan.statement.delta),
-                        (Some(Accountant::Pure), Some(0.0))
-                    );
+                    let accounted = (plan.statement.accountant, plan.statement.delta);
+                    assert_eq!(accounted, (Some(Accountant::Pure), Some(0.0)));
                     // The noise that is drawn spends what is claimed: replace-one moves a sum by 2·C in L1.
                     let Some(NoiseLevels::Laplace { scales }) = &plan.noise else {
                         panic!("not Laplace")
@@ -125,11 +120,7 @@ fn a_large_budget_gives_the_method_without_noise_and_its_rate() {
     let best = least(&problem);
     for method in Method::ALL {
         let parameters = [("rounds", "60"), ("start", "3"), ("initial-gap", "fixed")];
-        let parameters = if is_optimized(method) {
-            &parameters[..]
-        } else {
-            &parameters[..2]
-        };
+        let parameters = &parameters[..if is_optimized(method) { 3 } else { 2 }];
         let [with, without] =
             [settings(1e12, parameters), quiet(parameters)].map(|settings| solve(&problem, method, &settings));
         let close = with.iter().zip(&without).all(|(a, b)| (a - b).abs() < 1e-4);
@@ -152,10 +143,8 @@ fn heavy_ball_without_momentum_is_gradient_descent_and_one_stage_is_nesterov() {
     let problem = problem(500, 0.1);
     let plain = settings(2.0, &[("rounds", "30")]);
     let still = plain.clone().with("momentum", 0.0);
-    assert_eq!(
-        solve(&problem, Method::HeavyBall, &still),
-        solve(&problem, Method::GradientDescent, &plain)
-    );
+    let descent = solve(&problem, Method::GradientDescent, &plain);
+    assert_eq!(solve(&problem, Method::HeavyBall, &still), descent);
     let one = settings(2.0, &[("rounds", "30"), ("first-stage", "30")]);
     for optimized in [false, true] {
         let stages = solve(&problem, Method::Multistage { optimized }, &one);
@@ -173,14 +162,8 @@ fn measured_errors_lie_under_the_repaired_bound() {
         Method::Multistage { optimized: false },
     ] {
         let parameters = [("rounds", "25"), ("start", "2"), ("initial-gap", "fixed")];
-        let base = settings(
-            2.0,
-            if is_optimized(method) {
-                &parameters
-            } else {
-                &parameters[..2]
-            },
-        );
+        let read = if is_optimized(method) { 3 } else { 2 };
+        let base = settings(2.0, &parameters[..read]);
         let plan = AcceleratedPlan::new(method, &problem, &base).unwrap();
         let gaps: Vec<f64> = (0..40)
             .map(|seed| {
@@ -223,9 +206,8 @@ fn an_optimised_budget_grows_towards_the_end_of_a_stage() {
         (100, NoiseKind::Laplace),
         (1_000, NoiseKind::Independent),
     ] {
-        let mut settings = settings(1.0, &[("rounds", "20"), ("initial-gap", "fixed")]);
-        settings.set("batch-size", batch);
-        settings.set("noise", noise);
+        let settings = settings(1.0, &[("rounds", "20"), ("initial-gap", "fixed")]);
+        let settings = settings.with("batch-size", batch).with("noise", noise);
         let plan = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &problem, &settings).unwrap();
         let variances = plan.noise.unwrap().variances();
         assert!(
@@ -257,14 +239,12 @@ fn what_cannot_be_promised_is_refused_with_the_reason() {
     let momentum = settings(1.0, &[]).with("momentum", 0.5);
     let refused = catalog::find(nesterov.id()).unwrap().prepare(&strong, &momentum);
     assert!(refused.err().unwrap().to_string().starts_with("momentum"));
-    let starved = settings(
-        1.0,
-        &[
-            ("rounds", "5000"),
-            ("strong-convexity", "1.3"),
-            ("initial-gap", "fixed"),
-        ],
-    );
+    let parameters = [
+        ("rounds", "5000"),
+        ("strong-convexity", "1.3"),
+        ("initial-gap", "fixed"),
+    ];
+    let starved = settings(1.0, &parameters);
     let starved = AcceleratedPlan::new(Method::Nesterov { optimized: true }, &strong, &starved);
     assert!(matches!(
         starved.err(),
@@ -308,14 +288,9 @@ fn the_catalogue_prepares_all_six_and_batches_are_drawn_as_described() {
         assert!(algorithm.private);
         let settings = settings(1.0, &[("rounds", "5")]).with("batch-size", 40);
         let prepared = algorithm.prepare(&problem, &settings).unwrap();
-        let sampling = prepared.mechanism.unwrap().sampling();
-        assert_eq!(
-            sampling,
-            Some(Sampling::WithoutReplacement {
-                batch: 40,
-                population: 400
-            })
-        );
+        let (batch, population) = (40, 400);
+        let expected = Sampling::WithoutReplacement { batch, population };
+        assert_eq!(prepared.mechanism.unwrap().sampling(), Some(expected));
         assert_eq!(prepared.privacy.claim, Claim::Simulation);
     }
 }

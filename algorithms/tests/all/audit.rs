@@ -12,6 +12,12 @@ use rounds_algorithms::privacy::Adjacency;
 /// `rounds audit` takes 20,000 and more.
 const RUNS: u64 = 4_000;
 
+const SABOTAGES: [Sabotage; 3] = [
+    Sabotage::HalvedNoise,
+    Sabotage::SkippedClip,
+    Sabotage::IgnoredParticipation,
+];
+
 /// Every private algorithm in every scene.
 fn scenes() -> impl Iterator<Item = (&'static Algorithm, &'static Scene)> {
     let private = ALGORITHMS.iter().copied().filter(|algorithm| algorithm.private);
@@ -41,12 +47,8 @@ fn finding(audited: &(&'static Algorithm, &'static Scene), settings: &AuditSetti
 /// No claim is disproved, and the bound is at least `power` of it.
 fn holds(audited: &(&'static Algorithm, &'static Scene), settings: &AuditSettings, power: f64) {
     let found = finding(audited, settings);
-    let (id, scene, bound, claim) = (
-        audited.0.id,
-        audited.1.name,
-        found.lower_bound_epsilon,
-        found.claimed_epsilon,
-    );
+    let (id, scene) = (audited.0.id, audited.1.name);
+    let (bound, claim) = (found.lower_bound_epsilon, found.claimed_epsilon);
     let (adjacency, key) = (settings.adjacency, settings.key.name());
     println!("{id}, {scene}, {adjacency:?}, {key}: {bound:.3} of {claim:.3}");
     assert!(!found.disproves(), "{id}, {scene}: {found:?}");
@@ -97,11 +99,8 @@ fn claims_under_the_other_relations_hold_where_they_are_offered_and_are_refused_
         {
             match report(&audited, &under(adjacency, &with_runs(400))) {
                 Ok(_) => {
-                    holds(
-                        &audited,
-                        &under(adjacency, &with_runs(RUNS / 2)),
-                        power(audited.1).min(0.1),
-                    );
+                    let settings = under(adjacency, &with_runs(RUNS / 2));
+                    holds(&audited, &settings, power(audited.1).min(0.1));
                     offered.push(audited.1.name);
                 }
                 Err(AuditError::Prepare { source, .. }) => {
@@ -131,13 +130,14 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
         key: AuditKey::Secure,
         ..with_runs(RUNS)
     };
-    for (id, index) in [
+    let ids = [
         ("dp-sgd", 0),
         ("dp-memf", 0),
         ("accelerated-dp-srg", 0),
         ("dp-gd", 0),
         ("dp-gd", 1),
-    ] {
+    ];
+    for (id, index) in ids {
         let audited = scene(id, index);
         let power = power(audited.1);
         holds(&audited, &secure, power);
@@ -158,11 +158,7 @@ fn releases_run_under_their_own_keys_and_their_claims_hold() {
 #[test]
 #[ignore = "long; make test-all"]
 fn every_sabotaged_copy_is_found_out() {
-    for sabotage in [
-        Sabotage::HalvedNoise,
-        Sabotage::SkippedClip,
-        Sabotage::IgnoredParticipation,
-    ] {
+    for sabotage in SABOTAGES {
         for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
             let settings = AuditSettings {
                 sabotage: Some(sabotage),
@@ -170,12 +166,7 @@ fn every_sabotaged_copy_is_found_out() {
                 ..with_runs(if sabotage == Sabotage::SkippedClip { 1_200 } else { RUNS })
             };
             let found = finding(&scene(algorithm.id, 0), &settings);
-            assert!(
-                found.disproves(),
-                "{} with {}: {found:?}",
-                algorithm.id,
-                sabotage.name()
-            );
+            assert!(found.disproves(), "{} with {sabotage}: {found:?}", algorithm.id);
         }
     }
 }
@@ -223,11 +214,7 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
     // Rows that differ in their label alone.
     let replaced = under(Adjacency::ReplaceOne, &on_bytes("dp-memf", None));
     holds(&scene("dp-memf", 0), &replaced, 0.2);
-    for sabotage in [
-        Sabotage::HalvedNoise,
-        Sabotage::SkippedClip,
-        Sabotage::IgnoredParticipation,
-    ] {
+    for sabotage in SABOTAGES {
         for id in ["dp-sgd", "dp-memf", "accelerated-dp-srg"] {
             let found = finding(&scene(id, 0), &on_bytes(id, Some(sabotage)));
             assert!(found.disproves(), "{id} with {}: {found:?}", sabotage.name());

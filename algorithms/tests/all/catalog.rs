@@ -14,6 +14,8 @@ use rounds_kernels::features::Norm;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
+use crate::runs::budget;
+
 /// 600 rows of 6 features in the unit ball, labels ±1 from a planted direction with noise.
 fn problem() -> Problem {
     let mut stream = UniformStream::new(&StreamKey::Simulation(4), Purpose(1), 0, 0);
@@ -24,11 +26,8 @@ fn problem() -> Problem {
     let labels: Vec<f32> = values
         .chunks(columns)
         .map(|row| {
-            if f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5) > 0.0 {
-                1.0
-            } else {
-                -1.0
-            }
+            let margin = f64::from(row[0] - row[1]) + 0.2 * (stream.next_f64() - 0.5);
+            if margin > 0.0 { 1.0 } else { -1.0 }
         })
         .collect();
     let dataset = Dataset::new("planted", Features::f32(values, columns), Labels::Values(labels))
@@ -38,15 +37,7 @@ fn problem() -> Problem {
 }
 
 fn settings(algorithm: &Algorithm) -> Settings {
-    let budget = if algorithm.private {
-        Budget::Target {
-            epsilon: 5.0,
-            delta: 1e-5,
-        }
-    } else {
-        Budget::NonPrivate
-    };
-    let mut settings = Settings::new(budget, StreamKey::Simulation(21));
+    let mut settings = Settings::new(budget(algorithm), StreamKey::Simulation(21));
     settings.offer(algorithm, "batch-size", 60);
     settings
 }
@@ -170,12 +161,8 @@ fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
             Claim::None => assert!(prepared.privacy.reason.is_some(), "{}", algorithm.id),
             Claim::Release => panic!("{}: a seed is no secret", algorithm.id),
             Claim::Simulation => {
-                assert!(
-                    prepared.privacy.epsilon.expect("a claim has its epsilon") <= 5.0,
-                    "{}",
-                    algorithm.id
-                );
-                assert!(prepared.mechanism.is_some(), "{}", algorithm.id);
+                let epsilon = prepared.privacy.epsilon.expect("a claim has its epsilon");
+                assert!(epsilon <= 5.0 && prepared.mechanism.is_some(), "{}", algorithm.id);
             }
         }
     }
@@ -202,11 +189,8 @@ fn unknown_parameters_are_named() {
     for algorithm in catalog::ALGORITHMS {
         let mut settings = settings(algorithm);
         settings.set("no-such-key", 1);
-        let error = algorithm
-            .prepare(&problem, &settings)
-            .err()
-            .expect("refused")
-            .to_string();
+        let error = algorithm.prepare(&problem, &settings).err().expect("refused");
+        let error = error.to_string();
         assert!(error.contains("no-such-key") && error.contains(algorithm.id), "{error}");
     }
 }

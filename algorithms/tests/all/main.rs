@@ -6,3 +6,4 @@ mod catalog;
 mod ranks;
 mod recursive;
 mod rounds;
+mod runs;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rounds_algorithms::catalog;
-use rounds_algorithms::executor::Executor;
-use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError, SparseMatrix};
@@ -15,13 +14,12 @@ use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
+use crate::runs::{budget, executor, noisy};
+
 fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
     if classes == 0 {
-        Labels::Values(
-            (0..rows)
-                .map(|_| if stream.below(2) == 0 { -1.0 } else { 1.0 })
-                .collect(),
-        )
+        let sign = |_| if stream.below(2) == 0 { -1.0 } else { 1.0 };
+        Labels::Values((0..rows).map(sign).collect())
     } else {
         let values = (0..rows).map(|_| stream.below(classes) as u32).collect();
         Labels::numbered(values, classes as usize)
@@ -31,11 +29,10 @@ fn labels(rows: usize, classes: u64, stream: &mut UniformStream) -> Labels {
 fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
     let mut stream = UniformStream::new(&StreamKey::Simulation(5), Purpose(1), 0, 0);
     let features = match format {
-        "u8" => Features::bytes(
-            &(0..rows * columns).map(|_| stream.below(256) as u8).collect::<Vec<_>>(),
-            columns,
-            1.0 / 255.0,
-        ),
+        "u8" => {
+            let values: Vec<u8> = (0..rows * columns).map(|_| stream.below(256) as u8).collect();
+            Features::bytes(&values, columns, 1.0 / 255.0)
+        }
         "f32" => {
             let values: Vec<f32> = (0..rows * columns)
                 .map(|_| (2.0 * stream.next_f64() - 1.0) as f32)
@@ -43,22 +40,14 @@ fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
             Features::f32(values, columns)
         }
         _ => {
-            let (mut offsets, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            let mut sparse = SparseMatrix::new(columns);
             for _ in 0..rows {
-                for column in 0..columns {
-                    if stream.below(4) == 0 {
-                        indices.push(column as u32);
-                        values.push((2.0 * stream.next_f64() - 1.0) as f32);
-                    }
-                }
-                offsets.push(indices.len());
+                sparse.push_row((0..columns as u32).filter_map(|column| {
+                    let stored = stream.below(4) == 0;
+                    stored.then(|| (column, (2.0 * stream.next_f64() - 1.0) as f32))
+                }));
             }
-            Features::Sparse(SparseMatrix {
-                offsets,
-                indices,
-                values,
-                columns,
-            })
+            Features::Sparse(sparse)
         }
     };
     let labels = labels(rows, classes, &mut stream);
@@ -124,13 +113,7 @@ fn on_counted_ranks<R: Send>(
 }
 
 fn settings(sampling: Option<SamplingKind>, batch_size: usize) -> Settings {
-    let budget = Budget::NoiseMultiplier {
-        noise_multiplier: 0.7,
-        delta: 1e-5,
-    };
-    let settings = Settings::new(budget, StreamKey::Simulation(11))
-        .with("batch-size", batch_size)
-        .with("epochs", 3.0);
+    let settings = noisy(0.7, 11).with("batch-size", batch_size).with("epochs", 3.0);
     match sampling {
         Some(sampling) => settings.with("sampling", sampling),
         None => settings,
@@ -146,9 +129,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// The model's bits, the counts, and the bits of its training loss. Where ranks and threads are odd in number together,
 /// rows are placed before the first round; else they travel when they are needed.
 fn train(problem: &Problem, engine: &Engine, id: &str, settings: &Settings, most_rounds: u64) -> Trained {
-    let algorithm = catalog::find(id).expect("in the catalogue");
-    let prepared = algorithm.prepare(problem, settings).expect("prepared");
-    let mut executor = Executor::new(problem, engine.clone(), prepared);
+    let mut executor = executor(problem, id, settings, engine);
     let ranks = engine.ranked().map_or(0, |ranked| ranked.ranks().count());
     if (ranks + engine.threads()) % 2 == 1 {
         executor.place();
@@ -214,23 +195,15 @@ fn sums_have_the_same_bits_on_ranks_though_every_addition_of_leaves_rounds() {
         (scale * (2.0 * stream.next_f64() - 1.0)) as f32
     });
     let features = Features::f32(values.collect::<Vec<_>>(), columns);
-    let labels = labels(
-        rows,
-        0,
-        &mut UniformStream::new(&StreamKey::Simulation(6), Purpose(2), 0, 0),
-    );
+    let mut of_labels = UniformStream::new(&StreamKey::Simulation(6), Purpose(2), 0, 0);
+    let labels = labels(rows, 0, &mut of_labels);
     let dataset = Dataset::new("of all sizes", features, labels).expect("a valid data set");
     let sum_of = |oracle: &mut Oracle<'_>, rows: std::ops::Range<usize>| {
         let problem = oracle.problem();
         let mut sum = vec![0.0; problem.parameters()];
-        oracle
-            .gradient_sum(
-                &Selection::Range(rows),
-                &vec![0.0; problem.parameters()],
-                Clip::Unbounded,
-                &mut sum,
-            )
-            .expect("finite");
+        let zeros = vec![0.0; problem.parameters()];
+        let sums = oracle.gradient_sum(&Selection::Range(rows), &zeros, Clip::Unbounded, &mut sum);
+        sums.expect("finite");
         sum
     };
     let problem = whole(&dataset);
@@ -306,10 +279,7 @@ fn no_row_travels_in_a_round_that_could_be_foreseen() {
     let two_runs = |algorithm: &str, settings: &Settings, ranks: usize, place: bool| {
         let exchanges = on_counted_ranks(&dataset, ranks, 1, |problem, engine, exchanges| {
             [(); 2].map(|()| {
-                let prepared = catalog::find(algorithm)
-                    .map(|algorithm| algorithm.prepare(problem, settings).expect("prepared"))
-                    .expect("in the catalogue");
-                let mut executor = Executor::new(problem, engine.clone(), prepared);
+                let mut executor = executor(problem, algorithm, settings, engine);
                 if place {
                     executor.place();
                 }
@@ -343,18 +313,9 @@ fn every_algorithm_has_the_same_bits_on_ranks() {
         .clip_features(Norm::L2, 1.0)
         .expect("a bound");
     for algorithm in catalog::ALGORITHMS {
-        let settings = Settings {
-            budget: if algorithm.private {
-                Budget::Target {
-                    epsilon: 5.0,
-                    delta: 1e-5,
-                }
-            } else {
-                Budget::NonPrivate
-            },
-            ..settings(None, 300)
-        }
-        .without("epochs");
+        let budget = budget(algorithm);
+        let own = settings(None, 300).without("epochs");
+        let settings = Settings { budget, ..own };
         let problem = whole(&dataset);
         let settings = match algorithm.prepare(&problem, &settings) {
             Ok(_) => settings,

@@ -7,7 +7,7 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{AssumptionWarning, Budget, NoiseKind, PrepareError, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{AssumptionWarning, NoiseKind, PrepareError, SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::Quadratic;
@@ -18,29 +18,21 @@ use rounds_algorithms::theory::recursive::best_beta;
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
-use rounds_kernels::random::StreamKey;
+
+use crate::runs::{noisy, prepared};
 
 /// A multiplier whose noise no f32 sees.
 const QUIET: f64 = 1e-30;
 
 fn settings(noise_multiplier: f64, seed: u64, parameters: &[(&str, &str)]) -> Settings {
-    let budget = Budget::NoiseMultiplier {
-        noise_multiplier,
-        delta: 1e-6,
-    };
-    let mut settings = Settings::new(budget, StreamKey::Simulation(seed));
-    for (key, value) in parameters {
-        settings.set(key, value);
-    }
+    let mut settings = noisy(noise_multiplier, seed);
+    parameters.iter().for_each(|(key, value)| settings.set(key, value));
     settings
 }
 
 /// All iterates that the optimiser would return, one a round, and the counts.
 fn iterates(problem: &Problem, id: &str, settings: &Settings) -> (Vec<Vec<f32>>, Ledger) {
-    let algorithm = catalog::find(id).expect("in the catalogue");
-    let prepared = algorithm
-        .prepare(problem, settings)
-        .unwrap_or_else(|error| panic!("{id}: {error}"));
+    let prepared = prepared(problem, id, settings);
     let queries = prepared.queries;
     let mut executor = Executor::new(problem, Engine::Sequential, prepared);
     let mut iterates = vec![executor.solution().to_vec()];
@@ -81,11 +73,8 @@ fn with_weights_that_grow_without_bound_the_accelerated_recursion_is_dp_ftrl() {
     let descent = [("momentum", "0"), ("learning-rate", "0.5")];
     let ftrl = last(&problem, "dp-ftrl", &common(&descent));
     let growing = |growth| {
-        last(
-            &problem,
-            "accelerated-dp-srg",
-            &common(&[("growth", growth), ("beta", "2")]),
-        )
+        let settings = common(&[("growth", growth), ("beta", "2")]);
+        last(&problem, "accelerated-dp-srg", &settings)
     };
     assert_close(&growing("inf"), &ftrl, 1e-5);
     // λ = 40: e^{−40} is less than the last bit of every gradient.
@@ -108,12 +97,9 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
         let recursive = last(&problem, "dp-srg-memf", &common(&[("decay", "0")]));
         assert_eq!(recursive, last(&problem, "dp-memf", &common(&[])));
         let independent = common(&[]).with("noise", NoiseKind::Independent);
+        let dp_sgd = last(&problem, "dp-sgd", &common(&[]));
         for id in ["dp-memf", "pgd"] {
-            assert_eq!(
-                last(&problem, id, &independent),
-                last(&problem, "dp-sgd", &common(&[])),
-                "{id}"
-            );
+            assert_eq!(last(&problem, id, &independent), dp_sgd, "{id}");
         }
     }
 }
@@ -246,13 +232,10 @@ fn the_population_risk_of_accelerated_runs_stays_below_bound_a() {
         let runs = 8;
         let mut mean = 0.0;
         for seed in 0..runs {
-            let settings = settings(
-                multiplier,
-                seed,
-                &[("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")],
-            )
-            .with("batch-size", batch)
-            .with("clip-norm", if recursive { clip } else { 1.0 });
+            let parameters = [("beta", "50"), ("zeta", "0.5"), ("radius", "2.0001")];
+            let settings = settings(multiplier, seed, &parameters)
+                .with("batch-size", batch)
+                .with("clip-norm", if recursive { clip } else { 1.0 });
             let (found, ledger) = iterates(&problem, id, &settings);
             // Q = 2S needs differences below S, and L = 1 bounds gradients: nothing may be clipped.
             assert_eq!(ledger.clipped, 0, "{id}");
@@ -338,15 +321,11 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
     let quadratic = Quadratic::random(12, 10.0, 3);
     let problem = Problem::new(Arc::new(quadratic.dataset()), Loss::Squared, false, 0.0).expect("real targets");
     let (rounds, step_size, deviation) = (120_usize, 0.02, 0.3);
-    let modes: Vec<QuadraticMode> = quadratic
-        .eigenvalues
-        .iter()
-        .zip(&quadratic.optimum)
-        .map(|(&eigenvalue, optimum)| QuadraticMode {
-            eigenvalue,
-            start: -optimum,
-        })
-        .collect();
+    let mode = |(&eigenvalue, optimum): (&f64, &f64)| QuadraticMode {
+        eigenvalue,
+        start: -optimum,
+    };
+    let modes: Vec<_> = quadratic.eigenvalues.iter().zip(&quadratic.optimum).map(mode).collect();
     let squared_distance: f64 = quadratic.optimum.iter().map(|x| x * x).sum();
     for (id, anti) in [("pgd", false), ("anti-pgd", true)] {
         let seeds = 60;
@@ -366,17 +345,13 @@ fn gradient_descent_with_correlated_noise_has_the_moments_of_the_formula_and_sta
             .collect();
         let mean = means.iter().sum::<f64>() / seeds as f64;
         let variance = means.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
-        let inverse: Vec<Vec<f64>> = (0..rounds)
-            .map(|t| {
-                (0..=t)
-                    .map(|s| match t - s {
-                        0 => 1.0,
-                        1 if anti => -1.0,
-                        _ => 0.0,
-                    })
-                    .collect()
-            })
-            .collect();
+        let entry = |lag: usize| match lag {
+            0 => 1.0,
+            1 if anti => -1.0,
+            _ => 0.0,
+        };
+        let row = |t: usize| (0..=t).map(|s| entry(t - s)).collect();
+        let inverse: Vec<Vec<f64>> = (0..rounds).map(row).collect();
         let (excess, _) = quadratic_moments(&modes, step_size, deviation * deviation, &inverse);
         let exact = excess.iter().sum::<f64>() / excess.len() as f64;
         // Five standard errors of 60 runs.
@@ -401,11 +376,8 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
     let (_, problem) = planted(10_000, 6, 2.0);
     let public = [("radius", "2"), ("smoothness", "0.25"), ("lipschitz", "1")];
     let prepare = |id: &str, batch: usize, more: &[(&str, &str)]| {
-        let parameters: Vec<_> = public.iter().chain(more).copied().collect();
-        let parameters: Vec<_> = parameters
-            .into_iter()
-            .filter(|(key, _)| *key != "lipschitz" || more.contains(&("constants", "theory")))
-            .collect();
+        let is_read = |(key, _): &(&str, &str)| *key != "lipschitz" || more.contains(&("constants", "theory"));
+        let parameters: Vec<_> = public.iter().chain(more).copied().filter(is_read).collect();
         let settings = settings(3.0, 1, &parameters).with("batch-size", batch);
         catalog::find(id)
             .expect("in the catalogue")
@@ -427,15 +399,11 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
     let practical = prepare("accelerated-dp-srg", 400, &[("regime", "constrained"), ("beta", "1")])
         .unwrap_or_else(|error| panic!("{error}"));
     let warnings = practical.warnings;
-    assert!(warnings.contains(&AssumptionWarning::SmallBeta {
-        beta: 1.0,
-        needed: 12.5
-    }));
-    assert!(warnings.contains(&AssumptionWarning::LargeZeta { zeta: 1.0 }));
-    assert!(matches!(
-        warnings[2],
-        AssumptionWarning::LargeBatch { batch_size: 400, .. }
-    ));
+    let (beta, needed, zeta) = (1.0, 12.5, 1.0);
+    assert!(warnings.contains(&AssumptionWarning::SmallBeta { beta, needed }));
+    assert!(warnings.contains(&AssumptionWarning::LargeZeta { zeta }));
+    let is_large = matches!(warnings[2], AssumptionWarning::LargeBatch { batch_size: 400, .. });
+    assert!(is_large, "{warnings:?}");
     assert!(warnings.iter().all(|warning| !warning.to_string().is_empty()));
     for decay in ["1", "1.2", "-0.1"] {
         let settings = settings(3.0, 1, &[("decay", decay)]);

@@ -5,9 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use rounds_algorithms::catalog;
-use rounds_algorithms::executor::Executor;
-use rounds_algorithms::optimizers::{Budget, SamplingKind, Settings};
+use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle};
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, SparseMatrix};
 use rounds_kernels::features::{Norm, Selection};
@@ -15,6 +13,8 @@ use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
 use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
+
+use crate::runs::{executor, noisy};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -56,19 +56,12 @@ fn problem(rows: usize, columns: usize, classes: usize) -> Problem {
 }
 
 fn settings(noise_multiplier: f64) -> Settings {
-    Settings::new(
-        Budget::NoiseMultiplier {
-            noise_multiplier,
-            delta: 1e-5,
-        },
-        StreamKey::Simulation(11),
-    )
+    noisy(noise_multiplier, 11)
 }
 
 /// Parameters after all rounds on an engine, and the oracle's counts.
 fn train(problem: &Problem, id: &str, settings: &Settings, engine: &Engine) -> (Vec<f32>, Ledger) {
-    let prepared = catalog::find(id).expect("in the catalogue").prepare(problem, settings);
-    let mut executor = Executor::new(problem, engine.clone(), prepared.expect("prepared"));
+    let mut executor = executor(problem, id, settings, engine);
     executor.run().expect("every round");
     (executor.solution().to_vec(), executor.ledger())
 }
@@ -86,14 +79,8 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
         for row in 0..2_000 {
             sparse.push_row(kept(row).map(|column| (column as u32, values[row * columns + column])));
         }
-        let features = Features::Sparse(sparse);
-        Problem::new(
-            Arc::new(Dataset::new("sparse", features, labels).expect("sparse rows")),
-            Loss::Softmax,
-            true,
-            0.0,
-        )
-        .expect("classes for softmax")
+        let data = Dataset::new("sparse", Features::Sparse(sparse), labels).expect("sparse rows");
+        Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes for softmax")
     };
     let makers: [&dyn Fn() -> Problem; 2] = [&|| problem(3_000, 50, 10), &sparse];
     for make in makers {
@@ -114,13 +101,8 @@ fn the_model_has_the_same_bits_for_any_number_of_threads() {
     for batch_size in [64, 700, 3_000] {
         let settings = settings(1.0).with("batch-size", batch_size).with("epochs", 2.0);
         let bits = |threads| {
-            train(
-                &problem,
-                "dp-sgd",
-                &settings,
-                &Engine::with_threads(threads).expect("threads"),
-            )
-            .0
+            let engine = Engine::with_threads(threads).expect("threads");
+            train(&problem, "dp-sgd", &settings, &engine).0
         };
         let one = bits(1);
         for threads in [2, 3, 5] {
@@ -138,8 +120,7 @@ fn no_round_after_the_first_allocates() {
                 .with("batch-size", 1_000)
                 .with("epochs", 5.0)
                 .with("sampling", sampling);
-            let prepared = catalog::find(id).ok().unwrap().prepare(&problem, &settings).unwrap();
-            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+            let mut executor = executor(&problem, id, &settings, &Engine::Sequential);
             executor.advance().unwrap();
             let before = ALLOCATIONS.get();
             executor.run().unwrap();
@@ -165,14 +146,9 @@ fn rounds_and_queries_are_counted_exactly() {
         coefficient,
         parameters: &parameters,
     };
+    let (rows, free) = (Selection::Range(0..10), Clip::Unbounded);
     oracle
-        .difference_sum(
-            &Selection::Range(0..10),
-            point(2.0),
-            point(1.0),
-            Clip::Unbounded,
-            &mut sum,
-        )
+        .difference_sum(&rows, point(2.0), point(1.0), free, &mut sum)
         .unwrap();
     assert_eq!((oracle.ledger().rounds, oracle.ledger().gradient_queries), (1, 20));
 }
@@ -190,12 +166,7 @@ fn an_empty_batch_is_a_round_like_any_other() {
     assert_eq!(oracle.ledger().rounds, 1);
     // 1 expected row out of 50 a round: many batches are empty, and every release still carries noise.
     let settings = settings(5.0).with("batch-size", 1).with("epochs", 1.0);
-    let prepared = catalog::find("dp-sgd")
-        .ok()
-        .unwrap()
-        .prepare(&problem, &settings)
-        .unwrap();
-    let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+    let mut executor = executor(&problem, "dp-sgd", &settings, &Engine::Sequential);
     let mut empty = 0;
     let mut before = executor.solution().to_vec();
     for _ in 0..50 {
@@ -231,11 +202,8 @@ fn moved(problem: &Problem, example: u32, mut sum: impl FnMut(&Selection<'_>, &m
         sum(&Selection::Indices(rows), &mut total);
         total
     });
-    with.iter()
-        .zip(&without)
-        .map(|(a, b)| (a - b).powi(2))
-        .sum::<f64>()
-        .sqrt()
+    let squares = with.iter().zip(&without).map(|(a, b)| (a - b).powi(2));
+    squares.sum::<f64>().sqrt()
 }
 
 #[test]
