@@ -19,5 +19,6 @@ pub mod resque;
 pub mod sampling;
 pub mod state;
 pub mod theory;
+mod vectors;
 
 pub use hexadecimal::hexadecimal;

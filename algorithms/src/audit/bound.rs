@@ -230,7 +230,7 @@ impl ClaimedFamily<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::privacy::examples::{gaussian, laplace, poisson};
+    use crate::privacy::examples::{assert_relative, gaussian, laplace, poisson};
 
     /// P(Binomial(n, p) ≤ x), term by term.
     fn binomial_tail(x: u64, n: u64, p: f64) -> f64 {
@@ -256,10 +256,7 @@ mod tests {
                         continue;
                     }
                     let tail = binomial_tail(successes, trials, limit);
-                    assert!(
-                        (tail / error - 1.0).abs() < 1e-7,
-                        "{successes}/{trials}: {tail} for {error}"
-                    );
+                    assert_relative(tail, error, 1e-7, &format!("{successes}/{trials}"));
                 }
             }
         }

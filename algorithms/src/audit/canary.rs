@@ -246,66 +246,57 @@ impl Scene {
 
     /// The problem of `rows` in a domain of this relation.
     fn problem(&self, relation: Relation, rows: &[Row], format: CanaryRows) -> Problem {
-        let bytes = format == CanaryRows::Bytes;
-        let (columns, bounds) = if bytes {
-            (BYTES, (0.0, 255.0))
-        } else {
-            (COLUMNS, (-1.0, 1.0))
-        };
-        let domain = Domain {
-            relation,
-            columns: Columns::Matrix {
-                count: columns,
-                bounds: Bounds::new(bounds.0, bounds.1).expect("bounds in order"),
-            },
-            storage: if bytes { Storage::Bytes } else { Storage::Dense },
-            label: if bytes {
-                Label::Classes(vec!["0".to_owned(), "1".to_owned()])
-            } else {
-                Label::Number(Bounds::new(-self.raw, self.raw).expect("bounds in order"))
-            },
-            label_column: None,
-            dropped: Vec::new(),
-            test_is_public: false,
-            source: DomainSource::Arguments,
-        };
-        let (features, labels) = if bytes {
-            let mut values = vec![0; rows.len() * BYTES];
-            for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
-                values[0] = 255 * u8::from(matches!(row, Row::Canary | Row::Opposite));
+        let bounds = |lo, hi| Bounds::new(lo, hi).expect("bounds in order");
+        let domain = |count, bounds, storage, label| {
+            let columns = Columns::Matrix { count, bounds };
+            Domain {
+                relation,
+                ..Domain::new(columns, storage, label, DomainSource::Arguments)
             }
-            // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
-            let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
-            let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
-            (Features::bytes(&values, BYTES, scale), Labels::numbered(labels, 2))
-        } else {
-            let mut values = vec![0.0; rows.len() * COLUMNS];
-            for (row, values) in rows.iter().zip(values.chunks_exact_mut(COLUMNS)) {
-                values[0] = match row {
-                    Row::Canary => 1.0,
+        };
+        let (features, labels, domain, loss) = match format {
+            CanaryRows::Bytes => {
+                let mut values = vec![0; rows.len() * BYTES];
+                for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
+                    values[0] = 255 * u8::from(matches!(row, Row::Canary | Row::Opposite));
+                }
+                // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
+                let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
+                let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
+                let classes = Label::Classes(vec!["0".to_owned(), "1".to_owned()]);
+                let domain = domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes);
+                let features = Features::bytes(&values, BYTES, scale);
+                (features, Labels::numbered(labels, 2), domain, Loss::Softmax)
+            }
+            CanaryRows::F32 => {
+                let sign = |row: &Row| match row {
+                    Row::Canary => 1.0_f32,
                     Row::Opposite => -1.0,
                     Row::Zero | Row::Null => 0.0,
                 };
-            }
-            let labels = rows.iter().map(|row| match row {
-                Row::Canary | Row::Opposite => -self.raw as f32,
-                Row::Zero | Row::Null => 0.0,
-            });
-            (Features::f32(values, COLUMNS), Labels::Values(labels.collect()))
-        };
-        let dataset = Dataset::new("canary", features, labels)
-            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), 1.0))
-            .and_then(|dataset| {
-                if bytes {
-                    Ok(dataset)
-                } else {
-                    dataset.clip_features(Norm::L2, 1.0)
+                let mut values = vec![0.0; rows.len() * COLUMNS];
+                for (row, values) in rows.iter().zip(values.chunks_exact_mut(COLUMNS)) {
+                    values[0] = sign(row);
                 }
-            })
+                let labels = rows.iter().map(|row| sign(row).abs() * -self.raw as f32).collect();
+                let number = Label::Number(bounds(-self.raw, self.raw));
+                let domain = domain(COLUMNS, bounds(-1.0, 1.0), Storage::Dense, number);
+                (
+                    Features::f32(values, COLUMNS),
+                    Labels::Values(labels),
+                    domain,
+                    Loss::Squared,
+                )
+            }
+        };
+        let mut dataset = Dataset::new("canary", features, labels)
+            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), 1.0))
             .expect("rows of the domain");
+        if format == CanaryRows::F32 {
+            dataset = dataset.clip_features(Norm::L2, 1.0).expect("a bound above 0");
+        }
         let null = (0..rows.len()).filter(|&place| rows[place] == Row::Null);
         let dataset = null.fold(dataset, Dataset::null_row);
-        let loss = if bytes { Loss::Softmax } else { Loss::Squared };
         Problem::new(Arc::new(dataset), loss, false, 0.0).expect("labels for the loss")
     }
 }
@@ -333,25 +324,21 @@ mod tests {
                 for (sabotage, expected) in [(None, 1.0), (Some(Sabotage::SkippedClip), scene.raw)] {
                     let key = StreamKey::Simulation(0);
                     let settings = scene.run(sabotage, Noise::Multiplier(1.0), 1e-5, key, (algorithm, rows));
-                    let clip = Clip::Bounded {
-                        norm: Norm::L2,
-                        clip_norm: settings.common().unwrap().clip_norm.unwrap() as f32,
-                    };
-                    let (sum, clipped) = gradient_sum(&present, clip);
-                    assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {}", rows.name());
+                    let clip_norm = settings.common().unwrap().clip_norm.unwrap() as f32;
+                    let (sum, clipped) = gradient_sum(&present, clip_norm);
+                    assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {rows}");
                     let along = rows.coordinates(&sum).next().unwrap();
-                    assert!(
-                        (f64::from(along.abs()) - expected).abs() < 1e-5 * expected,
-                        "{id} on {}: {along}, not ±{expected}",
-                        rows.name()
-                    );
+                    let close = (f64::from(along.abs()) - expected).abs() < 1e-5 * expected;
+                    assert!(close, "{id} on {rows}: {along}, not ±{expected}");
                 }
             }
         }
     }
 
     /// The sum over all rows at 0, and the number of clipped rows.
-    fn gradient_sum(problem: &Problem, clip: Clip) -> (Vec<f32>, u64) {
+    fn gradient_sum(problem: &Problem, clip_norm: f32) -> (Vec<f32>, u64) {
+        let norm = Norm::L2;
+        let clip = Clip::Bounded { norm, clip_norm };
         let mut oracle = Oracle::new(problem, Engine::Sequential);
         let model = vec![0.0; problem.parameters()];
         let mut sum = vec![0.0; problem.parameters()];
@@ -364,10 +351,6 @@ mod tests {
     #[test]
     fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
         let scene = &crate::optimizers::sgd::DP_SGD.scenes[1];
-        let clip = Clip::Bounded {
-            norm: Norm::L2,
-            clip_norm: 1.0,
-        };
         for rows in [CanaryRows::F32, CanaryRows::Bytes] {
             for (adjacency, real_rows, sums) in [
                 (Adjacency::ZeroOut, 16, [0.0, 1.0]),
@@ -381,12 +364,9 @@ mod tests {
                 assert_eq!(problems[0].unclaimable(), None);
                 assert_eq!(problems[0].dataset().is_null(0), adjacency == Adjacency::ZeroOut);
                 for (problem, expected) in problems.iter().zip(sums) {
-                    let along = rows.coordinates(&gradient_sum(problem, clip).0).next().unwrap();
-                    assert!(
-                        (f64::from(along) - expected).abs() < 1e-3,
-                        "{adjacency} on {}: {along}",
-                        rows.name()
-                    );
+                    let along = rows.coordinates(&gradient_sum(problem, 1.0).0).next().unwrap();
+                    let close = (f64::from(along) - expected).abs() < 1e-3;
+                    assert!(close, "{adjacency} on {rows}: {along}");
                 }
             }
         }

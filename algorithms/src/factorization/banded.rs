@@ -8,12 +8,13 @@
 use rayon::prelude::*;
 
 use super::dual::Objective;
-use super::error::{FactorizationError, check_range};
+use super::error::{FactorizationError, check_range, numerical};
 use super::minimizer::{Evaluation, Minimizer, minimize, sum_in_order};
 use super::participation::Participation;
 use super::strategy::BandedStrategy;
 use super::toeplitz::{ToeplitzObjective, inverse_coefficients, square_root_coefficients};
 use super::workload::Workload;
+use crate::vectors::dot;
 
 /// The best banded C that the optimiser finds.
 pub(crate) fn optimize(
@@ -58,24 +59,13 @@ fn toeplitz_coefficients(
         // d = 1/c, so ∂d/∂c_i = −xⁱ·d² and the gradient is −Σ_n g_n (d²)_{n−i}; d² solves c·(d²) = d.
         let square = divide(&inverse, &coefficients[..bands]);
         let gradient = (1..bands)
-            .map(|i| {
-                let by_inverse: f64 = error_gradient[i..]
-                    .iter()
-                    .zip(&square)
-                    .map(|(g, value)| g * value)
-                    .sum();
-                sensitivity_gradient[i] / sensitivity - by_inverse / error
-            })
+            .map(|i| sensitivity_gradient[i] / sensitivity - dot(&error_gradient[i..], &square) / error)
             .collect();
         Some((sensitivity.ln() + error.ln(), gradient))
     };
-    let failed = FactorizationError::Numerical {
-        routine: "the banded optimiser",
-        size: rounds,
-    };
     let point = match bands {
         1 => start,
-        _ => minimize(start, MOST_STEPS, evaluate).ok_or(failed)?,
+        _ => minimize(start, MOST_STEPS, evaluate).ok_or_else(|| numerical("the banded optimiser", rounds))?,
     };
     Ok([vec![1.0], point].concat())
 }
@@ -121,10 +111,7 @@ impl<'a> EntryWise<'a> {
             .patterns(rounds)
             .unwrap_or_else(|| (0..rounds).map(|round| vec![round]).collect());
         let matrix = workload.matrix();
-        let rows = (0..rounds)
-            .flat_map(|row| (0..rounds).map(move |column| (row, column)))
-            .map(|at| matrix[at])
-            .collect();
+        let rows = matrix.row_iter().flat_map(|row| row.iter().copied()).collect();
         Some(Self {
             workload,
             patterns,
@@ -210,7 +197,7 @@ impl<'a> EntryWise<'a> {
                             *target -= c * value;
                         }
                     }
-                    error += row[..reach].iter().map(|value| value * value).sum::<f64>();
+                    error += dot(&row[..reach], &row[..reach]);
                     // R = C⁻¹·B_tᵀ, and −2·B_ti·R_j for the entry (i, j).
                     let mut solved = row[..reach].to_vec();
                     for s in 0..reach {

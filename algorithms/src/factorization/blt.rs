@@ -7,7 +7,7 @@
 //! gradients in O(T·m).
 
 use super::dual::Objective;
-use super::error::{FactorizationError, check_range};
+use super::error::{FactorizationError, check_range, numerical};
 use super::minimizer::minimize;
 use super::participation::Participation;
 use super::strategy::{Strategy, blt_coefficients};
@@ -78,10 +78,7 @@ pub(crate) fn optimize(
             best = Some((value, found));
         }
     }
-    let (_, point) = best.ok_or(FactorizationError::Numerical {
-        routine: "the BLT optimiser",
-        size: rounds,
-    })?;
+    let (_, point) = best.ok_or_else(|| numerical("the BLT optimiser", rounds))?;
     let (theta, theta_hat) = interlaced(&point);
     Ok(BltParameters::from_pair(&theta, &theta_hat))
 }
@@ -119,10 +116,8 @@ fn interlaced(point: &[f64]) -> (Vec<f64>, Vec<f64>) {
             product
         })
         .collect();
-    (
-        values.iter().step_by(2).copied().collect(),
-        values.iter().skip(1).step_by(2).copied().collect(),
-    )
+    let every_other = |first: usize| values.iter().skip(first).step_by(2).copied().collect();
+    (every_other(0), every_other(1))
 }
 
 /// ln sens² + ln error² and its gradient in the logistic variables.
@@ -202,6 +197,7 @@ mod tests {
     use super::super::tests::{prefix, sums};
     use super::super::toeplitz::{inverse_coefficients, square_root_coefficients};
     use super::*;
+    use crate::vectors::dot;
 
     #[test]
     fn the_gradient_is_that_of_finite_differences() {
@@ -250,10 +246,8 @@ mod tests {
 
     #[test]
     fn few_buffers_come_within_the_reference_ratios_of_the_square_root() {
-        let optimum: f64 = square_root_coefficients(1024, &[1.0])
-            .iter()
-            .map(|value| value * value)
-            .sum();
+        let root = square_root_coefficients(1024, &[1.0]);
+        let optimum = dot(&root, &root);
         for (buffers, expected) in [(1, 1.181), (2, 1.0175), (3, 1.0015), (4, 1.0004)] {
             let found = optimize(&prefix(1024), &Participation::Single, Objective::Max, buffers).unwrap();
             let coefficients = blt_coefficients(1024, &found.omega, &found.theta);

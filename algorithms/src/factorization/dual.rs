@@ -2,7 +2,7 @@
 
 use rounds_numerics::Mat;
 
-use super::error::FactorizationError;
+use super::error::{FactorizationError, numerical};
 use super::minimizer::{Evaluation, Minimizer};
 
 /// The error that a factorisation minimises, at sensitivity 1.
@@ -47,17 +47,12 @@ pub(crate) fn finite_start(start: Vec<f64>, rounds: usize) -> Result<Vec<f64>, F
     if start.iter().all(|value| value.is_finite()) {
         Ok(start)
     } else {
-        Err(no_square_root(rounds))
+        Err(numerical(SQUARE_ROOT, rounds))
     }
 }
 
-/// The failure of the start.
-pub(crate) fn no_square_root(rounds: usize) -> FactorizationError {
-    FactorizationError::Numerical {
-        routine: "the square root of AᵀA",
-        size: rounds,
-    }
-}
+/// The routine that makes the start.
+pub(crate) const SQUARE_ROOT: &str = "the square root of AᵀA";
 
 /// −ln D without its gradient; `None` where the nuclear norm is not a positive number.
 pub(crate) fn dual_evaluation(nuclear: f64, weights: &[f64], rows: &[f64]) -> Option<Evaluation> {
@@ -106,10 +101,7 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
     const MOST_STEPS_A_BARRIER: usize = 200;
     let start = dual.start()?;
     let size = start.len();
-    let failed = move || FactorizationError::Numerical {
-        routine: "the dual of the optimal factorisation",
-        size,
-    };
+    let failed = move || numerical("the dual of the optimal factorisation", size);
     let mut barrier = dual.first_barrier().unwrap_or(0.0);
     let first = dual.evaluate(&start, barrier).ok_or_else(failed)?;
     let mut minimizer = Minimizer::new(start, first, 30);

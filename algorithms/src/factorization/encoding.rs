@@ -46,7 +46,6 @@ impl FactorizationRequest {
     /// Reads a factorisation of this request back.
     ///
     /// # Errors
-    ///
     /// `Damaged`, with the check that failed.
     pub fn decode(&self, bytes: &[u8]) -> Result<Factorization, FactorizationError> {
         let (content, digest) = bytes

@@ -53,11 +53,9 @@ pub enum FactorizationError {
     },
     /// An entry above the diagonal.
     #[error(
-        "{name} is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}"
+        "C is not lower triangular: entry ({row}, {column}) is {value}; round {row} would need the noise of round {column}"
     )]
     NotLowerTriangular {
-        /// Name of the matrix.
-        name: &'static str,
         /// Row of the first offending entry, from 0.
         row: usize,
         /// Its column.
@@ -66,20 +64,16 @@ pub enum FactorizationError {
         value: f64,
     },
     /// A zero on the diagonal of a triangular matrix, or a value that is no number.
-    #[error("{name} is singular: its diagonal entry {row} is {value}, expected a finite number other than zero")]
+    #[error("C is singular: its diagonal entry {row} is {value}, expected a finite number other than zero")]
     Singular {
-        /// Name of the matrix.
-        name: &'static str,
         /// Row of the entry, from 0.
         row: usize,
         /// Its value.
         value: f64,
     },
     /// An entry that is infinite or no number.
-    #[error("{name} has the entry {value} at ({row}, {column}), expected finite numbers")]
+    #[error("C has the entry {value} at ({row}, {column}), expected finite numbers")]
     NotFinite {
-        /// Name of the matrix.
-        name: &'static str,
         /// Its row, from 0.
         row: usize,
         /// Its column.
@@ -171,6 +165,11 @@ pub enum FactorizationError {
         /// The size.
         size: usize,
     },
+}
+
+/// `Numerical`.
+pub(crate) fn numerical(routine: &'static str, size: usize) -> FactorizationError {
+    FactorizationError::Numerical { routine, size }
 }
 
 /// `InvalidParameter` unless `value` lies in `range`.

@@ -1,5 +1,7 @@
 //! Limited-memory BFGS with a diagonal preconditioner, for the smooth duals.
 
+use crate::vectors::{add_scaled, dot, map2};
+
 /// A point's value, gradient and the diagonal of an approximate inverse Hessian.
 #[derive(Clone, Debug)]
 pub(crate) struct Evaluation {
@@ -45,7 +47,7 @@ impl Minimizer {
     pub(crate) fn step(&mut self, mut evaluate: impl FnMut(&[f64]) -> Option<Evaluation>) -> bool {
         loop {
             let direction = self.direction();
-            let slope: f64 = dot(&direction, &self.evaluation.gradient);
+            let slope = dot(&direction, &self.evaluation.gradient);
             if slope < 0.0 && self.search(&direction, slope, &mut evaluate) {
                 return true;
             }
@@ -72,23 +74,13 @@ impl Minimizer {
         let (noise, resolution) = (1e-12 * magnitude, 1e-15 * magnitude);
         let gain = self.evaluation.expected_gain();
         for _ in 0..40 {
-            let candidate: Vec<f64> = self
-                .point
-                .iter()
-                .zip(direction)
-                .map(|(value, step)| value + length * step)
-                .collect();
+            let candidate = map2(&self.point, direction, |value, step| value + length * step);
             if let Some(found) = evaluate(&candidate)
                 && (found.value <= self.evaluation.value + (1e-4 * length * slope).min(-resolution)
                     || (found.value <= self.evaluation.value + noise && found.expected_gain() < 0.9 * gain))
             {
                 let step: Vec<f64> = direction.iter().map(|value| length * value).collect();
-                let change: Vec<f64> = found
-                    .gradient
-                    .iter()
-                    .zip(&self.evaluation.gradient)
-                    .map(|(new, old)| new - old)
-                    .collect();
+                let change = map2(&found.gradient, &self.evaluation.gradient, |new, old| new - old);
                 let curvature = dot(&step, &change);
                 if curvature > 1e-12 * (dot(&step, &step) * dot(&change, &change)).sqrt() {
                     if self.history.len() == self.memory {
@@ -161,23 +153,11 @@ pub(crate) fn minimize(
     Some(minimizer.point)
 }
 
-pub(crate) fn dot(left: &[f64], right: &[f64]) -> f64 {
-    left.iter().zip(right).map(|(a, b)| a * b).sum()
-}
-
 /// The sum of vectors of this size, one after the other.
 pub(crate) fn sum_in_order<'a>(size: usize, parts: impl IntoIterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     let mut total = vec![0.0; size];
     for part in parts {
-        for (value, addend) in total.iter_mut().zip(part) {
-            *value += addend;
-        }
+        add_scaled(&mut total, 1.0, part);
     }
     total
-}
-
-fn add_scaled(target: &mut [f64], factor: f64, source: &[f64]) {
-    for (value, addend) in target.iter_mut().zip(source) {
-        *value += factor * addend;
-    }
 }

@@ -49,6 +49,7 @@ pub use blt::BltParameters;
 pub use dual::Objective;
 pub use encoding::FactorizationKey;
 pub use error::FactorizationError;
+use error::numerical;
 pub use participation::{Exactness, Participation, Sensitivity, gram_sensitivity, toeplitz_sensitivity};
 pub use source::FactorizationSource;
 pub use strategy::{BandedStrategy, Strategy};
@@ -177,7 +178,6 @@ impl FactorizationRequest {
     /// ```
     ///
     /// # Errors
-    ///
     /// A participation that does not fit the rounds, parameters out of range, a method that does not cover the request,
     /// an optimiser that misses the gap.
     pub fn factorize(self) -> Result<Factorization, FactorizationError> {
@@ -210,11 +210,9 @@ impl FactorizationRequest {
                 let gram = Mat::from_fn(rounds, rounds, |row, column| {
                     tree::gram(TreeVariant::HonakerFull, rounds, row, column)
                 });
-                let factor = dense::strategy_from_gram(gram.as_ref()).ok_or(FactorizationError::Numerical {
-                    routine: "the Cholesky factorisation of the tree's Gram matrix",
-                    size: rounds,
-                })?;
-                Strategy::Dense(factor)
+                let routine = "the Cholesky factorisation of the tree's Gram matrix";
+                let factor = dense::strategy_from_gram(gram.as_ref());
+                Strategy::Dense(factor.ok_or_else(|| numerical(routine, rounds))?)
             }
             Method::Tree(variant) => Strategy::Tree { rounds, variant },
         };
@@ -263,7 +261,6 @@ impl Factorization {
     /// Measures a given C against a workload and a participation.
     ///
     /// # Errors
-    ///
     /// A C that is not lower triangular, singular, not finite, of the wrong size, or whose inverse overflows.
     pub fn evaluate(
         workload: Workload,
@@ -300,7 +297,6 @@ impl Factorization {
     /// Noise is X·z, so its privacy is that of X⁻¹: the sensitivity of C bounds it only as far as X is C's inverse.
     ///
     /// # Errors
-    ///
     /// `ShapeMismatch`, `NotLowerTriangular`, `Singular`, `NotFinite`, `InverseOverflow`, `InverseMismatch`,
     /// `ProductMismatch`, `SensitivityMismatch`.
     pub fn from_matrices(
@@ -326,7 +322,7 @@ impl Factorization {
         square("C", strategy.nrows(), strategy.ncols())?;
         if let Some(error_matrix) = error_matrix {
             square("B", error_matrix.nrows(), error_matrix.ncols())?;
-            workload::check_lower_triangular("C", strategy.as_ref())?;
+            workload::check_lower_triangular(strategy.as_ref())?;
             let product = dense::multiply(error_matrix, strategy.as_ref());
             let expected = workload.matrix();
             let scale = (0..rounds)
@@ -438,7 +434,6 @@ impl Factorization {
     /// B, T × T (T × nodes for trees), of C as written.
     ///
     /// # Errors
-    ///
     /// `InverseOverflow`.
     pub fn error_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
         self.strategy.error_matrix(&self.workload)

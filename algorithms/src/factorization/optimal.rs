@@ -28,18 +28,18 @@ use super::dual::{
     Dual, Objective, Optimum, add_multipliers, dual_evaluation, exponentials, finite_start, largest, minimize_gap,
 };
 use super::error::FactorizationError;
-use super::minimizer::{Evaluation, dot};
+use super::minimizer::Evaluation;
 use super::participation::Participation;
 use super::pattern_dual::PatternDual;
 use super::quadrature::InverseSquareRoot;
 use super::shifted_inverse::ShiftedInverse;
 use super::workload::{Workload, squared_row_errors};
+use crate::vectors::dot;
 use rounds_numerics::dense;
 
 /// The optimal C for `workload`, with a certified relative gap of the squared objective of at most `gap`.
 ///
 /// # Errors
-///
 /// `NotConverged` when the gap is out of reach, `Unsupported` for minimum-separation participation.
 pub(crate) fn optimize(
     workload: &Workload,
@@ -234,7 +234,7 @@ mod tests {
 
     use super::super::tests::{separated, sums};
     use super::super::workload::WorkloadSpecification;
-    use super::super::{Exactness, Factorization, FactorizationRequest, Method};
+    use super::super::{Exactness, Factorization, FactorizationRequest, Method, largest_difference};
     use super::*;
 
     fn optimal(
@@ -246,24 +246,18 @@ mod tests {
     ) -> Factorization {
         let workload = Workload::new(rounds, specification).unwrap();
         let request = FactorizationRequest::new(workload, participation, Method::Optimal);
-        FactorizationRequest {
+        let request = FactorizationRequest {
             objective,
             gap,
             ..request
-        }
-        .factorize()
-        .unwrap()
+        };
+        request.factorize().unwrap()
     }
 
     /// Several epochs, or one; the mean error.
     fn mean(rounds: usize, specification: WorkloadSpecification, epochs: usize, gap: f64) -> Factorization {
-        optimal(
-            rounds,
-            specification,
-            Participation::epochs(epochs),
-            Objective::Frobenius,
-            gap,
-        )
+        let participation = Participation::epochs(epochs);
+        optimal(rounds, specification, participation, Objective::Frobenius, gap)
     }
 
     fn matrix_of(factorization: &Factorization) -> Mat<f64> {
@@ -291,10 +285,8 @@ mod tests {
         ] {
             let found = mean(rounds, sums(), 1, 1e-9);
             let squared = found.rms_error().powi(2);
-            assert!(
-                (squared - expected).abs() < 1.1e-9 * expected,
-                "T = {rounds}: {squared} {expected}"
-            );
+            let close = (squared - expected).abs() < 1.1e-9 * expected;
+            assert!(close, "T = {rounds}: {squared} {expected}");
             let gap = found.relative_gap().unwrap();
             assert!(gap <= 1e-9 && gap > -1e-12, "T = {rounds}: {gap}");
             assert!((found.sensitivity().value - 1.0).abs() < 1e-12);
@@ -314,14 +306,8 @@ mod tests {
             let found = mean(rounds, specification, 1, gap).frobenius().powi(2);
             assert!((found - expected).abs() < tolerance, "{expected}: {found}");
         }
-        let found = mean(20, weighted(1), 1, 1e-9);
-        let strategy = matrix_of(&found);
-        for row in 0..20 {
-            for column in 0..20 {
-                let unit = f64::from(u8::from(row == column));
-                assert!((strategy[(row, column)] - unit).abs() < 1e-6);
-            }
-        }
+        let found = matrix_of(&mean(20, weighted(1), 1, 1e-9));
+        assert!(largest_difference(found.as_ref(), Mat::identity(20, 20).as_ref()).0 < 1e-6);
         // The last row of B = S·C⁻¹ under DP-MF⁺ and under DP-MF, τ = T = 32.
         for (period, expected) in [(Some(32), 2.2471), (None, 4.3237)] {
             let weighted = mean(32, sums().with_lambda_tau(period), 1, 1e-10);
@@ -341,19 +327,13 @@ mod tests {
                 sums().with_learning_rates((0..24).map(|t| 1.0 / (1.0 + f64::from(t))).collect()),
             ] {
                 let found = mean(24, specification, epochs, 1e-6);
-                let strategy = matrix_of(&found);
-                let errors = found.error_matrix().unwrap();
-                let workload = found.workload().matrix();
-                for row in 0..24 {
-                    for column in 0..24 {
-                        if row < column {
-                            assert_eq!(strategy[(row, column)], 0.0);
-                            assert_eq!(errors[(row, column)], 0.0);
-                        }
-                        let product: f64 = (0..24).map(|k| errors[(row, k)] * strategy[(k, column)]).sum();
-                        assert!((product - workload[(row, column)]).abs() < 1e-11 * workload[(23, 0)].abs());
-                    }
-                }
+                let (strategy, errors) = (matrix_of(&found), found.error_matrix().unwrap());
+                let above =
+                    |matrix: &Mat<f64>| (0..24).all(|row| (row + 1..24).all(|column| matrix[(row, column)] == 0.0));
+                assert!(above(&strategy) && above(&errors));
+                let (product, workload) = (&errors * &strategy, found.workload().matrix());
+                let worst = largest_difference(product.as_ref(), workload.as_ref());
+                assert!(worst.0 < 1e-11 * workload[(23, 0)].abs(), "{worst:?}");
                 assert!((found.sensitivity().value - 1.0).abs() < 1e-9);
                 assert_eq!(found.sensitivity().exactness, Exactness::Exact);
                 let gap = found.relative_gap().unwrap();
@@ -434,21 +414,13 @@ mod tests {
                         let specification = sums().with_momentum(0.5);
                         let found = optimal(rounds, specification, Participation::epochs(epochs), objective, 1e-4);
                         let matrix = matrix_of(&found);
-                        let bits = |column| {
-                            matrix
-                                .col(column)
-                                .iter()
-                                .map(|entry| entry.to_bits())
-                                .collect::<Vec<_>>()
-                        };
-                        (0..rounds).flat_map(bits).collect()
+                        let entries = matrix.col_iter().flat_map(|column| column.iter().copied());
+                        entries.map(f64::to_bits).collect()
                     })
                 })
                 .collect();
-            assert!(
-                runs.windows(2).all(|pair| pair[0] == pair[1]),
-                "T = {rounds}, {epochs} epochs"
-            );
+            let same = runs.windows(2).all(|pair| pair[0] == pair[1]);
+            assert!(same, "T = {rounds}, {epochs} epochs");
         }
     }
 

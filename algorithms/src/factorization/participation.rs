@@ -8,6 +8,7 @@
 //! it is attained ([`Exactness::Exact`]) or only a bound.
 
 use super::error::{FactorizationError, check_range};
+use crate::vectors::{add_scaled, dot, norm};
 
 /// The rounds (from 0 to T − 1) in which one example may take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,6 @@ impl Participation {
     /// Checks the participation against the number of rounds.
     ///
     /// # Errors
-    ///
     /// No rounds, no participation, a separation of 0, or more participations than rounds hold.
     pub fn check(&self, rounds: usize) -> Result<(), FactorizationError> {
         if rounds == 0 {
@@ -157,7 +157,6 @@ impl Participation {
 /// the pattern it finds attains it.
 ///
 /// # Errors
-///
 /// Those of [`Participation::check`].
 pub fn gram_sensitivity(
     rounds: usize,
@@ -236,7 +235,6 @@ pub fn gram_sensitivity(
 /// Theorem 2]. Otherwise by the Gram matrix.
 ///
 /// # Errors
-///
 /// Those of [`Participation::check`].
 pub fn toeplitz_sensitivity(
     coefficients: &[f64],
@@ -247,7 +245,7 @@ pub fn toeplitz_sensitivity(
     let participations = participation.participations(rounds);
     if participations == 1 {
         return Ok(exact(
-            coefficients.iter().map(|value| value * value).sum(),
+            dot(coefficients, coefficients),
             "the norm of the first column, the longest of a Toeplitz matrix",
         ));
     }
@@ -255,7 +253,7 @@ pub fn toeplitz_sensitivity(
     if monotone {
         let sum = earliest_sum(coefficients, participations, participation.separation(rounds));
         return Ok(exact(
-            sum.iter().map(|value| value * value).sum(),
+            dot(&sum, &sum),
             "coefficients are non-negative and non-increasing: the earliest pattern is the worst",
         ));
     }
@@ -347,11 +345,9 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
             pull.fill(0.0);
             for other in (0..size).filter(|&other| other != index) {
                 let weight = entries[index * size + other];
-                for (value, entry) in pull.iter_mut().zip(&vectors[other * size..(other + 1) * size]) {
-                    *value += weight * entry;
-                }
+                add_scaled(&mut pull, weight, &vectors[other * size..(other + 1) * size]);
             }
-            let norm = pull.iter().map(|value| value * value).sum::<f64>().sqrt();
+            let norm = norm(&pull);
             multipliers[index] = entries[index * size + index] + norm;
             if norm > 0.0 {
                 for (entry, value) in vectors[index * size..(index + 1) * size].iter_mut().zip(&pull) {
@@ -367,12 +363,8 @@ fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -
     let mut attained = 0.0;
     for row in 0..size {
         for column in 0..size {
-            let correlation: f64 = vectors[row * size..(row + 1) * size]
-                .iter()
-                .zip(&vectors[column * size..(column + 1) * size])
-                .map(|(left, right)| left * right)
-                .sum();
-            attained += entries[row * size + column] * correlation;
+            let [left, right] = [row, column].map(|index| &vectors[index * size..(index + 1) * size]);
+            attained += entries[row * size + column] * dot(left, right);
         }
     }
     let shifted = rounds_numerics::Mat::from_fn(size, size, |row, column| {
@@ -495,13 +487,9 @@ mod tests {
             let mut next = sequence(seed);
             let rounds = 4 + (seed as usize % 6);
             let shift = if seed % 3 == 0 { 1.0 } else { 0.0 };
-            let matrix: Vec<Vec<f64>> = (0..rounds)
-                .map(|row| {
-                    (0..rounds)
-                        .map(|column| if column <= row { next() + shift } else { 0.0 })
-                        .collect()
-                })
-                .collect();
+            let mut entry = |row, column| if column <= row { next() + shift } else { 0.0 };
+            let mut row = |row: usize| (0..rounds).map(|column| entry(row, column)).collect();
+            let matrix: Vec<Vec<f64>> = (0..rounds).map(&mut row).collect();
             for participation in [
                 Participation::Single,
                 Participation::FixedEpoch { epochs: 2 },
@@ -514,10 +502,8 @@ mod tests {
                 let patterns = patterns.unwrap_or_else(|| separated_sets(rounds, most, apart).collect());
                 let found = gram_sensitivity(rounds, gram_of(&matrix), &participation).unwrap();
                 let attained = largest_signed_norm(&matrix, &patterns);
-                assert!(
-                    found.value >= attained * (1.0 - 1e-12),
-                    "{participation:?} {seed}: {found:?} < {attained}"
-                );
+                let covers = found.value >= attained * (1.0 - 1e-12);
+                assert!(covers, "{participation:?} {seed}: {found:?} < {attained}");
                 // Vectors may do better than signs, but only where three or more contributions meet.
                 let exact = found.exactness == Exactness::Exact;
                 exact_seen += usize::from(exact);
@@ -577,24 +563,15 @@ mod tests {
         let participation = Participation::FixedEpoch { epochs: 2 };
         let found = toeplitz_sensitivity(&coefficients, &participation).unwrap();
         let attained = largest_signed_norm(&toeplitz_rows(&coefficients), &participation.patterns(6).unwrap());
-        assert!(
-            (found.value - attained).abs() < 1e-12 * attained,
-            "{found:?} {attained}"
-        );
+        assert!((found.value - attained).abs() < 1e-12 * attained, "{found:?}");
     }
 
     #[test]
     fn participations_are_checked() {
         assert_eq!(Participation::Single.check(0), Err(FactorizationError::NoRounds));
-        assert_eq!(
-            Participation::FixedEpoch { epochs: 5 }.check(4),
-            Err(FactorizationError::MoreEpochsThanRounds { epochs: 5, rounds: 4 })
-        );
-        for broken in [
-            Participation::FixedEpoch { epochs: 0 },
-            separated(0, 1),
-            separated(1, 0),
-        ] {
+        let too_many = FactorizationError::MoreEpochsThanRounds { epochs: 5, rounds: 4 };
+        assert_eq!(Participation::epochs(5).check(4), Err(too_many));
+        for broken in [Participation::epochs(0), separated(0, 1), separated(1, 0)] {
             let error = broken.check(4).unwrap_err();
             assert!(matches!(error, FactorizationError::InvalidParameter { .. }), "{error}");
         }

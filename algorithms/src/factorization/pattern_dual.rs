@@ -8,14 +8,15 @@ use rounds_numerics::Mat;
 
 use super::banded_lower::BandedLower;
 use super::dual::{
-    Dual, Objective, Optimum, add_multipliers, dual_evaluation, exponentials, finite_start, largest, no_square_root,
+    Dual, Objective, Optimum, SQUARE_ROOT, add_multipliers, dual_evaluation, exponentials, finite_start, largest,
 };
-use super::error::FactorizationError;
-use super::minimizer::{Evaluation, dot};
+use super::error::{FactorizationError, numerical};
+use super::minimizer::Evaluation;
 use super::participation::{Participation, gram_sensitivity};
 use super::pattern_band::{FoldedOrder, SymmetricBand, shifted_inverse_band, weighted_product};
 use super::quadrature::InverseSquareRoot;
 use super::workload::{Workload, squared_row_errors};
+use crate::vectors::dot;
 use rounds_numerics::dense;
 
 /// The dual problem over block-diagonal U.
@@ -199,10 +200,8 @@ impl<'a> PatternDual<'a> {
                 }
             }
         }
-        let (singular, right) = dense::singular_vectors(product.as_ref()).ok_or(FactorizationError::Numerical {
-            routine: "the singular value decomposition",
-            size: rounds,
-        })?;
+        let (singular, right) = dense::singular_vectors(product.as_ref())
+            .ok_or_else(|| numerical("the singular value decomposition", rounds))?;
         let mut factor = Mat::from_fn(rounds, rounds, |index, round| {
             right[(round, index)] * singular[index].max(0.0).sqrt()
         });
@@ -239,7 +238,7 @@ impl Dual for PatternDual<'_> {
         let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
         let primal = self
             .primal(&self.blocks(&start))
-            .ok_or_else(|| no_square_root(rounds))?;
+            .ok_or_else(|| numerical(SQUARE_ROOT, rounds))?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
             let trace: f64 = (0..pattern.len())
                 .map(|index| gram[index * pattern.len() + index])

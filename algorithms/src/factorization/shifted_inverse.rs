@@ -294,11 +294,7 @@ mod tests {
                 }
                 assert!((diagonal[column] - triangle[(column, column)]).abs() < 1e-12 * scale);
             }
-            let nuclear: f64 = weights
-                .iter()
-                .zip(&diagonal)
-                .map(|(weight, square)| weight * square)
-                .sum();
+            let nuclear = crate::vectors::dot(&weights, &diagonal);
             let expected: f64 = singular.iter().sum();
             assert!(
                 (nuclear - expected).abs() < 1e-12 * expected,

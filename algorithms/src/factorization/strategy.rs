@@ -7,7 +7,7 @@ use super::participation::{Participation, Sensitivity, gram_sensitivity, toeplit
 use super::toeplitz::inverse_coefficients;
 use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
 use super::workload::{
-    Workload, check_lower_triangular, matrix_of, set_column, squared_row_errors, squared_row_norms_of_columns,
+    Workload, check_lower_triangular, matrix_of, matrix_of_map, squared_row_errors, squared_row_norms_of_columns,
 };
 use rounds_numerics::dense;
 
@@ -154,7 +154,6 @@ impl Strategy {
     /// sens(C) under a participation, with its exactness.
     ///
     /// # Errors
-    ///
     /// Those of [`Participation::check`].
     pub fn sensitivity(&self, participation: &Participation) -> Result<Sensitivity, FactorizationError> {
         match self {
@@ -176,7 +175,6 @@ impl Strategy {
     /// ‖B_t‖² for every round, B = A·C⁻¹ (for trees A·S⁻¹ times the estimator's weights).
     ///
     /// # Errors
-    ///
     /// `InverseOverflow`, `Singular`.
     pub(crate) fn squared_row_errors(&self, workload: &Workload) -> Result<Vec<f64>, FactorizationError> {
         let rounds = self.rounds();
@@ -207,38 +205,29 @@ impl Strategy {
     /// B = A·C⁻¹, T × T (T × nodes for trees).
     ///
     /// # Errors
-    ///
     /// `InverseOverflow`, `Singular`.
     pub fn error_matrix(&self, workload: &Workload) -> Result<Mat<f64>, FactorizationError> {
         let rounds = self.rounds();
-        let mut matrix = match self {
-            Self::Tree { variant, .. } => {
-                let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
-                let mut matrix = Mat::zeros(rounds, nodes.len());
-                let mut values = vec![0.0; rounds];
-                for (column, &node) in nodes.iter().enumerate() {
-                    increment_noise_column(*variant, node, &mut values);
-                    set_column(&mut matrix, column, &values);
-                }
-                matrix
-            }
-            _ => self.inverse_matrix()?,
-        };
-        let mut values = vec![0.0; rounds];
-        for column in 0..matrix.ncols() {
-            for (row, value) in values.iter_mut().enumerate() {
-                *value = matrix[(row, column)];
-            }
-            workload.apply_in_place(&mut values);
-            set_column(&mut matrix, column, &values);
+        if let Self::Tree { variant, .. } = self {
+            let nodes: Vec<(usize, usize)> = nodes(*variant, rounds).collect();
+            return Ok(matrix_of(rounds, nodes.len(), |column, values| {
+                increment_noise_column(*variant, nodes[column], values);
+                workload.apply_in_place(values);
+            }));
         }
-        Ok(matrix)
+        let inverse = self.inverse_matrix()?;
+        Ok(matrix_of(rounds, rounds, |column, values| {
+            values
+                .iter_mut()
+                .zip(inverse.col(column).iter())
+                .for_each(|(value, &entry)| *value = entry);
+            workload.apply_in_place(values);
+        }))
     }
 
     /// C⁻¹ as a dense matrix; for trees `Unsupported`, their C is not square.
     ///
     /// # Errors
-    ///
     /// `InverseOverflow`, `Singular`, `Unsupported`.
     pub fn inverse_matrix(&self) -> Result<Mat<f64>, FactorizationError> {
         let rounds = self.rounds();
@@ -248,7 +237,7 @@ impl Strategy {
             Self::Toeplitz { .. } | Self::Blt { .. } => toeplitz(&inverse_coefficients(
                 &self.toeplitz_coefficients().unwrap_or_default(),
             )?),
-            Self::Banded(banded) => matrix_of(rounds, |values| banded.solve_in_place(values)),
+            Self::Banded(banded) => matrix_of_map(rounds, |values| banded.solve_in_place(values)),
             Self::Tree { .. } => {
                 return Err(FactorizationError::Unsupported {
                     what: "the inverse of a tree's node matrix".to_owned(),
@@ -263,20 +252,14 @@ impl Strategy {
     /// Checks what no type can hold: finite entries, a triangular and invertible C, sequences of the right length.
     pub(crate) fn check(&self) -> Result<(), FactorizationError> {
         let finite = |values: &[f64]| match values.iter().position(|value| !value.is_finite()) {
-            Some(row) => Err(FactorizationError::NotFinite {
-                name: "C",
-                row,
-                column: 0,
-                value: values[row],
-            }),
+            Some(row) => {
+                let (column, value) = (0, values[row]);
+                Err(FactorizationError::NotFinite { row, column, value })
+            }
             None => Ok(()),
         };
         let invertible = |zero: Option<usize>| match zero {
-            Some(row) => Err(FactorizationError::Singular {
-                name: "C",
-                row,
-                value: 0.0,
-            }),
+            Some(row) => Err(FactorizationError::Singular { row, value: 0.0 }),
             None => Ok(()),
         };
         if self.rounds() == 0 {
@@ -284,7 +267,7 @@ impl Strategy {
         }
         match self {
             Self::Identity { .. } | Self::Tree { .. } => Ok(()),
-            Self::Dense(matrix) => check_lower_triangular("C", matrix.as_ref()),
+            Self::Dense(matrix) => check_lower_triangular(matrix.as_ref()),
             Self::Banded(banded) => {
                 // A C without bands holds no value, and no row is right.
                 let expected = banded.rounds * banded.bands.max(1);

@@ -57,9 +57,8 @@ pub(super) fn largest_signed_norm(matrix: &[Vec<f64>], patterns: &[Vec<usize>]) 
 }
 
 fn factorize(rounds: usize, method: Method) -> Factorization {
-    FactorizationRequest::new(prefix(rounds), Participation::Single, method)
-        .factorize()
-        .unwrap()
+    let request = FactorizationRequest::new(prefix(rounds), Participation::Single, method);
+    request.factorize().unwrap()
 }
 
 fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
@@ -138,11 +137,8 @@ fn closed_forms_have_the_reference_errors() {
         let workload = Workload::new(rounds, specification).unwrap();
         let request = FactorizationRequest::new(workload, participation, method.parse().unwrap());
         let found = request.factorize().unwrap();
-        let value = error(&found);
-        assert!(
-            (value - expected).abs() < tolerance,
-            "{method}, {rounds} rounds: {value} {expected}"
-        );
+        let close = (error(&found) - expected).abs() < tolerance;
+        assert!(close, "{method}, {rounds} rounds: {} {expected}", error(&found));
         assert_eq!(found.sensitivity().exactness, Exactness::Exact);
     }
     // C optimised for the prefix sum, used on the true workload.
@@ -178,23 +174,13 @@ fn every_form_has_one_error_whether_measured_by_columns_or_by_its_matrix() {
             let found = FactorizationRequest::new(workload, Participation::FixedEpoch { epochs: 4 }, method);
             let found = found.factorize().unwrap();
             let matrix = found.error_matrix().unwrap();
-            let errors: Vec<f64> = (0..20)
-                .map(|row| {
-                    matrix.row(row).iter().map(|entry| entry * entry).sum::<f64>().sqrt() * found.sensitivity().value
-                })
-                .collect();
+            let norm = |row: usize| matrix.row(row).norm_l2() * found.sensitivity().value;
+            let errors: Vec<f64> = (0..20).map(norm).collect();
             assert_close(&errors, &found.row_errors(), 1e-9 * found.max_error());
             // B·C = A; for trees with the node matrix C.
             let product = &matrix * found.strategy().matrix();
-            let workload = found.workload().matrix();
-            for row in 0..20 {
-                for column in 0..20 {
-                    assert!(
-                        (product[(row, column)] - workload[(row, column)]).abs() < 1e-9,
-                        "{method} ({row}, {column})"
-                    );
-                }
-            }
+            let worst = largest_difference(product.as_ref(), found.workload().matrix().as_ref());
+            assert!(worst.0 < 1e-9, "{method}: {worst:?}");
         }
     }
 }
@@ -227,11 +213,8 @@ fn sensitivities_of_every_method_cover_all_sign_patterns() {
         let (largest, Sensitivity { value, exactness, .. }) =
             (largest_signed_norm(&rows, &patterns), found.sensitivity());
         assert!(value >= largest * (1.0 - 1e-12), "{method}: {value} {largest}");
-        let attained = value <= largest * (1.0 + 1e-12);
-        assert!(
-            attained || exactness == Exactness::UpperBound,
-            "{method}: {value} {largest}"
-        );
+        let holds = value <= largest * (1.0 + 1e-12) || exactness == Exactness::UpperBound;
+        assert!(holds, "{method}: {value} {largest}");
     }
 }
 
@@ -241,10 +224,8 @@ fn methods_are_read_and_written() {
         assert_eq!(text.parse::<Method>().unwrap().to_string(), text);
     }
     for text in ["", "banded", "banded=0", "blt=-1", "optimal=3", "cholesky"] {
-        assert!(
-            matches!(text.parse::<Method>(), Err(FactorizationError::Unreadable { .. })),
-            "{text}"
-        );
+        let error = text.parse::<Method>().unwrap_err();
+        assert!(matches!(error, FactorizationError::Unreadable { .. }), "{text}");
     }
 }
 
@@ -292,19 +273,17 @@ fn factors_from_outside_are_checked() {
         expected: 6,
     };
     assert_eq!(check(Mat::identity(5, 5), None, None).unwrap_err(), shape("C", 5, 5));
-    assert_eq!(
-        check(strategy.clone(), Some(&Mat::identity(5, 6)), None).unwrap_err(),
-        shape("B", 5, 6)
-    );
-    let product = check(strategy.clone(), Some(&wrong), None).unwrap_err();
+    let narrow = check(strategy.clone(), Some(&Mat::identity(5, 6)), None);
+    assert_eq!(narrow.unwrap_err(), shape("B", 5, 6));
+    let error = check(strategy.clone(), Some(&wrong), None).unwrap_err();
     assert!(
-        matches!(product, FactorizationError::ProductMismatch { row: 5, .. }),
-        "{product}"
+        matches!(error, FactorizationError::ProductMismatch { row: 5, .. }),
+        "{error}"
     );
-    let recorded = check(strategy, Some(&errors), Some(0.9)).unwrap_err();
+    let error = check(strategy, Some(&errors), Some(0.9)).unwrap_err();
     assert!(
-        matches!(recorded, FactorizationError::SensitivityMismatch { .. }),
-        "{recorded}"
+        matches!(error, FactorizationError::SensitivityMismatch { .. }),
+        "{error}"
     );
     // C⁻¹ of a bidiagonal matrix with −4 below a unit diagonal grows like 4ᵗ.
     let growing = Mat::from_fn(600, 600, |row, column| match row.wrapping_sub(column) {
@@ -340,10 +319,16 @@ fn a_given_c_whose_computed_inverse_is_none_is_refused_with_where_it_fails() {
         Factorization::from_matrices(prefix(rounds), Participation::Single, strategy, None, None)
     };
     let refused = ill(40, -1.3).unwrap_err();
-    let below = |row, column, difference| row > column && difference > 1e-9;
-    assert!(
-        matches!(refused, FactorizationError::InverseMismatch { row, column, difference, .. } if below(row, column, difference))
-    );
+    let FactorizationError::InverseMismatch {
+        row,
+        column,
+        difference,
+        ..
+    } = refused
+    else {
+        panic!("{refused}")
+    };
+    assert!(row > column && difference > 1e-9);
     assert!(refused.to_string().contains("badly conditioned"), "{refused}");
     // The same matrix with fewer rounds, or one whose inverse stays small, passes.
     assert!(ill(10, -1.3).is_ok());

@@ -4,6 +4,7 @@ use super::dual::Objective;
 use super::error::FactorizationError;
 use super::participation::{Participation, earliest_sum};
 use super::workload::Workload;
+use crate::vectors::{add_scaled, dot};
 
 /// The coefficients of ∏_i (1 − r_i x)^(−1/2), T of them: C of the square-root factorisation A = C·C.
 ///
@@ -40,16 +41,11 @@ pub fn square_root_coefficients(rounds: usize, roots: &[f64]) -> Vec<f64> {
 /// `bands` is the number of coefficients up to the last one that is not zero.
 ///
 /// # Errors
-///
 /// `Singular` where c_0 = 0, `InverseOverflow` where a coefficient is not finite.
 pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, FactorizationError> {
     let lead = *coefficients.first().ok_or(FactorizationError::NoRounds)?;
     if lead == 0.0 || !lead.is_finite() {
-        return Err(FactorizationError::Singular {
-            name: "C",
-            row: 0,
-            value: lead,
-        });
+        return Err(FactorizationError::Singular { row: 0, value: lead });
     }
     let bands = coefficients
         .iter()
@@ -106,11 +102,9 @@ impl ToeplitzObjective {
         let sum = earliest_sum(coefficients, self.participations, self.separation);
         let mut gradient = vec![0.0; coefficients.len()];
         for start in (0..self.rounds).step_by(self.separation).take(self.participations) {
-            for (entry, value) in gradient.iter_mut().zip(&sum[start..]) {
-                *entry += 2.0 * value;
-            }
+            add_scaled(&mut gradient, 2.0, &sum[start..]);
         }
-        (sum.iter().map(|value| value * value).sum(), gradient)
+        (dot(&sum, &sum), gradient)
     }
 
     /// With b = A·d, d the coefficients of C⁻¹: the worst (last) row's Σ b_s², or the mean over rows Σ (T − s) b_s²/T;

@@ -85,7 +85,6 @@ pub(crate) fn prefix_noise_column(variant: TreeVariant, level: usize, index: usi
 /// sens(C) of the tree, exact. Minimum separation: a dynamic programme over subtrees, see [`separated_sensitivity`].
 ///
 /// # Errors
-///
 /// Those of [`Participation::check`].
 pub fn tree_sensitivity(
     variant: TreeVariant,
@@ -256,17 +255,12 @@ mod tests {
                 let mut totals = vec![0.0; rounds];
                 for (level, index) in nodes(variant, rounds) {
                     prefix_noise_column(variant, level, index, &mut column);
-                    totals
-                        .iter_mut()
-                        .zip(&column)
-                        .for_each(|(total, value)| *total += value * (1 << level) as f64);
+                    crate::vectors::add_scaled(&mut totals, (1 << level) as f64, &column);
                 }
-                for (offset, total) in totals.iter().enumerate() {
-                    assert!(
-                        (total - (offset + 1) as f64).abs() < 1e-12,
-                        "{variant:?} {rounds} {offset} {total}"
-                    );
-                }
+                let exact = (1..=rounds)
+                    .zip(&totals)
+                    .all(|(round, total)| (total - round as f64).abs() < 1e-12);
+                assert!(exact, "{variant:?} {rounds} {totals:?}");
             }
         }
     }
@@ -293,10 +287,8 @@ mod tests {
         ] {
             let participation = separated(participations, between + 1);
             let found = tree_sensitivity(TreeVariant::HonakerOnline, rounds, &participation).unwrap();
-            assert!(
-                (found.value.powi(2) - expected).abs() < 1e-9,
-                "{participations} {between} {rounds}: {found:?}"
-            );
+            let close = (found.value.powi(2) - expected).abs() < 1e-9;
+            assert!(close, "{participation:?} {rounds}: {found:?}");
             assert_eq!(found.exactness, Exactness::Exact);
         }
     }
@@ -307,19 +299,16 @@ mod tests {
             for rounds in 1..=14_usize {
                 for separation in 1..=4 {
                     for participations in 1..=4 {
-                        let largest = separated_sets(rounds, participations, separation)
-                            .map(|set| {
-                                set.iter()
-                                    .flat_map(|&i| set.iter().map(move |&j| gram(variant, rounds, i, j)))
-                                    .sum::<f64>()
-                            })
-                            .fold(0.0, f64::max);
+                        let sum = |set: Vec<usize>| -> f64 {
+                            let pairs = set.iter().flat_map(|&i| set.iter().map(move |&j| (i, j)));
+                            pairs.map(|(i, j)| gram(variant, rounds, i, j)).sum()
+                        };
+                        let sets = separated_sets(rounds, participations, separation);
+                        let largest = sets.map(sum).fold(0.0, f64::max);
                         let participation = separated(participations, separation);
                         let found = tree_sensitivity(variant, rounds, &participation).unwrap();
-                        assert!(
-                            (found.value.powi(2) - largest).abs() < 1e-9,
-                            "{variant:?} {rounds} {participation:?}: {found:?} {largest}"
-                        );
+                        let close = (found.value.powi(2) - largest).abs() < 1e-9;
+                        assert!(close, "{variant:?} {rounds} {participation:?}: {found:?} {largest}");
                     }
                 }
             }

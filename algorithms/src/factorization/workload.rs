@@ -137,7 +137,6 @@ impl Workload {
     /// ```
     ///
     /// # Errors
-    ///
     /// T = 0, β or c outside their range, a rate that is not positive, a sequence that has not one value a round, τ = 0
     /// or τ > T.
     pub fn new(rounds: usize, specification: WorkloadSpecification) -> Result<Self, FactorizationError> {
@@ -208,7 +207,7 @@ impl Workload {
 
     /// A as a dense matrix.
     pub fn matrix(&self) -> Mat<f64> {
-        matrix_of(self.rounds, |values| self.apply_in_place(values))
+        matrix_of_map(self.rounds, |values| self.apply_in_place(values))
     }
 
     /// The zeros r_i of ∏ (1 − r_i x) = 1/A(x), where A is Toeplitz with the generating function A(x): {1, β, c}.
@@ -259,15 +258,15 @@ impl Workload {
     }
 }
 
-/// Checks that a matrix is square, finite, lower triangular and invertible.
-pub(crate) fn check_lower_triangular(name: &'static str, matrix: MatRef<'_, f64>) -> Result<(), FactorizationError> {
+/// Checks that C is square, finite, lower triangular and invertible.
+pub(crate) fn check_lower_triangular(matrix: MatRef<'_, f64>) -> Result<(), FactorizationError> {
     let (rows, columns) = matrix.shape();
     if rows == 0 || columns == 0 {
         return Err(FactorizationError::NoRounds);
     }
     if rows != columns {
         return Err(FactorizationError::ShapeMismatch {
-            name,
+            name: "C",
             rows,
             columns,
             expected: rows.max(columns),
@@ -277,23 +276,13 @@ pub(crate) fn check_lower_triangular(name: &'static str, matrix: MatRef<'_, f64>
         for row in 0..rows {
             let value = matrix[(row, column)];
             if !value.is_finite() {
-                return Err(FactorizationError::NotFinite {
-                    name,
-                    row,
-                    column,
-                    value,
-                });
+                return Err(FactorizationError::NotFinite { row, column, value });
             }
             if row < column && value != 0.0 {
-                return Err(FactorizationError::NotLowerTriangular {
-                    name,
-                    row,
-                    column,
-                    value,
-                });
+                return Err(FactorizationError::NotLowerTriangular { row, column, value });
             }
             if row == column && value == 0.0 {
-                return Err(FactorizationError::Singular { name, row, value });
+                return Err(FactorizationError::Singular { row, value });
             }
         }
     }
@@ -318,27 +307,29 @@ pub(crate) fn apply_lambda_tau(period: usize, values: &mut [f64]) {
 /// Λ_τ as a matrix, T × T.
 #[cfg(test)]
 pub(crate) fn lambda_tau_matrix(rounds: usize, period: usize) -> Mat<f64> {
-    matrix_of(rounds, |values| apply_lambda_tau(period, values))
+    matrix_of_map(rounds, |values| apply_lambda_tau(period, values))
 }
 
-/// The matrix of a linear map, column by column.
-pub(crate) fn matrix_of(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
-    let mut matrix = Mat::zeros(rounds, rounds);
-    let mut values = vec![0.0; rounds];
-    for column in 0..rounds {
+/// The matrix of a linear map.
+pub(crate) fn matrix_of_map(rounds: usize, apply: impl Fn(&mut [f64])) -> Mat<f64> {
+    matrix_of(rounds, rounds, |column, values| {
         values.fill(0.0);
         values[column] = 1.0;
-        apply(&mut values);
-        set_column(&mut matrix, column, &values);
-    }
-    matrix
+        apply(values);
+    })
 }
 
-/// Writes a column.
-pub(crate) fn set_column(matrix: &mut Mat<f64>, column: usize, values: &[f64]) {
-    for (row, &value) in values.iter().enumerate() {
-        matrix[(row, column)] = value;
+/// The matrix whose columns `fill` writes.
+pub(crate) fn matrix_of(rows: usize, columns: usize, fill: impl Fn(usize, &mut [f64])) -> Mat<f64> {
+    let mut matrix = Mat::zeros(rows, columns);
+    let mut values = vec![0.0; rows];
+    for column in 0..columns {
+        fill(column, &mut values);
+        for (row, &value) in values.iter().enumerate() {
+            matrix[(row, column)] = value;
+        }
     }
+    matrix
 }
 
 /// ‖(A·R)_t‖² for every round t, with R given column by column; blocks of fixed size, combined in their order.
@@ -409,6 +400,7 @@ fn composed_inverse(rounds: usize, specification: &WorkloadSpecification) -> Ban
 
 #[cfg(test)]
 mod tests {
+    use super::super::largest_difference;
     use super::super::tests::{sums, toeplitz_rows};
     use super::*;
 
@@ -434,17 +426,10 @@ mod tests {
         for rounds in [3, 7, 12] {
             for specification in specifications(rounds) {
                 let workload = Workload::new(rounds, specification.clone()).unwrap();
-                let (matrix, inverse) = (workload.matrix(), workload.inverse());
-                for row in 0..rounds {
-                    for column in 0..rounds {
-                        let product: f64 = (0..rounds).map(|k| matrix[(row, k)] * inverse.get(k, column)).sum();
-                        let unit = f64::from(u8::from(row == column));
-                        assert!(
-                            (product - unit).abs() < 1e-10,
-                            "{specification:?} ({row}, {column}): {product}"
-                        );
-                    }
-                }
+                let inverse = Mat::from_fn(rounds, rounds, |row, column| workload.inverse().get(row, column));
+                let product = workload.matrix() * inverse;
+                let worst = largest_difference(product.as_ref(), Mat::identity(rounds, rounds).as_ref());
+                assert!(worst.0 < 1e-10, "{specification:?}: {worst:?}");
             }
         }
     }
@@ -459,8 +444,7 @@ mod tests {
             Mat::from_fn(9, 9, |row, column| rows[row][column])
         };
         let expected = power(1.0) * power(momentum) * power(decay);
-        let difference = workload.matrix() - expected;
-        assert!((0..9).all(|column| difference.col(column).iter().all(|entry| entry.abs() < 1e-12)));
+        assert!(largest_difference(workload.matrix().as_ref(), expected.as_ref()).0 < 1e-12);
         assert_eq!(workload.toeplitz_roots(), Some(vec![1.0, momentum, decay]));
         assert_eq!(workload.toeplitz_coefficients().unwrap().len(), 9);
     }
@@ -482,20 +466,9 @@ mod tests {
         let found = lambda_tau_matrix(12, 3);
         let s = 1.0 / 3.0_f64.sqrt();
         // Row t has this weight at t and its negative at `minus`, all from 1, 0 for none [specification 5.2].
-        let rows = [
-            (s, 0),
-            (s, 0),
-            (1.0, 0),
-            (s, 3),
-            (s, 3),
-            (1.0, 3),
-            (s, 6),
-            (s, 6),
-            (1.0, 6),
-            (s, 9),
-            (s, 9),
-            (1.0, 9),
-        ];
+        let rows = [0, 3, 6, 9]
+            .into_iter()
+            .flat_map(|minus| [s, s, 1.0].map(|weight| (weight, minus)));
         for (plus, (weight, minus)) in (1..).zip(rows) {
             for column in 1..=12_usize {
                 let expected = if column == plus {
@@ -521,19 +494,17 @@ mod tests {
         let both = sums().with_decay(0.25).with_momentum(0.5);
         assert_eq!(read("srg=0.25,momentum=0.5").unwrap(), both);
         assert_eq!(read("momentum=0.5,srg=0.25").unwrap(), both);
-        for text in [
+        let bad = [
             "",
             "momentum",
             "momentum=x",
             "srg=0.1,srg=0.2",
             "suffix",
             "momentum=0.5,",
-        ] {
+        ];
+        for text in bad {
             let error = read(text).unwrap_err();
-            assert!(
-                matches!(error, FactorizationError::Unreadable { .. }),
-                "{text}: {error}"
-            );
+            assert!(matches!(error, FactorizationError::Unreadable { .. }), "{text}");
         }
     }
 

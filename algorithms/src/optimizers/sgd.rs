@@ -241,15 +241,10 @@ impl Sgd {
 
     /// `v ← β·v + g`, `x ← Π_R(x − η·v)`, with `g = sum/B + λ·x`.
     fn update(&mut self, round: u64, regularization: f64) {
-        let SgdParameters {
-            learning_rate,
-            momentum,
-            radius,
-            ..
-        } = self.parameters;
+        let parameters = self.parameters;
         let per_row = 1.0 / self.sums.sampler.batch_size() as f64;
         let (per_row, decay) = (per_row as f32, regularization as f32);
-        let (rate, momentum) = (learning_rate as f32, momentum as f32);
+        let (rate, momentum) = (parameters.learning_rate as f32, parameters.momentum as f32);
         if self.velocity.is_empty() {
             for (x, &sum) in self.iterate.iter_mut().zip(&self.sums.sum) {
                 *x -= rate * (sum as f32 * per_row + decay * *x);
@@ -260,7 +255,7 @@ impl Sgd {
                 *x -= rate * *v;
             }
         }
-        if let Some(radius) = radius {
+        if let Some(radius) = parameters.radius {
             project_onto_ball(&mut self.iterate, radius);
         }
         if round >= self.average_from() {

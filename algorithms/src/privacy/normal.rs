@@ -108,6 +108,7 @@ pub(super) fn mills_ratio_drop(x: f64, shift: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::privacy::examples::assert_relative;
 
     /// Φ(−x)/φ(x) from 60-digit arithmetic.
     const MILLS: [(f64, f64); 9] = [
@@ -125,11 +126,7 @@ mod tests {
     #[test]
     fn mills_ratio_has_fifteen_digits_from_the_centre_to_the_far_tail() {
         for (x, expected) in MILLS {
-            let found = mills_ratio(x);
-            assert!(
-                (found / expected - 1.0).abs() < 1e-15,
-                "R({x}) = {found:e}, expected {expected:e}"
-            );
+            assert_relative(mills_ratio(x), expected, 1e-15, &format!("R({x})"));
         }
     }
 
@@ -148,11 +145,8 @@ mod tests {
             (30.0, 29.0, 0.016_352_131_386_872_56),
             (0.3, 20.0, 0.952_694_997_011_839_7),
         ] {
-            let found = mills_ratio_drop(x, shift);
-            assert!(
-                (found / expected - 1.0).abs() < 2e-15,
-                "R({x}) - R({x} + {shift}) = {found:e}, not {expected:e}"
-            );
+            let what = format!("R({x}) - R({x} + {shift})");
+            assert_relative(mills_ratio_drop(x, shift), expected, 2e-15, &what);
         }
     }
 

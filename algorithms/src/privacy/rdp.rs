@@ -10,11 +10,11 @@
 use std::f64::consts::PI;
 
 use super::normal::LN_SQRT_2_PI;
-use super::zcdp::log_conversion;
-use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, laplace, search};
+use super::zcdp::Orders;
+use super::{Accountant, Adjacency, Mechanism, PrivacyError, Sampling, error, laplace};
 
-/// Orders α are searched over ln(α − 1) in this range.
-const LOG_ORDER: (f64, f64) = (-12.0, 28.0);
+/// Orders α are searched over ln(α − 1) in this range, to this tolerance.
+const ORDERS: Orders = Orders(-12.0, 28.0, 1e-8);
 /// Most nodes of one quadrature; beyond, orders are interpolated.
 const MOST_NODES: f64 = 50_000.0;
 /// Largest integer order whose binomial sum is evaluated.
@@ -179,16 +179,17 @@ fn subsampled_log_moment(order: f64, rate: f64, noise: f64) -> f64 {
     if integer {
         return log_moment_by_binomials(order, rate, noise);
     }
-    let below = order.floor();
-    let fraction = order - below;
-    let at = |order: f64| {
-        if order < 2.0 {
-            0.0
-        } else {
-            log_moment_by_binomials(order, rate, noise)
-        }
-    };
-    (1.0 - fraction) * at(below) + fraction * at(below + 1.0)
+    between_integers(order, |order| match order {
+        ..2.0 => 0.0,
+        _ => log_moment_by_binomials(order, rate, noise),
+    })
+}
+
+/// K(α) from K at the integers around it, an upper bound.
+fn between_integers(order: f64, at: impl Fn(f64) -> f64) -> f64 {
+    let (below, fraction) = (order.floor(), order.fract());
+    let above = if fraction > 0.0 { at(below + 1.0) } else { 0.0 };
+    (1.0 - fraction) * at(below) + fraction * above
 }
 
 /// D_α of one step of the Poisson-subsampled Gaussian mechanism, add/remove or zero-out adjacency, the larger of the two
@@ -320,12 +321,7 @@ impl WithoutReplacement {
         if self.rate == 1.0 {
             return gaussian(order, self.mu);
         }
-        let below = order.floor();
-        let fraction = order - below;
-        let mut log_moment = (1.0 - fraction) * self.log_moment(below);
-        if fraction > 0.0 {
-            log_moment += fraction * self.log_moment(below + 1.0);
-        }
+        let log_moment = between_integers(order, |order| self.log_moment(order));
         (log_moment / (order - 1.0)).min(gaussian(order, self.mu))
     }
 }
@@ -424,13 +420,8 @@ impl RenyiCurve {
     /// # Errors
     /// [`PrivacyError::OutOfRange`] unless δ ∈ (0, 1).
     pub fn epsilon(&self, delta: f64) -> Result<(f64, f64), PrivacyError> {
-        let log_delta = error::delta(delta)?.ln();
-        let at = |log_x: f64| {
-            let x = log_x.exp();
-            self.divergence_at(1.0 + x) + (log_conversion(x) - log_delta) / x
-        };
-        let (log_x, epsilon) = search::minimize(at, LOG_ORDER.0, LOG_ORDER.1, 1e-8);
-        Ok((epsilon.max(0.0), 1.0 + log_x.exp()))
+        error::delta(delta)?;
+        Ok(ORDERS.epsilon(delta, |order| self.divergence_at(order)))
     }
 
     /// (δ, α): the smallest δ at ε over all orders, at most 1, and the order that gives it.
@@ -439,12 +430,7 @@ impl RenyiCurve {
     /// [`PrivacyError::OutOfRange`] unless ε > 0 is finite.
     pub fn delta(&self, epsilon: f64) -> Result<(f64, f64), PrivacyError> {
         error::target_epsilon(epsilon)?;
-        let at = |log_x: f64| {
-            let x = log_x.exp();
-            x * (self.divergence_at(1.0 + x) - epsilon) + log_conversion(x)
-        };
-        let (log_x, log_delta) = search::minimize(at, LOG_ORDER.0, LOG_ORDER.1, 1e-8);
-        Ok((log_delta.min(0.0).exp(), 1.0 + log_x.exp()))
+        Ok(ORDERS.delta(epsilon, |order| self.divergence_at(order)))
     }
 }
 

@@ -36,10 +36,8 @@ fn golden_epsilons_of_composed_poisson_steps() {
     assert_relative(curve.epsilon(1e-5).unwrap().1, 9.6, 2e-2, "order");
     for ((noise, rate, steps, delta, by_rdp, coarse), finer) in COMPOSED.into_iter().zip(FINER) {
         let mechanism = poisson(noise, rate, steps);
-        let (found, order) = rdp::RenyiCurve::new(&mechanism, AddRemove)
-            .unwrap()
-            .epsilon(delta)
-            .unwrap();
+        let curve = rdp::RenyiCurve::new(&mechanism, AddRemove).unwrap();
+        let (found, order) = curve.epsilon(delta).unwrap();
         // A continuous order can only gain, and only what the grid step of 0.1 (1 above 11) leaves.
         let what = format!("{mechanism}, order {order}: {found} against {by_rdp}");
         let gains_little = found <= by_rdp * (1.0 + 1e-8) && found > by_rdp * (1.0 - 2e-3);
@@ -59,29 +57,14 @@ fn golden_epsilons_of_composed_poisson_steps() {
 fn golden_epsilons() {
     let tree = |noise, rounds| examples::tree(noise, Sampling::FixedOrder, rounds, 1);
     let four_trees = examples::tree(2.0, Sampling::ShuffledOnce, 400, 4);
+    let drawn = |noise| without_replacement(noise, 600, 60_000, 500);
     // (accountant, mechanism, relation, δ, ε, most and least relative error)
     for (accountant, mechanism, adjacency, delta, expected, most, least) in [
         // Specification 2.6.
         (Rdp, poisson(1.1, 0.01, 1000), AddRemove, 1e-5, 1.711_77, 1e-4, 1e-4),
         // Reference values: sigma there is in units of the replace-one sensitivity 2c, hence twice that as multiplier.
-        (
-            Rdp,
-            without_replacement(2.0, 600, 60_000, 500),
-            ReplaceOne,
-            1e-5,
-            2.538_897_891,
-            1e-8,
-            5e-3,
-        ),
-        (
-            Rdp,
-            without_replacement(4.0, 600, 60_000, 500),
-            ReplaceOne,
-            1e-5,
-            1.001_085_696,
-            1e-8,
-            5e-3,
-        ),
+        (Rdp, drawn(2.0), ReplaceOne, 1e-5, 2.538_897_891, 1e-8, 5e-3),
+        (Rdp, drawn(4.0), ReplaceOne, 1e-5, 1.001_085_696, 1e-8, 5e-3),
         // The reference library's single-epoch tree aggregation (replace-special, RDP): continuous orders win by little.
         (Rdp, tree(1.13, 1600), ZeroOut, 1e-6, 18.709_609_89, 1e-9, 5e-3),
         (Rdp, tree(8.83, 1600), ZeroOut, 1e-6, 1.773_192_45, 1e-9, 5e-3),
@@ -103,10 +86,8 @@ fn golden_epsilons() {
     ] {
         let found = accountant.epsilon(&mechanism, adjacency, delta).unwrap();
         let error = found / expected - 1.0;
-        assert!(
-            error <= most && error > -least,
-            "{accountant}, {mechanism}: {found} against {expected}"
-        );
+        let close = error <= most && error > -least;
+        assert!(close, "{accountant}, {mechanism}: {found} against {expected}");
         if matches!(mechanism, Mechanism::Tree { .. }) {
             let exact = Gdp.epsilon(&mechanism, adjacency, delta).unwrap();
             assert!(exact < found || accountant == Gdp);
@@ -128,10 +109,8 @@ fn golden_calibrations() {
             let mechanism = |noise| poisson(noise, rate, steps);
             let found = calibrate(accountant, AddRemove, epsilon, 1e-5, mechanism).unwrap();
             let error = found / expected - 1.0;
-            assert!(
-                error <= 1e-6 && error > -least,
-                "{accountant}: {found} against {expected}"
-            );
+            let close = error <= 1e-6 && error > -least;
+            assert!(close, "{accountant}: {found} against {expected}");
         }
     }
 }
@@ -163,12 +142,8 @@ fn epsilon_falls_with_the_noise_and_rises_with_the_steps() {
     for accountant in [Rdp, Pld] {
         let mut previous = f64::INFINITY;
         for noise in [0.5, 0.7, 1.0, 2.0, 8.0, 100.0] {
-            let at = |steps| {
-                accountant
-                    .epsilon(&poisson(noise, 0.02, steps), AddRemove, 1e-6)
-                    .unwrap()
-            };
-            let (some, more) = (at(50), at(100));
+            let at = |steps| accountant.epsilon(&poisson(noise, 0.02, steps), AddRemove, 1e-6);
+            let (some, more) = (at(50).unwrap(), at(100).unwrap());
             assert!(some < previous && some > 0.0 && more > some, "{accountant} {noise}");
             previous = some;
         }
@@ -202,13 +177,10 @@ fn extremes_give_finite_numbers() {
     for (accountant, deltas) in [(Rdp, [1e-300, 1e-5, 0.5]), (Pld, [1e-30, 1e-5, 0.1])] {
         for noise in [0.1, 1.0, 1e4] {
             for rate in [1e-6, 0.01, 0.5, 1.0] {
-                for (steps, delta) in [1, 1000, 1_000_000]
-                    .into_iter()
-                    .flat_map(|steps| deltas.map(|delta| (steps, delta)))
-                {
-                    let epsilon = accountant
-                        .epsilon(&poisson(noise, rate, steps), AddRemove, delta)
-                        .unwrap();
+                let counts = [1, 1000, 1_000_000].into_iter();
+                for (steps, delta) in counts.flat_map(|steps| deltas.map(|delta| (steps, delta))) {
+                    let found = accountant.epsilon(&poisson(noise, rate, steps), AddRemove, delta);
+                    let epsilon = found.unwrap();
                     let what = format!("{accountant} {noise} {rate} {steps} {delta}: {epsilon}");
                     assert!(epsilon.is_finite() && epsilon >= 0.0, "{what}");
                 }
@@ -305,11 +277,7 @@ fn numbers_out_of_range_are_refused_by_name() {
         }
     }
     assert!(gaussian::delta(-1.0, 1.0).is_err() && gaussian::delta(f64::NAN, 1.0).is_err());
-    assert!(
-        divergence(2.0, 1.5, 1.0)
-            .unwrap_err()
-            .to_string()
-            .contains("sampling rate")
-    );
+    let error = divergence(2.0, 1.5, 1.0).unwrap_err().to_string();
+    assert!(error.contains("sampling rate"), "{error}");
     assert!(rdp::WithoutReplacement::new(0.0, 1.0).is_err());
 }

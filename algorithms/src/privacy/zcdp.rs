@@ -5,8 +5,34 @@
 
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, laplace, search};
 
-/// Orders α are searched over ln(α − 1) in this range.
-const LOG_ORDER: (f64, f64) = (-20.0, 60.0);
+/// Orders α are searched over ln(α − 1) in this range, to this tolerance.
+const ORDERS: Orders = Orders(-20.0, 60.0, 1e-9);
+
+/// The range of ln(α − 1) in which the order of a conversion is searched, and the tolerance.
+pub(super) struct Orders(pub(super) f64, pub(super) f64, pub(super) f64);
+
+impl Orders {
+    /// (ε, α): inf_α D_α + (ln(1/δ) + ln[(1 − 1/α)^α/(α − 1)])/(α − 1), at least 0, and the order that gives it.
+    pub(super) fn epsilon(&self, delta: f64, divergence: impl Fn(f64) -> f64) -> (f64, f64) {
+        let log_delta = delta.ln();
+        let at = |log_x: f64| {
+            let x = log_x.exp();
+            divergence(1.0 + x) + (log_conversion(x) - log_delta) / x
+        };
+        let (log_x, epsilon) = search::minimize(at, self.0, self.1, self.2);
+        (epsilon.max(0.0), 1.0 + log_x.exp())
+    }
+
+    /// (δ, α): inf_α e^{(α−1)(D_α−ε)}(1 − 1/α)^α/(α − 1), at most 1, and the order that gives it.
+    pub(super) fn delta(&self, epsilon: f64, divergence: impl Fn(f64) -> f64) -> (f64, f64) {
+        let at = |log_x: f64| {
+            let x = log_x.exp();
+            x * (divergence(1.0 + x) - epsilon) + log_conversion(x)
+        };
+        let (log_x, log_delta) = search::minimize(at, self.0, self.1, self.2);
+        (log_delta.min(0.0).exp(), 1.0 + log_x.exp())
+    }
+}
 
 /// ln(α−1)·(α−1) − α ln α = −[entropy of the conversion], the logarithm of (1 − 1/α)^α / (α − 1).
 pub(super) fn log_conversion(order_minus_one: f64) -> f64 {
@@ -26,12 +52,7 @@ pub(super) fn log_conversion(order_minus_one: f64) -> f64 {
 pub fn epsilon(delta: f64, rho: f64) -> Result<f64, PrivacyError> {
     error::delta(delta)?;
     checked_rho(rho)?;
-    let log_delta = delta.ln();
-    let at = |log_x: f64| {
-        let x = log_x.exp();
-        rho * (1.0 + x) + (log_conversion(x) - log_delta) / x
-    };
-    Ok(search::minimize(at, LOG_ORDER.0, LOG_ORDER.1, 1e-9).1.max(0.0))
+    Ok(ORDERS.epsilon(delta, |order| rho * order).0)
 }
 
 /// δ(ε; ρ) = inf_{α > 1} e^{(α−1)(αρ−ε)} (1 − 1/α)^α / (α − 1), at most 1 [CKS20].
@@ -41,11 +62,7 @@ pub fn epsilon(delta: f64, rho: f64) -> Result<f64, PrivacyError> {
 pub fn delta(epsilon: f64, rho: f64) -> Result<f64, PrivacyError> {
     error::target_epsilon(epsilon)?;
     checked_rho(rho)?;
-    let at = |log_x: f64| {
-        let x = log_x.exp();
-        x * ((1.0 + x) * rho - epsilon) + log_conversion(x)
-    };
-    Ok(search::minimize(at, LOG_ORDER.0, LOG_ORDER.1, 1e-9).1.min(0.0).exp())
+    Ok(ORDERS.delta(epsilon, |order| rho * order).0)
 }
 
 /// The largest ρ whose [`epsilon`] at δ is at most ε.

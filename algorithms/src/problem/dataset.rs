@@ -30,10 +30,8 @@ pub struct DatasetError {
 
 impl DatasetError {
     fn of(self, name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..self
-        }
+        let name = name.to_owned();
+        Self { name, ..self }
     }
 }
 
@@ -111,7 +109,7 @@ impl Dataset {
     pub(crate) fn in_domain_times(mut self, domain: Arc<Domain>, unit: f64) -> Result<Self, DatasetError> {
         let refuse = |found: String, declared: String| {
             let problem = format!("it has {found}, but its domain declares {declared}; mend the schema");
-            fault("", problem).map_err(|error| error.of(&self.name))
+            refused(&self.name, problem)
         };
         if self.columns() != domain.features() {
             let features = |count| format!("{count} features");
@@ -324,7 +322,7 @@ impl Dataset {
     /// # Errors
     /// Another number of classes or other real targets.
     pub fn binary_targets(&self) -> Result<Vec<f32>, DatasetError> {
-        let not_binary = |found: &str| not_binary(found).map_err(|error| error.of(&self.name));
+        let not_binary = |found: &str| not_binary(&self.name, found);
         match &self.labels {
             Labels::Classes { values, classes: 2, .. } => Ok(values
                 .iter()
@@ -371,11 +369,11 @@ impl Dataset {
     /// No such class; real targets.
     pub fn one_against_rest(mut self, class: u32) -> Result<Self, DatasetError> {
         let Labels::Classes { values, classes, names } = self.labels else {
-            return not_binary("real targets").map_err(|error| error.of(&self.name));
+            return not_binary(&self.name, "real targets");
         };
         if class as usize >= classes {
             let problem = format!("class {class} is not below the number of classes, {classes}");
-            return fault("", problem).map_err(|error| error.of(&self.name));
+            return refused(&self.name, problem);
         }
         let chosen = names.map_or_else(|| class.to_string(), |names| names[class as usize].clone());
         let names = vec![format!("not {chosen}"), chosen];
@@ -405,7 +403,7 @@ impl Dataset {
         let rows = self.len();
         let Some(features) = self.features.into_f32() else {
             let problem = format!("{rows} rows are more than can be addressed as dense ones; split the data");
-            return fault("", problem).map_err(|error| error.of(&self.name));
+            return refused(&self.name, problem);
         };
         self.features = features;
         if let Some(declared) = &mut self.declared
@@ -538,12 +536,17 @@ impl Dataset {
     }
 }
 
-fn not_binary<T>(found: &str) -> Result<T, DatasetError> {
+/// The refusal of the data set `name` as a whole.
+fn refused<T>(name: &str, problem: String) -> Result<T, DatasetError> {
+    fault("", problem).map_err(|error| error.of(name))
+}
+
+fn not_binary<T>(name: &str, found: &str) -> Result<T, DatasetError> {
     let problem = format!(
         "{found}, where a binary loss needs two classes or targets of −1 and 1; choose a multiclass loss, or set one class \
          against the rest"
     );
-    fault("", problem)
+    refused(name, problem)
 }
 
 /// Copies parts, which end at `ends`, by the threads that `engine` gives them to.
@@ -606,8 +609,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn data(features: Features, labels: Labels) -> Dataset {
+        Dataset::new("d", features, labels).unwrap()
+    }
+
     fn dense(values: &[f32], columns: usize) -> Features {
         Features::f32(values.to_vec(), columns)
+    }
+
+    /// The values of f32 rows.
+    fn values(data: &Dataset) -> &[f32] {
+        let Features::F32 { values, .. } = data.features() else {
+            panic!("f32 rows")
+        };
+        values
     }
 
     fn classes(values: &[u32], classes: usize) -> Labels {
@@ -639,11 +654,7 @@ mod tests {
             (dense(&[1.0; 2], 3), ok(), "2 values do not fill rows of 3"),
             (dense(&[1.0; 9], 3), ok(), "3 rows but 2 labels"),
             (dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok(), "row 1, column 1|NaN"),
-            (
-                dense(&[1.0, f32::NEG_INFINITY, 3.0, 4.0], 2),
-                ok(),
-                "row 0, column 1|-inf",
-            ),
+            (dense(&[1.0, -f32::INFINITY, 3.0, 4.0], 2), ok(), "row 0, column 1|-inf"),
             (ones(), classes(&[0, 2], 2), "row 1: class 2 is not below"),
             (ones(), Labels::Values(vec![0.0, f32::INFINITY]), "row 1: the target"),
             (ones(), one_name, "1 class names for 2 classes"),
@@ -672,28 +683,21 @@ mod tests {
                 .map(|offsets| (sparse(&offsets, &[0, 1], &[1.0, 2.0], 3), ok(), "offsets")),
         ) {
             let message = Dataset::new("d", features, labels).unwrap_err().to_string();
-            assert!(
-                parts.split('|').all(|part| message.contains(part)),
-                "{parts} in {message}"
-            );
+            let holds = parts.split('|').all(|part| message.contains(part));
+            assert!(holds, "{parts} in {message}");
         }
     }
 
     #[test]
     fn sparse_rows_become_dense_ones() {
-        let ok = classes(&[0, 1], 2);
-        let data = Dataset::new("d", sparse(&[0, 0, 2], &[0, 2], &[1.0, 3.0], 3), ok).unwrap();
+        let data = data(sparse(&[0, 0, 2], &[0, 2], &[1.0, 3.0], 3), classes(&[0, 1], 2));
         assert_eq!((data.len(), data.columns(), data.features().stored()), (2, 3, 2));
-        let Features::F32 { values, .. } = data.to_f32().unwrap().into_parts().0 else {
-            panic!("dense")
-        };
-        assert_eq!(values, [0.0, 0.0, 0.0, 1.0, 0.0, 3.0]);
+        assert_eq!(values(&data.to_f32().unwrap()), [0.0, 0.0, 0.0, 1.0, 0.0, 3.0]);
     }
 
     #[test]
     fn the_digest_is_that_of_the_values_and_changes_with_each_of_them() {
-        let make =
-            |values: &[f32], columns, labels| Dataset::new("d", dense(values, columns), labels).unwrap().digest();
+        let make = |values: &[f32], columns, labels| data(dense(values, columns), labels).digest();
         let base = make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2));
         assert_eq!(base, make(&[1.0, 2.0, 3.0, 4.0], 2, classes(&[0, 1], 2)));
         // hashlib.sha256(b"rounds dataset 1\nf32\n" + struct.pack("<QQ4f7sQII", 2, 2, 1, 2, 3, 4, b"classes", 2, 0, 1))
@@ -707,26 +711,23 @@ mod tests {
         ] {
             assert_ne!(base, other);
         }
-        let bytes = |scale| {
-            let features = Features::bytes(&[1, 2, 3, 4], 2, scale);
-            Dataset::new("d", features, classes(&[0, 1], 2)).unwrap().digest()
-        };
+        let bytes = |scale| data(Features::bytes(&[1, 2, 3, 4], 2, scale), classes(&[0, 1], 2)).digest();
         assert_ne!(bytes(1.0), base);
         assert_ne!(bytes(1.0), bytes(0.5));
     }
 
     #[test]
     fn two_classes_become_minus_one_and_one() {
-        let data = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 0], 2)).unwrap();
-        assert_eq!(data.binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
-        assert_eq!(data.into_binary().unwrap().binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
-        let three = Dataset::new("d", dense(&[1.0; 3], 1), classes(&[0, 1, 2], 3)).unwrap();
+        let two = data(dense(&[1.0; 3], 1), classes(&[0, 1, 0], 2));
+        assert_eq!(two.binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        assert_eq!(two.into_binary().unwrap().binary_targets().unwrap(), [-1.0, 1.0, -1.0]);
+        let three = data(dense(&[1.0; 3], 1), classes(&[0, 1, 2], 3));
         assert!(three.binary_targets().unwrap_err().to_string().contains("3 classes"));
         let split = three.clone().one_against_rest(2).unwrap();
         assert_eq!(split.binary_targets().unwrap(), [-1.0, -1.0, 1.0]);
         let error = three.one_against_rest(3).unwrap_err();
         assert!(error.to_string().contains("class 3 is not below"));
-        let real = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5])).unwrap();
+        let real = data(dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5]));
         assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 1"));
         let error = real.one_against_rest(0).unwrap_err();
         assert!(error.to_string().contains("real targets, where a binary loss"));
@@ -736,8 +737,8 @@ mod tests {
     fn no_single_row_decides_on_the_format_or_a_public_bound_of_clipped_features() {
         let clipped = |last: u8, norm: Norm, bound: f64| {
             let bytes = Features::bytes(&[0, 10, 20, 0, last, last], 2, 1.0 / 255.0);
-            let data = Dataset::new("d", bytes, classes(&[0, 1, 0], 2)).unwrap();
-            data.clip_features(norm, bound).unwrap()
+            let clipped = data(bytes, classes(&[0, 1, 0], 2)).clip_features(norm, bound);
+            clipped.unwrap()
         };
         for (norm, bound) in [(Norm::L1, 0.5), (Norm::L1, 1.9), (Norm::L2, 1.0), (Norm::L2, 2.0)] {
             let (without, with) = (clipped(0, norm, bound), clipped(255, norm, bound));
@@ -752,7 +753,7 @@ mod tests {
     #[test]
     fn bytes_stay_bytes_where_none_can_exceed_the_bound_which_follows_from_the_format() {
         let bytes = Features::bytes(&[0, 255, 255, 255], 2, 1.0 / 255.0);
-        let data = Dataset::new("d", bytes, classes(&[0, 1], 2)).unwrap();
+        let data = data(bytes, classes(&[0, 1], 2));
         assert!((data.public_bound(Norm::L2).unwrap() - 2f64.sqrt()).abs() < 1e-6);
         assert!((data.public_bound(Norm::L1).unwrap() - 2.0).abs() < 1e-6);
         assert_eq!(data.feature_bound, None);
@@ -761,17 +762,12 @@ mod tests {
         assert_eq!(wide.feature_bound, Some((Norm::L2, 2.0)));
         assert!(wide.public_bound(Norm::L2).unwrap() < 1.4143);
         let clipped = data.clip_features(Norm::L2, 1.0).unwrap();
-        let Features::F32 { values, .. } = clipped.features() else {
-            panic!("f32 rows")
-        };
+        let values = values(&clipped);
         assert!(values[0] == 0.0 && values[1] <= 1.0 && values[1] >= 0.999_999_9);
         assert!((values[2] - 0.5f32.sqrt()).abs() < 1e-6);
         let tighter = clipped.clip_features(Norm::L2, 0.5).unwrap();
-        assert_eq!(tighter.feature_bound, Some((Norm::L2, 0.5)));
-        assert_eq!(
-            tighter.clip_features(Norm::L2, 3.0).unwrap().feature_bound,
-            Some((Norm::L2, 0.5))
-        );
+        let wider = tighter.clone().clip_features(Norm::L2, 3.0).unwrap();
+        assert_eq!([tighter.feature_bound, wider.feature_bound], [Some((Norm::L2, 0.5)); 2]);
     }
 
     fn domain(count: usize, storage: Storage, label: Label) -> Arc<Domain> {
@@ -788,19 +784,13 @@ mod tests {
             Features::bytes(&[1; 6], 2, 1.0),
             sparse(&[0, 2, 3, 4], &[0, 1, 0, 1], &[1.0; 4], 2),
         ] {
-            let data = Dataset::new("d", features.clone(), classes(&[0, 1, 2], 3)).unwrap();
+            let data = data(features.clone(), classes(&[0, 1, 2], 3));
             let null = data.clone().null_row(1);
             assert!(null.is_null(1) && !null.is_null(0) && !null.is_null(2));
             assert_ne!(null.digest(), data.digest());
-            let rows = |data: &Dataset| data.clone().to_f32().unwrap().features().clone();
-            let Features::F32 { values, .. } = rows(&null) else {
-                panic!("f32")
-            };
-            assert_eq!(values[2..4], [0.0, 0.0]);
-            let Features::F32 { values: before, .. } = rows(&data) else {
-                panic!("f32")
-            };
-            assert_eq!((&values[..2], &values[4..]), (&before[..2], &before[4..]));
+            let [before, after] = [&data, &null].map(|data| values(&data.clone().to_f32().unwrap()).to_vec());
+            assert_eq!(after[2..4], [0.0, 0.0]);
+            assert_eq!((&after[..2], &after[4..]), (&before[..2], &before[4..]));
             // Nulling is idempotent, and the same before and after labels change.
             assert_eq!(null.clone().null_row(1), null);
             let split = null.clone().one_against_rest(1).unwrap();
@@ -812,7 +802,7 @@ mod tests {
             assert!(null.part(1..2).is_null(0));
         }
         let nan = f32::from_bits(0xffc1_2345);
-        let data = Dataset::new("d", dense(&[1.0; 2], 1), Labels::Values(vec![nan, 2.0])).unwrap();
+        let data = data(dense(&[1.0; 2], 1), Labels::Values(vec![nan, 2.0]));
         assert!(data.is_null(0) && !data.is_null(1));
         let Labels::Values(values) = data.labels() else {
             panic!("values")
@@ -823,26 +813,21 @@ mod tests {
     #[test]
     fn a_domain_stays_with_its_rows_and_bounds_them() {
         let names = || Label::Classes(["a", "b", "c"].map(str::to_owned).to_vec());
-        let data = Dataset::new("d", dense(&[0.5; 8], 4), classes(&[0, 2], 3)).unwrap();
+        let rows = data(dense(&[0.5; 8], 4), classes(&[0, 2], 3));
+        let two = Label::Classes(vec!["a".into(), "b".into()]);
+        let number = Label::Number(Bounds::new(0.0, 1.0).unwrap());
         for (domain, part) in [
             (domain(3, Storage::Dense, names()), "3 features"),
             (domain(4, Storage::Sparse, names()), "sparse rows"),
-            (
-                domain(4, Storage::Dense, Label::Classes(vec!["a".into(), "b".into()])),
-                "2 classes",
-            ),
-            (
-                domain(4, Storage::Dense, Label::Number(Bounds::new(0.0, 1.0).unwrap())),
-                "real targets",
-            ),
+            (domain(4, Storage::Dense, two), "2 classes"),
+            (domain(4, Storage::Dense, number), "real targets"),
         ] {
-            let message = data.clone().in_domain(domain).unwrap_err().to_string();
-            assert!(
-                message.contains(part) && message.contains("mend the schema"),
-                "{message}"
-            );
+            let message = rows.clone().in_domain(domain).unwrap_err().to_string();
+            let holds = message.contains(part) && message.contains("mend the schema");
+            assert!(holds, "{message}");
         }
-        let data = data.in_domain(domain(4, Storage::Dense, names())).unwrap();
+        let bytes = data(Features::bytes(&[9; 8], 4, 1.0 / 255.0), classes(&[0, 2], 3));
+        let data = rows.in_domain(domain(4, Storage::Dense, names())).unwrap();
         let bound = |data: &Dataset, norm| data.public_bound(norm).unwrap();
         assert!((bound(&data, Norm::L2) - 2.0).abs() < 1e-12 && (bound(&data, Norm::L1) - 4.0).abs() < 1e-12);
         let scaled = data.clone().scale_features(0.25).unwrap();
@@ -851,7 +836,6 @@ mod tests {
         let binary = data.one_against_rest(2).unwrap().into_binary().unwrap().part(0..1);
         let declared = binary.domain().unwrap();
         assert_eq!(declared.label, Label::Classes(vec!["not 2".into(), "2".into()]));
-        let bytes = Dataset::new("d", Features::bytes(&[9; 8], 4, 1.0 / 255.0), classes(&[0, 2], 3)).unwrap();
         let bytes = bytes.in_domain(domain(4, Storage::Bytes, names())).unwrap();
         assert!(bound(&bytes, Norm::L2) < 2.000_001);
         assert_eq!(bytes.to_f32().unwrap().domain().unwrap().storage, Storage::Dense);
@@ -859,13 +843,10 @@ mod tests {
 
     #[test]
     fn scaling_keeps_bytes_and_carries_the_bound() {
-        let bytes = Features::bytes(&[0, 100], 1, 1.0);
-        let data = Dataset::new("d", bytes, classes(&[0, 1], 2))
-            .unwrap()
-            .scale_features(0.01)
-            .unwrap();
-        assert_eq!(data.features(), &Features::bytes(&[0, 100], 1, 0.01));
-        let data = Dataset::new("d", dense(&[3.0, 4.0], 2), classes(&[0], 1)).unwrap();
+        let bytes = data(Features::bytes(&[0, 100], 1, 1.0), classes(&[0, 1], 2));
+        let scaled = bytes.scale_features(0.01).unwrap();
+        assert_eq!(scaled.features(), &Features::bytes(&[0, 100], 1, 0.01));
+        let data = data(dense(&[3.0, 4.0], 2), classes(&[0], 1));
         let data = data.clip_features(Norm::L2, 5.0).unwrap().scale_features(0.1).unwrap();
         let (norm, bound) = data.feature_bound.unwrap();
         assert!(norm == Norm::L2 && (0.5..0.500_001).contains(&bound));
@@ -876,12 +857,8 @@ mod tests {
         }
         let largest = data.clone().scale_features(f32::MAX).unwrap().scale_features(f32::MAX);
         assert_eq!(largest.unwrap().features(), &dense(&[f32::MAX; 2], 2));
-        assert!(
-            data.clip_features(Norm::L1, 0.0)
-                .unwrap_err()
-                .to_string()
-                .contains("feature bound is 0")
-        );
+        let error = data.clip_features(Norm::L1, 0.0).unwrap_err().to_string();
+        assert!(error.contains("feature bound is 0"), "{error}");
     }
 
     proptest! {
@@ -895,9 +872,8 @@ mod tests {
             let norm = if l1 { Norm::L1 } else { Norm::L2 };
             let bound = 10f64.powi(exponent);
             let columns = values.len();
-            let data = Dataset::new("d", dense(&values, columns), classes(&[0], 1)).unwrap();
-            let data = data.clip_features(norm, bound).unwrap();
-            let Features::F32 { values: clipped, .. } = data.features() else { panic!("f32 rows") };
+            let data = data(dense(&values, columns), classes(&[0], 1)).clip_features(norm, bound).unwrap();
+            let clipped = self::values(&data);
             let exact = |row: &[f32]| match norm {
                 Norm::L1 => row.iter().map(|&value| f64::from(value.abs())).sum::<f64>(),
                 Norm::L2 => row.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt(),
@@ -905,7 +881,7 @@ mod tests {
             // The check itself rounds, by at most (d + 1)·2⁻⁵³ relative.
             prop_assert!(exact(clipped) <= bound * (1.0 + (columns + 1) as f64 * f64::EPSILON / 2.0));
             if exact(&values) <= bound * (1.0 - 1e-12) {
-                prop_assert_eq!(&**clipped, &*values);
+                prop_assert_eq!(clipped, &*values);
             }
         }
     }

@@ -331,19 +331,15 @@ pub fn synthetic_logistic(n: usize, d: usize, seed: u64) -> Dataset {
             .map(|(&value, weight)| f64::from(value) * weight);
         *label = u32::from(products.sum::<f64>() >= 0.0);
     });
-    let names = Some(class_names(["-1", "1"]));
-    Dataset::new(
-        "synthetic-logistic",
-        Features::f32(values, d),
-        Labels::Classes {
-            values: labels,
-            classes: 2,
-            names,
-        },
-    )
-    .and_then(|data| data.clip_features(Norm::L1, d as f64))
-    .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
-    .expect("uniform features make a data set")
+    let labels = Labels::Classes {
+        values: labels,
+        classes: 2,
+        names: Some(class_names(["-1", "1"])),
+    };
+    Dataset::new("synthetic-logistic", Features::f32(values, d), labels)
+        .and_then(|data| data.clip_features(Norm::L1, d as f64))
+        .and_then(|data| data.in_domain(Arc::new(synthetic_logistic_domain(d))))
+        .expect("uniform features make a data set")
 }
 
 /// The domain of [`synthetic_logistic`] with d features: [0, 1], and the classes −1 and 1.
@@ -397,12 +393,7 @@ impl Quadratic {
     /// # Panics
     /// If `x` has another length than the quadratic's dimension.
     pub fn value(&self, x: &[f32]) -> f64 {
-        assert_eq!(
-            x.len(),
-            self.optimum.len(),
-            "a point of this quadratic has {} coordinates",
-            self.optimum.len()
-        );
+        assert_eq!(x.len(), self.optimum.len(), "coordinates of a point");
         let terms = x.iter().zip(&self.optimum).zip(&self.eigenvalues);
         terms
             .map(|((&x, optimum), eigenvalue)| 0.5 * eigenvalue * (f64::from(x) - optimum).powi(2))
@@ -434,23 +425,17 @@ impl Quadratic {
     /// If an eigenvalue is negative, the first one not positive, or a feature or target overflows f32.
     pub fn dataset(&self) -> Dataset {
         let dimension = self.eigenvalues.len();
-        let values: Vec<f32> = self
-            .eigenvalues
-            .iter()
-            .map(|eigenvalue| libm::sqrt(dimension as f64 * eigenvalue) as f32)
-            .collect();
-        let targets = values
-            .iter()
-            .zip(&self.optimum)
-            .map(|(&value, optimum)| (f64::from(value) * optimum) as f32);
-        let labels = Labels::Values(targets.collect());
-        let indices = (0..dimension as u32).collect();
-        let features = Features::Sparse(SparseMatrix {
-            offsets: (0..=dimension).collect(),
-            indices,
-            values,
-            columns: dimension,
-        });
+        let mut rows = SparseMatrix::new(dimension);
+        for (column, eigenvalue) in (0..).zip(&self.eigenvalues) {
+            rows.push_row([(column, libm::sqrt(dimension as f64 * eigenvalue) as f32)]);
+        }
+        let targets = rows.values.iter().zip(&self.optimum);
+        let labels = Labels::Values(
+            targets
+                .map(|(&value, optimum)| (f64::from(value) * optimum) as f32)
+                .collect(),
+        );
+        let features = Features::Sparse(rows);
         let domain = Self::domain(dimension, self.eigenvalues[0]);
         let largest = Self::largest_feature(dimension, self.eigenvalues[0]);
         Dataset::new("quadratic", features, labels)
@@ -498,17 +483,12 @@ mod tests {
     #[test]
     fn synthetic_mnist_has_the_shape_sparsity_and_difficulty_of_mnist() {
         let (train, test) = synthetic_mnist(1);
-        assert_eq!(
-            (train.len(), test.len(), train.columns(), train.classes()),
-            (60_000, 10_000, PIXELS, Some(CLASSES))
-        );
+        assert_eq!((train.len(), test.len()), (60_000, 10_000));
+        assert_eq!((train.columns(), train.classes()), (PIXELS, Some(CLASSES)));
         let (bytes, classes) = bytes_and_classes(&train);
         let stored = bytes.iter().filter(|&&byte| byte != 0).count() as f64 / bytes.len() as f64;
         let mean = bytes.iter().map(|&byte| f64::from(byte)).sum::<f64>() / bytes.len() as f64;
-        assert!(
-            (0.17..0.21).contains(&stored),
-            "share of bytes that are not zero: {stored}"
-        );
+        assert!((0.17..0.21).contains(&stored), "bytes that are not zero: {stored}");
         assert!((30.0..36.0).contains(&mean), "mean byte: {mean}");
         for class in 0..CLASSES as u32 {
             let count = classes.iter().filter(|&&label| label == class).count();
@@ -517,15 +497,10 @@ mod tests {
         let inside = 1..SIDE - 1;
         let border = |pixel: usize| !inside.contains(&(pixel / SIDE)) || !inside.contains(&(pixel % SIDE));
         let blank = |row: &[u8]| (0..PIXELS).filter(|&pixel| border(pixel)).all(|pixel| row[pixel] == 0);
-        assert!(
-            bytes.chunks_exact(PIXELS).all(blank),
-            "strokes keep off the border, so that shifts do not wrap"
-        );
+        // Strokes keep off the border, so that shifts do not wrap.
+        assert!(bytes.chunks_exact(PIXELS).all(blank));
         let accuracy = linear_accuracy(train, test);
-        assert!(
-            (0.88..0.94).contains(&accuracy),
-            "test accuracy of softmax regression: {accuracy}"
-        );
+        assert!((0.88..0.94).contains(&accuracy), "softmax regression: {accuracy}");
     }
 
     #[test]
@@ -541,14 +516,9 @@ mod tests {
         assert_eq!(one, digests(3));
         // The data of a published result must stay the data: a change of these digests is a change of the data set.
         let starts = one.map(|digest| u64::from_be_bytes(digest[..8].try_into().unwrap()));
-        assert_eq!(
-            starts,
-            [0x8df1_ea9c_ca29_5d1c, 0x5064_e36e_d777_47c6, 0x7cb1_3097_e487_94a8]
-        );
-        assert_ne!(
-            synthetic_logistic(1234, 20, 7).digest(),
-            synthetic_logistic(1234, 20, 8).digest()
-        );
+        let published = [0x8df1_ea9c_ca29_5d1c, 0x5064_e36e_d777_47c6, 0x7cb1_3097_e487_94a8];
+        assert_eq!(starts, published);
+        assert_ne!(one[2], synthetic_logistic(1234, 20, 8).digest());
     }
 
     #[test]
@@ -563,21 +533,19 @@ mod tests {
         let mut sorted = values.clone();
         sorted.sort_by(f32::total_cmp);
         let count = sorted.len() as f64;
-        let distance = sorted
-            .iter()
-            .enumerate()
+        let steps = sorted.iter().enumerate();
+        let distance = steps
             .map(|(rank, &value)| (f64::from(value) - (rank as f64 + 0.5) / count).abs() + 0.5 / count)
             .fold(0.0, f64::max);
         assert!(distance * count.sqrt() < 2.694, "KS distance {distance}");
         let mut generator = stream(3, Purpose::PlantedWeights, 0);
         let planted: Vec<f64> = (0..20).map(|_| normal(&mut generator)).collect();
         for (row, target) in values.chunks_exact(20).zip(data.binary_targets().unwrap()) {
-            let margin: f64 = row
+            let products = row
                 .iter()
                 .zip(&planted)
-                .map(|(&value, weight)| f64::from(value) * weight)
-                .sum();
-            assert!(margin * f64::from(target) >= 0.0);
+                .map(|(&value, weight)| f64::from(value) * weight);
+            assert!(products.sum::<f64>() * f64::from(target) >= 0.0);
         }
     }
 
@@ -586,14 +554,8 @@ mod tests {
         let quadratic = Quadratic::random(40, 10.0, 5);
         assert_eq!(quadratic.eigenvalues[0], 10.0);
         assert!(quadratic.eigenvalues.windows(2).all(|pair| pair[0] >= pair[1]));
-        assert_eq!(
-            quadratic
-                .eigenvalues
-                .iter()
-                .filter(|&&eigenvalue| eigenvalue == 0.0)
-                .count(),
-            10
-        );
+        let flat = quadratic.eigenvalues.iter().filter(|&&eigenvalue| eigenvalue == 0.0);
+        assert_eq!(flat.count(), 10);
         let data = quadratic.dataset();
         let Features::Sparse(SparseMatrix { values, .. }) = data.features() else {
             panic!("sparse rows")
@@ -602,11 +564,8 @@ mod tests {
             panic!("real targets")
         };
         let point: Vec<f32> = (0..40).map(|index| (index as f32 * 0.7).sin()).collect();
-        let residuals = values
-            .iter()
-            .zip(&point)
-            .zip(targets)
-            .map(|((value, x), y)| f64::from(value * x - y));
+        let products = values.iter().zip(&point).map(|(value, x)| value * x);
+        let residuals = products.zip(targets).map(|(product, y)| f64::from(product - y));
         let loss: f64 = residuals.map(|residual| 0.5 * residual * residual).sum::<f64>() / 40.0;
         let exact = quadratic.value(&point);
         assert!((loss - exact).abs() < 1e-5 * exact, "{loss} against {exact}");

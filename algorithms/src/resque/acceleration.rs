@@ -368,6 +368,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::resque::functions::PlantedRegression;
     use crate::resque::geometry::{distance, norm};
+    use crate::vectors::map2;
     use rounds_kernels::loss::Loss;
 
     /// The convolved least absolute deviation with exact gradients, and an exact proximal oracle: accelerated projected
@@ -409,13 +410,9 @@ pub(crate) mod tests {
             let dimension = centre.len();
             let (mut v, mut w, mut gradient) = (vec![0.0; dimension], vec![0.0; dimension], vec![0.0; dimension]);
             for _ in 0..2_000 {
-                let x: Vec<f64> = centre.iter().zip(&w).map(|(c, w)| c + w).collect();
+                let x = map2(centre, &w, |c, w| c + w);
                 self.value_and_gradient(&x, &mut gradient);
-                let mut next: Vec<f64> = w
-                    .iter()
-                    .zip(&gradient)
-                    .map(|(w, g)| w - (g + lambda * w) / smoothness)
-                    .collect();
+                let mut next = map2(&w, &gradient, |w, g| w - (g + lambda * w) / smoothness);
                 project(&mut next, self.radius);
                 let change = distance(&next, &v);
                 for j in 0..dimension {

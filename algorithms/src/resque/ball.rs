@@ -86,6 +86,7 @@ pub(crate) fn sample_size(needed: f64) -> Result<usize, ResqueError> {
 pub(crate) mod tests {
     use super::*;
     use crate::oracle::Ledger;
+    use crate::vectors::{dot, map2};
     use std::ops::Range;
 
     /// A strongly structured smooth function with exact gradients: f(x) = (m/2)‖x − target‖², for which the ball
@@ -110,25 +111,15 @@ pub(crate) mod tests {
         /// argmin of the subproblem: the ray to the target, clipped at r.
         pub(crate) fn exact(&self, subproblem: &Subproblem) -> Vec<f64> {
             let shrink = self.curvature / (self.curvature + subproblem.regularization);
-            let mut v: Vec<f64> = self
-                .target
-                .iter()
-                .zip(&self.centre)
-                .map(|(t, c)| shrink * (t - c))
-                .collect();
+            let mut v = map2(&self.target, &self.centre, |t, c| shrink * (t - c));
             crate::resque::geometry::project(&mut v, subproblem.radius);
             v
         }
 
         /// The subproblem's objective at offset v.
         pub(crate) fn objective(&self, v: &[f64], subproblem: &Subproblem) -> f64 {
-            let distance: f64 = v
-                .iter()
-                .zip(&self.centre)
-                .zip(&self.target)
-                .map(|((v, c), t)| (c + v - t).powi(2))
-                .sum();
-            0.5 * self.curvature * distance + 0.5 * subproblem.regularization * v.iter().map(|v| v * v).sum::<f64>()
+            let error = map2(&map2(v, &self.centre, |v, c| c + v), &self.target, |x, t| x - t);
+            0.5 * self.curvature * dot(&error, &error) + 0.5 * subproblem.regularization * dot(v, v)
         }
     }
 

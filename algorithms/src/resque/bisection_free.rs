@@ -99,7 +99,7 @@ mod tests {
     impl BallOracle for ExactOracle {
         fn minimize(&mut self, centre: &[f64], solution: &mut [f64], gradient: &mut [f64]) -> Result<(), ResqueError> {
             solution.copy_from_slice(&self.solve(centre, 0.0));
-            let x: Vec<f64> = centre.iter().zip(&*solution).map(|(c, v)| c + v).collect();
+            let x = crate::vectors::map2(centre, solution, |c, v| c + v);
             self.value_and_gradient(&x, gradient);
             Ok(())
         }

@@ -17,6 +17,7 @@ use super::pool::{GradientPool, PoolMethod};
 use super::{ResqueError, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
+use crate::vectors::{add_scaled, dot, map2};
 
 /// Largest dimension of the matrix methods.
 pub const MOST_DIMENSIONS: usize = 1_024;
@@ -100,12 +101,9 @@ impl CuttingPlane {
     fn cut(&mut self, normal: &[f64]) {
         let dimension = self.centre.len();
         let d = dimension as f64;
-        let image: Vec<f64> = self
-            .shape
-            .chunks_exact(dimension)
-            .map(|row| row.iter().zip(normal).map(|(p, g)| p * g).sum())
-            .collect();
-        let squared: f64 = image.iter().zip(normal).map(|(p, g)| p * g).sum();
+        let rows = self.shape.chunks_exact(dimension);
+        let image: Vec<f64> = rows.map(|row| dot(row, normal)).collect();
+        let squared = dot(&image, normal);
         if squared <= 0.0 {
             return;
         }
@@ -132,18 +130,16 @@ impl CuttingPlane {
     fn recentre(&mut self) {
         let dimension = self.centre.len();
         let radius_squared = self.domain_radius * self.domain_radius;
-        let slack = |cut: &(Vec<f64>, f64), x: &[f64]| cut.1 - cut.0.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
+        let slack = |cut: &(Vec<f64>, f64), x: &[f64]| cut.1 - dot(&cut.0, x);
         let value = |cuts: &[(Vec<f64>, f64)], x: &[f64]| {
-            let mut total = -(radius_squared - x.iter().map(|x| x * x).sum::<f64>()).ln();
-            for cut in cuts {
-                total -= slack(cut, x).ln();
-            }
+            let ball = -(radius_squared - dot(x, x)).ln();
+            let total = cuts.iter().fold(ball, |total, cut| total - slack(cut, x).ln());
             if total.is_nan() { f64::INFINITY } else { total }
         };
         // The Hessian of the old barrier says how far one may go against the new normal: Dikin's ellipsoid.
         let old = self.cuts.len() - 1;
         let hessian = |cuts: &[(Vec<f64>, f64)], x: &[f64]| {
-            let room = radius_squared - x.iter().map(|x| x * x).sum::<f64>();
+            let room = radius_squared - dot(x, x);
             let mut matrix = vec![0.0; dimension * dimension];
             for i in 0..dimension {
                 for j in 0..=i {
@@ -164,28 +160,16 @@ impl CuttingPlane {
         };
         let newest = self.cuts[old].0.clone();
         let step = solve_positive(hessian(&self.cuts[..old], &self.centre), dimension, &newest);
-        let length: f64 = step
-            .iter()
-            .zip(&newest)
-            .map(|(s, g)| s * g)
-            .sum::<f64>()
-            .max(f64::MIN_POSITIVE)
-            .sqrt();
-        let mut x: Vec<f64> = self
-            .centre
-            .iter()
-            .zip(&step)
-            .map(|(c, s)| c - 0.7 * s / length)
-            .collect();
+        let length = dot(&step, &newest).max(f64::MIN_POSITIVE).sqrt();
+        let mut x = map2(&self.centre, &step, |c, s| c - 0.7 * s / length);
         for _ in 0..60 {
-            let room = radius_squared - x.iter().map(|x| x * x).sum::<f64>();
+            let room = radius_squared - dot(&x, &x);
             let mut slope: Vec<f64> = x.iter().map(|x| 2.0 * x / room).collect();
             for cut in &self.cuts {
-                let inverse = 1.0 / slack(cut, &x);
-                slope.iter_mut().zip(&cut.0).for_each(|(s, a)| *s += inverse * a);
+                add_scaled(&mut slope, 1.0 / slack(cut, &x), &cut.0);
             }
             let direction = solve_positive(hessian(&self.cuts, &x), dimension, &slope);
-            let decrement: f64 = slope.iter().zip(&direction).map(|(s, d)| s * d).sum();
+            let decrement = dot(&slope, &direction);
             if decrement < 1e-12 {
                 break;
             }
@@ -197,7 +181,7 @@ impl CuttingPlane {
                 1.0 / (1.0 + decrement.sqrt())
             };
             loop {
-                let next: Vec<f64> = x.iter().zip(&direction).map(|(x, d)| x - size * d).collect();
+                let next = map2(&x, &direction, |x, d| x - size * d);
                 if value(&self.cuts, &next) <= here || size < 1e-12 {
                     x = next;
                     break;
@@ -250,7 +234,7 @@ impl PoolMethod for CuttingPlane {
                 }
             }
             Centre::Analytic => {
-                let bound: f64 = normal.iter().zip(&self.centre).map(|(a, x)| a * x).sum();
+                let bound = dot(&normal, &self.centre);
                 self.cuts.push((normal, bound));
                 self.recentre();
             }
@@ -327,8 +311,7 @@ mod tests {
         let x = solve_positive(matrix, 3, &[1.0, -2.0, 0.5]);
         let full = [[4.0, 2.0, 1.0], [2.0, 5.0, 3.0], [1.0, 3.0, 6.0]];
         for (row, right) in full.iter().zip([1.0, -2.0, 0.5]) {
-            let left: f64 = row.iter().zip(&x).map(|(a, b)| a * b).sum();
-            assert!((left - right).abs() < 1e-12);
+            assert!((dot(row, &x) - right).abs() < 1e-12);
         }
     }
 

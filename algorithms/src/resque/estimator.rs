@@ -51,6 +51,7 @@ pub(super) fn kolmogorov_smirnov(mut left: Vec<f64>, mut right: Vec<f64>) -> (f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::dot;
     use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
     const TEST: Purpose = Purpose(0x7e57);
@@ -65,10 +66,6 @@ mod tests {
     /// the exponent at p = 2, its constant 3 ≥ e stands).
     fn weight_moment(power: f64, distance: f64, radius: f64) -> f64 {
         ((power * power - power) * distance * distance / (2.0 * radius * radius)).exp()
-    }
-
-    fn dot(a: &[f64], b: &[f64]) -> f64 {
-        a.iter().zip(b).map(|(a, b)| a * b).sum()
     }
 
     #[test]

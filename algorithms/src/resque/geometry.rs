@@ -1,5 +1,7 @@
 //! Inner products, distances, conversions and ball projections of f64 centres and f32 offsets.
 
+pub(crate) use crate::vectors::norm;
+
 /// ⟨a, b⟩ with sixteen f32 accumulators.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut lanes = [0f32; 16];
@@ -34,12 +36,7 @@ pub(crate) fn squared_norm(v: &[f32]) -> f64 {
 /// ‖a − b‖.
 #[cfg(test)]
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
-}
-
-/// ‖v‖.
-pub(crate) fn norm(v: &[f64]) -> f64 {
-    v.iter().map(|v| v * v).sum::<f64>().sqrt()
+    norm(&crate::vectors::map2(a, b, |a, b| a - b))
 }
 
 /// `v ← v·min(1, r/‖v‖)`.

@@ -90,17 +90,11 @@ impl ParallelResque {
     /// # Errors
     /// Parameters out of range; a smoothing radius above R.
     pub fn new(parameters: ParallelParameters, start: Vec<f64>, key: StreamKey) -> Result<Self, ResqueError> {
-        let ParallelParameters {
-            domain_radius,
-            accuracy,
-            lipschitz,
-            samples,
-            ..
-        } = parameters;
+        let (accuracy, lipschitz, samples) = (parameters.accuracy, parameters.lipschitz, parameters.samples);
         let worst_case = 0.5 * accuracy / (lipschitz * (start.len() as f64).sqrt());
         let radius = positive("smoothing radius ρ", parameters.smoothing.unwrap_or(worst_case))?;
         let acceleration = AccelerationParameters {
-            domain_radius,
+            domain_radius: parameters.domain_radius,
             ball_radius: radius,
             accuracy: 0.5 * accuracy,
             lipschitz,
@@ -238,17 +232,11 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         proximal: &mut [f64],
     ) -> Result<(), ResqueError> {
         let Self { sampler, pool } = self;
-        let AccelerationParameters {
-            ball_radius,
-            domain_radius,
-            accuracy,
-            ..
-        } = sampler.acceleration;
-        let lipschitz = pool.lipschitz();
-        let balls = sampler.acceleration.balls();
+        let (ball_radius, domain_radius) = (sampler.acceleration.ball_radius, sampler.acceleration.domain_radius);
+        let (lipschitz, balls) = (pool.lipschitz(), sampler.acceleration.balls());
         let ball = sampler.subproblem(regularization)?;
         // (λ/2)·E‖x − x̂‖² ≤ φ gives the standard deviation ε√K/(CR)/λ of Definition 5.
-        let deviation = accuracy * balls.sqrt() / (PROXIMAL * domain_radius);
+        let deviation = sampler.acceleration.accuracy * balls.sqrt() / (PROXIMAL * domain_radius);
         let wanted = deviation * deviation / (2.0 * regularization);
         let proximal_problem = Subproblem::new(regularization, ball_radius, wanted.min(ball.accuracy))?;
         let most_levels = balls.log2().ceil().max(1.0) as u32;

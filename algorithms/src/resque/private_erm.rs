@@ -101,16 +101,9 @@ pub struct Plan {
 
 /// ε_opt of [002 (30)].
 fn optimal_error(setting: &Setting, constant: f64) -> f64 {
-    let Setting {
-        examples: n,
-        dimension: d,
-        lipschitz,
-        domain_radius,
-        epsilon,
-        delta,
-    } = *setting;
-    let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * epsilon);
-    constant * lipschitz * domain_radius * (1.0 / n.sqrt() + privacy)
+    let (n, d, delta) = (setting.examples, setting.dimension, setting.delta);
+    let privacy = (d * (1.0 / delta).ln()).sqrt() * (n / delta).ln().powf(1.5) * n.ln() / (n * setting.epsilon);
+    constant * setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
 }
 
 /// [002 (32)–(34)] with `constant` for √C.
@@ -456,47 +449,35 @@ mod tests {
         delta: 1e-6,
     };
 
+    const SMALL: Setting = Setting {
+        dimension: 20.0,
+        ..LAPTOP
+    };
+
     #[test]
     fn the_faithful_plan_is_refused_on_a_laptop_and_says_from_when_on_it_is_not() {
         assert!(Plan::faithful(&LAPTOP).is_err());
         let first = first_feasible_examples(&LAPTOP).unwrap();
         assert!(first > 1e9, "{first:e}");
-        let plan = Plan::faithful(&Setting {
-            examples: first,
-            ..LAPTOP
-        })
-        .unwrap();
+        let examples = first;
+        let plan = Plan::faithful(&Setting { examples, ..LAPTOP }).unwrap();
         assert!(plan.epsilon.unwrap() <= LAPTOP.epsilon);
         assert!(plan.smoothing / plan.acceleration.ball_radius > 1e5);
         assert!(plan.steps.iter().all(|&steps| steps <= first / 60.0));
-        let smaller = first_feasible_examples(&Setting {
-            dimension: 20.0,
-            ..LAPTOP
-        })
-        .unwrap();
+        let smaller = first_feasible_examples(&SMALL).unwrap();
         assert!(smaller < first, "{smaller:e}");
     }
 
     #[test]
     fn each_precondition_names_itself() {
         let refused = |setting| Plan::faithful(&setting).unwrap_err();
-        assert!(matches!(
-            refused(Setting { epsilon: 2.0, ..LAPTOP }),
-            Infeasible::Budget { .. }
-        ));
-        assert!(matches!(
-            refused(Setting { delta: 0.2, ..LAPTOP }),
-            Infeasible::Budget { .. }
-        ));
+        let (epsilon, delta) = (2.0, 0.2);
+        for budget in [Setting { epsilon, ..LAPTOP }, Setting { delta, ..LAPTOP }] {
+            assert!(matches!(refused(budget), Infeasible::Budget { .. }));
+        }
         assert!(matches!(refused(LAPTOP), Infeasible::Vacuous { .. }));
-        assert!(matches!(
-            refused(Setting {
-                examples: 1e8,
-                dimension: 20.0,
-                ..LAPTOP
-            }),
-            Infeasible::TooFewExamples { .. }
-        ));
+        let more = Setting { examples: 1e8, ..SMALL };
+        assert!(matches!(refused(more), Infeasible::TooFewExamples { .. }));
     }
 
     #[test]

@@ -238,6 +238,7 @@ mod tests {
     use crate::resque::functions::LinearLoss;
     use crate::resque::not_positive;
     use crate::resque::pool::tests::refuses_bad_rounds;
+    use crate::vectors::{dot, map2, norm};
     use rounds_kernels::features::{Rows, Targets};
     use rounds_kernels::loss::{Loss, Target};
     use std::sync::Arc;
@@ -322,9 +323,8 @@ mod tests {
             for sample in 0..count {
                 fill_gaussian(&StreamKey::Simulation(32), Purpose(2), sample as u64, 1.0, &mut z);
                 let xi: Vec<f64> = z.iter().map(|&z| radius * f64::from(z)).collect();
-                let point: Vec<f64> = centre.iter().zip(&xi).map(|(x, xi)| x + xi).collect();
-                let margin = |weights: &[f64]| a.iter().zip(weights).map(|(a, w)| a * w).sum::<f64>();
-                let mut residuals: Vec<f64> = point.chunks_exact(a.len()).map(margin).collect();
+                let point = map2(centre, &xi, |x, xi| x + xi);
+                let mut residuals: Vec<f64> = point.chunks_exact(a.len()).map(|weights| dot(&a, weights)).collect();
                 problem.model().loss.residual(&mut residuals, target);
                 let inner: f64 = offset.iter().zip(&xi).map(|(&v, xi)| f64::from(v) * xi).sum();
                 let weight = log_weight(inner, squared_norm(offset), radius).exp();
@@ -376,7 +376,7 @@ mod tests {
             let direction: Vec<f64> = (0..dimension)
                 .map(|j| f64::from(a[j % a.len()]) * (1.0 - 0.4 * (j / a.len()) as f64) + 0.5 * (1.7 * j as f64).cos())
                 .collect();
-            let scale = share * radius / direction.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let scale = share * radius / norm(&direction);
             let offset: Vec<f32> = direction.iter().map(|v| (v * scale) as f32).collect();
             let queries = Queries {
                 problem: &problem,

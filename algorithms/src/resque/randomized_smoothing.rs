@@ -54,17 +54,11 @@ impl SmoothingParameters {
 
     /// The bound on the expected gap.
     pub fn bound(&self, dimension: usize) -> f64 {
-        let Self {
-            domain_radius,
-            lipschitz,
-            smoothing,
-            rounds,
-            batch,
-        } = *self;
-        let (t, beta) = (rounds as f64, 2.0 * lipschitz / smoothing);
-        smoothing * lipschitz * (dimension as f64).sqrt()
-            + 2.0 * beta * domain_radius * domain_radius / (t * (t + 1.0))
-            + (t + 2.0) * lipschitz * lipschitz / (6.0 * batch as f64 * (beta - lipschitz / smoothing))
+        let (rho, l, t) = (self.smoothing, self.lipschitz, self.rounds as f64);
+        let beta = 2.0 * l / rho;
+        rho * l * (dimension as f64).sqrt()
+            + 2.0 * beta * self.domain_radius.powi(2) / (t * (t + 1.0))
+            + (t + 2.0) * l * l / (6.0 * self.batch as f64 * (beta - l / rho))
     }
 }
 
@@ -111,28 +105,22 @@ impl RandomizedSmoothing {
 
 impl PoolMethod for RandomizedSmoothing {
     fn advance(&mut self, pool: &mut dyn GradientPool) -> Result<(), ResqueError> {
-        let SmoothingParameters {
-            domain_radius,
-            lipschitz,
-            smoothing,
-            batch,
-            ..
-        } = self.parameters;
+        let parameters = self.parameters;
         let weight = self.completed as f64 + 1.0;
         // η_{0:t} = (t + 1)(t + 2)/2.
         let tau = 2.0 / (weight + 1.0);
         for ((x, y), z) in self.point.iter_mut().zip(&self.average).zip(&self.momentum) {
             *x = (1.0 - tau) * y + tau * z;
         }
-        pool.fetch(&self.point, smoothing, batch)?;
-        pool.reweighted_mean(0..batch, &self.offset, &mut self.gradient)?;
-        let beta = 2.0 * lipschitz / smoothing;
+        pool.fetch(&self.point, parameters.smoothing, parameters.batch)?;
+        pool.reweighted_mean(0..parameters.batch, &self.offset, &mut self.gradient)?;
+        let beta = 2.0 * parameters.lipschitz / parameters.smoothing;
         for (j, &g) in self.gradient.iter().enumerate() {
             self.average[j] = self.point[j] - f64::from(g) / beta;
             self.momentum[j] -= 0.5 * weight / beta * f64::from(g);
         }
-        project(&mut self.average, domain_radius);
-        project(&mut self.momentum, domain_radius);
+        project(&mut self.average, parameters.domain_radius);
+        project(&mut self.momentum, parameters.domain_radius);
         self.completed += 1;
         Ok(())
     }
@@ -162,11 +150,8 @@ mod tests {
         for (dimension, accuracy) in [(16, 0.1), (256, 0.05)] {
             let function = MaxOfLinear::new(dimension, dimension.min(64), 1.0, 1.0).unwrap();
             let parameters = SmoothingParameters::for_accuracy(dimension, 1.0, 1.0, accuracy).unwrap();
-            assert!(
-                parameters.bound(dimension) <= accuracy * 1.01,
-                "{}",
-                parameters.bound(dimension)
-            );
+            let bound = parameters.bound(dimension);
+            assert!(bound <= accuracy * 1.01, "{bound}");
             let mut pool = BlackBoxOracle::new(&function, Engine::default(), StreamKey::Simulation(1));
             let mut run = RandomizedSmoothing::new(dimension, parameters).unwrap();
             while !run.finished() {
@@ -174,10 +159,8 @@ mod tests {
             }
             let gap = function.value(run.iterate());
             assert!(gap <= accuracy, "{gap}");
-            assert_eq!(
-                pool.ledger().gradient_queries,
-                parameters.rounds * parameters.batch as u64
-            );
+            let queries = parameters.rounds * parameters.batch as u64;
+            assert_eq!(pool.ledger().gradient_queries, queries);
         }
         let flat = SmoothingParameters {
             smoothing: 0.0,

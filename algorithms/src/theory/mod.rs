@@ -158,10 +158,8 @@ mod tests {
         }
         let curvature = Curvature::new(0.1, 4.0).unwrap();
         let (step_size, limit) = (0.3, 0.25);
-        assert_eq!(
-            curvature.step_size(0.3),
-            Err(TheoryError::StepSize { step_size, limit })
-        );
+        let expected = TheoryError::StepSize { step_size, limit };
+        assert_eq!(curvature.step_size(0.3), Err(expected));
         assert!(curvature.step_size(0.0).is_err());
         assert_eq!(curvature.step_size(0.25), Ok(0.25));
     }

@@ -131,50 +131,35 @@ impl GridLoss {
         let middle_cell = below(pair.loss(0.5 * (low + high).clamp(-1.0, 1.0))).clamp(1, mass.len() - 2);
         let middle = pair.coordinate(grid(middle_cell) + 0.5 * interval).clamp(low, high);
 
-        let (mut fixed, mut cell) = (middle, middle_cell + 1);
-        while cell + 1 < mass.len() && fixed < high {
-            let limit = pair.coordinate(grid(cell) + interval).min(high);
-            if limit > fixed {
-                let bucket = Bucket {
-                    pair,
-                    fixed,
-                    target: grid(cell),
-                    interval,
-                };
-                if let Some((cut, total)) = bucket.cut(limit) {
-                    mass[cell] += total;
-                    fixed = cut;
-                } else {
-                    // The mean stays below the grid point: cut half-way to the next, round down.
-                    let cut = pair.coordinate(grid(cell) + 0.5 * interval).clamp(fixed, high);
-                    mass[cell - 1] += bucket.balance(cut).0;
-                    fixed = cut;
+        for upwards in [true, false] {
+            let (side, end) = if upwards { (1.0, high) } else { (-1.0, low) };
+            let (mut fixed, mut cell) = (middle, middle_cell + usize::from(upwards));
+            while cell > 0 && cell + 1 < mass.len() && side * (end - fixed) > 0.0 {
+                let limit = pair.coordinate(grid(cell) + side * interval).clamp(low, high);
+                if side * (limit - fixed) > 0.0 {
+                    let bucket = Bucket {
+                        pair,
+                        fixed,
+                        target: grid(cell),
+                        interval,
+                    };
+                    if let Some((cut, total)) = bucket.cut(limit) {
+                        mass[cell] += total;
+                        fixed = cut;
+                    } else {
+                        // The mean stays on the near side of the grid point: cut half-way to the next, round down.
+                        let half_way = pair.coordinate(grid(cell) + side * 0.5 * interval);
+                        let cut = half_way.clamp(fixed.min(end), fixed.max(end));
+                        mass[cell - usize::from(upwards)] += bucket.balance(cut).0;
+                        fixed = cut;
+                    }
                 }
+                cell = if upwards { cell + 1 } else { cell - 1 };
             }
-            cell += 1;
-        }
-        // The rest, upper tail included, rounded down.
-        mass[below(pair.loss(fixed)).min(mass.len() - 1)] += pair.mass_above(fixed);
-
-        let (mut fixed, mut cell) = (middle, middle_cell);
-        while cell > 0 && fixed > low {
-            let limit = pair.coordinate(grid(cell) - interval).max(low);
-            if limit < fixed {
-                let bucket = Bucket {
-                    pair,
-                    fixed,
-                    target: grid(cell),
-                    interval,
-                };
-                let (cut, total) = bucket.cut(limit).unwrap_or_else(|| {
-                    // The mean stays above the grid point: cut half-way to the next, round down.
-                    let cut = pair.coordinate(grid(cell) - 0.5 * interval).clamp(low, fixed);
-                    (cut, bucket.balance(cut).0)
-                });
-                mass[cell] += total;
-                fixed = cut;
+            if upwards {
+                // The rest, upper tail included, rounded down.
+                mass[below(pair.loss(fixed)).min(mass.len() - 1)] += pair.mass_above(fixed);
             }
-            cell -= 1;
         }
     }
 
@@ -255,30 +240,19 @@ impl Bucket {
     /// (cut, P-mass) with the balance at, or by rounding just above, 0; nothing if no cut up to `limit` does it.
     fn cut(self, limit: f64) -> Option<(f64, f64)> {
         // The balance rises with a cut that moves up, and falls with one that moves down; `value` rises away from `near`.
-        let upwards = limit > self.fixed;
-        let value_at = |cut: f64| {
-            let (total, balance) = self.balance(cut);
-            (total, if upwards { balance } else { -balance })
-        };
+        let side = if limit > self.fixed { 1.0 } else { -1.0 };
+        let value_at = |cut: f64| side * self.balance(cut).1;
         let centre = self.pair.coordinate(self.target);
-        let mut near = if upwards {
-            centre.max(self.fixed)
-        } else {
-            centre.min(self.fixed)
-        };
+        let mut near = side * (side * centre).max(side * self.fixed);
         let mut far = limit;
-        if value_at(far).1 < 0.0 {
+        if value_at(far) < 0.0 {
             return None;
         }
         let mirrored = self.pair.coordinate(2.0 * self.target - self.pair.loss(self.fixed));
-        let mut cut = if upwards {
-            mirrored.clamp(near, far)
-        } else {
-            mirrored.clamp(far, near)
-        };
+        let mut cut = mirrored.clamp(near.min(far), near.max(far));
         let tolerance = 1e-7 * (far - self.fixed).abs();
         for _ in 0..40 {
-            let (_, value) = value_at(cut);
+            let value = value_at(cut);
             if value > 0.0 {
                 far = cut;
             } else {
@@ -292,22 +266,11 @@ impl Bucket {
             }
             cut = next;
         }
-        // Any cut whose mean loss is at least the target keeps the bound; the best one was found to 1e-7 of a bucket.
-        let safe = |cut: f64| {
-            if upwards {
-                value_at(cut).1 >= 0.0
-            } else {
-                value_at(cut).1 <= 0.0
-            }
-        };
-        let step = if upwards { 2.0 * tolerance } else { -2.0 * tolerance };
+        // Any cut whose mean loss is at least the target keeps the bound; the best one was found to 1e-7 of a bucket. A later
+        // cut raises the mean, whichever end is fixed.
+        let safe = |cut: f64| self.balance(cut).1 >= 0.0;
         if !safe(cut) {
-            // Upwards a later cut raises the mean; downwards one that is nearer to the fixed end does.
-            cut = if upwards {
-                (cut + step).min(limit)
-            } else {
-                (cut - step).min(self.fixed)
-            };
+            cut = (cut + 2.0 * tolerance).min(limit.max(self.fixed));
         }
         safe(cut).then(|| (cut, self.balance(cut).0))
     }

@@ -16,6 +16,15 @@ fn loss(mechanism: &Mechanism) -> PrivacyLoss {
     PrivacyLoss::new(mechanism, Adjacency::AddRemove).unwrap()
 }
 
+fn by(accountant: Accountant, mechanism: &Mechanism, delta: f64) -> f64 {
+    accountant.epsilon(mechanism, Adjacency::AddRemove, delta).unwrap()
+}
+
+/// Asserts that ε by the privacy loss distribution exceeds another bound by no more than the discretisation.
+fn assert_no_more(found: f64, bound: f64, what: &str) {
+    assert!(found <= bound * (1.0 + 2e-5), "{what}: {found} {bound}");
+}
+
 #[test]
 fn epsilon_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
     for mu in [1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 100.0, 1e4] {
@@ -36,10 +45,8 @@ fn delta_of_a_gaussian_is_never_below_the_truth_and_hardly_above() {
             let epsilon = multiple * mu + 0.5 * mu * mu;
             let truth = gaussian::delta(epsilon, mu).unwrap();
             let upper = loss(&gaussian_with(mu)).delta(epsilon).unwrap();
-            assert!(
-                upper >= truth && upper <= truth * 1.02,
-                "mu {mu}, epsilon {epsilon}: {upper:e} {truth:e}"
-            );
+            let hardly_above = upper >= truth && upper <= truth * 1.02;
+            assert!(hardly_above, "mu {mu}, epsilon {epsilon}: {upper:e} {truth:e}");
         }
     }
 }
@@ -50,10 +57,7 @@ fn composed_gaussians_on_a_grid_are_the_gaussian_of_their_sum() {
     for (noise, steps) in [(5.0, 10), (30.0, 1000)] {
         let truth = gaussian::epsilon(1e-6, f64::sqrt(steps as f64) / noise).unwrap();
         let found = loss(&poisson(noise, 1.0 - 1e-12, steps)).epsilon(1e-6).unwrap();
-        assert!(
-            found >= truth && found < truth * (1.0 + 3e-5),
-            "{found} against {truth}"
-        );
+        assert!((truth..truth * (1.0 + 3e-5)).contains(&found), "{found} {truth}");
     }
 }
 
@@ -83,23 +87,17 @@ fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
         (0.1, 20),
         (0.3, 100),
     ] {
-        let privacy_loss = loss(&laplace(epsilon_zero, steps));
+        let mechanism = laplace(epsilon_zero, steps);
+        let privacy_loss = loss(&mechanism);
         let most = epsilon_zero * steps as f64;
         let mut previous = 0.0;
         for delta in [1e-3, 1e-6, 1e-9, 1e-12, 1e-30] {
+            let what = format!("{epsilon_zero} {steps} {delta:e}");
             let found = privacy_loss.epsilon(delta).unwrap();
             let least = most + (-delta * 2_f64.powi(steps as i32)).max(-1.0).ln_1p();
-            assert!(
-                found >= least * (1.0 - 1e-12) && found >= previous * (1.0 - 2e-5) && found <= most,
-                "{epsilon_zero} {steps} {delta:e}: {found}"
-            );
-            let by_rdp = Accountant::Rdp
-                .epsilon(&laplace(epsilon_zero, steps), Adjacency::AddRemove, delta)
-                .unwrap();
-            assert!(
-                found <= by_rdp * (1.0 + 2e-5),
-                "{epsilon_zero} {steps} {delta:e}: {found} {by_rdp}"
-            );
+            let rises = found >= least * (1.0 - 1e-12) && found >= previous * (1.0 - 2e-5);
+            assert!(rises && found <= most, "{what}: {found}");
+            assert_no_more(found, by(Accountant::Rdp, &mechanism, delta), &what);
             previous = found;
         }
     }
@@ -113,10 +111,7 @@ fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
         let at = |scale| examples::laplace(scale, 1.0, steps);
         let [by_pld, by_rdp] = [Accountant::Pld, Accountant::Rdp]
             .map(|accountant| calibrate(accountant, Adjacency::AddRemove, epsilon, delta, at).unwrap());
-        assert!(
-            by_pld <= by_rdp * (1.0 + 2e-5),
-            "{epsilon} {delta:e} {steps}: {by_pld} {by_rdp}"
-        );
+        assert_no_more(by_pld, by_rdp, &format!("{epsilon} {delta:e} {steps}"));
         assert!(loss(&at(by_pld)).epsilon(delta).unwrap() <= epsilon);
     }
 }
@@ -124,9 +119,8 @@ fn laplace_releases_keep_their_epsilon_at_every_delta_and_calibrate() {
 #[test]
 fn composed_laplace_gains_over_pure_addition_and_over_rdp() {
     let mechanism = laplace(0.1, 100);
-    let by_pld = loss(&mechanism).epsilon(1e-6).unwrap();
-    let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, 1e-6).unwrap();
-    let pure = Accountant::Pure.epsilon(&mechanism, Adjacency::AddRemove, 0.0).unwrap();
+    let [by_pld, by_rdp] = [Accountant::Pld, Accountant::Rdp].map(|accountant| by(accountant, &mechanism, 1e-6));
+    let pure = by(Accountant::Pure, &mechanism, 0.0);
     assert!(by_pld < by_rdp && by_rdp < pure, "{by_pld} {by_rdp} {pure}");
 }
 
@@ -147,21 +141,16 @@ fn unlike_steps_compose() {
 fn the_two_directions_are_composed_separately() {
     let privacy_loss = loss(&poisson(1.0, 0.2, 20));
     assert_eq!(privacy_loss.directions.len(), 2);
-    let single = |direction: usize| {
-        let directions = vec![privacy_loss.directions[direction].clone()];
-        PrivacyLoss {
-            directions,
+    let [remove, add] = [0, 1].map(|direction| {
+        let single = PrivacyLoss {
+            directions: vec![privacy_loss.directions[direction].clone()],
             interval: Interval::Automatic,
-        }
-        .epsilon(1e-5)
-        .unwrap()
-    };
-    let (remove, add) = (single(0), single(1));
+        };
+        single.epsilon(1e-5).unwrap()
+    });
     // Reference library, PLD at 1e-5: the two directions by themselves.
-    assert!(
-        (remove / 6.616_136_668_435_563 - 1.0).abs() < 1e-4 && (add / 2.716_935_335_126_016 - 1.0).abs() < 1e-4,
-        "{remove} {add}"
-    );
+    examples::assert_relative(remove, 6.616_136_668_435_563, 1e-4, "removal");
+    examples::assert_relative(add, 2.716_935_335_126_016, 1e-4, "addition");
     assert_eq!(privacy_loss.epsilon(1e-5).unwrap(), remove.max(add));
     assert_eq!(loss(&laplace(1.0, 3)).directions.len(), 1);
 }
@@ -172,12 +161,11 @@ fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
         for rate in [1e-4, 0.05, 0.9] {
             for steps in [1, 30, 5000] {
                 let mechanism = poisson(noise, rate, steps);
-                let by_pld = loss(&mechanism).epsilon(1e-5).unwrap();
-                let by_rdp = Accountant::Rdp.epsilon(&mechanism, Adjacency::AddRemove, 1e-5).unwrap();
-                assert!(
-                    by_pld <= by_rdp * (1.0 + 2e-5),
-                    "{mechanism}, noise {noise}: {by_pld} {by_rdp}"
+                let (found, by_rdp) = (
+                    by(Accountant::Pld, &mechanism, 1e-5),
+                    by(Accountant::Rdp, &mechanism, 1e-5),
                 );
+                assert_no_more(found, by_rdp, &format!("{mechanism}, noise {noise}"));
             }
         }
     }
@@ -186,52 +174,29 @@ fn pld_never_exceeds_rdp_by_more_than_the_discretisation() {
 #[test]
 fn a_coarser_grid_gives_a_larger_upper_and_a_smaller_lower_bound() {
     let mechanism = poisson(1.0, 0.01, 200);
-    let at = |interval| {
-        loss(&mechanism)
-            .with_interval(interval)
-            .unwrap()
-            .epsilon_bounds(1e-5)
-            .unwrap()
-    };
-    let (fine, coarse) = (at(1e-4), at(2e-3));
+    let on_grid = |interval| loss(&mechanism).with_interval(interval).unwrap();
+    let [fine, coarse] = [1e-4, 2e-3].map(|interval| on_grid(interval).epsilon_bounds(1e-5).unwrap());
     assert!(fine.upper < coarse.upper && fine.lower > coarse.lower);
-    let accurate = loss(&mechanism)
-        .with_relative_accuracy(1e-3)
-        .unwrap()
-        .epsilon(1e-5)
-        .unwrap();
-    assert!(
-        accurate > fine.upper && accurate < fine.upper * 1.002,
-        "{accurate} {}",
-        fine.upper
-    );
+    let accurate = loss(&mechanism).with_relative_accuracy(1e-3).unwrap();
+    let found = accurate.epsilon(1e-5).unwrap();
+    assert!(found > fine.upper && found < fine.upper * 1.002, "{found} {fine:?}");
 }
 
 #[test]
 fn what_is_out_of_numerical_reach_is_an_error() {
-    let error = loss(&poisson(1.0, 0.01, 100))
-        .with_interval(1e-9)
-        .unwrap()
-        .epsilon(1e-5)
-        .unwrap_err();
+    let fine = loss(&poisson(1.0, 0.01, 100)).with_interval(1e-9).unwrap();
+    let error = fine.epsilon(1e-5).unwrap_err();
     assert!(matches!(error, PrivacyError::TooFineDiscretization { .. }), "{error}");
     assert!(error.to_string().contains("choose one of at least"), "{error}");
-    let accurate = loss(&poisson(1.0, 0.01, 1_000_000))
-        .with_relative_accuracy(1e-12)
-        .unwrap();
-    assert!(matches!(
-        accurate.epsilon(1e-5).unwrap_err(),
-        PrivacyError::TooFineDiscretization { .. }
-    ));
+    let accurate = loss(&poisson(1.0, 0.01, 1_000_000)).with_relative_accuracy(1e-12);
+    let error = accurate.unwrap().epsilon(1e-5).unwrap_err();
+    assert!(matches!(error, PrivacyError::TooFineDiscretization { .. }), "{error}");
     for bad in [0.0, -1.0, f64::NAN] {
-        assert!(
-            loss(&poisson(1.0, 0.1, 1))
-                .with_interval(bad)
-                .unwrap_err()
-                .to_string()
-                .contains("the discretization")
-        );
-        assert!(loss(&poisson(1.0, 0.1, 1)).with_relative_accuracy(bad).is_err());
+        let one = || loss(&poisson(1.0, 0.1, 1));
+        let error = one().with_interval(bad).unwrap_err().to_string();
+        assert!(error.contains("the discretization"), "{error}");
+        let error = one().with_relative_accuracy(bad).unwrap_err().to_string();
+        assert!(error.contains("the relative accuracy"), "{error}");
     }
     // So many steps that the rounding of the transforms alone exceeds delta.
     let error = loss(&poisson(1e10, 0.5, 1_usize << 60)).epsilon(1e-5).unwrap_err();
@@ -242,8 +207,6 @@ fn what_is_out_of_numerical_reach_is_an_error() {
     };
     let mechanism = subsampled(1.0, without, 1);
     let error = PrivacyLoss::new(&mechanism, Adjacency::ReplaceOne).unwrap_err();
-    assert!(
-        matches!(error, PrivacyError::RefusedAccountant { .. }) && error.to_string().contains("rdp"),
-        "{error}"
-    );
+    assert!(matches!(error, PrivacyError::RefusedAccountant { .. }), "{error}");
+    assert!(error.to_string().contains("rdp"), "{error}");
 }

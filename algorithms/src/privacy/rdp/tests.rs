@@ -120,10 +120,8 @@ fn laplace_and_randomised_response_curves_run_from_zero_to_epsilon() {
             let order = 1.0 + (-8.0 + 0.12 * f64::from(step)).exp();
             let (lap, response) = (laplace(order, epsilon), randomized_response(order, epsilon));
             assert!(lap >= previous_laplace * (1.0 - 1e-9) && response >= previous_response * (1.0 - 1e-9));
-            assert!(
-                lap <= response * (1.0 + 1e-9) && response <= epsilon * (1.0 + 1e-12),
-                "{order} {epsilon}"
-            );
+            let ordered = lap <= response * (1.0 + 1e-9) && response <= epsilon * (1.0 + 1e-12);
+            assert!(ordered, "{order} {epsilon}");
             (previous_laplace, previous_response) = (lap, response);
         }
     }
