@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
 use crate::optimizers::{Optimizer, Prepared, RoundError};
 use crate::oracle::{Engine, Ledger, Oracle, Phase};
 use crate::problem::Problem;
@@ -37,14 +36,10 @@ pub struct Executor<'p> {
 }
 
 impl<'p> Executor<'p> {
-    /// The run of `prepared` on `problem`, before its first round. Sums of a release leave f32 after every row.
+    /// The run of `prepared` on `problem`, before its first round. Sums of a release are exact.
     pub fn new(problem: &'p Problem, engine: Engine, prepared: Prepared) -> Self {
         let oracle = Oracle::new(problem, engine);
-        let oracle = if prepared.release {
-            oracle.summing_rows(RELEASE_BLOCK_ROWS)
-        } else {
-            oracle
-        };
+        let oracle = if prepared.release { oracle.exactly() } else { oracle };
         Self::on(oracle, prepared)
     }
 

@@ -308,7 +308,7 @@ fn recorded(criterion: &mut Criterion) {
                 Reweighting {
                     offset: &parameters,
                     residuals,
-                    cap: None,
+                    lattice: None,
                 },
                 &mut |_, weights| {
                     weights.fill(0.5);

@@ -9,6 +9,7 @@
 //! | this one | types and entry points |
 //! | `driver.rs` | the block loop, and `Kernel::select`, the one place that selects kernels |
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes in integers |
+//! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `products.rs` | products of bytes and digits on every instruction set |
 //! | `narrow.rs` | kernel of short dense rows and one output |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
@@ -19,6 +20,7 @@ mod clipping;
 mod dense;
 mod driver;
 mod integer;
+mod lattice;
 mod narrow;
 mod packing;
 mod products;
@@ -33,15 +35,13 @@ mod workspace;
 use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 
-pub use clipping::{
-    Additions, MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, computed_sensitivity, computed_sensitivity_of_shifted_blocks,
-    row_norms,
-};
+pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
 pub use integer::PackedQuery;
+pub use lattice::{FeatureGrid, SumLattice};
 pub use products::Instructions;
 pub use workspace::Workspace;
 
-/// Rows whose contributions are summed in f32 before the sum moves to f64: the m of [`computed_sensitivity`].
+/// Rows whose contributions are summed in f32 before the sum moves to f64.
 pub const BLOCK_ROWS: usize = 128;
 
 /// Shape and loss of a linear model. Parameters are row-major `[outputs, features + bias]`, bias last in each row.
@@ -205,11 +205,7 @@ pub fn accumulate_gradients(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let query = Query {
-        current: Point::at(parameters),
-        previous: None,
-        clip,
-    };
+    let query = Query::new((Point::at(parameters), None), clip);
     driver::accumulate(model, batch, &query, sum, workspace)
 }
 
@@ -230,46 +226,52 @@ pub fn accumulate_differences(
     sum: &mut [f64],
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
-    let previous = (previous.coefficient != 0.0).then_some(previous);
-    driver::accumulate(
-        model,
-        batch,
-        &Query {
-            current,
-            previous,
-            clip,
-        },
-        sum,
-        workspace,
-    )
+    let query = Query::new((current, Some(previous)), clip);
+    driver::accumulate(model, batch, &query, sum, workspace)
 }
 
-/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes of
-/// this scale: once for all parts of a batch. Returns false, by public numbers and parameters alone, where
-/// [`accumulate_differences`] must be called instead.
+/// `sum += Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`, or without a second point `Σ_i clip(a·∇f(x; d_i))`, in units of `lattice` and with
+/// its clip: integers, exact whatever the order and the split of a batch, as long as they are below 2⁵³.
+///
+/// # Errors
+/// As [`accumulate_gradients`].
+///
+/// # Panics
+/// As [`accumulate_gradients`].
+pub fn accumulate_on_lattice(
+    model: &LinearModel,
+    batch: &Batch<'_>,
+    points: (Point<'_>, Option<Point<'_>>),
+    lattice: &SumLattice,
+    sum: &mut [f64],
+    workspace: &mut Workspace,
+) -> Result<Tally, NonFiniteGradient> {
+    let query = Query {
+        lattice: Some(*lattice),
+        ..Query::new(points, lattice.clip())
+    };
+    driver::accumulate(model, batch, &query, sum, workspace)
+}
+
+/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes that
+/// are multiples of the lattice's step: once for all parts of a batch. Returns false, by the parameters alone, where these are too
+/// large.
 ///
 /// # Panics
 /// A workspace of another model.
 pub fn pack(
     model: &LinearModel,
-    scale: f32,
-    (current, previous): (Point<'_>, Option<Point<'_>>),
-    clip: Clip,
+    points: (Point<'_>, Option<Point<'_>>),
+    lattice: &SumLattice,
     packed: &mut PackedQuery,
 ) -> bool {
-    for point in std::iter::once(&current).chain(&previous) {
+    for point in std::iter::once(&points.0).chain(&points.1) {
         check_parameters(model, point.parameters);
     }
-    let query = Query {
-        current,
-        previous: previous.filter(|point| point.coefficient != 0.0),
-        clip,
-    };
-    packed.pack(model, scale, &query)
+    packed.pack(model, &Query::new(points, lattice.clip()), *lattice)
 }
 
-/// `sum += Σ_i clip(…)` of a query that [`pack`] packed, in units of [`PackedQuery::unit`]: integers, so exact in f64, whatever the
-/// order and the split of a batch, as long as they are below 2⁵³, about 4 million rows.
+/// [`accumulate_on_lattice`] of a query that [`pack`] packed, with integer instructions.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
@@ -297,6 +299,25 @@ struct Query<'a> {
     current: Point<'a>,
     previous: Option<Point<'a>>,
     clip: Clip,
+    /// The lattice of the sum, if it is to be exact.
+    lattice: Option<SumLattice>,
+}
+
+impl<'a> Query<'a> {
+    /// A sum that is not exact. With a coefficient of 0 the second point is not read.
+    fn new((current, previous): (Point<'a>, Option<Point<'a>>), clip: Clip) -> Self {
+        Query {
+            current,
+            previous: previous.filter(|point| point.coefficient != 0.0),
+            clip,
+            lattice: None,
+        }
+    }
+
+    /// |a| + |b|.
+    fn weight(&self) -> f32 {
+        self.current.coefficient.abs() + self.previous.map_or(0.0, |point| point.coefficient.abs())
+    }
 }
 
 fn check_parameters(model: &LinearModel, parameters: &[f32]) {

@@ -161,12 +161,7 @@ impl Scene {
         key: StreamKey,
         run: (&Algorithm, CanaryRows),
     ) -> Settings {
-        let accountant = self.release_accountant.filter(|_| matches!(key, StreamKey::Release(_)));
-        let settings = self.settings(Budget::Target { epsilon, delta }, 1.0, key, run);
-        match accountant {
-            Some(accountant) => settings.with("accountant", accountant),
-            None => settings,
-        }
+        self.settings(Budget::Target { epsilon, delta }, 1.0, key, run)
     }
 
     /// The settings that are run: those of the claim, its noise given as what it came to, unless sabotage changes them.
@@ -328,7 +323,8 @@ mod tests {
                     let (sum, clipped) = gradient_sum(&present, clip_norm);
                     assert_eq!(clipped, u64::from(sabotage.is_none()), "{id} on {rows}");
                     let along = rows.coordinates(&sum).next().unwrap();
-                    let close = (f64::from(along.abs()) - expected).abs() < 1e-5 * expected;
+                    // The clipped row is rounded towards 0, by at most a step of 2⁻¹⁴.
+                    let close = (f64::from(along.abs()) - expected).abs() < 7e-5 * expected;
                     assert!(close, "{id} on {rows}: {along}, not ±{expected}");
                 }
             }

@@ -32,7 +32,6 @@ use crate::choices::choices;
 use crate::executor::Executor;
 use crate::noise::StrategyMemory;
 pub use crate::optimizers::Scene;
-use crate::optimizers::plan::RELEASE_BLOCK_ROWS;
 use crate::optimizers::{Algorithm, PrepareError, RoundError, Settings};
 use crate::oracle::{Engine, Oracle};
 use crate::privacy::{Accountant, Adjacency, Claim, Mechanism, PrivacyError, Sampling, gdp};
@@ -291,8 +290,6 @@ struct Claimed {
     adjacency: Adjacency,
     epsilon: f64,
     delta: f64,
-    /// Factor on the sensitivity of the mechanism, for the rounding of sums.
-    sensitivity_factor: f64,
     /// Adaptive rounds of one run.
     rounds: usize,
     /// The settings that the claim belongs to.
@@ -337,7 +334,6 @@ impl Claimed {
             adjacency,
             epsilon,
             delta,
-            sensitivity_factor: statement.sensitivity_factor.unwrap_or(1.0),
             rounds: prepared.rounds as usize,
             settings,
         }))
@@ -364,9 +360,7 @@ impl Claimed {
         let noise = if let Some(noise_multiplier) = self.mechanism.noise_multiplier() {
             Noise::Multiplier(noise_multiplier)
         } else {
-            // Scales cover the rounding of a release, the mechanism's own sensitivity does not.
-            let inflated = self.mechanism.with_inflated_sensitivity(self.sensitivity_factor);
-            Noise::PureEpsilon(Accountant::Pure.epsilon(&inflated, self.adjacency, 0.0)?)
+            Noise::PureEpsilon(Accountant::Pure.epsilon(&self.mechanism, self.adjacency, 0.0)?)
         };
         let key = self.settings.key.clone();
         let mut run = Settings {
@@ -500,7 +494,7 @@ impl Runs<'_> {
         let oracle = Oracle::new(&self.problems[usize::from(present)], Engine::Sequential);
         match (self.audit.rows, self.audit.key) {
             (CanaryRows::F32, AuditKey::Simulation) => oracle,
-            (CanaryRows::Bytes, _) | (_, AuditKey::Secure) => oracle.summing_rows(RELEASE_BLOCK_ROWS),
+            (CanaryRows::Bytes, _) | (_, AuditKey::Secure) => oracle.exactly(),
         }
     }
 

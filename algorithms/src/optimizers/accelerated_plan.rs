@@ -12,14 +12,13 @@ use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
 use super::parameters::{Common, Parameter, ParameterValue, Range, parameters};
-use super::plan::{self, release_inflation};
+use super::plan;
 use super::scene::Scene;
 use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian,
-    zcdp,
+    self, Accountant, Adjacency, Mechanism, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian, zcdp,
 };
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -214,7 +213,6 @@ pub(super) const ALL_ROWS: Scene = Scene {
     batch_size: None,
     parameters: &[("rounds", "2"), ("smoothness", "1"), ("strong-convexity", "0.25")],
     epsilon: Some(2.0),
-    release_accountant: Some(Accountant::Rdp),
     second: 1,
     rows_with_second: 4,
     needs_f32: true,
@@ -263,12 +261,6 @@ impl AcceleratedPlan {
         let rounds = common.rounds.or(common.epochs.map(by_epochs)).unwrap_or(100);
         let gaussian = method.is_gaussian(common.noise)?;
         let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, gaussian)?;
-        let largest_batch = if sampling == Sampling::FullBatch {
-            problem.most_rows()
-        } else {
-            batch
-        };
-        let inflation = release_inflation(settings, problem, (adjacency, Some(sampling)), largest_batch);
         let budget = BudgetOf {
             budget: settings.budget,
             accountant: common.accountant,
@@ -279,7 +271,7 @@ impl AcceleratedPlan {
             rows,
             dimension: problem.parameters(),
             clip_norm: f64::from(clip_norm),
-            sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency) * inflation,
+            sensitivity: f64::from(clip_norm) * sampling.row_change_factor(adjacency),
         };
         let schedule = constants.schedule(method, settings, rounds)?;
         let rounds = match (&schedule, method.optimized(), settings.budget) {
@@ -311,14 +303,10 @@ impl AcceleratedPlan {
                 adjacency,
                 delta,
                 clip_norm: budget.clip_norm,
-                sensitivity_inflation: inflation,
+                norm: if gaussian { Norm::L2 } else { Norm::L1 },
                 problem,
                 noise_source: plan::noise_source(settings),
-                arithmetic: if gaussian {
-                    Arithmetic::IdealisedGaussian
-                } else {
-                    Arithmetic::IdealisedLaplace
-                },
+                arithmetic: plan::arithmetic(settings, problem),
             };
             let statement = PrivacyStatement::new(&run);
             (Some(noise), Some(mechanism), statement)

@@ -242,13 +242,9 @@ pub(super) fn calibrated(
         dimension: problem.parameters(),
     };
     let noise = noise.prepare(&settings.strategies)?;
-    let calibrated = plan::calibrate(
-        settings,
-        clip_norm,
-        plan.adjacency,
-        (problem, plan.largest_batch(problem)),
-        |noise_multiplier| noise.mechanism(noise_multiplier, plan.sampling),
-    )?;
+    let calibrated = plan::calibrate(settings, clip_norm, plan.adjacency, problem, |noise_multiplier| {
+        noise.mechanism(noise_multiplier, plan.sampling)
+    })?;
     let stream = noise.stream(settings.key.clone(), calibrated.standard_deviation);
     Ok(GradientPrivacy::new(clip_norm, stream, calibrated))
 }

@@ -63,7 +63,7 @@ pub use crate::noise::NoiseKind;
 
 use crate::noise::{NoiseError, NoisePlanError};
 use crate::oracle::{Oracle, QueryError};
-use crate::privacy::{Claim, Mechanism, PrivacyError, PrivacyStatement};
+use crate::privacy::{Arithmetic, Claim, Mechanism, PrivacyError, PrivacyStatement};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
 use crate::sampling::{Sampler, SamplingError};
@@ -232,8 +232,8 @@ pub struct Algorithm {
     pub promise: &'static str,
     /// True if it adds noise and states a guarantee.
     pub private: bool,
-    /// True if its noise covers the rounding of its sums when these leave f32 every
-    /// [`RELEASE_BLOCK_ROWS`](plan::RELEASE_BLOCK_ROWS) rows: only then it may claim a release.
+    /// True if all that it releases are exact sums with exactly rounded noise ([`Arithmetic::Exact`]): only then it may claim a
+    /// release.
     pub release: bool,
     /// The parameters that it reads, by groups; see [`Algorithm::parameters`].
     pub groups: &'static [&'static [Parameter]],
@@ -287,9 +287,14 @@ impl Algorithm {
         self.check(settings)?;
         let mut prepared = (self.constructor)(problem, settings)?;
         prepared.release = settings.is_release();
-        if prepared.release && !self.release && prepared.privacy.claim == Claim::Release {
+        if !self.release
+            && let Some(arithmetic) = &mut prepared.privacy.arithmetic
+        {
+            *arithmetic = Arithmetic::Idealised;
+        }
+        if prepared.privacy.claim == Claim::Release && prepared.privacy.arithmetic != Some(Arithmetic::Exact) {
             let reason = format!(
-                "the rounding of {}'s sums is not covered by its noise: no release is claimed",
+                "the rounding of {} is not covered by its noise: no release is claimed",
                 self.id
             );
             prepared.privacy = prepared.privacy.revoked(reason);

@@ -13,12 +13,12 @@
 //! of the clip; m is public; regulariser, step sizes and momentum do not depend on the data. So a round is one Laplace
 //! (L1 clip) or Gaussian (L2 clip) mechanism and the run their adaptive composition.
 
-use rounds_kernels::linear::Clip;
+use rounds_kernels::linear::{Clip, Point};
 use rounds_kernels::random::StreamKey;
 
 use super::{Optimizer, StepError};
 use crate::noise::{NoiseError, NoiseLevels, NoiseMechanism, ScheduledNoise};
-use crate::oracle::{Engine, Oracle, Phase};
+use crate::oracle::{Engine, Oracle, Phase, in_real_numbers};
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
 
@@ -105,9 +105,15 @@ impl NoisyMomentum {
     ///
     /// # Errors
     /// Noise that is used up.
-    pub fn add_noise(&mut self, round: u64, sum: &mut [f64], engine: &Engine) -> Result<(), NoiseError> {
+    pub fn add_noise(
+        &mut self,
+        round: u64,
+        sum: &mut [f64],
+        unit: Option<f64>,
+        engine: &Engine,
+    ) -> Result<(), NoiseError> {
         match &mut self.noise {
-            Some(noise) => noise.add_increment(round, sum, None, engine),
+            Some(noise) => noise.add_increment(round, sum, unit, engine),
             None => Ok(()),
         }
     }
@@ -180,9 +186,10 @@ impl Optimizer for MomentumMethod {
             .iteration
             .query(round)
             .expect("an executor stops after the last step");
-        oracle.gradient_sum(&batch, point, self.clip, &mut self.sum)?;
+        let unit = oracle.sum_in_units(&batch, (Point::at(point), None), self.clip, &mut self.sum)?;
         oracle.enter(Phase::Noise);
-        self.iteration.add_noise(round, &mut self.sum, oracle.engine())?;
+        self.iteration.add_noise(round, &mut self.sum, unit, oracle.engine())?;
+        in_real_numbers(&mut self.sum, unit);
         oracle.enter(Phase::Update);
         self.iteration.update(round, &self.sum);
         Ok(())

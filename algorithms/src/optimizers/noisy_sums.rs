@@ -5,7 +5,7 @@ use rounds_kernels::linear::{Clip, Point};
 use super::plan::BatchPlan;
 use super::{PrepareError, Settings, StepError};
 use crate::noise::NoiseMechanism;
-use crate::oracle::{Oracle, Phase};
+use crate::oracle::{Oracle, Phase, in_real_numbers};
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
 use crate::state::StateVisitor;
@@ -50,14 +50,12 @@ impl NoisySums {
     ) -> Result<(), StepError> {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
-        match previous {
-            None => oracle.gradient_sum(&batch, current.parameters, self.clip, &mut self.sum)?,
-            Some(previous) => oracle.difference_sum(&batch, current, previous, self.clip, &mut self.sum)?,
-        }
+        let unit = oracle.sum_in_units(&batch, (current, previous), self.clip, &mut self.sum)?;
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
-            noise.add_increment(round, &mut self.sum, None, oracle.engine())?;
+            noise.add_increment(round, &mut self.sum, unit, oracle.engine())?;
         }
+        in_real_numbers(&mut self.sum, unit);
         oracle.enter(Phase::Update);
         Ok(())
     }

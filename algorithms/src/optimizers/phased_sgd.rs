@@ -106,17 +106,13 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
         (clip_norm, Clip::l2(clip_norm))
     };
     let factor = adjacency.row_change_factor();
-    let noise = plan::calibrate(
-        settings,
-        clip_norm,
-        adjacency,
-        (problem, problem.most_rows()),
-        |noise_multiplier| Mechanism::Gaussian {
+    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
+        Mechanism::Gaussian {
             noise_multiplier,
             sampling: Sampling::FixedOrder,
             participations: 1,
-        },
-    )?;
+        }
+    })?;
     let batch = common.batch_size.unwrap_or(100.min(problem.rows().div_ceil(32))).max(1);
     // Iterates inside a phase are not released: they must not be able to diverge.
     let radius = plan::bounded_radius(problem, PhasedParameters::read(settings)?.radius)?;

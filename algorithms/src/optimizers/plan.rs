@@ -1,11 +1,10 @@
 //! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
 
-use rounds_kernels::linear::{Additions, computed_sensitivity};
+use rounds_kernels::features::Norm;
 
 use super::parameters::{Common, Range};
 use super::settings::SamplingKind;
 use super::{Budget, NoiseKind, PrepareError, Settings, SettingsError};
-use crate::oracle::partition;
 use crate::privacy::{
     self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
 };
@@ -72,14 +71,6 @@ impl BatchPlan {
             sampling,
             adjacency,
         })
-    }
-
-    /// Rows of the largest batch that the sampling can draw.
-    pub fn largest_batch(&self, problem: &PublicProblem) -> usize {
-        match self.sampling {
-            Sampling::Poisson { .. } | Sampling::FullBatch => problem.most_rows(),
-            _ => self.batch_size,
-        }
     }
 
     /// Queries of a run that asks one a row, or two in every round but the first where it takes `differences`.
@@ -204,36 +195,16 @@ pub(super) fn noise_source(settings: &Settings) -> NoiseSource {
     }
 }
 
-/// Rows whose clipped gradients a release adds up in f32 before they enter an f64 sum. With one row, a contribution is
-/// rounded on its own: what the other rows hold, or where they stand in the batch, cannot change it.
-pub const RELEASE_BLOCK_ROWS: usize = 1;
-
-/// What the sensitivity of a sum of at most `largest_batch` rows of `problem` grows by, relative to C, because it is
-/// computed in floating point: a release's rounding of each contribution ([`computed_sensitivity`]) and of the sum over
-/// contributions ([`Additions`]); 1 for a simulation.
-pub fn release_inflation(
-    settings: &Settings,
-    problem: &PublicProblem,
-    (adjacency, sampling): (Adjacency, Option<Sampling>),
-    largest_batch: usize,
-) -> f64 {
-    if !settings.is_release() {
-        return 1.0;
+/// The arithmetic of the run's sums and noise.
+pub(super) fn arithmetic(settings: &Settings, problem: &PublicProblem) -> Arithmetic {
+    if problem.sums_are_exact(settings.is_release()) {
+        Arithmetic::Exact
+    } else {
+        Arithmetic::Idealised
     }
-    let (row_cycles, leaf_rows) = (problem.row_cycles(), problem.leaf_rows());
-    let additions = Additions {
-        rows: largest_batch,
-        rows_of_leaf: partition::longest_leaf(largest_batch, row_cycles, leaf_rows),
-        levels: problem.leaves(largest_batch).ilog2(),
-        // Amplification compares batches with and without the row: of random ones the lengths differ.
-        rows_move: adjacency == Adjacency::AddRemove || sampling.is_none_or(Sampling::amplifies),
-    };
-    computed_sensitivity(1.0, RELEASE_BLOCK_ROWS) + additions.inflation()
 }
 
-/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`, for sums of at most
-/// `largest_batch` rows of `problem`. The noise of a release grows by [`release_inflation`], so that ε holds for what is
-/// computed.
+/// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
 ///
 /// # Errors
 /// A budget that is no budget, or a mechanism that no theorem covers.
@@ -241,15 +212,13 @@ pub fn calibrate(
     settings: &Settings,
     clip_norm: f32,
     adjacency: Adjacency,
-    (problem, largest_batch): (&PublicProblem, usize),
+    problem: &PublicProblem,
     mechanism: impl Fn(f64) -> Mechanism,
 ) -> Result<CalibratedNoise, PrepareError> {
     let accountant = settings
         .common()?
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-    let sampling = mechanism(1.0).sampling();
-    let inflation = release_inflation(settings, problem, (adjacency, sampling), largest_batch);
     let (noise_multiplier, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
@@ -260,13 +229,11 @@ pub fn calibrate(
             .into());
         }
         Budget::Target { epsilon, delta } => {
-            let mut noise_multiplier =
-                privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)? * inflation;
-            // The product is rounded, and ε on a grid is not exactly monotone: what is stated must hold.
+            let mut noise_multiplier = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)?;
+            // ε on a grid is not exactly monotone: what is stated must hold.
             let exceeds = |noise_multiplier| {
-                let inflated = mechanism(noise_multiplier).with_inflated_sensitivity(inflation);
                 accountant
-                    .epsilon(&inflated, adjacency, delta)
+                    .epsilon(&mechanism(noise_multiplier), adjacency, delta)
                     .is_ok_and(|stated| stated > epsilon)
             };
             while exceeds(noise_multiplier) {
@@ -289,10 +256,10 @@ pub fn calibrate(
         adjacency,
         delta,
         clip_norm,
-        sensitivity_inflation: inflation,
+        norm: Norm::L2,
         problem,
         noise_source: noise_source(settings),
-        arithmetic: Arithmetic::IdealisedGaussian,
+        arithmetic: arithmetic(settings, problem),
     });
     Ok(CalibratedNoise {
         noise_multiplier,

@@ -19,8 +19,8 @@
 //! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
 
 use rounds_kernels::features::Selection;
-use rounds_kernels::linear::BLOCK_ROWS;
-use rounds_kernels::linear::recorded::{ByOutput, Cap, RecordedBlock, Reweighting, Shifts};
+use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting, Shifts};
+use rounds_kernels::linear::{BLOCK_ROWS, Clip};
 use rounds_kernels::random::{Purpose, StreamKey, fill_gaussian};
 
 use super::parameters::{Common, NOISE, PRIVACY, Parameter, Range, parameters};
@@ -28,7 +28,7 @@ use super::plan;
 use super::scene::{RAW_GRADIENT, Scene};
 use super::{Algorithm, Budget, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
-use crate::oracle::{Oracle, Phase, QueryError};
+use crate::oracle::{Oracle, Phase, QueryError, in_real_numbers};
 use crate::privacy::{Adjacency, Mechanism, PrivacyStatement, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::ResqueError;
@@ -104,7 +104,7 @@ pub static RESQUE_PRIVATE_ERM: Algorithm = Algorithm {
     source: "[002 Theorem 3, Algorithms 3–7]",
     promise: "(ε, δ)-DP by clipped, noised and accounted releases in few adaptive rounds",
     private: true,
-    release: false,
+    release: true,
     groups: GROUPS,
     scenes: &[
         Scene {
@@ -126,7 +126,7 @@ pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     source: "[002 Theorem 4, Proposition 11]",
     promise: "(ε, δ)-DP by localisation: private empirical risk on disjoint chunks",
     private: true,
-    release: false,
+    release: true,
     groups: GROUPS,
     scenes: &[
         Scene {
@@ -364,17 +364,13 @@ fn practical(
     sampling.check(adjacency)?;
     let epochs = common.epochs.unwrap_or(10.0);
     let per_chunk = (epochs / (rate * inner as f64)).ceil().max(2.0) as u64;
-    let noise = plan::calibrate(
-        settings,
-        clip_norm,
-        adjacency,
-        (problem, problem.most_rows()),
-        |noise_multiplier| Mechanism::SubsampledGaussian {
+    let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
+        Mechanism::SubsampledGaussian {
             noise_multiplier,
             sampling,
             steps: per_chunk as usize * inner,
-        },
-    )?;
+        }
+    })?;
     let acceleration = AccelerationParameters {
         domain_radius,
         // r = ρ = ε/(2L): the rule for losses of a linear model.
@@ -526,13 +522,13 @@ impl NoisyBalls {
         Ok(())
     }
 
-    /// The sum of the clipped, reweighted gradients of the rows `start..end` of the round, in `buffers.sum`.
+    /// The sum of the clipped, reweighted gradients of the rows `start..end` of the round, in `buffers.sum`, and its unit.
     fn clipped_sum(
         &mut self,
         oracle: &mut Oracle<'_>,
         (start, end): (usize, usize),
         offset: &[f32],
-    ) -> Result<(), ResqueError> {
+    ) -> Result<Option<f64>, ResqueError> {
         let outputs = oracle.problem().model().outputs;
         let Rule {
             clip_norm,
@@ -559,17 +555,15 @@ impl NoisyBalls {
             }
             Ok::<(), QueryError>(())
         };
+        let lattice = oracle.lattice(cap as f32, Clip::l2(clip_norm))?;
         let reweighting = Reweighting {
             offset,
             residuals,
-            cap: Some(Cap {
-                weight: cap as f32,
-                clip_norm,
-            }),
+            lattice,
         };
         let selection = Selection::Indices(&buffers.rows[start..end]);
         oracle.recorded_sum(&selection, reweighting, &weigh, &mut buffers.sum)?;
-        Ok(())
+        Ok(lattice.map(|lattice| lattice.unit()))
     }
 }
 
@@ -615,11 +609,12 @@ impl NoisyOracle<'_, '_, '_> {
         for step in 1..=rule.inner {
             let end = balls.buffers.ends[step - 1];
             oracle.enter(Phase::Gradient);
-            balls.clipped_sum(oracle, (start, end), &offset)?;
+            let unit = balls.clipped_sum(oracle, (start, end), &offset)?;
             oracle.enter(Phase::Noise);
             balls
                 .noise
-                .add_increment(balls.releases, &mut balls.buffers.sum, None, oracle.engine())?;
+                .add_increment(balls.releases, &mut balls.buffers.sum, unit, oracle.engine())?;
+            in_real_numbers(&mut balls.buffers.sum, unit);
             balls.releases += 1;
             oracle.enter(Phase::Update);
             let rate = 2.0 / (curvature * (step + 1) as f64);

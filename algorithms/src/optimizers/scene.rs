@@ -1,8 +1,6 @@
 //! The conditions under which an algorithm is audited: data sizes and settings of the smallest run that shows its
 //! guarantee. The audit itself is in [`crate::audit`].
 
-use crate::privacy::Accountant;
-
 /// Norm of the canary's gradient before clipping, in units of the clip norm.
 pub const RAW_GRADIENT: f64 = 10.0;
 
@@ -34,8 +32,6 @@ pub struct Scene {
     pub scaled: &'static [(&'static str, f64)],
     /// ε of the claim; without one, that of μ = 2.
     pub epsilon: Option<f64>,
-    /// The accountant of a release: without δ nothing is claimed for Laplace noise in floating point.
-    pub release_accountant: Option<Accountant>,
     /// The other rows under replace-one.
     pub others: Row,
     /// Norm of the canary's gradient before clipping: the longest one.
@@ -58,7 +54,6 @@ impl Scene {
         parameters: &[("rounds", "8"), ("sampling", "fixed")],
         scaled: &[],
         epsilon: None,
-        release_accountant: None,
         others: Row::Zero,
         raw: RAW_GRADIENT,
         // One epoch of 16 rows in place of two of 8: the claim counts one participation, and the example has two.

@@ -104,27 +104,21 @@ fn dp_sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prep
     plan::independent_noise_only(&settings.common()?, DP_SGD.id)?;
     let plan = BatchPlan::new(settings, problem, defaults)?;
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let noise = plan::calibrate(
-        settings,
-        clip_norm,
-        plan.adjacency,
-        (problem, plan.largest_batch(problem)),
-        |noise_multiplier| {
-            if plan.sampling.amplifies() {
-                Mechanism::SubsampledGaussian {
-                    noise_multiplier,
-                    sampling: plan.sampling,
-                    steps: plan.rounds,
-                }
-            } else {
-                Mechanism::Gaussian {
-                    noise_multiplier,
-                    sampling: plan.sampling,
-                    participations: plan.participations(),
-                }
+    let noise = plan::calibrate(settings, clip_norm, plan.adjacency, problem, |noise_multiplier| {
+        if plan.sampling.amplifies() {
+            Mechanism::SubsampledGaussian {
+                noise_multiplier,
+                sampling: plan.sampling,
+                steps: plan.rounds,
             }
-        },
-    )?;
+        } else {
+            Mechanism::Gaussian {
+                noise_multiplier,
+                sampling: plan.sampling,
+                participations: plan.participations(),
+            }
+        }
+    })?;
     let stream = Box::new(IndependentGaussian::new(settings.key.clone(), noise.standard_deviation));
     let (privacy, statement) = GradientPrivacy::new(clip_norm, stream, noise);
     Sgd::prepared(problem, settings, &plan, (4.0, 0.9), (Some(privacy), statement))

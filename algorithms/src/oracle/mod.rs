@@ -2,8 +2,8 @@
 //! any number of threads.
 //!
 //! A batch is split into leaves by its size alone ([`partition`]); each leaf sums its clipped gradients into its own f64
-//! vector (f32 within blocks of at most 128 rows); leaves are added along a fixed [`tree`]. The [`Engine`] only decides
-//! which thread, or which rank ([`ranks`]), runs a leaf.
+//! vector, exactly in integers of a public lattice or in f32 within blocks of at most 128 rows; leaves are added along a fixed
+//! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`ranks`]), runs a leaf.
 
 mod engine;
 mod ledger;
@@ -23,7 +23,9 @@ pub use engine::{Engine, EngineError, RankedEngine, Threads};
 pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
-use rounds_kernels::linear::{self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, Tally, Workspace};
+use rounds_kernels::linear::{
+    self, Batch, Clip, Evaluation, FeatureGrid, NonFiniteGradient, PackedQuery, Point, SumLattice, Tally, Workspace,
+};
 use rounds_kernels::vector;
 
 use self::shared::Reader;
@@ -56,6 +58,12 @@ pub enum QueryError {
     /// 2⁵⁰: functions of what was released before and of public numbers, not of any row.
     #[error("the iterate or a coefficient has diverged; lower the learning rate")]
     Diverged,
+    /// Sums that no lattice holds exactly: by public numbers.
+    #[error("{rows} rows are too many to be summed exactly at this clip norm and these coefficients; clip higher")]
+    Lattice {
+        /// The most rows of a batch.
+        rows: usize,
+    },
     /// A row with a gradient that is not finite. Rows of a declared domain have none at parameters that have not diverged.
     #[error("{0}; lower the learning rate, or check the features of that row")]
     Row(#[from] NonFiniteGradient),
@@ -84,8 +92,8 @@ pub struct Oracle<'a> {
     /// Most leaves of a batch, on all ranks together.
     most_leaves: usize,
     leaves: Vec<Leaf>,
-    /// Rows after which sums leave f32 at the latest.
-    block_rows: usize,
+    /// Sums are integers of a lattice.
+    exact: bool,
     /// One per worker; a worker is exclusive to one task at a time, so these locks are never contended.
     workspaces: Vec<Mutex<Workspace>>,
     /// Parameters of a query as integers, packed once a round: where sums are those of integers.
@@ -125,7 +133,7 @@ impl<'a> Oracle<'a> {
                 .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK)]))
                 .collect(),
             travelling: shared::Travelling::default(),
-            block_rows: linear::BLOCK_ROWS,
+            exact: problem.sums_are_exact(false),
             workspaces: (0..engine.threads())
                 .map(|_| Mutex::new(Workspace::new(problem.model())))
                 .collect(),
@@ -143,15 +151,12 @@ impl<'a> Oracle<'a> {
         self
     }
 
-    /// The same oracle, whose sums leave f32 every `block_rows` rows at the latest: 1 for a release, so that a row's
-    /// contribution is rounded on its own.
+    /// The same oracle, whose clipped sums are integers of a public lattice where the problem has one: what a row adds to them
+    /// depends on nothing beside it, and is at most as long as the clip norm, exactly.
     #[must_use]
-    pub fn summing_rows(mut self, block_rows: usize) -> Self {
-        self.block_rows = block_rows;
+    pub fn exactly(mut self) -> Self {
+        self.exact = self.problem.sums_are_exact(true);
         self.recorded.clear();
-        for workspace in &mut self.workspaces {
-            *workspace = Mutex::new(Workspace::summing_rows(self.problem.model(), block_rows));
-        }
         self
     }
 
@@ -239,9 +244,8 @@ impl<'a> Oracle<'a> {
         clip: Clip,
         sum: &mut [f64],
     ) -> Result<(), QueryError> {
-        self.check_parameters(parameters)?;
-        self.query(batch, (Point::at(parameters), None), clip, sum)?;
-        self.take_back(batch.len(), parameters);
+        let unit = self.sum_in_units(batch, (Point::at(parameters), None), clip, sum)?;
+        in_real_numbers(sum, unit);
         Ok(())
     }
 
@@ -265,17 +269,54 @@ impl<'a> Oracle<'a> {
         clip: Clip,
         sum: &mut [f64],
     ) -> Result<(), QueryError> {
-        for point in [current, previous] {
+        let unit = self.sum_in_units(batch, (current, Some(previous)), clip, sum)?;
+        in_real_numbers(sum, unit);
+        Ok(())
+    }
+
+    /// [`gradient_sum`](Self::gradient_sum) of a·∇f, or [`difference_sum`](Self::difference_sum), before it gets its unit: integers of
+    /// a lattice and the value of 1, or real numbers and none.
+    ///
+    /// # Errors
+    /// As [`gradient_sum`](Self::gradient_sum); batches too large for exact sums.
+    pub fn sum_in_units(
+        &mut self,
+        batch: &Selection<'_>,
+        (current, previous): (Point<'_>, Option<Point<'_>>),
+        clip: Clip,
+        sum: &mut [f64],
+    ) -> Result<Option<f64>, QueryError> {
+        for point in std::iter::once(&current).chain(&previous) {
             self.check_parameters(point.parameters)?;
             // A public number; times a residual it must not overflow either.
             if self.problem.domain().is_some() && !(point.coefficient.abs() <= MOST_COEFFICIENT) {
                 return Err(QueryError::Diverged);
             }
         }
-        self.query(batch, (current, Some(previous)), clip, sum)?;
+        let unit = self.query(batch, (current, previous), clip, sum)?;
         self.take_back(batch.len(), current.parameters);
-        self.take_back(batch.len(), previous.parameters);
-        Ok(())
+        if let Some(previous) = previous {
+            self.take_back(batch.len(), previous.parameters);
+        }
+        Ok(unit)
+    }
+
+    /// The lattice of exact sums of clipped terms that are at most `weight` times gradients; none where sums are not exact.
+    ///
+    /// # Errors
+    /// Batches too large for exact sums, by public numbers.
+    pub fn lattice(&self, weight: f32, clip: Clip) -> Result<Option<SumLattice>, QueryError> {
+        let Some(grid) = self
+            .problem
+            .feature_grid()
+            .filter(|_| self.exact && clip != Clip::Unbounded)
+        else {
+            return Ok(None);
+        };
+        let rows = self.problem.most_rows();
+        SumLattice::new(self.problem.model(), grid, weight, clip, rows)
+            .map(Some)
+            .ok_or(QueryError::Lattice { rows })
     }
 
     /// Counts a pass over `rows` rows.
@@ -284,45 +325,56 @@ impl<'a> Oracle<'a> {
         self.ledger.bytes += (self.problem.bytes_per_row() * rows as f64) as u64;
     }
 
-    /// One adaptive round at one or two points. Sums of integers are added as such, exactly, and get their unit at last.
+    /// One adaptive round at one or two points; the unit of the sum, if it is one of integers.
     fn query(
         &mut self,
         batch: &Selection<'_>,
-        (current, previous): (Point<'_>, Option<Point<'_>>),
+        points: (Point<'_>, Option<Point<'_>>),
         clip: Clip,
         sum: &mut [f64],
-    ) -> Result<(), NonFiniteGradient> {
+    ) -> Result<Option<f64>, QueryError> {
+        let (current, previous) = points;
         let (queries, flops) = if previous.is_some() { (2, 6) } else { (1, 4) };
-        let (model, mut packed) = (self.problem.model(), self.packed.take());
-        let mut unit = None;
-        if let (Some(packed), Some(scale)) = (&mut packed, self.problem.byte_scale())
-            && linear::pack(model, scale, (current, previous), clip, packed)
-        {
-            unit = packed.unit();
-        }
-        let outcome = match (&packed, unit) {
-            (Some(packed), Some(_)) => self.round(batch, clip, queries, flops, sum, &|model, rows, sum, workspace| {
+        let weight = current.coefficient.abs() + previous.map_or(0.0, |point| point.coefficient.abs());
+        let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
+        let of_bytes = |scale| SumLattice::new(model, FeatureGrid::bytes(scale), weight, clip, 0);
+        let mut packed = self.packed.take();
+        let unit = match (&mut packed, self.problem.byte_scale()) {
+            (Some(packed), Some(scale)) => exact
+                .or_else(|| of_bytes(scale))
+                .filter(|lattice| linear::pack(model, points, lattice, packed)),
+            _ => None,
+        };
+        let counts = (queries, flops);
+        let outcome = match (&packed, unit, exact) {
+            (Some(packed), Some(_), _) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
                 linear::accumulate_packed(model, rows, packed, sum, workspace)
+            }),
+            (_, _, Some(lattice)) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+                linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
             }),
             _ => self.round(
                 batch,
                 clip,
-                queries,
-                flops,
+                counts,
                 sum,
                 &|model, rows, sum, workspace| match previous {
-                    None => linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace),
-                    Some(previous) => {
+                    None if current.coefficient == 1.0 => {
+                        linear::accumulate_gradients(model, rows, current.parameters, clip, sum, workspace)
+                    }
+                    previous => {
+                        let previous = previous.unwrap_or(Point {
+                            coefficient: 0.0,
+                            ..current
+                        });
                         linear::accumulate_differences(model, rows, current, previous, clip, sum, workspace)
                     }
                 },
             ),
         };
-        if let Some(unit) = unit {
-            sum.iter_mut().for_each(|value| *value *= unit);
-        }
         self.packed = packed;
-        outcome
+        outcome?;
+        Ok(unit.or(exact).map(|lattice| lattice.unit()))
     }
 
     /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.
@@ -330,8 +382,7 @@ impl<'a> Oracle<'a> {
         &mut self,
         batch: &Selection<'_>,
         clip: Clip,
-        queries: u64,
-        flops: u64,
+        (queries, flops): (u64, u64),
         sum: &mut [f64],
         kernel: &(
              impl Fn(&linear::LinearModel, &Batch<'_>, &mut [f64], &mut Workspace) -> Result<Tally, NonFiniteGradient> + Sync
@@ -360,6 +411,13 @@ impl<'a> Oracle<'a> {
             self.ledger.clippable += rows as u64;
         }
         Ok(())
+    }
+}
+
+/// Gives a sum of integers its unit.
+pub(crate) fn in_real_numbers(sum: &mut [f64], unit: Option<f64>) {
+    if let Some(unit) = unit {
+        sum.iter_mut().for_each(|value| *value *= unit);
     }
 }
 

@@ -208,10 +208,14 @@ impl Oracle<'_> {
 
     /// Makes the scratch memory when it is first needed.
     fn prepare_recorded(&mut self) {
-        let (model, block_rows) = (self.problem.model(), self.block_rows);
+        let (model, exact) = (self.problem.model(), self.exact);
         while self.recorded.len() < self.engine.threads() {
             self.recorded.push(std::sync::Mutex::new(RecordedScratch {
-                workspace: RecordedWorkspace::summing_rows(model, block_rows),
+                workspace: if exact {
+                    RecordedWorkspace::new(model).exactly()
+                } else {
+                    RecordedWorkspace::new(model)
+                },
                 slots: Vec::new(),
             }));
         }

@@ -1,6 +1,7 @@
 //! The privacy statement of a run: what is guaranteed, for whom, by which argument. Fails closed: what cannot be proven is
 //! not called private.
 
+use rounds_kernels::features::Norm;
 use serde::{Deserialize, Serialize};
 
 use super::{Accountant, Adjacency, Mechanism, PrivacyError, error, gdp};
@@ -33,10 +34,11 @@ pub enum NoiseSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arithmetic {
-    /// Floating-point Gaussians stand for real ones; averaging is a mitigation of that and no proof.
-    IdealisedGaussian,
-    /// Floating-point Laplace noise stands for real one.
-    IdealisedLaplace,
+    /// Sums are integers of a public lattice, and the real-valued sum plus noise is rounded to it exactly: what the theorems say
+    /// of real numbers holds for what is released.
+    Exact,
+    /// Floating-point sums and noise stand for real ones.
+    Idealised,
 }
 
 /// The reason against δ = 0 under Laplace noise in floating point.
@@ -56,8 +58,8 @@ pub struct PrivateRun<'a> {
     pub delta: f64,
     /// Clip norm of a per-example term.
     pub clip_norm: f64,
-    /// Factor ≥ 1 by which rounding can lift the sensitivity above the clip norm (1 for a simulation).
-    pub sensitivity_inflation: f64,
+    /// The norm in which terms are clipped.
+    pub norm: Norm,
     /// The public part of the problem: the domain, and the number of rows for the warning about δ.
     pub problem: &'a PublicProblem,
     /// Source of noise and sampling.
@@ -85,11 +87,8 @@ pub struct PrivacyStatement {
     pub sampling: Option<String>,
     /// The mechanism in words.
     pub mechanism: Option<String>,
-    /// Every mechanism of the run, in order and in full: with accountant, adjacency, δ and the factor below, ε can be
-    /// computed from them again.
+    /// Every mechanism of the run, in order and in full: with accountant, adjacency and δ, ε can be computed from them again.
     pub mechanisms: Vec<Mechanism>,
-    /// Factor ≥ 1 on the sensitivity of every mechanism, for the rounding of sums.
-    pub sensitivity_factor: Option<f64>,
     /// The norm in which terms are clipped and sensitivities are stated.
     pub norm: Option<String>,
     /// The facts that the guarantee takes for public.
@@ -136,7 +135,7 @@ impl PrivacyStatement {
     /// The statement of `run`: its ε is computed here, by the run's accountant from the run's mechanism, so that nothing can
     /// be claimed that was not proven. Anything wrong gives `claim: none` with the reason.
     pub fn new(run: &PrivateRun<'_>) -> Self {
-        let pure_in_floats = run.arithmetic == Arithmetic::IdealisedLaplace && run.delta == 0.0;
+        let pure_in_floats = run.arithmetic == Arithmetic::Idealised && run.delta == 0.0;
         let reason = run
             .problem
             .unclaimable()
@@ -208,8 +207,7 @@ impl PrivacyStatement {
         let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
             return Err(PrivacyError::EmptyComposition);
         };
-        let factor = self.sensitivity_factor.ok_or(PrivacyError::EmptyComposition)?;
-        let mechanism = Mechanism::Composition(self.mechanisms.clone()).with_inflated_sensitivity(factor);
+        let mechanism = Mechanism::Composition(self.mechanisms.clone());
         accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)
     }
 
@@ -228,8 +226,7 @@ impl PrivacyStatement {
         if covered {
             return ReplaceOne { epsilon, delta };
         }
-        let inflated = run.mechanism.with_inflated_sensitivity(run.sensitivity_inflation);
-        gdp::mu(&inflated, run.adjacency)
+        gdp::mu(run.mechanism, run.adjacency)
             .and_then(|mu| super::gaussian::epsilon(delta, 2.0 * mu))
             .map_or(
                 ReplaceOne {
@@ -275,15 +272,7 @@ impl PrivacyStatement {
             "the clip norm",
             "without a clip norm no sensitivity is bounded",
         )?;
-        let inflation = error::checked(
-            run.sensitivity_inflation,
-            run.sensitivity_inflation.is_finite() && run.sensitivity_inflation >= 1.0,
-            "the rounding inflation of the sensitivity",
-            "finite and at least 1",
-            "derive it from the summation of the run",
-        )?;
-        let mechanism = run.mechanism.with_inflated_sensitivity(inflation);
-        let epsilon = run.accountant.epsilon(&mechanism, run.adjacency, run.delta)?;
+        let epsilon = run.accountant.epsilon(run.mechanism, run.adjacency, run.delta)?;
         // A bound that is not a number proves nothing.
         let finite = epsilon.is_finite();
         error::checked(
@@ -302,14 +291,7 @@ impl PrivacyStatement {
             sampling: run.mechanism.sampling().map(|sampling| sampling.name().into()),
             mechanism: Some(run.mechanism.to_string()),
             mechanisms: run.mechanism.steps().into_iter().cloned().collect(),
-            sensitivity_factor: Some(run.sensitivity_inflation),
-            norm: Some(
-                match run.arithmetic {
-                    Arithmetic::IdealisedLaplace => "l1",
-                    Arithmetic::IdealisedGaussian => "l2",
-                }
-                .to_owned(),
-            ),
+            norm: Some(if run.norm == Norm::L1 { "l1" } else { "l2" }.to_owned()),
             public: Self::public_facts(run.problem, run.adjacency),
             domain: run.problem.domain().map(|domain| DomainStatement {
                 sha256: crate::hexadecimal(&domain.digest()),
@@ -391,10 +373,10 @@ mod tests {
             adjacency: Adjacency::AddRemove,
             delta: 1e-5,
             clip_norm: 1.0,
-            sensitivity_inflation: 1.0,
+            norm: Norm::L2,
             problem: &PROBLEM,
             noise_source: NoiseSource::Xoshiro,
-            arithmetic: Arithmetic::IdealisedGaussian,
+            arithmetic: Arithmetic::Exact,
         }
     }
 
@@ -404,7 +386,7 @@ mod tests {
         let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
         keys.sort_unstable();
         let designed = "accountant adjacency arithmetic claim clip_norm delta domain epsilon mechanism mechanisms \
-                        noise_multiplier noise_source norm public replace_one sampling sensitivity_factor unit";
+                        noise_multiplier noise_source norm public replace_one sampling unit";
         assert_eq!(keys, designed.split(' ').collect::<Vec<_>>());
         for (key, expected) in [
             ("claim", "simulation"),
@@ -413,7 +395,7 @@ mod tests {
             ("accountant", "rdp"),
             ("unit", "example"),
             ("noise_source", "xoshiro"),
-            ("arithmetic", "idealised-gaussian"),
+            ("arithmetic", "exact"),
         ] {
             assert_eq!(value[key], expected);
         }
@@ -422,17 +404,13 @@ mod tests {
     #[test]
     fn a_statement_holds_what_its_epsilon_is_computed_from() {
         let schedule = Mechanism::laplace_schedule(&[10.0, 12.0, 14.0], 1.0, Sampling::FullBatch);
-        let inflated = PrivateRun {
-            sensitivity_inflation: 1.001,
-            ..run(&MECHANISM)
-        };
         let laplace = PrivateRun {
             accountant: Accountant::Pure,
             delta: 0.0,
             adjacency: Adjacency::ZeroOut,
             ..run(&schedule)
         };
-        for run in [inflated, laplace] {
+        for run in [run(&MECHANISM), laplace] {
             let statement = PrivacyStatement::new(&run);
             let text = serde_json::to_string(&statement).unwrap();
             let read: PrivacyStatement = serde_json::from_str(&text).unwrap();
@@ -481,22 +459,34 @@ mod tests {
         let released = PrivacyStatement::new(&secure);
         assert_eq!(released.claim, Claim::Release);
         assert_eq!(released.epsilon, simulated.epsilon);
-        let inflated = PrivacyStatement::new(&PrivateRun {
-            sensitivity_inflation: 1.002,
-            ..secure
-        });
-        assert!(inflated.epsilon > released.epsilon);
+    }
+
+    #[test]
+    fn pure_privacy_is_released_in_exact_arithmetic_only() {
+        let schedule = Mechanism::laplace_schedule(&[10.0, 12.0, 14.0], 1.0, Sampling::FullBatch);
+        let laplace = |arithmetic| {
+            PrivacyStatement::new(&PrivateRun {
+                accountant: Accountant::Pure,
+                delta: 0.0,
+                adjacency: Adjacency::ZeroOut,
+                norm: Norm::L1,
+                noise_source: NoiseSource::Chacha20,
+                arithmetic,
+                ..run(&schedule)
+            })
+        };
+        assert_eq!(laplace(Arithmetic::Exact).claim, Claim::Release);
+        let refused = laplace(Arithmetic::Idealised);
+        assert_eq!((refused.claim, refused.epsilon), (Claim::None, None));
     }
 
     #[test]
     fn what_cannot_be_proven_is_not_called_private() {
-        let mut refused = [(); 6].map(|()| run(&MECHANISM));
+        let mut refused = [(); 4].map(|()| run(&MECHANISM));
         refused[0].accountant = Accountant::Gdp;
         refused[1].adjacency = Adjacency::ReplaceOne;
         refused[2].delta = 0.0;
         refused[3].clip_norm = f64::INFINITY;
-        refused[4].sensitivity_inflation = 0.5;
-        refused[5].sensitivity_inflation = f64::NAN;
         for run in refused {
             let statement = PrivacyStatement::new(&run);
             assert_eq!(statement.claim, Claim::None);

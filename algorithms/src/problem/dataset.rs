@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rounds_kernels::features::{NULL_CLASS, NULL_TARGET, Norm, Rows, Targets};
+use rounds_kernels::linear::FeatureGrid;
 use rounds_kernels::loss::{Loss, TargetKind};
 use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest, Sha256};
@@ -128,12 +129,32 @@ impl Dataset {
             _ => {}
         }
         self.declared = Some(Declared { domain, unit });
+        self.round_to_grid();
         Ok(self)
     }
 
     /// The declared domain, if the rows were encoded into one.
     pub fn domain(&self) -> Option<&Arc<Domain>> {
         self.declared.as_ref().map(|declared| &declared.domain)
+    }
+
+    /// The public grid on which the features lie: that of bytes, or multiples of 2⁻¹⁴ times the public bound of a feature, rounded
+    /// up to a power of two. None without a domain.
+    pub fn feature_grid(&self) -> Option<FeatureGrid> {
+        let unit = self.declared.as_ref()?.unit;
+        Some(match self.features {
+            Features::U8 { scale, .. } => FeatureGrid::bytes(scale),
+            Features::F32 { .. } | Features::Sparse(_) => {
+                FeatureGrid::fixed_point(self.feature_bound.map_or(unit, |(_, bound)| bound.min(unit)))
+            }
+        })
+    }
+
+    /// Rounds features to their grid, where there is one: to nearest, or where a bound on the rows is enforced towards 0.
+    fn round_to_grid(&mut self) {
+        if let Some(grid) = self.feature_grid() {
+            self.features.round_to(grid.step, self.feature_bound.is_some());
+        }
     }
 
     /// `row` is the null row.
@@ -411,6 +432,7 @@ impl Dataset {
         {
             Arc::make_mut(&mut declared.domain).storage = Storage::Dense;
         }
+        self.round_to_grid();
         Ok(self)
     }
 
@@ -442,6 +464,7 @@ impl Dataset {
             // Bytes are rounded twice more: 1/255, and its product with a byte.
             declared.unit = scaled(declared.unit) * (1.0 + 2f64.powi(-22));
         }
+        self.round_to_grid();
         Ok(self)
     }
 
@@ -478,6 +501,7 @@ impl Dataset {
             _ => bound,
         };
         self.feature_bound = Some((norm, bound));
+        self.round_to_grid();
         Ok(self)
     }
 

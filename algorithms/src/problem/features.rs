@@ -142,6 +142,27 @@ impl Features {
         }
     }
 
+    /// Rounds f32 and stored values to multiples of `step`, a power of two: to nearest or towards 0.
+    pub(super) fn round_to(&mut self, step: f32, towards_zero: bool) {
+        let inverse = 1.0 / step;
+        let round = |values: &mut [f32]| {
+            if towards_zero {
+                values
+                    .iter_mut()
+                    .for_each(|value| *value = (*value * inverse).trunc() * step);
+            } else {
+                values
+                    .iter_mut()
+                    .for_each(|value| *value = (*value * inverse).round_ties_even() * step);
+            }
+        };
+        match self {
+            Features::F32 { values, .. } => round(values),
+            Features::Sparse(sparse) => round(&mut sparse.values),
+            Features::U8 { .. } => {}
+        }
+    }
+
     /// The scale of rows of bytes.
     pub(crate) fn byte_scale(&self) -> Option<f32> {
         match self {

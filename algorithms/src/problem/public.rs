@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rounds_kernels::features::Norm;
-use rounds_kernels::linear::{self, LinearModel};
+use rounds_kernels::linear::{self, FeatureGrid, LinearModel};
 use rounds_kernels::loss::{Loss, TargetKind};
 
+use super::encoding::BYTE_SCALE;
 use super::{Dataset, Domain, ProblemError, Relation, Storage};
 use crate::oracle::partition;
 
@@ -31,6 +32,7 @@ pub struct PublicProblem {
     storage: Storage,
     bounds: [Option<f64>; 2],
     domain: Option<Arc<Domain>>,
+    feature_grid: Option<FeatureGrid>,
     pub(super) measured: Measured,
 }
 
@@ -71,6 +73,10 @@ impl PublicProblem {
             regularization: checked_regularization(regularization)?,
             storage: domain.storage,
             bounds: [Norm::L1, Norm::L2].map(|norm| Some(domain.row_bound(norm))),
+            feature_grid: Some(match domain.storage {
+                Storage::Bytes => FeatureGrid::bytes(BYTE_SCALE),
+                Storage::Dense | Storage::Sparse => FeatureGrid::fixed_point(1.0),
+            }),
             domain: Some(Arc::clone(domain)),
             measured: Measured::default(),
             name,
@@ -106,6 +112,7 @@ impl PublicProblem {
             regularization: checked_regularization(regularization)?,
             storage: dataset.features().storage(),
             bounds,
+            feature_grid: dataset.feature_grid(),
             domain: dataset.domain().cloned(),
             measured: Measured::default(),
         })
@@ -196,6 +203,17 @@ impl PublicProblem {
     /// them.
     pub fn is_in_integers(&self) -> bool {
         self.storage == Storage::Bytes && linear::has_integer_kernels_for(&self.model)
+    }
+
+    /// The public grid on which features lie; none without a declared domain.
+    pub fn feature_grid(&self) -> Option<FeatureGrid> {
+        self.feature_grid
+    }
+
+    /// True if sums of clipped terms are integers of a public lattice, to which noise is rounded exactly: in releases, and where
+    /// rows are summed as integers anyhow. Never without a declared domain.
+    pub fn sums_are_exact(&self, release: bool) -> bool {
+        self.feature_grid.is_some() && (release || self.is_in_integers())
     }
 
     /// The cost of a row, for the partition of batches.

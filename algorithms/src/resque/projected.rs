@@ -211,7 +211,7 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
         let reweighting = Reweighting {
             offset,
             residuals: ByOutput::new(&pool.answers.residuals, outputs).from(samples.start),
-            cap: None,
+            lattice: None,
         };
         oracle.recorded_sum(&Selection::Indices(rows), reweighting, &weigh, &mut pool.sum)?;
         let scale = 1.0 / samples.len() as f64;

@@ -190,7 +190,6 @@ pub fn run(arguments: &AccountArguments, output: Output) -> Result<()> {
                 adjacency: statement.adjacency,
                 accountant: statement.accountant,
                 mechanisms: &statement.mechanisms,
-                sensitivity_factor: statement.sensitivity_factor,
                 holds: epsilon <= stated_epsilon * (1.0 + TOLERANCE),
             };
             output.print(&recomputed)?;
@@ -216,7 +215,6 @@ struct Recomputed<'a> {
     adjacency: Option<Adjacency>,
     accountant: Option<Accountant>,
     mechanisms: &'a [Mechanism],
-    sensitivity_factor: Option<f64>,
     /// True unless the mechanisms give a larger ε than stated.
     holds: bool,
 }

@@ -229,7 +229,7 @@ impl Plan<'_> {
             let points: Vec<&[f32]> = runs.iter_mut().filter_map(|(_, run)| run.query(round)).collect();
             oracle.gradient_sums(&active, &points, &mut sums)?;
             for ((visited, run), sum) in runs.iter_mut().zip(&mut sums) {
-                run.add_noise(round, sum, &Engine::Sequential)?;
+                run.add_noise(round, sum, None, &Engine::Sequential)?;
                 run.update(round, sum);
                 if self.iterations.binary_search(&done).is_ok() {
                     visited.extend_from_slice(run.iterate());

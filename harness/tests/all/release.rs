@@ -175,12 +175,20 @@ fn no_public_number_lets_a_row_overflow() {
 }
 
 #[test]
-fn pure_privacy_is_not_claimed_for_laplace_noise_in_floating_point() {
+fn releases_are_exact_and_pure_for_laplace_noise() {
     let folder = folder(SCHEMA);
-    assert_refused(
-        &(release(folder.path()) + " --algorithm dp-gd --noise laplace"),
-        "finitely many",
+    let privacy = |more: &str| document(&(release(folder.path()) + more))["privacy"].clone();
+    let gaussian = privacy("");
+    assert_eq!(
+        (&gaussian["claim"], &gaussian["arithmetic"]),
+        (&"release".into(), &"exact".into())
     );
+    let laplace = privacy(" --algorithm dp-gd --noise laplace");
+    assert_eq!(
+        (&laplace["claim"], &laplace["arithmetic"]),
+        (&"release".into(), &"exact".into())
+    );
+    assert_eq!((&laplace["delta"], &laplace["norm"]), (&0.0.into(), &"l1".into()));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use super::residuals::{self, BlockRows};
 use super::source::Source;
 use super::workspace::{BlockSizes, Workspace};
 use super::{
-    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, PackedQuery, Query, Tally, check, integer,
-    narrow, norms_for, reference, sparse,
+    BLOCK_ROWS, Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, PackedQuery, Query, SumLattice,
+    Tally, check, integer, lattice, narrow, norms_for, reference, sparse,
 };
 use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use std::ops::Range;
@@ -180,13 +180,14 @@ impl<'b, 'a> Pass<'b, 'a> {
     }
 }
 
-/// `sum += Σ_i q_i ⊗ a_i` over the rows from position `first` on, in f32 within blocks and f64 across them.
-/// `coefficients(positions, block_rows, margins, others)` turns the margins of a part into q.
+/// `sum += Σ_i q_i ⊗ a_i` over the rows from position `first` on, in f32 within blocks and f64 across them; with a lattice
+/// `sum += Σ_i ρ_i ⊗ a_i` in its units, exactly. `coefficients(positions, block_rows, margins, others)` turns the margins of a part
+/// into q or ρ.
 ///
 /// # Errors
 /// The first error of `coefficients`.
 pub(super) fn sum_blocks<E>(
-    pass: &Pass<'_, '_>,
+    (pass, lattice): (&Pass<'_, '_>, Option<&SumLattice>),
     first: usize,
     sum: &mut [f64],
     workspace: &mut Workspace,
@@ -198,7 +199,7 @@ pub(super) fn sum_blocks<E>(
     for block in (first..total).step_by(block_size) {
         let block_end = (block + block_size).min(total);
         // With one output, parts of a block stay in first-level cache and share a partial sum.
-        let in_parts = outputs == 1 && block_end - block > pass.part;
+        let in_parts = outputs == 1 && block_end - block > pass.part && lattice.is_none();
         if in_parts {
             workspace.partial.fill(f32x16::ZERO);
         }
@@ -216,14 +217,32 @@ pub(super) fn sum_blocks<E>(
             coefficients(&rows, block_rows, values, others)?;
             if model.bias {
                 for (output, values) in values.chunks_exact(BLOCK_ROWS).take(outputs).enumerate() {
-                    sum[output * width + model.features] += f64::from(residuals::total(values, count));
+                    sum[output * width + model.features] += match lattice {
+                        None => f64::from(residuals::total(values, count)),
+                        Some(lattice) => lattice.bias_of(values, count),
+                    };
                 }
             }
             if let Kernel::Sparse(rows) = pass.kernel {
-                sparse::add_gradient(rows, &block_rows.ids[..count], model, values, sum);
+                let factor = lattice.map_or(1.0, SumLattice::inverse_feature_step);
+                sparse::add_gradient(rows, &block_rows.ids[..count], model, (values, factor), sum);
                 continue;
             }
             if layout.vectors == 0 {
+                continue;
+            }
+            if let Some(lattice) = lattice {
+                // SAFETY: the pointers are those of this part.
+                unsafe {
+                    lattice::add_gradient(
+                        source,
+                        (&pointers, count),
+                        lattice,
+                        values,
+                        sum,
+                        (model.features, width),
+                    )
+                };
                 continue;
             }
             residuals::scale(source.scale, values, outputs, count);
@@ -281,10 +300,21 @@ pub(super) fn accumulate(
         check(model, batch, previous.parameters);
     }
     let norms = norms_for(query.clip, batch);
-    if let (Some(integer), Some(packed), Rows::U8(rows)) = (&mut workspace.integer, &mut workspace.packed, batch.rows)
-        && packed.pack(model, rows.scale, query)
-        && let Some(unit) = packed.unit()
+    let of_bytes = |rows: U8Rows<'_>| {
+        SumLattice::new(
+            model,
+            FeatureGrid::bytes(rows.scale),
+            query.weight(),
+            query.clip,
+            batch.selection.len(),
+        )
+    };
+    if let (None, Some(integer), Some(packed), Rows::U8(rows)) =
+        (query.lattice, &mut workspace.integer, &mut workspace.packed, batch.rows)
+        && let Some(lattice) = of_bytes(rows)
+        && packed.pack(model, query, lattice)
     {
+        let unit = lattice.unit();
         let Workspace {
             residuals,
             others,
@@ -319,13 +349,13 @@ pub(super) fn accumulate(
         }
     }
     let mut tally = Tally::default();
-    // The general kernels sum the rows that the narrow ones leave. There a row may change the rounding of those behind it,
-    // so sums in which each row is rounded on its own do without narrow kernels.
-    if previous.is_none() && query.current.coefficient == 1.0 && workspace.blocks.block == BLOCK_ROWS {
+    // The general kernels sum the rows that the narrow ones leave.
+    let lattice = query.lattice.as_ref();
+    if previous.is_none() && query.current.coefficient == 1.0 && lattice.is_none() {
         tally = narrow::accumulate_front(model, batch, norms, query.clip, layout, &workspace.current, sum);
     }
     sum_blocks(
-        &pass,
+        (&pass, lattice),
         tally.rows,
         sum,
         workspace,
@@ -362,7 +392,7 @@ pub(super) fn accumulate_packed(
     let Rows::U8(rows) = batch.rows else {
         panic!("a packed query needs rows of bytes");
     };
-    let facts = (batch, rows, norms_for(packed.clip(), batch));
+    let facts = (batch, rows, norms_for(packed.lattice().clip(), batch));
     integer::accumulate(
         (model, packed),
         facts,
@@ -411,7 +441,8 @@ pub(super) fn evaluate(
 }
 
 /// From margins to coefficients of the `count` rows that were gathered. `margins[k·128 + i]` are those of the
-/// current point and become `clip factor · (a·r_ki − b·r′_ki)`, zeros behind them up to a whole vector; `others` are those of the previous point, if there is one.
+/// current point and become `clip factor · (a·r_ki − b·r′_ki)`, on a lattice in integers, zeros behind them up to a whole vector;
+/// `others` are those of the previous point, if there is one.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
@@ -432,6 +463,11 @@ pub(super) fn coefficients(
         residuals::combine(a, margins, b, others, outputs, count);
     } else {
         residuals::scale(query.current.coefficient, margins, outputs, count);
+    }
+    if let Some(lattice) = &query.lattice {
+        tally.rows += count;
+        tally.clipped += lattice.round(&block_rows.norms, &mut margins[..outputs * BLOCK_ROWS], count);
+        return Ok(());
     }
     residuals::clip(query.clip, outputs, count, block_rows, margins, tally)?;
     residuals::clear_beyond(margins, outputs, count);

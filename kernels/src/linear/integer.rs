@@ -6,30 +6,22 @@
 //! 1. **Margins.** A weight is `step_k · w` with an integer w of three signed digits, packed once a query. The integer
 //!    Σ_j w_kj a_ij is exact; one multiplication in f64, one addition of the bias and one rounding to f32 make it a margin.
 //! 2. **Residuals** in f32, through one sequence of IEEE operations ([`super::residuals`]).
-//! 3. **Contributions.** A residual becomes integers ρ_i on the public grid h, a contribution ρ_i ⊗ a_i in units h·s.
-//! 4. **Sums** of integers: exact, so they depend on no order, split, thread, rank or instruction set.
-//!
-//! # Guarantee
-//! With a clip norm C, every contribution has `‖ρ_i ⊗ a_i‖ ≤ Ĉ` as integers, ν included, where `Ĉ·h·s ≤ C` in real
-//! arithmetic ([`Grid`]). It is not a matter of rounding: `‖ρ_i‖² ≤ L_i` is checked in integers after ρ_i is rounded, with
-//! `L_i ≤ Ĉ²/‖a_i‖²` (in L1, `‖ρ_i‖₁ ≤ Ĉ/‖a_i‖₁`). Contributions are functions of the row, the parameters and public
-//! numbers; null rows contribute 0. So sums of neighbours differ by one such contribution, exactly.
+//! 3. **Contributions** ρ_i ⊗ a_i and their **sums**, integers on the public lattice of [`super::lattice`], whose guarantee they
+//!    have.
 //!
 //! Residuals have the same bits where multiplications and additions are fused: on x86 with FMA and on aarch64.
 
+use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of, truncated};
 use super::packing::split;
 use super::products::{EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, Products, Session, TOGETHER, bytes_of};
 use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
-use crate::features::{Norm, Selection, U8Rows};
+use crate::features::{Selection, U8Rows};
 use crate::vector::lanes::LANES;
 use std::ops::Range;
 
 /// Digits of a weight and of a coefficient.
 const DIGITS: usize = 3;
-
-/// The greatest integer that three signed digits hold.
-const GREATEST: f32 = 8_355_711.0;
 
 /// Outputs that go through the products together: three columns, or three rows, of digits each.
 const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
@@ -39,132 +31,6 @@ const SUMMED_ROWS: usize = 1 << 16;
 
 /// Fewer rows than this cost less without packing digits, where nothing but time depends on it.
 pub(super) const LEAST_ROWS: usize = 32;
-
-/// The scales of bytes that take these kernels, and the exponents of weights and coefficients: all products of three
-/// such numbers are normal numbers of f64.
-const SCALES: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
-const LEAST_EXPONENT: i32 = -60;
-/// 2⁵⁰, the greatest coefficient of a query: squares of residuals stay within f32.
-const MOST_WEIGHT: f32 = 1_125_899_906_842_624.0;
-const GREATEST_WEIGHT_EXPONENT: i32 = 60;
-const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
-
-/// The squared length, in steps, that no ρ exceeds: `outputs · 2⁴⁶`, outputs ≤ 2¹⁶.
-const SURELY_KEPT: f64 = 4_611_686_018_427_387_904.0;
-
-/// The public grid of a query.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Grid {
-    /// h, a power of two.
-    step: f64,
-    /// The greatest |ρ|: `Q/h` rounded up, Q the public bound of a coefficient.
-    greatest: f32,
-    /// s.
-    scale: f64,
-    /// ν, 0 without a bias.
-    bias: f64,
-    /// The norm and Ĉ in units of h·s.
-    clip: Option<(Norm, f64)>,
-}
-
-impl Grid {
-    /// The grid for coefficients of at most `weight` (the losses of several outputs have residuals of at most 1), three
-    /// digits. Coefficients are below the lesser of that and C/ν, ν the least norm of a row that is not zero: 1 with a bias, else
-    /// that of a single byte of 1. (Those of zero rows may exceed it; they are cut and multiply zeros.) `None` for numbers
-    /// out of range. All of it is public.
-    pub(super) fn new(model: &LinearModel, scale: f32, weight: f32, clip: Clip) -> Option<Self> {
-        if !SCALES.contains(&scale) || !(weight <= MOST_WEIGHT) {
-            return None;
-        }
-        let s = f64::from(scale);
-        let bias = if model.bias {
-            (1.0 / s + 0.5).floor().max(1.0)
-        } else {
-            0.0
-        };
-        let by_clip = match clip {
-            Clip::Unbounded => f64::INFINITY,
-            Clip::Bounded { clip_norm, .. } => f64::from(clip_norm) / (bias.max(1.0) * s),
-        };
-        let bound = f64::from(weight).min(by_clip).max(f64::from(f32::MIN_POSITIVE));
-        let step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT)?);
-        let clip = match clip {
-            Clip::Unbounded => None,
-            Clip::Bounded { norm, clip_norm } => {
-                let (unit, clip_norm) = (step * s, f64::from(clip_norm));
-                // Rounded down: the sign of the fused remainder is exact.
-                let mut limit = (clip_norm / unit).floor();
-                while limit > 0.0 && limit.mul_add(unit, -clip_norm) > 0.0 {
-                    limit = (limit - 1.0).min(limit.next_down().floor());
-                }
-                Some((norm, limit))
-            }
-        };
-        Some(Grid {
-            step,
-            greatest: ((bound / step).ceil() as f32).min(GREATEST),
-            scale: s,
-            bias,
-            clip,
-        })
-    }
-
-    /// The grid for coefficients of at most `bound`, which are not clipped.
-    pub(super) fn unclipped(model: &LinearModel, scale: f32, bound: f32) -> Option<Self> {
-        Self::new(model, scale, bound, Clip::Unbounded)
-    }
-
-    /// h·s, the value of a unit of the sums.
-    pub(super) fn unit(&self) -> f64 {
-        self.step * self.scale
-    }
-
-    /// L_i of a row whose norm, bias 1 included, is at most `norm` in units of 1: ‖ρ‖² (in L1 ‖ρ‖₁) must not exceed it.
-    ///
-    /// ‖a‖² = (norm² − 1)/s² + ν² in units of s, in which the norm is off by 2⁻²³ relative; each operation below by 2⁻⁵³.
-    /// The result is at most `Ĉ²/‖a‖²`: the factor 1 ± 2⁻⁴⁸ on either side covers ten roundings.
-    #[inline(always)]
-    fn limit(&self, norm: f32, squared: bool, clip_norm: f64) -> f64 {
-        const UP: f64 = 1.0 + 1.0 / 281_474_976_710_656.0;
-        const DOWN: f64 = 1.0 - 1.0 / 281_474_976_710_656.0;
-        let (norm, one) = (f64::from(norm), if self.bias > 0.0 { 1.0 } else { 0.0 });
-        let limit = if squared {
-            let features = (norm * norm * UP - one) / (self.scale * self.scale) * UP;
-            let length = (features.max(0.0) + self.bias * self.bias) * UP;
-            clip_norm * clip_norm / length * DOWN
-        } else {
-            let features = (norm * UP - one) / self.scale * UP;
-            clip_norm / ((features.max(0.0) + self.bias) * UP) * DOWN
-        };
-        // A zero row has an infinite limit (NaN if Ĉ is 0 too).
-        limit.min(SURELY_KEPT).floor()
-    }
-}
-
-/// The power of two of which numbers up to `greatest` are at most [`GREATEST`] times; `None` above 2^most and for NaN.
-fn step_of(greatest: f32, most: i32) -> Option<f32> {
-    let exponent = (greatest.to_bits() >> 23) as i32 - 127;
-    if exponent > most {
-        return None;
-    }
-    let step = power_of_two(exponent.max(LEAST_EXPONENT) - 22);
-    Some(if greatest / step > GREATEST { 2.0 * step } else { step })
-}
-
-/// The integer part: without the tests of a cast, which no instruction for vectors has.
-///
-/// # Safety
-/// `value` is no NaN and |value| < 2³¹.
-#[inline(always)]
-unsafe fn truncated(value: f32) -> i32 {
-    // SAFETY: the caller's promise.
-    unsafe { value.to_int_unchecked() }
-}
-
-/// `2^exponent`, for normal numbers.
-fn power_of_two(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127) as u32) << 23)
-}
 
 /// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
 /// one or two tiles.
@@ -215,8 +81,8 @@ impl Weights {
     }
 
     /// Packs row-major `[outputs, features + bias]` parameters. Returns whether their size lets them be written in digits.
-    fn pack(&mut self, model: &LinearModel, parameters: &[f32], grid_of_rows: (f64, f64)) -> bool {
-        let (scale, bias) = grid_of_rows;
+    fn pack(&mut self, model: &LinearModel, parameters: &[f32], lattice: &SumLattice) -> bool {
+        let (scale, bias) = (lattice.feature_step(), lattice.bias);
         let (features, width) = (model.features, model.features + usize::from(model.bias));
         let groups = features.div_ceil(GROUP);
         let mut lines = &mut self.lines[..];
@@ -267,8 +133,7 @@ pub struct PackedQuery {
     weights: [Weights; 2],
     /// Coefficients of the one or two points.
     coefficients: (f32, Option<f32>),
-    clip: Clip,
-    grid: Option<Grid>,
+    lattice: Option<SumLattice>,
 }
 
 impl PackedQuery {
@@ -278,51 +143,41 @@ impl PackedQuery {
             shape: (model.features, model.outputs),
             weights: [Weights::new(model), Weights::new(model)],
             coefficients: (0.0, None),
-            clip: Clip::Unbounded,
-            grid: None,
+            lattice: None,
         })
     }
 
     /// Packs a query. Returns false, by public numbers and parameters alone, if it takes other kernels.
-    pub(super) fn pack(&mut self, model: &LinearModel, scale: f32, query: &Query<'_>) -> bool {
+    pub(super) fn pack(&mut self, model: &LinearModel, query: &Query<'_>, lattice: SumLattice) -> bool {
         self.check(model);
-        let weight = query.current.coefficient.abs() + query.previous.map_or(0.0, |point| point.coefficient.abs());
-        self.grid = None;
-        let Some(grid) = Grid::new(model, scale, weight, query.clip) else {
-            return false;
-        };
+        self.lattice = None;
         self.coefficients = (query.current.coefficient, query.previous.map(|point| point.coefficient));
-        self.clip = query.clip;
         let points = [Some(query.current), query.previous];
         for (weights, point) in self.weights.iter_mut().zip(points) {
             if let Some(point) = point
-                && !weights.pack(model, point.parameters, (grid.scale, grid.bias))
+                && !weights.pack(model, point.parameters, &lattice)
             {
                 return false;
             }
         }
-        self.grid = Some(grid);
+        self.lattice = Some(lattice);
         true
     }
 
     /// Packs parameters for margins alone.
     pub(super) fn pack_margins(&mut self, model: &LinearModel, scale: f32, parameters: &[f32]) -> bool {
         self.check(model);
-        self.grid = None;
-        let Some(grid) = Grid::unclipped(model, scale, 1.0) else {
-            return false;
-        };
-        self.weights[0].pack(model, parameters, (grid.scale, grid.bias))
+        self.lattice = None;
+        let lattice = SumLattice::new(model, FeatureGrid::bytes(scale), 1.0, Clip::Unbounded, 0);
+        lattice.is_some_and(|lattice| self.weights[0].pack(model, parameters, &lattice))
     }
 
-    /// The clip of the query.
-    pub(super) fn clip(&self) -> Clip {
-        self.clip
-    }
-
-    /// The value of a unit of the query's sums, h·s; `None` without a packed query.
-    pub fn unit(&self) -> Option<f64> {
-        self.grid.map(|grid| grid.unit())
+    /// The lattice of the query's sums.
+    ///
+    /// # Panics
+    /// No query is packed.
+    pub(super) fn lattice(&self) -> &SumLattice {
+        self.lattice.as_ref().expect("a packed query")
     }
 
     /// Checks that this was made for models of this shape.
@@ -444,38 +299,35 @@ impl Scratch {
         );
     }
 
-    /// `sum += worth · Σ_i ρ_i ⊗ a_i`, in units of the grid, over the rows at `positions`, at most 128, of which
-    /// `values[k·128 + i]` are the coefficients before they are clipped and written in integers.
+    /// `sum += worth · Σ_i ρ_i ⊗ a_i` over the rows at `positions`, at most 128, of which `values[k·128 + i]` are the coefficients
+    /// before they are clipped and written in integers.
     pub(super) fn add_outer(
         &mut self,
-        (model, grid): (&LinearModel, &Grid),
+        (model, lattice): (&LinearModel, &SumLattice),
         (rows, selection, positions): (U8Rows<'_>, &Selection<'_>, Range<usize>),
         norms: &[f32; BLOCK_ROWS],
         values: &mut [f32],
-        sum: &mut [f64],
+        (sum, worth): (&mut [f64], f64),
     ) {
         let count = positions.len();
-        self.contribute(grid, count, norms, values, &mut Tally::default());
+        self.contribute(lattice, count, norms, values, &mut Tally::default());
         let block = Addresses::of(rows, selection, positions);
         self.add_block(&block);
-        self.finish(model, grid.bias, grid.unit(), sum);
+        self.finish(model, lattice.bias, worth, sum);
     }
 
     /// Turns the residuals `values[k·128 + i]` of `count` rows into integers on the grid and writes their digits, with zeros
     /// behind the rows up to a multiple of 64.
     fn contribute(
         &mut self,
-        grid: &Grid,
+        lattice: &SumLattice,
         count: usize,
         norms: &[f32; BLOCK_ROWS],
         values: &mut [f32],
         tally: &mut Tally,
     ) {
         tally.rows += count;
-        residuals::clear_beyond(values, self.totals.len(), count);
-        for start in (0..count).step_by(LANES) {
-            tally.clipped += round(grid, norms, values, start);
-        }
+        tally.clipped += lattice.round(norms, values, count);
         let digits = bytes_of(&mut self.digits);
         let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
         for ((values, digits), total) in values
@@ -485,7 +337,7 @@ impl Scratch {
         {
             let mut sums = [0_i32; LANES];
             for (start, values) in values[..written].as_chunks::<LANES>().0.iter().enumerate() {
-                // SAFETY: `round` left integers of at most 23 bits.
+                // SAFETY: the lattice's integers have at most 23 bits.
                 let integers = unsafe { values.map(|value| truncated(value)) };
                 for (sum, integer) in sums.iter_mut().zip(integers) {
                     *sum += integer;
@@ -697,86 +549,7 @@ fn margins_of_block(
     }
 }
 
-/// Clips the residuals of the sixteen rows from `start` on and rounds them to integers of the grid, which are left in `values`.
-/// Returns the number of rows that were longer.
-#[inline(always)]
-fn round(grid: &Grid, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start: usize) -> usize {
-    let inverse = (1.0 / grid.step) as f32;
-    let outputs = values.len() / BLOCK_ROWS;
-    let mut factors = [inverse; LANES];
-    let mut clipped = 0;
-    let mut limits = [f64::INFINITY; LANES];
-    let squared = !matches!(grid.clip, Some((Norm::L1, _)));
-    if let Some((_, clip_norm)) = grid.clip {
-        let norms: &[f32; LANES] = norms[start..].first_chunk().expect("norms of a block");
-        limits = norms.map(|norm| grid.limit(norm, squared, clip_norm));
-        let mut lengths = [0.0_f32; LANES];
-        for values in values.chunks_exact(BLOCK_ROWS) {
-            let values: &[f32; LANES] = values[start..].first_chunk().expect("a block");
-            for (length, &value) in lengths.iter_mut().zip(values) {
-                *length = if squared {
-                    value.mul_add(value, *length)
-                } else {
-                    *length + value.abs()
-                };
-            }
-        }
-        if squared {
-            lengths = lengths.map(f32::sqrt);
-        }
-        // Rounding to nearest may lengthen: by a deviation of 0.29 steps in L2, by that times √outputs in L1.
-        let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
-        for lane in 0..LANES {
-            let limit = if squared { limits[lane].sqrt() } else { limits[lane] };
-            let reach = ((limit - spare) * (1.0 - 1.0 / 4_194_304.0)).max(0.0) as f32;
-            let longer = lengths[lane] * inverse > reach;
-            factors[lane] = if longer { reach / lengths[lane] } else { inverse };
-            clipped += usize::from(longer);
-        }
-    }
-    let mut sizes = [0_i64; LANES];
-    for values in values.chunks_exact_mut(BLOCK_ROWS) {
-        let values: &mut [f32; LANES] = values[start..].first_chunk_mut().expect("a block");
-        for lane in 0..LANES {
-            let rounded = (values[lane] * factors[lane]).round_ties_even();
-            values[lane] = rounded.max(-grid.greatest).min(grid.greatest);
-        }
-        for lane in 0..LANES {
-            // SAFETY: cut to at most 2²³ above; the greater of a NaN and a number is the number.
-            let integer = i64::from(unsafe { truncated(values[lane]) });
-            sizes[lane] += if squared { integer * integer } else { integer.abs() };
-        }
-    }
-    if grid.clip.is_some() {
-        for lane in 0..LANES {
-            // SAFETY: limits are at most 2⁶² and no NaN.
-            if sizes[lane] > unsafe { limits[lane].to_int_unchecked::<i64>() } {
-                cut(squared, limits[lane], sizes[lane], &mut values[start + lane..]);
-            }
-        }
-    }
-    clipped
-}
-
-/// Cuts the integers `values[k·128]`, whose squares (magnitudes in L1) sum to `size`, towards zero until they sum to at most
-/// `limit`.
-#[cold]
-fn cut(squared: bool, limit: f64, mut size: i64, values: &mut [f32]) {
-    let mut shrink = 1.0 - 1.0 / 1_048_576.0;
-    while size > limit as i64 {
-        let ratio = limit / size as f64;
-        let factor = shrink * if squared { ratio.sqrt() } else { ratio };
-        shrink *= 0.5;
-        size = 0;
-        for value in values.iter_mut().step_by(BLOCK_ROWS) {
-            let integer = (f64::from(*value) * factor) as i64;
-            *value = integer as f32;
-            size += if squared { integer * integer } else { integer.abs() };
-        }
-    }
-}
-
-/// `sum += worth · Σ_i clip(…)` in units of `query`'s grid ([`PackedQuery::unit`]), over the rows of a batch.
+/// `sum += worth · Σ_i clip(…)` in units of the packed lattice, over the rows of a batch.
 ///
 /// # Errors
 /// A row whose margins are not finite; `sum` is then unspecified.
@@ -789,7 +562,7 @@ pub(super) fn accumulate(
     sum: &mut [f64],
 ) -> Result<Tally, NonFiniteGradient> {
     scratch.check(model, query);
-    let grid = query.grid.as_ref().expect("a packed query");
+    let lattice = query.lattice();
     let (selection, outputs) = (&batch.selection, model.outputs);
     let (margins, others) = (
         &mut margins[..outputs * BLOCK_ROWS],
@@ -822,12 +595,12 @@ pub(super) fn accumulate(
             return Err(error);
         }
         if scratch.summed + count > SUMMED_ROWS {
-            scratch.finish(model, grid.bias, worth, sum);
+            scratch.finish(model, lattice.bias, worth, sum);
         }
-        scratch.contribute(grid, count, &block_rows.norms, margins, &mut tally);
+        scratch.contribute(lattice, count, &block_rows.norms, margins, &mut tally);
         scratch.add_block(&block);
     }
-    scratch.finish(model, grid.bias, worth, sum);
+    scratch.finish(model, lattice.bias, worth, sum);
     Ok(tally)
 }
 
@@ -840,7 +613,6 @@ mod tests {
         pack, reference, row_norms,
     };
     use crate::loss::Loss;
-    use proptest::prelude::*;
 
     const SCALE: f32 = 1.0 / 255.0;
 
@@ -926,18 +698,16 @@ mod tests {
             let norms = self.norms(clip);
             let batch = self.batch(norms.as_ref(), selection);
             let mut packed = PackedQuery::new(&self.model).expect("integers");
-            assert!(pack(
-                &self.model,
-                self.scale,
-                self.points(difference),
-                clip,
-                &mut packed
-            ));
+            let points = self.points(difference);
+            let weight = Query::new(points, clip).weight();
+            let rows = FeatureGrid::bytes(self.scale);
+            let lattice = SumLattice::new(&self.model, rows, weight, clip, 0).expect("a lattice");
+            assert!(pack(&self.model, points, &lattice, &mut packed));
             let mut workspace = Workspace::new(&self.model).on(&self.model, instructions);
             let mut sum = vec![0.0; self.model.parameters()];
             let tally = accumulate_packed(&self.model, &batch, &packed, &mut sum, &mut workspace).expect("finite");
             assert!(sum.iter().all(|value| value.fract() == 0.0));
-            (sum, packed.unit().expect("packed"), tally)
+            (sum, lattice.unit(), tally)
         }
     }
 
@@ -1082,7 +852,7 @@ mod tests {
                 ..current
             });
             let mut sum = vec![0.0; expected.len()];
-            let mut workspace = Workspace::summing_rows(&example.model, 1);
+            let mut workspace = Workspace::new(&example.model);
             let clip = Clip::l2(1.0);
             let found = accumulate_differences(
                 &example.model,
@@ -1095,129 +865,6 @@ mod tests {
             );
             assert_eq!(found, Ok(tally));
             assert_eq!(sum, expected.iter().map(|value| value * unit).collect::<Vec<_>>());
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
-
-        /// ‖ρ ⊗ a‖ ≤ Ĉ in integers and Ĉ·h·s ≤ C, for rows and residuals that push rounding to its limit.
-        #[test]
-        fn a_contribution_never_exceeds_the_clip_norm(
-            seed in any::<u32>(),
-            outputs in 2_usize..40,
-            scale in prop::sample::select(vec![SCALE, 1.0 / 256.0, 1.0, 3.7, 1e-6]),
-            bias in any::<bool>(),
-            l1 in any::<bool>(),
-            clip_exponent in -20_i32..12,
-            weight in prop::sample::select(vec![1.0_f32, 2.25, 1e3]),
-        ) {
-            let mut state = u64::from(seed) << 1 | 1;
-            let mut next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                state >> 33
-            };
-            let model = LinearModel { features: 64, outputs, bias, loss: Loss::Softmax };
-            let norm = if l1 { Norm::L1 } else { Norm::L2 };
-            let clip_norm = 2_f32.powi(clip_exponent) * (1.0 + next() as f32 / 4e9);
-            let clip = Clip::Bounded { norm, clip_norm };
-            let grid = Grid::new(&model, scale, weight, clip).unwrap();
-            let (_, limit) = grid.clip.unwrap();
-            prop_assert!(limit.fract() == 0.0 && limit.mul_add(grid.unit(), -f64::from(clip_norm)) <= 0.0);
-            // Rows from empty over a single 1 to all 255.
-            let rows: Vec<u8> = (0..BLOCK_ROWS).flat_map(|row| {
-                let full = row * 64 / BLOCK_ROWS;
-                (0..64).map(|feature| match row % 4 {
-                    0 => u8::from(feature < row / 4 % 3),
-                    1 => 255,
-                    _ if feature < full => next() as u8,
-                    _ => 0,
-                }).collect::<Vec<u8>>()
-            }).collect();
-            let norms = row_norms(Rows::bytes(&rows, 64, scale), bias, norm).unwrap();
-            let norms: &[f32; BLOCK_ROWS] = norms.values.first_chunk().unwrap();
-            let mut values: Vec<f32> = (0..outputs * BLOCK_ROWS).map(|place| {
-                let uniform = next() as f32 / 1_073_741_824.0 - 1.0;
-                let row = place % BLOCK_ROWS;
-                match row / 4 % 5 {
-                    // Equal halves of steps, all of which round away from zero.
-                    0 => weight * (place as f32 / 97.0).fract().round(),
-                    // Short ones, and almost exactly as long as the clip norm lets them.
-                    1 => uniform * weight * 1e-5,
-                    2 if norms[row] > 0.0 => {
-                        let spread = if l1 { outputs as f32 } else { (outputs as f32).sqrt() };
-                        (clip_norm / norms[row] / spread).min(weight)
-                    }
-                    _ => uniform * weight,
-                }
-            }).collect();
-            for start in (0..BLOCK_ROWS).step_by(LANES) {
-                round(&grid, norms, &mut values, start);
-            }
-            let nu = grid.bias as u128;
-            for row in 0..BLOCK_ROWS {
-                let features = rows[64 * row..][..64].iter().map(|&byte| u128::from(byte)).chain([nu]);
-                let rho = values.chunks(BLOCK_ROWS).map(|values| values[row]);
-                prop_assert!(rho.clone().all(|value| value.fract() == 0.0 && value.abs() <= GREATEST));
-                let rho = rho.map(|value| value.abs() as u128);
-                let limit = limit as u128;
-                if l1 {
-                    prop_assert!(rho.sum::<u128>() * features.sum::<u128>() <= limit, "row {}", row);
-                } else {
-                    let squares = |values: &mut dyn Iterator<Item = u128>| values.map(|value| value * value).sum::<u128>();
-                    let (rho, features) = (squares(&mut rho.into_iter()), squares(&mut features.into_iter()));
-                    // Ĉ² may exceed 128 bits where no contribution comes near it.
-                    let within = limit.checked_mul(limit).is_none_or(|limit| rho * features <= limit);
-                    prop_assert!(within, "row {}: {}·{} > {}²", row, rho, features, limit);
-                }
-            }
-        }
-
-        /// L_i is at most Ĉ²/‖a_i‖² (Ĉ/‖a_i‖₁), and hardly less.
-        #[test]
-        fn limits_are_just_below_those_of_exact_arithmetic(
-            ones in 0_usize..65,
-            byte in 1_u8..=255,
-            bias in any::<bool>(),
-            l1 in any::<bool>(),
-            clip_norm in 0.01_f32..4.0,
-        ) {
-            let model = LinearModel { features: 64, outputs: 3, bias, loss: Loss::Softmax };
-            let norm = if l1 { Norm::L1 } else { Norm::L2 };
-            let grid = Grid::new(&model, SCALE, 1.0, Clip::Bounded { norm, clip_norm }).unwrap();
-            let row: Vec<u8> = (0..64).map(|feature| if feature < ones { byte } else { 0 }).collect();
-            let norms = row_norms(Rows::bytes(&row, 64, SCALE), bias, norm).unwrap();
-            let (_, limit) = grid.clip.unwrap();
-            let found = grid.limit(norms.values[0], !l1, limit);
-            let (ones, byte, nu) = (ones as f64, f64::from(byte), grid.bias);
-            let exact = if l1 { limit / (ones * byte + nu) } else { limit * limit / (ones * byte * byte + nu * nu) };
-            prop_assert!(found <= exact.min(SURELY_KEPT));
-            prop_assert!(found >= exact.min(SURELY_KEPT) * (1.0 - 1e-6) - 1.0, "{} for {}", found, exact);
-        }
-    }
-
-    #[test]
-    fn integers_that_are_too_long_are_cut_towards_zero() {
-        for squared in [false, true] {
-            for limit in [0.0, 1.0, 5.0, 1e6, 3.3e13_f64.floor()] {
-                let mut values = vec![0.0; 3 * BLOCK_ROWS];
-                let long: [f32; 3] = [4_000_000.0, -8_000_000.0, 1.0];
-                for (output, value) in long.into_iter().enumerate() {
-                    values[output * BLOCK_ROWS] = value;
-                }
-                let size_of = |values: [f32; 3]| {
-                    let integers = values.map(|value| value.abs() as i64);
-                    integers
-                        .map(|integer| if squared { integer * integer } else { integer })
-                        .iter()
-                        .sum::<i64>()
-                };
-                cut(squared, limit, size_of(long), &mut values);
-                let cut = std::array::from_fn(|output| values[output * BLOCK_ROWS]);
-                assert!(size_of(cut) as f64 <= limit);
-                let shorter = |(cut, long): (&f32, &f32)| cut.abs() <= long.abs() && cut * long >= 0.0;
-                assert!(cut.iter().zip(&long).all(shorter));
-            }
         }
     }
 
@@ -1255,13 +902,8 @@ mod tests {
     fn a_query_for_another_model_is_refused() {
         let (wide, narrow) = (Example::new(64, 784, 10, true), Example::new(64, 100, 10, true));
         let mut packed = PackedQuery::new(&wide.model).expect("of its workspace (right)");
-        pack(
-            &narrow.model,
-            narrow.scale,
-            narrow.points(false),
-            Clip::Unbounded,
-            &mut packed,
-        );
+        let lattice = SumLattice::new(&narrow.model, FeatureGrid::bytes(SCALE), 1.0, Clip::Unbounded, 0);
+        pack(&narrow.model, narrow.points(false), &lattice.unwrap(), &mut packed);
     }
 
     #[test]
@@ -1300,13 +942,9 @@ mod tests {
                 coefficient,
                 parameters: &example.parameters,
             };
-            assert!(pack(
-                &example.model,
-                example.scale,
-                (point, None),
-                Clip::Unbounded,
-                &mut packed
-            ));
+            let grid = FeatureGrid::bytes(example.scale);
+            let lattice = SumLattice::new(&example.model, grid, coefficient, Clip::Unbounded, 0).unwrap();
+            assert!(pack(&example.model, (point, None), &lattice, &mut packed));
             let mut sum = vec![0.0; example.model.parameters()];
             let batch = example.batch(None, Selection::Indices(&rows));
             let mut workspace = Workspace::new(&example.model);
@@ -1332,19 +970,5 @@ mod tests {
                 .map(|(digit, [byte])| i32::from(byte as i8) << (8 * digit));
             assert_eq!(back.sum::<i32>(), value);
         }
-    }
-
-    #[test]
-    fn steps_are_powers_of_two_that_hold_the_greatest_number() {
-        for greatest in [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1] {
-            let step = step_of(greatest, GREATEST_WEIGHT_EXPONENT).expect("moderate");
-            assert_eq!(step.to_bits() & 0x007f_ffff, 0, "{step} is a power of two");
-            let integer = (greatest / step).round();
-            assert!(integer <= GREATEST, "{greatest}: {integer}");
-            assert!(integer >= GREATEST / 2.1 || greatest < 1e-17, "{greatest}: {integer}");
-        }
-        assert_eq!(step_of(f32::INFINITY, GREATEST_WEIGHT_EXPONENT), None);
-        assert_eq!(step_of(f32::NAN, GREATEST_WEIGHT_EXPONENT), None);
-        assert!(step_of(0.0, GREATEST_WEIGHT_EXPONENT).is_some());
     }
 }

@@ -11,11 +11,11 @@ use std::ops::Range;
 use wide::f32x16;
 
 use super::driver::{Kernel, Pass, for_each_part, sum_blocks};
-use super::integer::{Grid, LEAST_ROWS};
+use super::integer::LEAST_ROWS;
 use super::packing::Layout;
 use super::residuals::{self, BlockRows};
 use super::workspace::Workspace;
-use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, check};
+use super::{BLOCK_ROWS, Batch, Clip, FeatureGrid, LinearModel, NonFiniteGradient, SumLattice, check};
 use crate::features::{Norm, Rows, Targets, U8Rows};
 use crate::vector::exp;
 use crate::vector::lanes::{LANES, put};
@@ -31,6 +31,7 @@ pub const MOST_EXPONENT: f32 = 88.0;
 pub struct RecordedWorkspace {
     blocks: Workspace,
     packed: Packed,
+    exact: bool,
 }
 
 /// The parameters that the packed weights are of. Parts of a batch share their point, which is packed once.
@@ -68,42 +69,40 @@ impl Packed {
 impl RecordedWorkspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
-        Self::summing_rows(model, BLOCK_ROWS)
-    }
-
-    /// Scratch for batches of `model` whose sums leave f32 every `block_rows` rows at the latest; see
-    /// [`Workspace::summing_rows`].
-    pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
         Self {
-            blocks: Workspace::summing_rows(model, block_rows),
+            blocks: Workspace::new(model),
             packed: Packed::default(),
+            exact: false,
         }
     }
 
-    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0. Returns the pass and, in integers,
-    /// the grid of coefficients if a public bound gives one.
+    /// The same scratch for answers that enter exact sums: by the same kernels whatever the number of rows.
+    #[must_use]
+    pub fn exactly(mut self) -> Self {
+        self.exact = true;
+        self
+    }
+
+    /// Selects the kernels of a pass and packs the parameters for them, unless they are 0.
     fn select<'b, 'a>(
         &mut self,
         (model, batch): (&'b LinearModel, &'b Batch<'a>),
         parameters: &'b [f32],
         reweighting: Option<&Reweighting<'_>>,
         facts: (Option<Targets<'a>>, Option<&'a [f32]>),
-    ) -> (Pass<'b, 'a>, Option<Grid>) {
+    ) -> Pass<'b, 'a> {
         check(model, batch, parameters);
         let (blocks, total) = (self.blocks.blocks, batch.selection.len());
         let at_zero = reweighting.is_some() && parameters.iter().all(|&value| value == 0.0);
-        let (mut grid, mut in_integers) = (None, false);
-        if let Rows::U8(bytes) = batch.rows
-            && (blocks.block == 1 || total >= LEAST_ROWS)
-        {
-            let cap = reweighting.and_then(|reweighting| reweighting.cap);
-            grid = cap.and_then(|Cap { weight, clip_norm }| Grid::new(model, bytes.scale, weight, Clip::l2(clip_norm)));
-            // Grids that follow from the rows are for sums that do not round each row on its own, and of which no bound is
-            // known.
-            let has_grid = reweighting.is_none() || grid.is_some() || cap.is_none() && blocks.block > 1;
-            in_integers = has_grid && self.pack_digits(model, bytes.scale, parameters, at_zero);
-        }
-        let kernel = Kernel::select(batch.rows, in_integers, blocks.block > 1 && total < FEW_ROWS);
+        // What a row adds to an exact sum, or answers before one, must not depend on the number of rows.
+        let exact = self.exact || reweighting.is_some_and(|reweighting| reweighting.lattice.is_some());
+        let in_integers = match batch.rows {
+            Rows::U8(bytes) if exact || total >= LEAST_ROWS => {
+                self.pack_digits(model, bytes.scale, parameters, at_zero)
+            }
+            _ => false,
+        };
+        let kernel = Kernel::select(batch.rows, in_integers, !exact && total < FEW_ROWS);
         let current = (!at_zero).then_some(parameters);
         let pass = Pass::new(
             (model, batch),
@@ -116,7 +115,7 @@ impl RecordedWorkspace {
         if matches!(kernel, Kernel::Dense) && !at_zero {
             self.pack_vectors(model, pass.source.layout, parameters);
         }
-        (pass, grid)
+        pass
     }
 
     /// Packs weights in digits, unless they are 0. Returns whether there are kernels in integers and they take these.
@@ -218,18 +217,8 @@ pub struct Reweighting<'a> {
     pub offset: &'a [f32],
     /// The answers of [`record`].
     pub residuals: ByOutput<'a>,
-    /// Public bounds of all terms, if known.
-    pub cap: Option<Cap>,
-}
-
-/// Public bounds of the terms of a reweighted sum, which the weights must keep: `w_b ≤ weight` and
-/// `‖w_b·residuals_b ⊗ a_b‖₂ ≤ clip_norm`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cap {
-    /// Bound of the weights.
-    pub weight: f32,
-    /// Bound of the terms' norms.
-    pub clip_norm: f32,
+    /// The lattice of an exact sum, whose terms are clipped as it says.
+    pub lattice: Option<SumLattice>,
 }
 
 /// A block of recorded queries whose weights are to be computed.
@@ -329,7 +318,7 @@ pub fn record(
     );
     let norms = shifts.is_some().then(|| l2_norms(batch));
     let facts = (Some(batch.targets), norms);
-    let (pass, _) = workspace.select((model, batch), parameters, None, facts);
+    let pass = workspace.select((model, batch), parameters, None, facts);
     for_each_part(&pass, &mut workspace.blocks, |rows, block_rows, values| {
         if let Some(shifts) = shifts {
             shift(shifts, &rows, &block_rows.norms, values);
@@ -343,8 +332,8 @@ pub fn record(
 }
 
 /// `sum += Σ_b w_b·residuals_b ⊗ a_b` with the weights that `weigh` gives a block's rows from their margins at the offset:
-/// f32 within blocks of at most 128 rows, f64 between them. Where each row is rounded on its own
-/// ([`RecordedWorkspace::summing_rows`] of 1), what it adds depends on its own answers, weight and features only.
+/// f32 within blocks of at most 128 rows, f64 between them. On a lattice, in its units, of clipped terms and exact: what a row adds
+/// depends on its own answers, weight and features only.
 ///
 /// # Errors
 /// The first error of `weigh`; a sum that is not finite names the batch's first row, or the first of a block that is not.
@@ -363,20 +352,26 @@ pub fn accumulate_reweighted<E: From<NonFiniteGradient>>(
     assert_eq!(sum.len(), model.parameters(), "a sum of another model");
     let Reweighting { offset, residuals, .. } = reweighting;
     let facts = (None, Some(l2_norms(batch)));
-    let (pass, grid) = workspace.select((model, batch), offset, Some(&reweighting), facts);
+    let pass = workspace.select((model, batch), offset, Some(&reweighting), facts);
     if let Kernel::Integers(bytes) = pass.kernel {
-        reweighted_in_integers(&pass, bytes, grid, residuals, weigh, sum, workspace)?;
+        reweighted_in_integers(&pass, bytes, &reweighting, weigh, sum, workspace)?;
     } else {
-        sum_blocks(&pass, 0, sum, &mut workspace.blocks, |rows, block_rows, values, _| {
-            weigh_part(model, rows, block_rows, values, weigh)?;
-            coefficients(
-                residuals,
-                rows,
-                &block_rows.weights,
-                &mut values[..model.outputs * BLOCK_ROWS],
-            );
-            Ok::<(), E>(())
-        })?;
+        let lattice = reweighting.lattice.as_ref();
+        sum_blocks(
+            (&pass, lattice),
+            0,
+            sum,
+            &mut workspace.blocks,
+            |rows, block_rows, values, _| {
+                weigh_part(model, rows, block_rows, values, weigh)?;
+                let values = &mut values[..model.outputs * BLOCK_ROWS];
+                coefficients(residuals, rows, &block_rows.weights, values);
+                if let Some(lattice) = lattice {
+                    lattice.round(&block_rows.norms, values, rows.len());
+                }
+                Ok::<(), E>(())
+            },
+        )?;
     }
     finite(batch, sum)
 }
@@ -401,13 +396,12 @@ fn weigh_part<E>(
     Ok(())
 }
 
-/// [`accumulate_reweighted`] in integers: a term is clipped to the cap, as [`super::integer`] guarantees. Without a grid that of a
-/// part follows from its greatest coefficient, and nothing is promised about neighbours.
+/// [`accumulate_reweighted`] in integers. Without a lattice that of a part follows from its greatest coefficient, and nothing is
+/// promised about neighbours.
 fn reweighted_in_integers<E: From<NonFiniteGradient>>(
     pass: &Pass<'_, '_>,
     bytes: U8Rows<'_>,
-    grid: Option<Grid>,
-    residuals: ByOutput<'_>,
+    reweighting: &Reweighting<'_>,
     weigh: &mut impl FnMut(&RecordedBlock<'_>, &mut [f32; BLOCK_ROWS]) -> Result<(), E>,
     sum: &mut [f64],
     workspace: &mut RecordedWorkspace,
@@ -425,16 +419,18 @@ fn reweighted_in_integers<E: From<NonFiniteGradient>>(
         weigh_part(model, &rows, block_rows, values, weigh)?;
         let values = &mut values[..model.outputs * BLOCK_ROWS];
         let row = selection.row(rows.start);
-        let finite = coefficients(residuals, &rows, &block_rows.weights, values);
-        let grid = grid.or_else(|| {
+        let finite = coefficients(reweighting.residuals, &rows, &block_rows.weights, values);
+        let lattice = reweighting.lattice.or_else(|| {
             let of_rows = values.chunks_exact(BLOCK_ROWS).flat_map(|values| &values[..rows.len()]);
             let greatest = of_rows.fold(0.0_f32, |greatest, value| greatest.max(value.abs()));
-            Grid::unclipped(model, bytes.scale, greatest)
+            SumLattice::new(model, FeatureGrid::bytes(bytes.scale), greatest, Clip::Unbounded, 0)
         });
-        let (true, Some(grid), Some(integer)) = (finite, grid, integer) else {
+        let (true, Some(lattice), Some(integer)) = (finite, lattice, integer) else {
             return Err(NonFiniteGradient { row }.into());
         };
-        integer.add_outer((model, &grid), (bytes, selection, rows), &block_rows.norms, values, sum);
+        let worth = reweighting.lattice.map_or_else(|| lattice.unit(), |_| 1.0);
+        let facts = (bytes, selection, rows);
+        integer.add_outer((model, &lattice), facts, &block_rows.norms, values, (&mut *sum, worth));
     }
     Ok(())
 }
@@ -676,7 +672,7 @@ mod tests {
                     let reweighting = Reweighting {
                         offset: &offset,
                         residuals: recorded,
-                        cap: None,
+                        lattice: None,
                     };
                     let mut sum = vec![0.0; model.parameters()];
                     accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace).unwrap();
@@ -754,7 +750,7 @@ mod tests {
             let reweighting = Reweighting {
                 offset,
                 residuals,
-                cap: None,
+                lattice: None,
             };
             accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, workspace).unwrap();
             sum
@@ -824,7 +820,7 @@ mod tests {
                 .flat_map(|rows| [(rows, true), (rows, false)])
             {
                 let norms = row_norms(rows, bias, Norm::L2).unwrap();
-                let mut workspace = RecordedWorkspace::summing_rows(&model, 1);
+                let mut workspace = RecordedWorkspace::new(&model).exactly();
                 if !tiles {
                     workspace.blocks = workspace.blocks.without_integers();
                 }
@@ -835,13 +831,15 @@ mod tests {
                 for (place, (&found, &kept)) in some.iter().zip(&full).enumerate() {
                     assert_eq!(found, if is_null(place % used) { 0.0 } else { kept });
                 }
-                for cap in [
-                    None,
-                    Some(Cap {
-                        weight: 2.7,
-                        clip_norm: 1.0,
-                    }),
-                ] {
+                let grid = match rows {
+                    Rows::U8(bytes) => FeatureGrid::bytes(bytes.scale),
+                    _ => FeatureGrid {
+                        step: 1.0 / 64.0,
+                        greatest: 255,
+                    },
+                };
+                for clip_norm in [1.0, 0.01] {
+                    let lattice = SumLattice::new(&model, grid, 2.7, Clip::l2(clip_norm), used);
                     let mut sum = |residuals: &[f32], rows_of_sum: Range<usize>| {
                         let first = rows_of_sum.start;
                         let residuals = ByOutput::new(residuals, outputs).from(first);
@@ -849,18 +847,14 @@ mod tests {
                         let mut weigh = |block: &RecordedBlock<'_>, weights: &mut [f32; BLOCK_ROWS]| {
                             for (row, position) in block.positions.clone().enumerate() {
                                 let margin = block.offset_margins(row).map(f32::abs).sum::<f32>();
-                                let length: f32 = (0..outputs)
-                                    .map(|k| residuals.of(k, position..position + 1)[0].powi(2))
-                                    .sum();
-                                let longest = 0.999 / (length.sqrt() * block.row_norm(row));
-                                weights[row] = (margin / ((first + position) % 17 + 1) as f32).min(longest).min(2.7);
+                                weights[row] = (margin / ((first + position) % 17 + 1) as f32).min(2.7);
                             }
                             Ok::<(), NonFiniteGradient>(())
                         };
                         let reweighting = Reweighting {
                             offset: &offset,
                             residuals,
-                            cap,
+                            lattice,
                         };
                         let mut sum = vec![0.0; model.parameters()];
                         accumulate_reweighted(&model, &batch, reweighting, &mut weigh, &mut sum, &mut workspace)
@@ -876,8 +870,8 @@ mod tests {
                             add(&mut of_some);
                         }
                     }
-                    assert_eq!(sum(&full, 0..used), of_all, "{model:?} {cap:?} {tiles} {used}");
-                    assert_eq!(sum(&some, 0..used), of_some, "{model:?} {cap:?} {tiles} {used}");
+                    assert_eq!(sum(&full, 0..used), of_all, "{model:?} {clip_norm} {tiles} {used}");
+                    assert_eq!(sum(&some, 0..used), of_some, "{model:?} {clip_norm} {tiles} {used}");
                 }
             }
         }
@@ -917,7 +911,7 @@ mod tests {
             Reweighting {
                 offset: &[offset],
                 residuals: ByOutput::new(&answers, 1),
-                cap: None,
+                lattice: None,
             },
             &mut weigh,
             &mut sum,

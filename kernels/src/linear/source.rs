@@ -61,8 +61,13 @@ impl<'a> Source<'a> {
         matches!((self.rows, selection), (Rows::U8(_), Selection::Indices(_)))
     }
 
+    /// True if stored features are integers, `scale` times which they are.
+    pub(super) fn holds_integers(&self) -> bool {
+        matches!(self.rows, Rows::U8(_))
+    }
+
     /// True if the kernels read bytes, not f32.
-    fn reads_bytes(&self) -> bool {
+    pub(super) fn reads_bytes(&self) -> bool {
         self.in_place && matches!(self.rows, Rows::U8(_))
     }
 

@@ -42,12 +42,12 @@ fn dot(indices: &[u32], values: &[f32], weights: &[f32]) -> f32 {
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
-/// `sum[k·width + j] += q_ki · a_ij` in f64 for the rows `ids`; `coefficients[k·128 + i]` is q_ki.
+/// `sum[k·width + j] += factor · q_ki · a_ij` in f64 for the rows `ids`; `coefficients[k·128 + i]` is q_ki.
 pub(super) fn add_gradient(
     rows: SparseRows<'_>,
     ids: &[usize],
     model: &LinearModel,
-    coefficients: &[f32],
+    (coefficients, factor): (&[f32], f64),
     sum: &mut [f64],
 ) {
     let width = model.features + usize::from(model.bias);
@@ -55,7 +55,7 @@ pub(super) fn add_gradient(
         let sum = &mut sum[output * width..][..model.features];
         for (&q, &id) in coefficients[output * BLOCK_ROWS..].iter().zip(ids) {
             let entries = rows.offsets[id]..rows.offsets[id + 1];
-            let q = f64::from(q);
+            let q = f64::from(q) * factor;
             for (&index, &value) in rows.indices[entries.clone()].iter().zip(&rows.values[entries]) {
                 sum[index as usize] += q * f64::from(value);
             }

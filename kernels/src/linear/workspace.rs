@@ -58,21 +58,7 @@ impl BlockSizes {
 impl Workspace {
     /// Scratch for batches of `model`.
     pub fn new(model: &LinearModel) -> Self {
-        Self::summing_rows(model, BLOCK_ROWS)
-    }
-
-    /// Scratch for batches of `model` whose sums leave f32 every `block_rows` rows at the latest. With one row, what a
-    /// row adds to a sum is rounded on its own: it depends neither on the other rows nor on its place in the batch.
-    ///
-    /// # Panics
-    /// If `block_rows` is 0.
-    pub fn summing_rows(model: &LinearModel, block_rows: usize) -> Self {
-        assert!(block_rows > 0, "a block has at least one row");
-        let BlockSizes { block, part } = BlockSizes::of(model);
-        let blocks = BlockSizes {
-            block: block.min(block_rows),
-            part: part.min(block_rows),
-        };
+        let blocks = BlockSizes::of(model);
         let vectors = model.features.div_ceil(LANES);
         Workspace {
             current: PackedWeights::with_capacity(model),

@@ -1,0 +1,663 @@
+//! The public lattice that clipped sums lie on: contributions ρ_i ⊗ a_i of integers, exact whatever the order of the rows.
+//!
+//! Features are integers a_i times a public step s ([`FeatureGrid`]); the bias is the feature ν = max(1, ⌊1/s + ½⌋), about 1 in
+//! the same units. A residual becomes integers ρ_i on a public grid h, a contribution ρ_i ⊗ a_i in units of h·s, and a sum of
+//! integers below 2⁵³ is exact in f64: it depends on no order, block, split, thread, rank or instruction set.
+//!
+//! # Guarantee
+//! With a clip norm C, every contribution has `‖ρ_i ⊗ a_i‖ ≤ Ĉ` as integers, ν included, where `Ĉ·h·s ≤ C` in real
+//! arithmetic. It is not a matter of rounding: `‖ρ_i‖² ≤ L_i` is checked in integers after ρ_i is rounded, with
+//! `L_i ≤ Ĉ²/‖a_i‖²` (in L1, `‖ρ_i‖₁ ≤ Ĉ/‖a_i‖₁`). Contributions are functions of the row, the parameters and public
+//! numbers; null rows contribute 0. So sums of neighbours differ by one such contribution, exactly.
+
+use super::dense::{Feature, RowPointers};
+use super::packing::{Layout, split};
+use super::source::Source;
+use super::{BLOCK_ROWS, Clip, LinearModel, residuals};
+use crate::features::Norm;
+use crate::vector::lanes::{LANES, to_f64};
+use wide::f64x8;
+
+/// The greatest integer that three signed digits of eight bits hold.
+pub(super) const GREATEST: f32 = 8_355_711.0;
+
+/// Numbers of which all features are: `step` times an integer of at most `greatest`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FeatureGrid {
+    /// s; a power of two but for bytes.
+    pub step: f32,
+    /// The greatest integer.
+    pub greatest: u32,
+}
+
+impl FeatureGrid {
+    /// Multiples of 2⁻¹⁴ times the power of two that is not below `bound`, the greatest feature: fixed point, 15 bits and a sign.
+    pub fn fixed_point(bound: f64) -> Self {
+        let exponent = bound.log2().ceil().clamp(-100.0, 100.0) as i32;
+        FeatureGrid {
+            step: 2_f32.powi(exponent - 14),
+            greatest: 1 << 14,
+        }
+    }
+
+    /// The grid of bytes with this scale.
+    pub fn bytes(scale: f32) -> Self {
+        FeatureGrid {
+            step: scale,
+            greatest: 255,
+        }
+    }
+}
+
+/// The steps of features that have lattices, and the exponents of weights and coefficients: all products of three such numbers
+/// are normal numbers of f64.
+const STEPS: std::ops::RangeInclusive<f32> = 1e-18..=1e18;
+const LEAST_EXPONENT: i32 = -60;
+/// 2⁵⁰, the greatest coefficient of a query: squares of residuals stay within f32.
+const MOST_WEIGHT: f32 = 1_125_899_906_842_624.0;
+pub(super) const GREATEST_WEIGHT_EXPONENT: i32 = 60;
+const GREATEST_COEFFICIENT_EXPONENT: i32 = 90;
+
+/// The squared length, in steps, that no ρ exceeds: `outputs · 2⁴⁶`, outputs ≤ 2¹⁶.
+const SURELY_KEPT: f64 = 4_611_686_018_427_387_904.0;
+
+/// Sums of at most this many units are surely exact, with their noise: 2⁵².
+const MOST_UNITS: f64 = 4_503_599_627_370_496.0;
+
+/// The lattice of the sums of a query. All of it is public.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SumLattice {
+    /// h, a power of two.
+    step: f64,
+    /// The greatest |ρ|: `Q/h` rounded up, Q the public bound of a coefficient.
+    greatest: f32,
+    /// s.
+    scale: f64,
+    /// ν, 0 without a bias.
+    pub(super) bias: f64,
+    /// The clip, and Ĉ in units of h·s.
+    clip: (Clip, f64),
+}
+
+impl SumLattice {
+    /// The lattice of sums of at most `rows` clipped terms, gradients times at most `weight`; `None` for numbers out of range.
+    ///
+    /// Q is the least of `weight` times the greatest residual of the loss, and of C/ν′, ν′ the least norm of a row that
+    /// matters: 1 with a bias, else 2⁻⁸ of the greatest feature (shorter rows contribute at most Q times themselves). h is
+    /// Q·2⁻²³, three digits; with a bias, where Q is near C, coarser by the factor by which features are finer than bytes:
+    /// rounding ρ adds noise of variance h²·a²/12 a row, far below that of a release. Where sums could exceed 2⁵², h is as coarse as that takes.
+    pub fn new(model: &LinearModel, features: FeatureGrid, weight: f32, clip: Clip, rows: usize) -> Option<Self> {
+        let FeatureGrid { step: scale, greatest } = features;
+        if !STEPS.contains(&scale) || !(weight <= MOST_WEIGHT) {
+            return None;
+        }
+        let s = f64::from(scale);
+        let bias = if model.bias {
+            (1.0 / s + 0.5).floor().max(1.0)
+        } else {
+            0.0
+        };
+        let least_norm = s * bias.max(f64::from(greatest / 256).max(1.0));
+        let clip_norm = match clip {
+            Clip::Unbounded => f64::INFINITY,
+            Clip::Bounded { clip_norm, .. } => f64::from(clip_norm),
+        };
+        let residual = if model.outputs > 1 {
+            Some(1.0)
+        } else {
+            model.loss.lipschitz(Norm::L2)
+        };
+        let bound = (f64::from(weight) * residual.unwrap_or(f64::INFINITY)).min(clip_norm / least_norm);
+        let bound = bound.max(f64::from(f32::MIN_POSITIVE));
+        let finer = if model.bias {
+            f64::from((greatest / 1_024).max(1))
+        } else {
+            1.0
+        };
+        let mut step = f64::from(step_of(bound as f32, GREATEST_COEFFICIENT_EXPONENT)?) * finer;
+        let mut limit = f64::INFINITY;
+        let coarsest = (bound / 16.0).max(step);
+        // A coordinate of a contribution is at most Ĉ, and at most the greatest ρ times the greatest feature.
+        let greatest_term = (clip_norm / s).min(bound * bias.max(f64::from(greatest)));
+        while rows as f64 * (greatest_term / step) > MOST_UNITS {
+            step *= 2.0;
+        }
+        if clip_norm < f64::INFINITY {
+            // Rounded down: the sign of the fused remainder is exact.
+            let unit = step * s;
+            limit = (clip_norm / unit).floor();
+            while limit > 0.0 && limit.mul_add(unit, -clip_norm) > 0.0 {
+                limit = (limit - 1.0).min(limit.next_down().floor());
+            }
+        }
+        (step <= coarsest).then(|| SumLattice {
+            step,
+            greatest: ((bound / step).ceil() as f32).min(GREATEST),
+            scale: s,
+            bias,
+            clip: (clip, limit),
+        })
+    }
+
+    /// The clip of the terms.
+    pub fn clip(&self) -> Clip {
+        self.clip.0
+    }
+
+    /// s of the features.
+    pub(super) fn feature_step(&self) -> f64 {
+        self.scale
+    }
+
+    /// 1/s.
+    pub(super) fn inverse_feature_step(&self) -> f64 {
+        1.0 / self.scale
+    }
+
+    /// `Σ_i ρ_i·ν` of the first `count` integers.
+    pub(super) fn bias_of(&self, integers: &[f32], count: usize) -> f64 {
+        integers[..count].iter().map(|&integer| f64::from(integer)).sum::<f64>() * self.bias
+    }
+
+    /// h·s, the value of a unit of the sums.
+    pub fn unit(&self) -> f64 {
+        self.step * self.scale
+    }
+
+    /// L_i of a row whose norm, bias 1 included, is at most `norm` in units of 1: ‖ρ‖² (in L1 ‖ρ‖₁) must not exceed it.
+    ///
+    /// ‖a‖² = (norm² − 1)/s² + ν² in units of s, in which the norm is off by 2⁻²³ relative; each operation below by 2⁻⁵³.
+    /// The result is at most `Ĉ²/‖a‖²`: the factor 1 ± 2⁻⁴⁸ on either side covers ten roundings.
+    #[inline(always)]
+    fn limit(&self, norm: f32, squared: bool, clip_norm: f64) -> f64 {
+        const UP: f64 = 1.0 + 1.0 / 281_474_976_710_656.0;
+        const DOWN: f64 = 1.0 - 1.0 / 281_474_976_710_656.0;
+        let (norm, one) = (f64::from(norm), if self.bias > 0.0 { 1.0 } else { 0.0 });
+        let limit = if squared {
+            let features = (norm * norm * UP - one) / (self.scale * self.scale) * UP;
+            let length = (features.max(0.0) + self.bias * self.bias) * UP;
+            clip_norm * clip_norm / length * DOWN
+        } else {
+            let features = (norm * UP - one) / self.scale * UP;
+            clip_norm / ((features.max(0.0) + self.bias) * UP) * DOWN
+        };
+        // A zero row has an infinite limit (NaN if Ĉ is 0 too).
+        limit.min(SURELY_KEPT).floor()
+    }
+}
+
+/// The power of two of which numbers up to `greatest` are at most [`GREATEST`] times; `None` above 2^most and for NaN.
+pub(super) fn step_of(greatest: f32, most: i32) -> Option<f32> {
+    let exponent = (greatest.to_bits() >> 23) as i32 - 127;
+    if exponent > most {
+        return None;
+    }
+    let step = power_of_two(exponent.max(LEAST_EXPONENT) - 22);
+    Some(if greatest / step > GREATEST { 2.0 * step } else { step })
+}
+
+/// The integer part: without the tests of a cast, which no instruction for vectors has.
+///
+/// # Safety
+/// `value` is no NaN and |value| < 2³¹.
+#[inline(always)]
+pub(super) unsafe fn truncated(value: f32) -> i32 {
+    // SAFETY: the caller's promise.
+    unsafe { value.to_int_unchecked() }
+}
+
+/// `2^exponent`, for normal numbers.
+fn power_of_two(exponent: i32) -> f32 {
+    f32::from_bits(((exponent + 127) as u32) << 23)
+}
+
+impl SumLattice {
+    /// Clips the residuals `values[k·128 + i]` of `count` rows with these norms and rounds them to integers ρ, which are left in
+    /// their place, zeros behind them up to a whole vector. Returns the number of rows that were longer.
+    pub(super) fn round(&self, norms: &[f32; BLOCK_ROWS], values: &mut [f32], count: usize) -> usize {
+        residuals::clear_beyond(values, values.len() / BLOCK_ROWS, count);
+        (0..count)
+            .step_by(LANES)
+            .map(|start| round(self, norms, values, start))
+            .sum()
+    }
+}
+
+/// [`SumLattice::round`] of the sixteen rows from `start` on.
+#[inline(always)]
+fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start: usize) -> usize {
+    let inverse = (1.0 / grid.step) as f32;
+    let outputs = values.len() / BLOCK_ROWS;
+    let mut factors = [inverse; LANES];
+    let mut clipped = 0;
+    let mut limits = [f64::INFINITY; LANES];
+    let (clip, clip_norm) = grid.clip;
+    let squared = !matches!(clip, Clip::Bounded { norm: Norm::L1, .. });
+    let squares = squared && outputs > 1;
+    if clip != Clip::Unbounded {
+        let norms: &[f32; LANES] = norms[start..].first_chunk().expect("norms of a block");
+        limits = norms.map(|norm| grid.limit(norm, squared, clip_norm));
+        let mut lengths = [0.0_f32; LANES];
+        for values in values.chunks_exact(BLOCK_ROWS) {
+            let values: &[f32; LANES] = values[start..].first_chunk().expect("a block");
+            for (length, &value) in lengths.iter_mut().zip(values) {
+                *length = if squares {
+                    value.mul_add(value, *length)
+                } else {
+                    *length + value.abs()
+                };
+            }
+        }
+        if squares {
+            lengths = lengths.map(f32::sqrt);
+        }
+        // Rounding to nearest may lengthen: by a deviation of 0.29 steps in L2, by that times √outputs in L1.
+        let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
+        for lane in 0..LANES {
+            let limit = if squared { limits[lane].sqrt() } else { limits[lane] };
+            let reach = ((limit - spare) * (1.0 - 1.0 / 4_194_304.0)).max(0.0) as f32;
+            let longer = lengths[lane] * inverse > reach;
+            factors[lane] = if longer { reach / lengths[lane] } else { inverse };
+            clipped += usize::from(longer);
+        }
+    }
+    let mut sizes = [0_i64; LANES];
+    for values in values.chunks_exact_mut(BLOCK_ROWS) {
+        let values: &mut [f32; LANES] = values[start..].first_chunk_mut().expect("a block");
+        for lane in 0..LANES {
+            let rounded = (values[lane] * factors[lane]).round_ties_even();
+            values[lane] = rounded.max(-grid.greatest).min(grid.greatest);
+        }
+        for lane in 0..LANES {
+            // SAFETY: cut to at most 2²³ above; the greater of a NaN and a number is the number.
+            let integer = i64::from(unsafe { truncated(values[lane]) });
+            sizes[lane] += if squared { integer * integer } else { integer.abs() };
+        }
+    }
+    if clip != Clip::Unbounded {
+        for lane in 0..LANES {
+            // SAFETY: limits are at most 2⁶² and no NaN.
+            if sizes[lane] > unsafe { limits[lane].to_int_unchecked::<i64>() } {
+                cut(squared, limits[lane], sizes[lane], &mut values[start + lane..]);
+            }
+        }
+    }
+    clipped
+}
+
+/// Cuts the integers `values[k·128]`, whose squares (magnitudes in L1) sum to `size`, towards zero until they sum to at most
+/// `limit`.
+#[cold]
+fn cut(squared: bool, limit: f64, mut size: i64, values: &mut [f32]) {
+    let mut shrink = 1.0 - 1.0 / 1_048_576.0;
+    while size > limit as i64 {
+        let ratio = limit / size as f64;
+        let factor = shrink * if squared { ratio.sqrt() } else { ratio };
+        shrink *= 0.5;
+        size = 0;
+        for value in values.iter_mut().step_by(BLOCK_ROWS) {
+            let integer = (f64::from(*value) * factor) as i64;
+            *value = integer as f32;
+            size += if squared { integer * integer } else { integer.abs() };
+        }
+    }
+}
+
+/// `sum[k·width + j] += Σ_i ρ_ki·a_ij` for the first `rows` rows of a part, a_ij in units of the lattice: exact.
+///
+/// # Safety
+/// `pointers` come from [`Source::margins`] or [`Source::place`].
+pub(super) unsafe fn add_gradient(
+    source: &Source<'_>,
+    (pointers, rows): (&RowPointers, usize),
+    lattice: &SumLattice,
+    integers: &[f32],
+    sum: &mut [f64],
+    (features, width): (usize, usize),
+) {
+    let outputs = sum.len() / width;
+    assert!(rows <= BLOCK_ROWS && integers.len() >= outputs * BLOCK_ROWS && features <= width);
+    // Bytes are read as the integers that they are.
+    let factor = if source.holds_integers() {
+        1.0
+    } else {
+        lattice.inverse_feature_step()
+    };
+    let place = Place {
+        pointers,
+        rows,
+        layout: source.layout,
+        factor,
+        features,
+        width,
+    };
+    for (first, tile) in split(outputs, 4) {
+        let (integers, sum) = (&integers[first * BLOCK_ROWS..], &mut sum[first * width..]);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (source.reads_bytes(), tile) {
+                (true, _) => (0..tile).for_each(|output| {
+                    gradient_of::<u8, 1>(&place, &integers[output * BLOCK_ROWS..], &mut sum[output * width..]);
+                }),
+                (false, 1) => gradient_of::<f32, 1>(&place, integers, sum),
+                (false, 2) => gradient_of::<f32, 2>(&place, integers, sum),
+                (false, 3) => gradient_of::<f32, 3>(&place, integers, sum),
+                (false, _) => gradient_of::<f32, 4>(&place, integers, sum),
+            }
+        }
+    }
+}
+
+/// Rows of a part, and the sum that they add to.
+struct Place<'a> {
+    pointers: &'a RowPointers,
+    rows: usize,
+    layout: Layout,
+    factor: f64,
+    features: usize,
+    width: usize,
+}
+
+/// [`add_gradient`] of T outputs.
+///
+/// # Safety
+/// As [`add_gradient`]; features are stored as F.
+unsafe fn gradient_of<F: Feature, const T: usize>(place: &Place<'_>, integers: &[f32], sum: &mut [f64]) {
+    let layout = place.layout;
+    for vector in 0..layout.vectors {
+        let is_last = vector + 1 == layout.vectors;
+        let offset = if is_last { layout.tail } else { vector * LANES };
+        let mut sums = [[f64x8::ZERO; 2]; T];
+        for (row, &pointer) in place.pointers[..place.rows].iter().enumerate() {
+            // SAFETY: sixteen features can be read at the layout's offsets.
+            let features = to_f64(unsafe { F::load(pointer.cast::<F>().add(offset)) });
+            for (output, sums) in sums.iter_mut().enumerate() {
+                let rho = f64x8::splat(f64::from(integers[output * BLOCK_ROWS + row]));
+                for (sum, features) in sums.iter_mut().zip(features) {
+                    *sum = features.mul_add(rho, *sum);
+                }
+            }
+        }
+        let stale = if is_last { layout.stale } else { 0 };
+        for (sums, sum) in sums.iter().zip(sum.chunks_mut(place.width)) {
+            let lanes: [f64; LANES] = bytemuck::cast(sums.map(f64x8::to_array));
+            for (sum, lane) in sum[..place.features][vector * LANES..].iter_mut().zip(&lanes[stale..]) {
+                *sum = lane.mul_add(place.factor, *sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{NULL_TARGET, Rows, Selection, SparseRows, Targets};
+    use crate::linear::{Batch, Point, Workspace, accumulate_on_lattice, reference, row_norms};
+    use crate::loss::Loss;
+    use proptest::prelude::*;
+
+    const SCALE: f32 = 1.0 / 255.0;
+
+    /// The same rows as f32 on a grid, as sparse rows, and others as bytes: exact sums of one and of several outputs are those of
+    /// their rows, each of which is no longer than the clip norm as integers, and near the clipped gradient.
+    #[test]
+    fn exact_sums_are_those_of_their_rows_and_no_row_exceeds_the_clip_norm() {
+        const ROWS: usize = 150;
+        for (features, loss, outputs, bias) in [
+            (1, Loss::Logistic, 1, true),
+            (20, Loss::Squared, 1, false),
+            (67, Loss::Huber(0.7), 1, true),
+            (40, Loss::Softmax, 3, true),
+            (130, Loss::Softmax, 7, false),
+        ] {
+            let model = LinearModel {
+                features,
+                outputs,
+                bias,
+                loss,
+            };
+            let width = features + usize::from(bias);
+            let mut state = features as u64;
+            let mut next = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as u32
+            };
+            let step = 1.0 / 16_384.0_f32;
+            let bytes: Vec<u8> = (0..ROWS * features)
+                .map(|_| if next() % 3 == 0 { 0 } else { next() as u8 })
+                .collect();
+            let values: Vec<f32> = bytes
+                .iter()
+                .map(|&byte| (f32::from(byte) - 100.0) * 105.0 * step)
+                .collect();
+            let offsets: Vec<usize> = (0..=ROWS).map(|row| row * features).collect();
+            let indices: Vec<u32> = (0..ROWS).flat_map(|_| 0..features as u32).collect();
+            let sparse = SparseRows {
+                offsets: &offsets,
+                indices: &indices,
+                values: &values,
+                columns: features,
+            };
+            let classes: Vec<u32> = (0..ROWS).map(|row| (row % outputs) as u32).collect();
+            let mut reals: Vec<f32> = (0..ROWS).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
+            if outputs == 1 {
+                reals[17] = NULL_TARGET;
+            }
+            let targets = if outputs == 1 {
+                Targets::Values(&reals)
+            } else {
+                Targets::Classes(&classes)
+            };
+            let mut point = || -> Vec<f32> { (0..model.parameters()).map(|_| next() as f32 / 8e6 - 1.0).collect() };
+            let (parameters, earlier) = (point(), point());
+            let fixed = FeatureGrid { step, greatest: 16_384 };
+            for (rows, grid) in [
+                (Rows::f32(&values, features), fixed),
+                (Rows::Sparse(sparse), fixed),
+                (Rows::bytes(&bytes, features, SCALE), FeatureGrid::bytes(SCALE)),
+            ] {
+                for (clip, difference) in [(Clip::l2(0.7), false), (Clip::l2(20.0), true), (Clip::l1(1.3), false)] {
+                    let Clip::Bounded { norm, clip_norm } = clip else {
+                        unreachable!()
+                    };
+                    let current = Point::at(&parameters);
+                    let previous = difference.then_some(Point {
+                        coefficient: 0.5,
+                        parameters: &earlier,
+                    });
+                    let lattice = SumLattice::new(&model, grid, 1.5, clip, ROWS).unwrap();
+                    let norms = row_norms(rows, bias, norm).unwrap();
+                    let mut workspace = Workspace::new(&model);
+                    let mut sum = |selection: Selection<'_>| {
+                        let batch = Batch {
+                            rows,
+                            targets,
+                            norms: Some(&norms),
+                            selection,
+                        };
+                        let mut sum = vec![0.0; model.parameters()];
+                        accumulate_on_lattice(&model, &batch, (current, previous), &lattice, &mut sum, &mut workspace)
+                            .unwrap();
+                        assert!(sum.iter().all(|value| value.fract() == 0.0));
+                        sum
+                    };
+                    let mut total = vec![0.0; model.parameters()];
+                    let limit = lattice.clip.1;
+                    for row in 0..ROWS {
+                        let alone = sum(Selection::Range(row..row + 1));
+                        let size = |power: fn(f64) -> f64| alone.iter().map(|&value| power(value)).sum::<f64>();
+                        let size = if norm == Norm::L1 {
+                            size(f64::abs)
+                        } else {
+                            size(|value| value * value).sqrt()
+                        };
+                        assert!(
+                            size <= limit * (1.0 + 1e-12),
+                            "{rows:?} {clip:?} row {row}: {size} > {limit}"
+                        );
+                        total.iter_mut().zip(&alone).for_each(|(total, value)| *total += value);
+                    }
+                    assert_eq!(sum(Selection::Range(0..ROWS)), total);
+                    let shuffled: Vec<u32> = (0..ROWS as u32).map(|row| row * 7 % ROWS as u32).collect();
+                    assert_eq!(sum(Selection::Indices(&shuffled)), total);
+                    let batch = Batch {
+                        rows,
+                        targets,
+                        norms: Some(&norms),
+                        selection: Selection::Range(0..ROWS),
+                    };
+                    let expected = reference::sum_of_differences(&model, &batch, current, previous, clip);
+                    let tolerance = 2e-3 * f64::from(clip_norm) * (ROWS as f64).sqrt();
+                    for (place, (found, expected)) in total.iter().zip(&expected).enumerate() {
+                        let found = found * lattice.unit();
+                        assert!(
+                            (found - expected).abs() < tolerance,
+                            "{place} of {width}: {found} for {expected}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// ‖ρ ⊗ a‖ ≤ Ĉ in integers and Ĉ·h·s ≤ C, for rows and residuals that push rounding to its limit.
+        #[test]
+        fn a_contribution_never_exceeds_the_clip_norm(
+            seed in any::<u32>(),
+            outputs in 2_usize..40,
+            scale in prop::sample::select(vec![SCALE, 1.0 / 256.0, 1.0, 3.7, 1e-6]),
+            bias in any::<bool>(),
+            l1 in any::<bool>(),
+            clip_exponent in -20_i32..12,
+            weight in prop::sample::select(vec![1.0_f32, 2.25, 1e3]),
+            rows in prop::sample::select(vec![0_usize, 60_000, 1 << 26]),
+        ) {
+            let mut state = u64::from(seed) << 1 | 1;
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state >> 33
+            };
+            let model = LinearModel { features: 64, outputs, bias, loss: Loss::Softmax };
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let clip_norm = 2_f32.powi(clip_exponent) * (1.0 + next() as f32 / 4e9);
+            let clip = Clip::Bounded { norm, clip_norm };
+            let lattice = SumLattice::new(&model, FeatureGrid::bytes(scale), weight, clip, rows).unwrap();
+            let (_, limit) = lattice.clip;
+            prop_assert!(limit.fract() == 0.0 && limit.mul_add(lattice.unit(), -f64::from(clip_norm)) <= 0.0);
+            let greatest = f64::from(lattice.greatest) * lattice.bias.max(255.0);
+            prop_assert!(rows as f64 * limit.min(greatest) <= 1.01 * MOST_UNITS);
+            // Rows from empty over a single 1 to all 255.
+            let bytes: Vec<u8> = (0..BLOCK_ROWS).flat_map(|row| {
+                let full = row * 64 / BLOCK_ROWS;
+                (0..64).map(|feature| match row % 4 {
+                    0 => u8::from(feature < row / 4 % 3),
+                    1 => 255,
+                    _ if feature < full => next() as u8,
+                    _ => 0,
+                }).collect::<Vec<u8>>()
+            }).collect();
+            let norms = row_norms(Rows::bytes(&bytes, 64, scale), bias, norm).unwrap();
+            let norms: &[f32; BLOCK_ROWS] = norms.values.first_chunk().unwrap();
+            let mut values: Vec<f32> = (0..outputs * BLOCK_ROWS).map(|place| {
+                let uniform = next() as f32 / 1_073_741_824.0 - 1.0;
+                let row = place % BLOCK_ROWS;
+                match row / 4 % 5 {
+                    // Equal halves of steps, all of which round away from zero.
+                    0 => weight * (place as f32 / 97.0).fract().round(),
+                    // Short ones, and almost exactly as long as the clip norm lets them.
+                    1 => uniform * weight * 1e-5,
+                    2 if norms[row] > 0.0 => {
+                        let spread = if l1 { outputs as f32 } else { (outputs as f32).sqrt() };
+                        (clip_norm / norms[row] / spread).min(weight)
+                    }
+                    _ => uniform * weight,
+                }
+            }).collect();
+            lattice.round(norms, &mut values, BLOCK_ROWS);
+            let nu = lattice.bias as u128;
+            for row in 0..BLOCK_ROWS {
+                let features = bytes[64 * row..][..64].iter().map(|&byte| u128::from(byte)).chain([nu]);
+                let rho = values.chunks(BLOCK_ROWS).map(|values| values[row]);
+                prop_assert!(rho.clone().all(|value| value.fract() == 0.0 && value.abs() <= GREATEST));
+                let rho = rho.map(|value| value.abs() as u128);
+                let limit = limit as u128;
+                if l1 {
+                    prop_assert!(rho.sum::<u128>() * features.sum::<u128>() <= limit, "row {}", row);
+                } else {
+                    let squares = |values: &mut dyn Iterator<Item = u128>| values.map(|value| value * value).sum::<u128>();
+                    let (rho, features) = (squares(&mut rho.into_iter()), squares(&mut features.into_iter()));
+                    // Ĉ² may exceed 128 bits where no contribution comes near it.
+                    let within = limit.checked_mul(limit).is_none_or(|limit| rho * features <= limit);
+                    prop_assert!(within, "row {}: {}·{} > {}²", row, rho, features, limit);
+                }
+            }
+        }
+
+        /// L_i is at most Ĉ²/‖a_i‖² (Ĉ/‖a_i‖₁), and hardly less.
+        #[test]
+        fn limits_are_just_below_those_of_exact_arithmetic(
+            ones in 0_usize..65,
+            byte in 1_u8..=255,
+            bias in any::<bool>(),
+            l1 in any::<bool>(),
+            clip_norm in 0.01_f32..4.0,
+        ) {
+            let model = LinearModel { features: 64, outputs: 3, bias, loss: Loss::Softmax };
+            let norm = if l1 { Norm::L1 } else { Norm::L2 };
+            let clip = Clip::Bounded { norm, clip_norm };
+            let lattice = SumLattice::new(&model, FeatureGrid::bytes(SCALE), 1.0, clip, 0).unwrap();
+            let row: Vec<u8> = (0..64).map(|feature| if feature < ones { byte } else { 0 }).collect();
+            let norms = row_norms(Rows::bytes(&row, 64, SCALE), bias, norm).unwrap();
+            let (_, limit) = lattice.clip;
+            let found = lattice.limit(norms.values[0], !l1, limit);
+            let (ones, byte, nu) = (ones as f64, f64::from(byte), lattice.bias);
+            let exact = if l1 { limit / (ones * byte + nu) } else { limit * limit / (ones * byte * byte + nu * nu) };
+            prop_assert!(found <= exact.min(SURELY_KEPT));
+            prop_assert!(found >= exact.min(SURELY_KEPT) * (1.0 - 1e-6) - 1.0, "{} for {}", found, exact);
+        }
+    }
+
+    #[test]
+    fn integers_that_are_too_long_are_cut_towards_zero() {
+        for squared in [false, true] {
+            for limit in [0.0, 1.0, 5.0, 1e6, 3.3e13_f64.floor()] {
+                let mut values = vec![0.0; 3 * BLOCK_ROWS];
+                let long: [f32; 3] = [4_000_000.0, -8_000_000.0, 1.0];
+                for (output, value) in long.into_iter().enumerate() {
+                    values[output * BLOCK_ROWS] = value;
+                }
+                let size_of = |values: [f32; 3]| {
+                    let integers = values.map(|value| value.abs() as i64);
+                    integers
+                        .map(|integer| if squared { integer * integer } else { integer })
+                        .iter()
+                        .sum::<i64>()
+                };
+                cut(squared, limit, size_of(long), &mut values);
+                let cut = std::array::from_fn(|output| values[output * BLOCK_ROWS]);
+                assert!(size_of(cut) as f64 <= limit);
+                let shorter = |(cut, long): (&f32, &f32)| cut.abs() <= long.abs() && cut * long >= 0.0;
+                assert!(cut.iter().zip(&long).all(shorter));
+            }
+        }
+    }
+
+    #[test]
+    fn steps_are_powers_of_two_that_hold_the_greatest_number() {
+        for greatest in [1.0_f32, 0.9999, 1.999_999_9, 1.992, 1.993, 3e-20, 1e17, 0.1] {
+            let step = step_of(greatest, GREATEST_WEIGHT_EXPONENT).expect("moderate");
+            assert_eq!(step.to_bits() & 0x007f_ffff, 0, "{step} is a power of two");
+            let integer = (greatest / step).round();
+            assert!(integer <= GREATEST, "{greatest}: {integer}");
+            assert!(integer >= GREATEST / 2.1 || greatest < 1e-17, "{greatest}: {integer}");
+        }
+        assert_eq!(step_of(f32::INFINITY, GREATEST_WEIGHT_EXPONENT), None);
+        assert_eq!(step_of(f32::NAN, GREATEST_WEIGHT_EXPONENT), None);
+        assert!(step_of(0.0, GREATEST_WEIGHT_EXPONENT).is_some());
+    }
+}
