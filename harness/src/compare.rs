@@ -337,14 +337,7 @@ pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Inter
                 (true, _, true) => Verdict::Faster,
                 _ => Verdict::Unchanged,
             };
-            (
-                ratio,
-                Interval {
-                    low: interval.low.exp(),
-                    high: interval.high.exp(),
-                },
-                verdict,
-            )
+            (ratio, Interval::new(interval.low.exp(), interval.high.exp()), verdict)
         })
         .collect()
 }
@@ -375,10 +368,7 @@ pub(crate) fn common_change(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Option<Com
     };
     Some(CommonChange {
         ratio: shared.exp(),
-        tolerance: Interval {
-            low: (-limit).exp(),
-            high: limit.exp(),
-        },
+        tolerance: Interval::new((-limit).exp(), limit.exp()),
         verdict,
     })
 }

@@ -219,11 +219,7 @@ mod tests {
             bytes: 1e9,
             seconds: 0.5,
         };
-        let roofline = Roofline {
-            threads: 1,
-            peak_gflops: 16.0,
-            bandwidth_gbytes_per_s: 10.0,
-        };
+        let roofline = Roofline::new(1, 16.0, 10.0);
         assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
         assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
         assert!(table(&[rate], &roofline).contains("50 %"));

@@ -23,6 +23,11 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// The interval with these end points.
+    pub fn new(low: f64, high: f64) -> Self {
+        Self { low, high }
+    }
+
     /// True for a value in it, ends included.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
@@ -85,11 +90,7 @@ pub fn of_mean(values: &[f64], level: f64) -> Estimate {
     } else {
         student_quantile(0.5 + 0.5 * level, count - 1.0) * deviation(values) / count.sqrt()
     };
-    Estimate {
-        value,
-        low: value - half,
-        high: value + half,
-    }
+    Estimate::new(value, Interval::new(value - half, value + half))
 }
 
 /// The mean of values by draw of the data, and its interval at confidence `level`.
@@ -184,10 +185,7 @@ impl Choices {
 /// The median is a monotone function of places in the sorted samples, so places are resampled, not values.
 pub fn bootstrap_median(samples: &[f64], level: f64, resamples: usize, seed: u64) -> Interval {
     if samples.is_empty() {
-        return Interval {
-            low: f64::NAN,
-            high: f64::NAN,
-        };
+        return Interval::new(f64::NAN, f64::NAN);
     }
     let mut choices = Choices::new(seed);
     let mut sorted = samples.to_vec();
@@ -213,10 +211,7 @@ pub fn bootstrap_median(samples: &[f64], level: f64, resamples: usize, seed: u64
 pub fn percentile_interval(values: &mut [f64], level: f64) -> Interval {
     values.sort_unstable_by(f64::total_cmp);
     let tail = (1.0 - level) / 2.0;
-    Interval {
-        low: sorted_quantile(values, tail),
-        high: sorted_quantile(values, 1.0 - tail),
-    }
+    Interval::new(sorted_quantile(values, tail), sorted_quantile(values, 1.0 - tail))
 }
 
 /// A warning about the samples of one cell, with the remedy.

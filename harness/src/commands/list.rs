@@ -28,19 +28,25 @@ enum Subject {
     Datasets,
 }
 
-/// One line of the list, and what more there is to say of it.
+/// One line of the list.
+#[derive(Serialize)]
+struct Entry {
+    id: String,
+    #[serde(flatten)]
+    about: About,
+}
+
+/// What there is to say of an entry.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Entry {
+enum About {
     Algorithm {
-        id: &'static str,
         name: &'static str,
         source: &'static str,
         promise: &'static str,
         parameters: Vec<Parameter>,
     },
     Other {
-        id: String,
         about: String,
     },
 }
@@ -54,8 +60,11 @@ struct Parameter {
 
 impl Entry {
     fn of(id: &str, about: &str) -> Self {
-        let (id, about) = (id.to_owned(), about.to_owned());
-        Self::Other { id, about }
+        let about = about.to_owned();
+        Self {
+            id: id.to_owned(),
+            about: About::Other { about },
+        }
     }
 
     fn of_algorithm(algorithm: &Algorithm) -> Self {
@@ -63,36 +72,29 @@ impl Entry {
             name: parameter.name,
             about: parameter.help(),
         });
-        Self::Algorithm {
-            id: algorithm.id,
+        let about = About::Algorithm {
             name: algorithm.name,
             source: algorithm.source,
             promise: algorithm.promise,
             parameters: parameters.collect(),
-        }
-    }
-
-    fn id(&self) -> &str {
-        match self {
-            Self::Algorithm { id, .. } => id,
-            Self::Other { id, .. } => id,
-        }
+        };
+        let id = algorithm.id.to_owned();
+        Self { id, about }
     }
 
     /// The entry in lines of at most 80 characters.
     fn text(&self, details: bool) -> String {
         let lines = |text: &str| output::wrapped(text, 4);
-        let (id, name, source, promise, parameters) = match self {
-            Self::Other { id, about } => return format!("{id}\n{}", lines(about)),
-            Self::Algorithm {
-                id,
+        let (name, source, promise, parameters) = match &self.about {
+            About::Other { about } => return format!("{}\n{}", self.id, lines(about)),
+            About::Algorithm {
                 name,
                 source,
                 promise,
                 parameters,
-            } => (id, name, source, promise, parameters),
+            } => (name, source, promise, parameters),
         };
-        let mut text = format!("{id}\n{}\n{}", lines(name), lines(promise));
+        let mut text = format!("{}\n{}\n{}", self.id, lines(name), lines(promise));
         if details {
             text = text + "\n\nSource\n" + &lines(source);
             if !parameters.is_empty() {
@@ -147,7 +149,7 @@ pub fn run(arguments: &ListArguments, output: Output) -> anyhow::Result<()> {
         }
     };
     let details = arguments.id.is_some();
-    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| id == entry.id());
+    let wanted = |entry: &Entry| arguments.id.as_ref().is_none_or(|id| *id == entry.id);
     let entries: Vec<_> = entries.into_iter().filter(wanted).collect();
     if let (true, Some(id)) = (entries.is_empty(), &arguments.id) {
         return Err(match arguments.subject {

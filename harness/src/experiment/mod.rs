@@ -264,6 +264,22 @@ pub mod testing {
         Context::new(cluster, Pinning::none(), Environment::capture(&[]), None, threads)
     }
 
+    /// Runs a definition without its name, study and subject, as [`run`].
+    ///
+    /// # Errors
+    /// Those of the study.
+    pub fn small<S: Study + 'static>(text: &str, threads: usize) -> anyhow::Result<(S, Results<S::Outcome>)> {
+        run(&headed::<S>(text), threads)
+    }
+
+    /// A definition with its head.
+    pub fn headed<S: Study>(text: &str) -> String {
+        format!(
+            "name = \"small\"\nstudy = \"{}\"\nabout = \"a test\"\n{text}",
+            S::KIND.name
+        )
+    }
+
     /// Runs a definition and presents it, in a folder that is removed.
     ///
     /// # Errors

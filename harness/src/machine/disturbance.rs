@@ -132,12 +132,7 @@ mod tests {
         let mut environment = Environment::capture(&[]);
         environment.machine.topology.cores = 4;
         environment.pinning = Some("core".to_string()).into();
-        let roofline = |threads, peak_gflops| Roofline {
-            threads,
-            peak_gflops,
-            bandwidth_gbytes_per_s: 1.0,
-        };
-        environment.rooflines = vec![roofline(1, 100.0), roofline(4, 390.0)];
+        environment.rooflines = vec![Roofline::new(1, 100.0, 1.0), Roofline::new(4, 390.0, 1.0)];
         let quiet = Interference {
             others: 0.01,
             stolen: 0.0,

@@ -31,6 +31,15 @@ pub struct Roofline {
 }
 
 impl Roofline {
+    /// The limits of `threads` threads: GFLOP/s, and GB/s.
+    pub fn new(threads: usize, peak_gflops: f64, bandwidth_gbytes_per_s: f64) -> Self {
+        Self {
+            threads,
+            peak_gflops,
+            bandwidth_gbytes_per_s,
+        }
+    }
+
     /// max(flops / peak, bytes / bandwidth), in seconds: no computation of this size can be faster.
     pub fn seconds(&self, flops: f64, bytes: f64) -> f64 {
         (flops / (self.peak_gflops * 1e9)).max(bytes / (self.bandwidth_gbytes_per_s * 1e9))
@@ -207,11 +216,12 @@ fn together<T>(
 
 /// Peak and bandwidth for one thread count.
 pub fn measure_roofline(threads: usize, pinning: &Pinning) -> Roofline {
-    Roofline {
+    let bytes = bandwidth_buffer_bytes(&Topology::detect());
+    Roofline::new(
         threads,
-        peak_gflops: measure_peak(threads, pinning),
-        bandwidth_gbytes_per_s: measure_bandwidth(threads, pinning, bandwidth_buffer_bytes(&Topology::detect())),
-    }
+        measure_peak(threads, pinning),
+        measure_bandwidth(threads, pinning, bytes),
+    )
 }
 
 /// Peak and bandwidth for each thread count, each count once, ascending.
@@ -231,11 +241,7 @@ mod tests {
 
     #[test]
     fn the_roofline_is_the_slower_of_arithmetic_and_memory() {
-        let roofline = Roofline {
-            threads: 1,
-            peak_gflops: 100.0,
-            bandwidth_gbytes_per_s: 10.0,
-        };
+        let roofline = Roofline::new(1, 100.0, 10.0);
         assert!((roofline.seconds(1e11, 1.0) - 1.0).abs() < 1e-12);
         assert!((roofline.seconds(1.0, 2e10) - 2.0).abs() < 1e-12);
         assert!((roofline.fraction(1e11, 2e10, 4.0) - 0.5).abs() < 1e-12);
@@ -243,11 +249,7 @@ mod tests {
 
     #[test]
     fn what_exceeds_the_roofline_is_counted_and_explained() {
-        let limit = Roofline {
-            threads: 1,
-            peak_gflops: 100.0,
-            bandwidth_gbytes_per_s: 10.0,
-        };
+        let limit = Roofline::new(1, 100.0, 10.0);
         let reached = |on_bytes: bool, (gflops, gbytes_per_s): (f64, f64)| Reached {
             gflops,
             gbytes_per_s,

@@ -15,7 +15,7 @@ use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::logistic::{minimum, rows_of};
+use super::logistic::{loaded, minimum};
 use super::panels;
 use crate::experiment::cache::Memo;
 use crate::experiment::{
@@ -99,10 +99,7 @@ impl Study for Convergence {
     }
 
     fn measure(&self, run: &Run<'_, Gaps>, context: &Context<'_>) -> anyhow::Result<Outcome<Gaps>> {
-        let configuration = &run.cell.configuration;
-        let engine = context.engine(configuration.threads)?;
-        let loaded = context.problem(configuration, run.trial.draw, &engine)?;
-        let key = rows_of(configuration, run.trial.draw);
+        let (engine, loaded, key) = loaded(run, context)?;
         let optimum = self.shared.get(&key, || minimum(&loaded.train))?;
         let plan = self.plan(run, &loaded.train, &engine, context)?;
         let (visited, gradient_queries) = if plan.method.batch == loaded.train.rows() {
@@ -321,9 +318,6 @@ mod tests {
     use crate::experiment::testing;
 
     const SMALL: &str = r#"
-        name = "small"
-        study = "convergence"
-        about = "small"
         options = { title = "small", columns = 4, runs = 3, evaluations = 5 }
         [parameters]
         batch-size = BATCH
@@ -355,7 +349,7 @@ mod tests {
     fn cells_count_queries_name_the_drawn_budget_and_do_not_depend_on_threads() {
         for batch in [400, 40] {
             let text = SMALL.replace("BATCH", &batch.to_string());
-            let [one, two] = [1, 2].map(|threads| testing::run::<Convergence>(&text, threads).unwrap().1);
+            let [one, two] = [1, 2].map(|threads| testing::small::<Convergence>(&text, threads).unwrap().1);
             assert_eq!(one.samples.len(), 8);
             for (sample, other) in one.samples.iter().zip(&two.samples) {
                 assert_eq!(sample.outcome, other.outcome);
@@ -375,6 +369,7 @@ mod tests {
     #[test]
     fn runs_that_share_a_pass_are_the_runs_of_the_optimiser() {
         let text = SMALL.replace("BATCH", "400");
+        let text = testing::headed::<Convergence>(&text);
         let study = Convergence::new(Definition::parse("small", &text).unwrap()).unwrap();
         let context = testing::context(1);
         for cell in study.cells(&testing::selection(1)).unwrap() {
@@ -398,7 +393,7 @@ mod tests {
     #[test]
     fn unknown_methods_are_refused() {
         let text = SMALL.replace("BATCH", "400").replace("dp-gd", "dp-dg");
-        let error = testing::run::<Convergence>(&text, 1).err().unwrap();
+        let error = testing::small::<Convergence>(&text, 1).err().unwrap();
         assert!(error.to_string().contains("dp-nag-opt"), "{error}");
     }
 }

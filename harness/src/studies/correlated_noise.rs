@@ -304,9 +304,6 @@ mod tests {
     #[test]
     fn runs_agree_with_the_exact_means_and_the_best_period_is_no_worse_than_dp_mf() {
         let text = r#"
-            name = "small"
-            study = "correlated-noise"
-            about = "small"
             options = { title = "small", runs = 30, shown-step-size = 0.04, shown-period = 3 }
             [[problem]]
             dataset = "random-quadratic"
@@ -317,7 +314,7 @@ mod tests {
             algorithm = "dp-mf-plus"
             parameters = { period = [3, 10, 60] }
         "#;
-        let samples = testing::run::<CorrelatedNoise>(text, 2).unwrap().1.samples;
+        let samples = testing::small::<CorrelatedNoise>(text, 2).unwrap().1.samples;
         assert_eq!(samples.len(), 8);
         assert_eq!(samples.iter().filter(|sample| !sample.over_time.is_empty()).count(), 2);
         for sample in &samples {

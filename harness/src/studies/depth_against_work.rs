@@ -229,9 +229,6 @@ mod tests {
     #[test]
     fn targets_below_a_missed_one_are_left_out() {
         let text = r#"
-            name = "small"
-            study = "depth-against-work"
-            about = "small"
             threads = [1, 2]
             options = { most-queries = 200, most-seconds = 9.0, most-seconds-again = 9.0 }
             [[problem]]
@@ -243,7 +240,7 @@ mod tests {
             algorithm = "cutting-plane"
             parameters = { most-dimensions = 8 }
         "#;
-        let (_, results) = testing::run::<DepthAgainstWork>(text, 1).unwrap();
+        let (_, results) = testing::small::<DepthAgainstWork>(text, 1).unwrap();
         let reached: Vec<_> = results.samples.iter().map(|sample| sample.reached).collect();
         assert_eq!((reached, results.skipped.len()), (vec![true, true, false], 9));
         assert_eq!(study_of(&results).cells.len(), 3);

@@ -6,7 +6,7 @@ use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
 
 use crate::prediction::queries::{Cell, Kind};
-use crate::statistics::{Estimate, student_quantile};
+use crate::statistics::{Estimate, Interval, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
 /// with its 95 % interval under independent errors. `None` where a variable does not vary, or with no more rows than
@@ -42,15 +42,9 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
         .sum();
     let freedom = (rows.len() - unknowns) as f64;
     let estimate = |i: usize| {
-        let (value, half) = (
-            solution[i],
-            student_quantile(0.975, freedom) * (residual / freedom * inverse(i, i)).sqrt(),
-        );
-        Estimate {
-            value,
-            low: value - half,
-            high: value + half,
-        }
+        let half = student_quantile(0.975, freedom) * (residual / freedom * inverse(i, i)).sqrt();
+        let value = solution[i];
+        Estimate::new(value, Interval::new(value - half, value + half))
     };
     Some((1..unknowns).map(estimate).collect())
 }

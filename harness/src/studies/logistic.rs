@@ -1,16 +1,22 @@
 //! The minimum of regularised logistic regression.
 
+use std::sync::Arc;
+
 use anyhow::bail;
+use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::{Features, Labels, Problem};
 use rounds_kernels::loss::Loss;
 use rounds_numerics::dense::solve_positive;
 
-use crate::experiment::Configuration;
+use crate::experiment::{Context, Loaded, Run};
 
-/// The name of the rows of a run, for values that are made once.
-pub(super) fn rows_of(configuration: &Configuration, draw: usize) -> String {
+/// The engine and the problem of a run, and the name of its rows for values that are made once.
+pub(super) fn loaded<T>(run: &Run<'_, T>, context: &Context<'_>) -> anyhow::Result<(Engine, Arc<Loaded>, String)> {
+    let (configuration, draw) = (&run.cell.configuration, run.trial.draw);
+    let engine = context.engine(configuration.threads)?;
+    let loaded = context.problem(configuration, draw, &engine)?;
     let seed = configuration.parameters.get("data-seed");
-    format!("{} {seed:?} {draw}", configuration.dataset)
+    Ok((engine, loaded, format!("{} {seed:?} {draw}", configuration.dataset)))
 }
 
 /// F* by Newton's method with halved steps, in f64, until the bound ‖∇F‖²/(2μ) on its error is at most 1e-12.
@@ -77,12 +83,10 @@ pub(super) fn minimum(problem: &Problem) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rounds_algorithms::catalog;
     use rounds_algorithms::executor::Executor;
     use rounds_algorithms::optimizers::{Budget, Settings};
-    use rounds_algorithms::oracle::{Engine, ReplicatedOracle};
+    use rounds_algorithms::oracle::ReplicatedOracle;
     use rounds_algorithms::problem::synthetic::synthetic_logistic;
     use rounds_kernels::linear::Clip;
     use rounds_kernels::random::StreamKey;

@@ -510,9 +510,6 @@ mod tests {
     #[test]
     fn a_small_study_measures_every_cell_once_a_repeat() {
         let text = r#"
-            name = "small"
-            study = "scaling"
-            about = "a test"
             repeats = 2
             threads = [2]
             [options.rounds]
@@ -531,7 +528,7 @@ mod tests {
             algorithm = "sgd"
             parameters = { rows-per-thread = 64 }
         "#;
-        let (scaling, results) = testing::run::<Scaling>(text, 1).unwrap();
+        let (scaling, results) = testing::small::<Scaling>(text, 1).unwrap();
         let found = scaling.found(&results, &testing::context(2)).unwrap();
         assert_eq!(
             (found.threads.as_slice(), found.cells.len(), found.curves.len()),

@@ -374,9 +374,6 @@ mod tests {
     use crate::experiment::testing;
 
     const SMALL: &str = r#"
-        name = "small"
-        study = "training"
-        about = "a test"
         repeats = 3
         [options]
         title = "small"
@@ -402,7 +399,7 @@ mod tests {
 
     #[test]
     fn the_best_combination_is_marked_and_targets_are_counted() {
-        let (study, results) = testing::run::<Training>(SMALL, 2).unwrap();
+        let (study, results) = testing::small::<Training>(SMALL, 2).unwrap();
         // Two places times two step sizes, and one, times three runs.
         assert_eq!(results.samples.len(), 15);
         let panels = study.panels(&results).unwrap();
@@ -434,7 +431,7 @@ mod tests {
         }
         let page = presentation::present(study.definition(), &panels);
         assert!(page.terminal().contains("SRG"));
-        let (_, again) = testing::run::<Training>(SMALL, 1).unwrap();
+        let (_, again) = testing::small::<Training>(SMALL, 1).unwrap();
         let values = |results: &Results<Trained>| {
             let mut values: Vec<_> = results.samples.iter().map(|run| (run.key(), run.value)).collect();
             values.sort_by(|one, other| one.0.cmp(&other.0));
@@ -446,9 +443,6 @@ mod tests {
     #[test]
     fn objectives_lie_above_their_minimum_and_refusals_are_named() {
         let text = r#"
-            name = "small"
-            study = "training"
-            about = "a test"
             repeats = 2
             parameters = { epsilon = 1.0, delta = 1e-5, adjacency = "replace-one" }
             [options]
@@ -464,7 +458,7 @@ mod tests {
             algorithm = "dp-nag"
             parameters = { noise = "independent", rounds = 5, strong-convexity = 99.0 }
         "#;
-        let (study, results) = testing::run::<Training>(text, 1).unwrap();
+        let (study, results) = testing::small::<Training>(text, 1).unwrap();
         assert_eq!(results.samples.len(), 4, "{:?}", results.skipped);
         assert!(
             results.skipped[0].1.contains("exceeds smoothness"),
@@ -482,7 +476,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let fails = |from: &str, to: &str| {
-            let error = testing::run::<Training>(&SMALL.replace(from, to), 1)
+            let error = testing::small::<Training>(&SMALL.replace(from, to), 1)
                 .err()
                 .expect("refused");
             format!("{error:#}")

@@ -12,7 +12,7 @@ use rounds_algorithms::problem::largest_second_moment;
 use rounds_kernels::linear::Clip;
 use serde::{Deserialize, Serialize};
 
-use super::logistic::{minimum, rows_of};
+use super::logistic::{loaded, minimum};
 use crate::experiment::cache::Memo;
 use crate::experiment::{
     Context, Definition, Execution, Experiment, Kind, Measured, NoOptions, Outcome, Presentation, Results, Run, Sample,
@@ -61,10 +61,8 @@ impl Study for WrongConstants {
 
     fn measure(&self, run: &Run<'_, End>, context: &Context<'_>) -> anyhow::Result<Outcome<End>> {
         let configuration = &run.cell.configuration;
-        let engine = context.engine(configuration.threads)?;
-        let loaded = context.problem(configuration, run.trial.draw, &engine)?;
+        let (engine, loaded, key) = loaded(run, context)?;
         let problem = &loaded.train;
-        let key = rows_of(configuration, run.trial.draw);
         let (optimum, smoothness) = self.shared.get(&key, || {
             let smoothness = 0.25 * largest_second_moment(problem, 1e-8) + problem.regularization();
             Ok((minimum(problem)?, smoothness))
@@ -146,9 +144,6 @@ mod tests {
     #[test]
     fn true_constants_reach_the_minimum_and_a_small_smoothness_does_not() {
         let text = r#"
-            name = "small"
-            study = "wrong-constants"
-            about = "small"
             [[problem]]
             label = "L wrong"
             dataset = "synthetic-logistic"
@@ -167,7 +162,7 @@ mod tests {
             [[method]]
             algorithm = "dp-nag"
         "#;
-        let (study, results) = testing::run::<WrongConstants>(text, 1).unwrap();
+        let (study, results) = testing::small::<WrongConstants>(text, 1).unwrap();
         let measured = study.measured(&results).unwrap();
         let gaps: Vec<_> = measured.iter().map(|(_, runs)| mean_gap(runs)).collect();
         assert_eq!(gaps.len(), 2);

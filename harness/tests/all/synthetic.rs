@@ -12,12 +12,7 @@ use crate::cell::cell as plain;
 /// The environment of this machine with limits that were not measured.
 pub(crate) fn environment() -> Environment {
     let mut environment = Environment::capture(&[]);
-    let limit = |threads, peak_gflops, bandwidth_gbytes_per_s| Roofline {
-        threads,
-        peak_gflops,
-        bandwidth_gbytes_per_s,
-    };
-    environment.rooflines = vec![limit(1, 130.0, 14.0), limit(2, 260.0, 26.0)];
+    environment.rooflines = vec![Roofline::new(1, 130.0, 14.0), Roofline::new(2, 260.0, 26.0)];
     environment
 }
 
@@ -94,11 +89,7 @@ pub(crate) fn cell(
 }
 
 fn environment_roofline(threads: usize) -> Roofline {
-    Roofline {
-        threads,
-        peak_gflops: 130.0 * threads as f64,
-        bandwidth_gbytes_per_s: 13.0 * threads as f64,
-    }
+    Roofline::new(threads, 130.0 * threads as f64, 13.0 * threads as f64)
 }
 
 /// What a run is made of.
