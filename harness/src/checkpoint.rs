@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
+use crate::experiment::store::Difference;
 use crate::files::{self, OpenError};
 use crate::usage::UsageError;
 
@@ -69,16 +70,11 @@ pub enum CheckpointError {
     )]
     OtherData { path: PathBuf },
     #[error(
-        "checkpoint {}: its {what} is {recorded}, and this run's is {now}; resuming would add the same noise to other \
-         gradients. Resume with the same {what}, or start anew without --resume",
-        path.display()
+        "checkpoint {}: its {difference}; resuming would add the same noise to other gradients. Resume with the same {}, or \
+         start anew without --resume",
+        path.display(), difference.what
     )]
-    OtherRun {
-        path: PathBuf,
-        what: String,
-        recorded: String,
-        now: String,
-    },
+    OtherRun { path: PathBuf, difference: Difference },
 }
 
 impl CheckpointError {
@@ -130,8 +126,8 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// The first difference but that of the data, as (what, recorded, now).
-    fn difference(&self, now: &Self) -> Option<(String, String, String)> {
+    /// The first difference but that of the data.
+    fn difference(&self, now: &Self) -> Option<Difference> {
         let facts = |binding: &Self| {
             let own = [("build", &binding.build), ("instruction set", &binding.isa)];
             let own = own.map(|(name, value)| (name.to_owned(), value.clone()));
@@ -145,8 +141,8 @@ impl Binding {
             fact.map_or("not given".to_owned(), |(_, value)| value.clone())
         };
         recorded.iter().chain(&now).find_map(|(name, _)| {
-            let (recorded, now) = (value(&recorded, name), value(&now, name));
-            (recorded != now).then(|| (name.clone(), recorded, now))
+            let (what, recorded, now) = (name.clone(), value(&recorded, name), value(&now, name));
+            (recorded != now).then_some(Difference { what, recorded, now })
         })
     }
 }
@@ -270,13 +266,9 @@ impl Checkpoint {
         now: &Binding,
         visit: impl FnOnce(&mut dyn StateVisitor),
     ) -> Result<(), CheckpointError> {
-        if let Some((what, recorded, now)) = self.header.binding.difference(now) {
-            return Err(CheckpointError::OtherRun {
-                path: path.to_owned(),
-                what,
-                recorded,
-                now,
-            });
+        if let Some(difference) = self.header.binding.difference(now) {
+            let path = path.to_owned();
+            return Err(CheckpointError::OtherRun { path, difference });
         }
         // Another key makes another HMAC of the same data, so the parameters, the seed among them, come first.
         if self.header.binding.data != now.data {

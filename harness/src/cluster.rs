@@ -85,7 +85,10 @@ impl Cluster {
     /// The ranks given.
     pub fn over(ranks: Arc<dyn Ranks>) -> Self {
         Self {
-            ranks: Some(Arc::new(TimedRanks::over(ranks))),
+            ranks: Some(Arc::new(TimedRanks {
+                ranks,
+                counters: Default::default(),
+            })),
         }
     }
 
@@ -430,39 +433,30 @@ fn code_of(error: &anyhow::Error) -> u8 {
 /// Ranks whose calls are timed and counted.
 struct TimedRanks {
     ranks: Arc<dyn Ranks>,
-    nanoseconds: AtomicU64,
-    messages: AtomicU64,
-    bytes: AtomicU64,
-    row_bytes: AtomicU64,
+    /// The fields of [`Traffic`] in their order.
+    counters: [AtomicU64; 4],
 }
 
 impl TimedRanks {
-    fn over(ranks: Arc<dyn Ranks>) -> Self {
-        Self {
-            ranks,
-            nanoseconds: AtomicU64::new(0),
-            messages: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            row_bytes: AtomicU64::new(0),
-        }
-    }
-
     fn traffic(&self) -> Traffic {
+        let counters = self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        let [nanoseconds, messages, bytes, row_bytes] = counters;
         Traffic {
-            nanoseconds: self.nanoseconds.load(Ordering::Relaxed),
-            messages: self.messages.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-            row_bytes: self.row_bytes.load(Ordering::Relaxed),
+            nanoseconds,
+            messages,
+            bytes,
+            row_bytes,
         }
     }
 
-    fn timed<R>(&self, messages: u32, bytes: usize, call: impl FnOnce(&dyn Ranks) -> R) -> R {
+    fn timed<R>(&self, messages: u32, bytes: [usize; 2], call: impl FnOnce(&dyn Ranks) -> R) -> R {
         let started = Instant::now();
         let answer = call(&*self.ranks);
         let elapsed = started.elapsed().as_nanos() as u64;
-        self.nanoseconds.fetch_add(elapsed, Ordering::Relaxed);
-        self.messages.fetch_add(messages.into(), Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        let [bytes, row_bytes] = bytes.map(|bytes| bytes as u64);
+        for (counter, more) in self.counters.iter().zip([elapsed, messages.into(), bytes, row_bytes]) {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
         answer
     }
 
@@ -482,23 +476,26 @@ impl Ranks for TimedRanks {
     }
 
     fn swap(&self, partner: usize, values: &[f64], received: &mut [f64]) {
-        self.timed(1, size_of_val(values), |ranks| ranks.swap(partner, values, received));
+        self.timed(1, [size_of_val(values), 0], |ranks| {
+            ranks.swap(partner, values, received)
+        });
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize], all: &mut [u8]) {
-        self.timed(self.steps(), own.len(), |ranks| ranks.all_gather(own, lengths, all));
+        self.timed(self.steps(), [own.len(), 0], |ranks| {
+            ranks.all_gather(own, lengths, all)
+        });
     }
 
     fn broadcast(&self, from: usize, bytes: &mut [u8]) {
-        self.timed(self.steps(), bytes.len(), |ranks| ranks.broadcast(from, bytes));
+        self.timed(self.steps(), [bytes.len(), 0], |ranks| ranks.broadcast(from, bytes));
     }
 
     fn exchange(&self, outgoing: &[Vec<u8>], incoming: &mut [Vec<u8>]) {
         let sent = outgoing.iter().map(Vec::len).sum();
         let received: usize = incoming.iter().map(Vec::len).sum();
         let any = sent + received > 0;
-        self.row_bytes.fetch_add(sent as u64, Ordering::Relaxed);
-        self.timed(u32::from(any), sent, |ranks| ranks.exchange(outgoing, incoming));
+        self.timed(u32::from(any), [sent, sent], |ranks| ranks.exchange(outgoing, incoming));
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
+use crate::experiment::definition::counts;
 use crate::kernel_rates::{self, KernelRate};
 use crate::machine::{
     Environment, PinPolicy, Pinning, Place, Roofline, Topology, beyond_rooflines, disturbances, measure_roofline,
@@ -17,8 +18,8 @@ use crate::machine::{
 #[derive(Debug, Clone, Args)]
 pub struct MachineArguments {
     /// Thread counts to measure [default: 1 and the number of cores]
-    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
-    pub threads: Vec<u16>,
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = counts(u16::MAX.into()))]
+    pub threads: Vec<usize>,
     /// Binding of the measuring threads to cores; the places of every policy are shown in any case
     #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
     pub pin: PinPolicy,
@@ -40,7 +41,7 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
     } else if arguments.threads.is_empty() {
         vec![1, Topology::detect().cores]
     } else {
-        arguments.threads.iter().copied().map(usize::from).collect()
+        arguments.threads.clone()
     };
     let pinning = Pinning::new(arguments.pin).map_err(UsageError::of)?;
     let most = threads.iter().copied().max();

@@ -27,18 +27,8 @@ pub struct RunArguments {
     /// Folder of the results [default: results/DAY/MACHINE]
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
-    /// Numbers of threads [default: 1 and all cores]
-    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) threads: Vec<u16>,
-    /// Only these algorithms
-    #[arg(long, value_delimiter = ',', value_name = "IDS")]
-    pub(super) algorithms: Vec<String>,
-    /// Batch sizes instead of the definition's
-    #[arg(long, value_delimiter = ',', value_name = "SIZES", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) batch_sizes: Vec<u32>,
-    /// Repeats instead of the definition's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) repeats: Option<u16>,
+    #[command(flatten)]
+    pub(super) selection: Selection,
     /// Folder of the files of named data sets
     #[arg(long, env = "ROUNDS_DATA")]
     pub(super) data_dir: Option<PathBuf>,
@@ -80,7 +70,9 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     if names.is_empty() {
         names.push(DEFAULT.to_owned());
         // Rows of cells, or some cells alone, leave the study out.
-        let all = output == Output::Text && arguments.algorithms.is_empty() && arguments.batch_sizes.is_empty();
+        let all = output == Output::Text
+            && arguments.selection.algorithms.is_empty()
+            && arguments.selection.batch_sizes.is_empty();
         names.extend((all && cluster.count().is_none()).then(|| DEFAULT_STUDY.to_owned()));
     }
     let mut plans = Vec::new();
@@ -154,16 +146,13 @@ fn groups(names: &[String], cluster: &Cluster) -> anyhow::Result<Vec<Group>> {
 
 fn selection(arguments: &RunArguments, cluster: &Cluster, kind: &Kind) -> Selection {
     Selection {
-        threads: arguments.threads.iter().map(|&count| usize::from(count)).collect(),
         default_threads: match cluster.count() {
             Some(_) => vec![1],
             None => (kind.threads)(Topology::detect().cores.max(1)),
         },
-        algorithms: arguments.algorithms.clone(),
-        batch_sizes: arguments.batch_sizes.iter().map(|&size| size as usize).collect(),
-        repeats: arguments.repeats.map(usize::from),
         files: arguments.data_dir.is_some(),
         ranks: cluster.count(),
+        ..arguments.selection.clone()
     }
 }
 

@@ -16,21 +16,28 @@ use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
 const BESIDE: &str = "schema.toml";
 
 /// Declarations by flags. They override a schema.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Declaration {
-    /// The schema file.
+    /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
+    #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
-    /// The label's column.
+    /// Label column by its name in the header
+    #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
-    /// The classes in order.
+    /// Class names in order, separated by commas
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub classes: Option<Vec<String>>,
-    /// `LO,HI` for all numbers, or `NAME=LO:HI,…`; the label's name makes it a number.
+    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column; the label's name makes it a number
+    #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
     pub bounds: Option<String>,
-    /// N of add/remove.
-    pub public_rows: Option<usize>,
-    /// Number of columns without names.
+    /// Number of columns, for files without a header
+    #[arg(long, value_name = "D")]
     pub dimension: Option<usize>,
+    /// Public number of rows N for add-remove, chosen without looking at the rows
+    #[arg(long, value_name = "N")]
+    pub public_rows: Option<usize>,
     /// The relation.
+    #[arg(skip)]
     pub relation: Option<Adjacency>,
 }
 

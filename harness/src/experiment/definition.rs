@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use clap::builder::RangedU64ValueParser;
 use rounds_algorithms::{catalog, hexadecimal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -218,22 +219,34 @@ pub struct Method {
 }
 
 /// The part of an experiment that a command line selects. The default is everything that needs no files, on one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Selection {
-    /// Thread counts instead of the definition's.
+    /// Numbers of threads [default: 1 and all cores]
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = counts(u16::MAX.into()))]
     pub threads: Vec<usize>,
-    /// Thread counts where both are empty; one thread where these are, too.
+    /// Thread counts where neither the command line nor the definition names any; one thread where these are empty, too.
+    #[arg(skip)]
     pub default_threads: Vec<usize>,
-    /// Only these algorithms.
+    /// Only these algorithms
+    #[arg(long, value_delimiter = ',', value_name = "IDS")]
     pub algorithms: Vec<String>,
-    /// Batch sizes instead of the definition's.
+    /// Batch sizes instead of the definition's
+    #[arg(long, value_delimiter = ',', value_name = "SIZES", value_parser = counts(u32::MAX.into()))]
     pub batch_sizes: Vec<usize>,
-    /// Repeats instead of the definition's.
+    /// Repeats instead of the definition's
+    #[arg(long, value_name = "N", value_parser = counts(u16::MAX.into()))]
     pub repeats: Option<usize>,
     /// True where data files are available.
+    #[arg(skip)]
     pub files: bool,
     /// Number of ranks that run every cell, if there are any.
+    #[arg(skip)]
     pub ranks: Option<usize>,
+}
+
+/// Whole numbers from 1 to `most` on a command line.
+pub fn counts(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 impl Selection {

@@ -40,24 +40,18 @@ pub(super) struct Size {
     class: &'static str,
 }
 
+impl Size {
+    const fn new(width: f64, height: f64, class: &'static str) -> Self {
+        Self { width, height, class }
+    }
+}
+
 /// For wide windows.
-pub(super) const WIDE: Size = Size {
-    width: 860.0,
-    height: 430.0,
-    class: "wide",
-};
+pub(super) const WIDE: Size = Size::new(860.0, 430.0, "wide");
 /// For phones.
-pub(super) const NARROW: Size = Size {
-    width: 360.0,
-    height: 330.0,
-    class: "narrow",
-};
+pub(super) const NARROW: Size = Size::new(360.0, 330.0, "narrow");
 /// A panel of a grid.
-const PANEL: Size = Size {
-    width: 360.0,
-    height: 260.0,
-    class: "",
-};
+const PANEL: Size = Size::new(360.0, 260.0, "");
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 18.0;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Parser as _;
 use proptest::prelude::*;
 use rounds::data::schema::{parse, write};
 use rounds::data::{DataError, Declaration, NAMES, TrainTest, built_in, declare, draft, load, load_declared, part};
@@ -329,104 +330,89 @@ fn a_schema_that_declares_no_domain_names_the_key_and_the_way_out() {
     check("[columns]\ncount = 2\nbounds = [0, 1]", "no label|[label]");
 }
 
+#[derive(clap::Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Declaration,
+}
+
+/// Declarations by the flags of a line.
+fn flags(line: &str) -> Declaration {
+    let words = std::iter::once("rounds").chain(line.split_whitespace());
+    Line::try_parse_from(words).unwrap().flags
+}
+
 #[test]
 fn a_domain_comes_from_a_schema_a_name_or_flags() {
     let folder = Folder::new();
     let file = folder.write("t.csv", "id,town,age,y,job,height\n");
     let name = file.to_str().unwrap();
-    let of = |flags: Declaration| declare(name, None, &flags);
-    let text = |text: &str| Some(text.to_owned());
-    let says = |flags: Declaration, part: &str| {
+    let of = |flags: &Declaration| declare(name, None, flags);
+    let says = |flags: &Declaration, part: &str| {
         let message = of(flags).unwrap_err().to_string();
         assert!(message.contains(part), "{part:?} in {message:?}");
     };
-    let none = Declaration::default;
-    let classes = || Some(vec!["no".to_owned(), "yes".to_owned()]);
-    assert!(of(none()).unwrap().is_none());
+    assert!(of(&flags("")).unwrap().is_none());
 
     // Flags alone: bounds, label and classes.
-    for (bounds, label, classes, part) in [
-        (None, None, classes(), "--bounds LO,HI"),
-        (text("1,0"), None, None, "lower one first"),
-        (text("one"), None, None, "LO,HI for all columns"),
-        (text("0,1"), text("y"), None, "--classes"),
-        (text("age=0:1"), text("y"), classes(), "id, town, job"),
+    for (line, part) in [
+        ("--classes no,yes", "--bounds LO,HI"),
+        ("--bounds 1,0", "lower one first"),
+        ("--bounds one", "LO,HI for all columns"),
+        ("--bounds 0,1 --label y", "--classes"),
+        ("--bounds age=0:1 --label y --classes no,yes", "id, town, job"),
         // Names are taken from a first line that holds the label's, which no row is known to do.
-        (text("0,1"), None, classes(), "--label NAME"),
+        ("--bounds 0,1 --classes no,yes", "--label NAME"),
     ] {
-        let flags = Declaration {
-            bounds,
-            label,
-            classes,
-            ..none()
-        };
-        says(flags, part);
+        says(&flags(line), part);
     }
-    let all = |label: Option<&str>, dimension| Declaration {
-        bounds: text("0,1"),
-        classes: classes(),
-        label: label.map(str::to_owned),
-        dimension,
-        ..none()
-    };
-    let shape = |flags| {
-        let domain = of(flags).unwrap().unwrap();
+    let shape = |line: &str| {
+        let domain = of(&flags(line)).unwrap().unwrap();
         (domain.features(), domain.label_column.clone())
     };
-    assert_eq!(shape(all(Some("y"), None)), (5, text("y")));
-    assert_eq!(shape(all(None, Some(9))), (9, None));
+    let all = "--bounds 0,1 --classes no,yes --label y";
+    assert_eq!(shape(all), (5, Some("y".to_owned())));
+    assert_eq!(shape("--bounds 0,1 --classes no,yes --dimension 9"), (9, None));
 
     // The schema beside the data, and one that is named.
     folder.write("schema.toml", TABLE);
-    let beside = of(none()).unwrap().unwrap();
+    let beside = of(&flags("")).unwrap().unwrap();
     assert!(matches!(&beside.source, DomainSource::Schema(path) if path.ends_with("schema.toml")));
-    let schema = |schema| Declaration {
-        schema: Some(schema),
-        ..none()
-    };
     let other = folder.write("other.toml", TABLE.replace("[0, 120]", "[0, 99]"));
-    assert_ne!(of(schema(other)).unwrap(), Some(Arc::clone(&beside)));
-    let of_folder = declare(folder.name(), None, &none());
+    let named = flags(&format!("--schema {}", other.display()));
+    assert_ne!(of(&named).unwrap(), Some(Arc::clone(&beside)));
+    let of_folder = declare(folder.name(), None, &flags(""));
     assert_eq!(of_folder.unwrap(), Some(beside));
-    says(schema(PathBuf::from("none.toml")), "none.toml: cannot be read");
+    says(&flags("--schema none.toml"), "none.toml: cannot be read");
 
     // Flags override.
-    let relation = Some(Adjacency::AddRemove);
-    for (bounds, label, dimension, relation, public_rows, part) in [
-        (None, None, Some(3), None, None, "--dimension"),
-        (text("job=0:1"), None, None, None, None, "\"job\""),
-        (None, None, None, relation, None, "--public-rows N"),
-        (None, None, None, None, Some(3), "choose add-remove"),
-        (None, text("age"), None, None, None, "also a feature column"),
-    ] {
-        let flags = Declaration {
-            bounds,
-            label,
-            dimension,
-            relation,
-            public_rows,
-            ..none()
-        };
-        says(flags, part);
-    }
-    let add_remove = |bounds, rows| Declaration {
-        bounds,
-        relation,
-        public_rows: Some(rows),
-        ..none()
+    let add_remove = |line: &str| Declaration {
+        relation: Some(Adjacency::AddRemove),
+        ..flags(line)
     };
-    let changed = of(add_remove(text("y=0:1,age=0:9"), 3)).unwrap().unwrap();
+    for (flags, part) in [
+        (flags("--dimension 3"), "--dimension"),
+        (flags("--bounds job=0:1"), "\"job\""),
+        (add_remove(""), "--public-rows N"),
+        (flags("--public-rows 3"), "choose add-remove"),
+        (flags("--label age"), "also a feature column"),
+    ] {
+        says(&flags, part);
+    }
+    let changed = of(&add_remove("--bounds y=0:1,age=0:9 --public-rows 3"))
+        .unwrap()
+        .unwrap();
     assert_eq!(changed.relation, Relation::AddRemove { public_rows: 3 });
     assert!(matches!(changed.label, Label::Number(_)));
 
     // Named data sets.
-    let logistic = declare("synthetic-logistic", None, &add_remove(None, 9));
+    let logistic = declare("synthetic-logistic", None, &add_remove("--public-rows 9"));
     let logistic = logistic.unwrap().unwrap();
     let data = load_declared("synthetic-logistic", None, Some(&logistic))
         .unwrap()
         .train;
     assert_eq!(data.domain(), Some(&logistic));
-    let refused = declare("quadratic", None, &all(Some("y"), None)).unwrap_err();
+    let refused = declare("quadratic", None, &flags(all)).unwrap_err();
     assert!(refused.to_string().contains("generated"));
 }
 

@@ -155,7 +155,7 @@ fn a_release_is_resumed_on_its_own_domain_only() {
     running.wait().unwrap();
     let schema = SCHEMA.replace("[0, 10]", "[0, 10.5]");
     fs::write(folder.path().join("schema.toml"), schema).unwrap();
-    assert_ends(&format!("{line} --resume {}", saved.display()), 1, "its schema is");
+    assert_ends(&format!("{line} --resume {}", saved.display()), 1, "its schema was");
 }
 
 #[test]

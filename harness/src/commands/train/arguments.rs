@@ -57,30 +57,9 @@ pub(super) struct DataArguments {
     #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
     #[serde(skip)]
     pub(super) data_dir: Option<PathBuf>,
-    /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
-    #[arg(long, value_name = "FILE")]
+    #[command(flatten)]
     #[serde(skip)]
-    schema: Option<PathBuf>,
-    /// Label column by its name in the header
-    #[arg(long, value_name = "NAME")]
-    #[serde(skip)]
-    label: Option<String>,
-    /// Class names in order, separated by commas
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
-    #[serde(skip)]
-    classes: Option<Vec<String>>,
-    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column
-    #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
-    #[serde(skip)]
-    bounds: Option<String>,
-    /// Number of columns, for files without a header
-    #[arg(long, value_name = "D")]
-    #[serde(skip)]
-    dimension: Option<usize>,
-    /// Public number of rows N for add-remove, chosen without looking at the rows
-    #[arg(long, value_name = "N")]
-    #[serde(skip)]
-    public_rows: Option<usize>,
+    declared: Declaration,
     /// Public constant that multiplies every feature
     #[arg(long, value_name = "FACTOR")]
     pub(super) scale_features: Option<f32>,
@@ -237,15 +216,9 @@ fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
 impl TrainArguments {
     /// The declared domain, as the flags give it.
     pub(super) fn declaration(&self) -> Declaration {
-        let data = &self.data;
         Declaration {
-            schema: data.schema.clone(),
-            label: data.label.clone(),
-            classes: data.classes.clone(),
-            bounds: data.bounds.clone(),
-            dimension: data.dimension,
-            public_rows: data.public_rows,
             relation: self.privacy.adjacency,
+            ..self.data.declared.clone()
         }
     }
 
