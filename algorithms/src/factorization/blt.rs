@@ -134,13 +134,8 @@ fn loss(target: &ToeplitzObjective, rounds: usize, point: &[f64]) -> Option<(f64
     let mut theta_gradient = vec![0.0; theta.len()];
     let mut theta_hat_gradient = vec![0.0; theta.len()];
     let gradients = (&mut theta_gradient[..], &mut theta_hat_gradient[..]);
-    add_parameter_gradient(
-        &strategy,
-        &theta_hat,
-        &sensitivity_gradient,
-        1.0 / sensitivity,
-        gradients,
-    );
+    let factor = 1.0 / sensitivity;
+    add_parameter_gradient(&strategy, &theta_hat, &sensitivity_gradient, factor, gradients);
     let gradients = (&mut theta_hat_gradient[..], &mut theta_gradient[..]);
     add_parameter_gradient(&inverse, &theta, &error_gradient, 1.0 / error, gradients);
     // ∂z_n/∂u_l = z_n·(1 − logistic(u_l)) for l ≤ n: suffix sums.

@@ -124,11 +124,8 @@ impl Participation {
             Self::Single => Some((0..rounds).map(|round| vec![round]).collect()),
             Self::FixedEpoch { .. } => {
                 let separation = self.separation(rounds);
-                Some(
-                    (0..separation)
-                        .map(|start| (start..rounds).step_by(separation).collect())
-                        .collect(),
-                )
+                let pattern = |start: usize| (start..rounds).step_by(separation).collect();
+                Some((0..separation).map(pattern).collect())
             }
             Self::MinimumSeparation { .. } => None,
         }
@@ -165,9 +162,8 @@ pub fn gram_sensitivity(
 ) -> Result<Sensitivity, FactorizationError> {
     participation.check(rounds)?;
     if let Some(patterns) = participation.patterns(rounds) {
-        let mut bounds: Vec<(f64, usize)> = patterns
-            .iter()
-            .enumerate()
+        let all = patterns.iter().enumerate();
+        let mut bounds: Vec<(f64, usize)> = all
             .map(|(index, pattern)| (pattern_bound(pattern, &gram), index))
             .collect();
         bounds.sort_by(|left, right| right.0.total_cmp(&left.0));
@@ -176,10 +172,8 @@ pub fn gram_sensitivity(
             return Ok(exact(largest.0, "the largest column norm: an example takes part once"));
         }
         if signs_attain(&patterns[largest.1], &gram) {
-            return Ok(exact(
-                largest.0,
-                "contributions of aligned signs attain the largest pattern sum of |CᵀC|",
-            ));
+            let reason = "contributions of aligned signs attain the largest pattern sum of |CᵀC|";
+            return Ok(exact(largest.0, reason));
         }
         // Patterns whose sum of magnitudes stays below the largest bracket need no bracket of their own.
         let (mut lower, mut upper) = (0.0_f64, 0.0_f64);
@@ -192,15 +186,11 @@ pub fn gram_sensitivity(
             upper = upper.max(bracket.1.min(magnitudes));
         }
         return Ok(if lower >= upper * (1.0 - 1e-9) {
-            exact(
-                upper,
-                "the largest ⟨CᵀC, P⟩ over correlations P of an example's contributions, attained to 1e-9",
-            )
+            let reason = "the largest ⟨CᵀC, P⟩ over correlations P of an example's contributions, attained to 1e-9";
+            exact(upper, reason)
         } else {
-            bound(
-                upper,
-                "an upper bound of the largest ⟨CᵀC, P⟩ over correlations P of an example's contributions",
-            )
+            let reason = "an upper bound of the largest ⟨CᵀC, P⟩ over correlations P of an example's contributions";
+            bound(upper, reason)
         });
     }
     let (participations, separation) = (participation.participations(rounds), participation.separation(rounds));
@@ -208,10 +198,8 @@ pub fn gram_sensitivity(
     let orthogonal = (0..rounds).all(|row| (row + separation..rounds).all(|column| gram(row, column) == 0.0));
     if orthogonal {
         let (value, _) = best_separated_sum(&diagonal, participations, separation);
-        return Ok(exact(
-            value,
-            "columns that can be used together are orthogonal: C has at most b bands",
-        ));
+        let reason = "columns that can be used together are orthogonal: C has at most b bands";
+        return Ok(exact(value, reason));
     }
     let row_largest: Vec<f64> = (0..rounds)
         .map(|row| {
@@ -244,25 +232,18 @@ pub fn toeplitz_sensitivity(
     participation.check(rounds)?;
     let participations = participation.participations(rounds);
     if participations == 1 {
-        return Ok(exact(
-            dot(coefficients, coefficients),
-            "the norm of the first column, the longest of a Toeplitz matrix",
-        ));
+        let reason = "the norm of the first column, the longest of a Toeplitz matrix";
+        return Ok(exact(dot(coefficients, coefficients), reason));
     }
     let monotone = coefficients.windows(2).all(|pair| pair[0] >= pair[1]) && coefficients[rounds - 1] >= 0.0;
     if monotone {
         let sum = earliest_sum(coefficients, participations, participation.separation(rounds));
-        return Ok(exact(
-            dot(&sum, &sum),
-            "coefficients are non-negative and non-increasing: the earliest pattern is the worst",
-        ));
+        let reason = "coefficients are non-negative and non-increasing: the earliest pattern is the worst";
+        return Ok(exact(dot(&sum, &sum), reason));
     }
     let gram = toeplitz_gram(coefficients);
-    gram_sensitivity(
-        rounds,
-        |row, column| gram[row.max(column) * rounds + row.min(column)],
-        participation,
-    )
+    let entry = |row: usize, column: usize| gram[row.max(column) * rounds + row.min(column)];
+    gram_sensitivity(rounds, entry, participation)
 }
 
 /// Σ_{e<k} C_{:,eb} of a Toeplitz C.
@@ -282,11 +263,7 @@ fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
     let mut gram = vec![0.0; rounds * rounds];
     for row in (0..rounds).rev() {
         for column in 0..=row {
-            let next = if row + 1 < rounds {
-                gram[(row + 1) * rounds + column + 1]
-            } else {
-                0.0
-            };
+            let next = gram.get((row + 1) * rounds + column + 1).copied().unwrap_or(0.0);
             gram[row * rounds + column] = next + coefficients[rounds - 1 - row] * coefficients[rounds - 1 - column];
         }
     }
@@ -294,18 +271,19 @@ fn toeplitz_gram(coefficients: &[f64]) -> Vec<f64> {
 }
 
 pub(crate) fn exact(squared: f64, reason: &'static str) -> Sensitivity {
+    let (value, exactness) = (squared.sqrt(), Exactness::Exact);
     Sensitivity {
-        value: squared.sqrt(),
-        exactness: Exactness::Exact,
+        value,
+        exactness,
         reason,
     }
 }
 
 pub(crate) fn bound(squared: f64, reason: &'static str) -> Sensitivity {
+    let exactness = Exactness::UpperBound;
     Sensitivity {
-        value: squared.sqrt(),
-        exactness: Exactness::UpperBound,
-        reason,
+        exactness,
+        ..exact(squared, reason)
     }
 }
 
@@ -328,11 +306,10 @@ fn pattern_bound(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> f64 
 fn correlation_bracket(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> (f64, f64) {
     const MOST_SWEEPS: usize = 20_000;
     let size = pattern.len();
-    let entries: Vec<f64> = pattern
+    let places = pattern
         .iter()
-        .flat_map(|&row| pattern.iter().map(move |&column| (row, column)))
-        .map(|(row, column)| gram(row, column))
-        .collect();
+        .flat_map(|&row| pattern.iter().map(move |&column| (row, column)));
+    let entries: Vec<f64> = places.map(|(row, column)| gram(row, column)).collect();
     let mut vectors = vec![0.0; size * size];
     for index in 0..size {
         vectors[index * size + index] = 1.0;
@@ -389,12 +366,8 @@ fn signs_attain(pattern: &[usize], gram: &impl Fn(usize, usize) -> f64) -> bool 
         signs[start] = 1.0;
         pending.push(start);
         while let Some(current) = pending.pop() {
-            for other in 0..pattern.len() {
-                let entry = if other == current {
-                    0.0
-                } else {
-                    gram(pattern[current], pattern[other])
-                };
+            for other in (0..pattern.len()).filter(|&other| other != current) {
+                let entry = gram(pattern[current], pattern[other]);
                 if entry == 0.0 {
                     continue;
                 }
@@ -447,12 +420,8 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
         return 0.0;
     }
     let right = values.get(centre + separation..).unwrap_or(&[]);
-    let mut left: Vec<f64> = if centre >= separation {
-        values[..=centre - separation].to_vec()
-    } else {
-        Vec::new()
-    };
-    left.reverse();
+    let left = (centre + 1).saturating_sub(separation);
+    let left: Vec<f64> = values[..left].iter().rev().copied().collect();
     let after = separated_sums(right, others, separation);
     let before = separated_sums(&left, others, separation);
     (0..=others)

@@ -115,15 +115,12 @@ pub fn tree_sensitivity(
                 (most * participations) as f64
             })
             .sum();
-        return Ok(bound(
-            per_level,
-            "every level's nodes filled as much as the separation allows",
-        ));
+        let reason = "every level's nodes filled as much as the separation allows";
+        return Ok(bound(per_level, reason));
     }
-    Ok(exact(
-        separated_sensitivity(variant, rounds, participations, separation),
-        "dynamic programme over subtrees: the exact largest sum over all separated sets",
-    ))
+    let squared = separated_sensitivity(variant, rounds, participations, separation);
+    let reason = "dynamic programme over subtrees: the exact largest sum over all separated sets";
+    Ok(exact(squared, reason))
 }
 
 /// max over sets π of at most k rounds, at least b apart, of Σ_nodes |node ∩ π|².
@@ -134,7 +131,6 @@ pub fn tree_sensitivity(
 fn separated_sensitivity(variant: TreeVariant, rounds: usize, participations: usize, separation: usize) -> f64 {
     let mut released = SubtreeTable::leaf(separation, true);
     let mut unreleased = SubtreeTable::leaf(separation, false);
-    let mut prefix: Option<SubtreeTable> = None;
     let mut pieces = Vec::new();
     for level in 0..=rounds.ilog2() as usize {
         if rounds >> level & 1 == 1 {
@@ -153,12 +149,8 @@ fn separated_sensitivity(variant: TreeVariant, rounds: usize, participations: us
         }
     }
     // The complete subtrees of T's binary digits, largest first, have no common parent.
-    for piece in pieces.into_iter().rev() {
-        prefix = Some(match prefix {
-            None => piece,
-            Some(before) => SubtreeTable::join(&before, &piece, participations),
-        });
-    }
+    let pieces = pieces.into_iter().rev();
+    let prefix = pieces.reduce(|before, piece| SubtreeTable::join(&before, &piece, participations));
     prefix.map_or(0.0, |table| table.values.iter().map(|grid| grid[0]).fold(0.0, f64::max))
 }
 

@@ -135,19 +135,6 @@ pub fn calibrate(
         let found = accountant.epsilon(&mechanism_at(noise), adjacency, delta)?;
         Ok((found / epsilon).ln().clamp(-100.0, 100.0))
     };
-    // The Rényi accountant is quick and never far above the tight one: a first bracket for the slow one.
-    let (guess, step) = if accountant == Accountant::Pld {
-        let bracket = bracket_target(|noise| excess(Accountant::Rdp, noise), 1.0, 2.0);
-        match bracket {
-            Ok((lower, upper)) => (
-                search::bracket_root(|noise| excess(Accountant::Rdp, noise), lower, upper, 1e-3)?.root,
-                1.1,
-            ),
-            Err(_) => (1.0, 2.0),
-        }
-    } else {
-        (1.0, 2.0)
-    };
     let unreachable = |closest: f64| PrivacyError::Unreachable {
         epsilon,
         delta,
@@ -155,11 +142,17 @@ pub fn calibrate(
         highest: HIGHEST,
         closest: epsilon * closest.exp(),
     };
-    let (lower, upper) =
-        bracket_target(|noise| excess(accountant, noise), guess, step).map_err(|failure| match failure {
-            BracketFailure::Privacy(error) => error,
-            BracketFailure::OutOfReach { closest } => unreachable(closest),
-        })?;
+    let bracket =
+        |accountant, guess, step| bracket_target(|noise| excess(accountant, noise), guess, step)?.map_err(unreachable);
+    let (mut guess, mut step) = (1.0, 2.0);
+    // The Rényi accountant is quick and never far above the tight one: a first bracket for the slow one.
+    if accountant == Accountant::Pld
+        && let Ok((lower, upper)) = bracket(Accountant::Rdp, guess, step)
+    {
+        guess = search::bracket_root(|noise| excess(Accountant::Rdp, noise), lower, upper, 1e-3)?.root;
+        step = 1.1;
+    }
+    let (lower, upper) = bracket(accountant, guess, step)?;
     let bracket = search::bracket_root(|noise| excess(accountant, noise), lower, upper, 2e-10)?;
     Ok(if bracket.at_root <= 0.0 {
         bracket.root
@@ -168,28 +161,23 @@ pub fn calibrate(
     })
 }
 
-enum BracketFailure {
-    Privacy(PrivacyError),
-    OutOfReach { closest: f64 },
-}
-
-/// (noise with ε above the target, noise with ε at most the target), going up or down from `guess` by growing factors.
+/// (noise with ε above the target, noise with ε at most the target), going up or down from `guess` by growing factors; what
+/// came closest, where the noises between which is searched end before.
 fn bracket_target(
     excess: impl Fn(f64) -> Result<f64, PrivacyError>,
     guess: f64,
     mut factor: f64,
-) -> Result<(f64, f64), BracketFailure> {
-    let at_guess = excess(guess).map_err(BracketFailure::Privacy)?;
-    let upwards = at_guess > 0.0;
+) -> Result<Result<(f64, f64), f64>, PrivacyError> {
+    let upwards = excess(guess)? > 0.0;
     let mut previous = guess;
     loop {
         let noise = if upwards { previous * factor } else { previous / factor };
-        let value = excess(noise).map_err(BracketFailure::Privacy)?;
+        let value = excess(noise)?;
         if (value > 0.0) != upwards {
-            return Ok(if upwards { (previous, noise) } else { (noise, previous) });
+            return Ok(Ok(if upwards { (previous, noise) } else { (noise, previous) }));
         }
         if !(LOWEST..=HIGHEST).contains(&noise) {
-            return Err(BracketFailure::OutOfReach { closest: value });
+            return Ok(Err(value));
         }
         previous = noise;
         factor = (factor * factor).min(4.0);

@@ -128,19 +128,13 @@ pub(super) fn refused(accountant: Accountant, step: &Mechanism, reason: &'static
 
 /// A positive finite value, or an error that names `quantity`.
 pub(super) fn positive(value: f64, quantity: &'static str, remedy: &'static str) -> Result<f64, PrivacyError> {
-    checked(
-        value,
-        value.is_finite() && value > 0.0,
-        quantity,
-        "a positive finite number",
-        remedy,
-    )
+    let valid = value.is_finite() && value > 0.0;
+    checked(value, valid, quantity, "a positive finite number", remedy)
 }
 
 /// A count of at least one, or an error that names `quantity`.
-pub(super) fn at_least_one(value: usize, quantity: &'static str, remedy: &'static str) -> Result<usize, PrivacyError> {
-    checked(value as f64, value >= 1, quantity, "at least 1", remedy)?;
-    Ok(value)
+pub(super) fn at_least_one(value: usize, quantity: &'static str, remedy: &'static str) -> Result<(), PrivacyError> {
+    checked(value as f64, value >= 1, quantity, "at least 1", remedy).map(drop)
 }
 
 /// A target epsilon: positive and finite.
@@ -150,54 +144,41 @@ pub(super) fn target_epsilon(epsilon: f64) -> Result<f64, PrivacyError> {
 
 /// A noise multiplier: positive and finite.
 pub(super) fn noise_multiplier(value: f64) -> Result<f64, PrivacyError> {
-    positive(
-        value,
-        "the noise multiplier",
-        "without noise there is no privacy; give a target epsilon to have it calibrated",
-    )
+    let remedy = "without noise there is no privacy; give a target epsilon to have it calibrated";
+    positive(value, "the noise multiplier", remedy)
 }
 
 /// A delta of an approximate guarantee: in (0, 1).
 pub(super) fn delta(delta: f64) -> Result<f64, PrivacyError> {
+    let remedy = "choose it well below 1/n, for instance 1e-6 for 60,000 examples";
     checked(
         delta,
         delta > 0.0 && delta < 1.0,
         "delta",
         "strictly between 0 and 1",
-        "choose it well below 1/n, for instance 1e-6 for 60,000 examples",
+        remedy,
     )
 }
 
 /// A Rényi order: above 1 and finite.
 pub(super) fn order(order: f64) -> Result<f64, PrivacyError> {
-    checked(
-        order,
+    let (valid, remedy) = (
         order.is_finite() && order > 1.0,
-        "the Rényi order",
-        "finite and above 1",
         "orders of a few units to a few hundred are usual",
-    )
+    );
+    checked(order, valid, "the Rényi order", "finite and above 1", remedy)
 }
 
 /// A sampling rate: in (0, 1].
 pub(super) fn rate(rate: f64) -> Result<f64, PrivacyError> {
-    checked(
-        rate,
-        rate > 0.0 && rate <= 1.0,
-        "the sampling rate",
-        "above 0 and at most 1",
-        "it is the probability with which a round reads an example: batch size / n",
-    )
+    let (valid, expected) = (rate > 0.0 && rate <= 1.0, "above 0 and at most 1");
+    let remedy = "it is the probability with which a round reads an example: batch size / n";
+    checked(rate, valid, "the sampling rate", expected, remedy)
 }
 
 /// A batch drawn without replacement: between 1 and the population.
 pub(super) fn batch(batch: usize, population: usize) -> Result<(), PrivacyError> {
-    checked(
-        batch as f64,
-        batch >= 1 && batch <= population,
-        "the batch size",
-        "at least 1 and at most n",
-        "a batch without replacement holds each example at most once",
-    )?;
-    Ok(())
+    let (valid, expected) = (batch >= 1 && batch <= population, "at least 1 and at most n");
+    let remedy = "a batch without replacement holds each example at most once";
+    checked(batch as f64, valid, "the batch size", expected, remedy).map(drop)
 }

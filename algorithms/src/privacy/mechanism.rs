@@ -240,7 +240,7 @@ impl Mechanism {
         if let Some(noise_multiplier) = self.noise_multiplier() {
             error::noise_multiplier(noise_multiplier)?;
         }
-        let count = |value, quantity, remedy| error::at_least_one(value, quantity, remedy).map(drop);
+        let count = error::at_least_one;
         let positive = |value, quantity, remedy| error::positive(value, quantity, remedy).map(drop);
         match *self {
             Self::Gaussian { participations, .. } => {

@@ -51,10 +51,10 @@ pub(super) fn bracket_root<E>(
     let mut fraction = 0.5;
     loop {
         if at_a == 0.0 || at_b == 0.0 {
-            let (root, other) = if at_a == 0.0 { (a, b) } else { (b, a) };
+            let (root, opposite) = if at_a == 0.0 { (a, b) } else { (b, a) };
             return Ok(Bracket {
                 root,
-                opposite: other,
+                opposite,
                 at_root: 0.0,
             });
         }
@@ -121,18 +121,14 @@ mod tests {
 
     #[test]
     fn minima_are_found_beside_an_infinite_right_part() {
-        let (x, value) = minimize(
-            |x| {
-                if x > 3.0 {
-                    f64::INFINITY
-                } else {
-                    (x - 1.25).powi(2) + 2.0
-                }
-            },
-            -5.0,
-            9.0,
-            1e-9,
-        );
+        let parabola = |x: f64| {
+            if x > 3.0 {
+                f64::INFINITY
+            } else {
+                (x - 1.25).powi(2) + 2.0
+            }
+        };
+        let (x, value) = minimize(parabola, -5.0, 9.0, 1e-9);
         assert!((x - 1.25).abs() < 1e-7 && (value - 2.0).abs() < 1e-14);
     }
 
@@ -140,14 +136,11 @@ mod tests {
     fn roots_are_found_to_the_last_digits_in_few_steps() {
         for target in [1e-9_f64, 0.3, 1.0, 7.5, 500.0] {
             let mut calls = 0;
-            let found = root(
-                |x| {
-                    calls += 1;
-                    x.sqrt() - target.sqrt()
-                },
-                1e-12,
-                1e4,
-            );
+            let excess = |x: f64| {
+                calls += 1;
+                x.sqrt() - target.sqrt()
+            };
+            let found = root(excess, 1e-12, 1e4);
             assert!((found / target - 1.0).abs() < 1e-15, "{found} {target}");
             assert!(calls < 70, "{calls} evaluations for {target}");
         }

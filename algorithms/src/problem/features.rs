@@ -522,10 +522,8 @@ pub(super) fn check_positive(what: &str, value: f64) -> Result<(), DatasetError>
     if value.is_finite() && value > 0.0 {
         return Ok(());
     }
-    fault(
-        "",
-        format!("the {what} is {value}; it must be a positive, finite number"),
-    )
+    let problem = format!("the {what} is {value}; it must be a positive, finite number");
+    fault("", problem)
 }
 
 /// Index of the first NaN or infinity.

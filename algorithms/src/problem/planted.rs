@@ -90,14 +90,11 @@ impl PlantedLogistic {
                     }
                 }
             });
-        Dataset::new(
-            "planted-logistic",
-            Features::f32(values, columns),
-            Labels::Values(labels),
-        )
-        .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
-        .and_then(|dataset| dataset.in_domain(Arc::new(Self::domain(columns))))
-        .expect("directions make a data set")
+        let features = Features::f32(values, columns);
+        Dataset::new("planted-logistic", features, Labels::Values(labels))
+            .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
+            .and_then(|dataset| dataset.in_domain(Arc::new(Self::domain(columns))))
+            .expect("directions make a data set")
     }
 
     /// `F(x) − F(w)`, the population excess risk, by quadrature: the error is below 1e-7 for models of norm at most 10.

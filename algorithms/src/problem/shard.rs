@@ -86,15 +86,14 @@ impl Shard {
         }
         let singles = |own: &[f32]| gathered(ranks, own.iter().map(|value| value.to_le_bytes()), f32::from_le_bytes);
         let labels = match dataset.labels() {
-            Labels::Classes { values, classes, names } => Labels::Classes {
-                values: gathered(
-                    ranks,
-                    values.iter().map(|value| value.to_le_bytes()),
-                    u32::from_le_bytes,
-                ),
-                classes: *classes,
-                names: names.clone(),
-            },
+            Labels::Classes { values, classes, names } => {
+                let own = values.iter().map(|value| value.to_le_bytes());
+                Labels::Classes {
+                    values: gathered(ranks, own, u32::from_le_bytes),
+                    classes: *classes,
+                    names: names.clone(),
+                }
+            }
             Labels::Values(values) => Labels::Values(singles(values)),
         };
         let all_norms = singles(&l2_norms.values);

@@ -513,18 +513,19 @@ pub(crate) mod tests {
             accuracy: 0.1,
             lipschitz: 1.0,
         };
-        let refused = |change: fn(&mut AccelerationParameters)| {
-            let mut parameters = good;
-            change(&mut parameters);
+        let refused = |accuracy, ball_radius| {
+            let parameters = AccelerationParameters {
+                ball_radius,
+                accuracy,
+                ..good
+            };
             BallAcceleration::new(parameters, vec![0.0]).err()
         };
-        assert!(refused(|_| ()).is_none());
-        let large = refused(|parameters| parameters.ball_radius = 1.5);
-        assert!(matches!(large, Some(ResqueError::BallLargerThanDomain { .. })));
-        for zero in [
-            refused(|parameters| parameters.accuracy = 0.0),
-            refused(|parameters| parameters.ball_radius = 0.0),
-        ] {
+        assert!(refused(0.1, 0.5).is_none());
+        let (ball, domain) = (1.5, 1.0);
+        let large = ResqueError::BallLargerThanDomain { ball, domain };
+        assert_eq!(refused(0.1, 1.5), Some(large));
+        for zero in [refused(0.0, 0.5), refused(0.1, 0.0)] {
             assert!(matches!(zero, Some(ResqueError::NotPositive { .. })));
         }
     }

@@ -14,6 +14,7 @@ use super::estimator::{log_weight, weight};
 use super::geometry::{dot, narrow, squared_norm};
 use super::pool::{GradientPool, check_round, check_samples};
 use crate::oracle::{Engine, Ledger, lock, partition};
+use crate::vectors::add_scaled;
 
 /// Streams of the perturbations ξ.
 const PERTURBATION: Purpose = Purpose(0x5045_5254);
@@ -135,15 +136,8 @@ impl<'f, F: BlackBox> BlackBoxOracle<'f, F> {
         let coordinates = self.tile_samples() * self.function.dimension();
         let blocks = coordinates.div_ceil(BLOCK_COORDINATES) as u64;
         tile.coordinates.resize(coordinates, 0.0);
-        let first = index * blocks;
-        fill_gaussian_blocks(
-            &self.key,
-            PERTURBATION,
-            self.round,
-            first,
-            self.radius as f32,
-            &mut tile.coordinates,
-        );
+        let (first, radius, coordinates) = (index * blocks, self.radius as f32, &mut tile.coordinates);
+        fill_gaussian_blocks(&self.key, PERTURBATION, self.round, first, radius, coordinates);
         tile.address = Some((self.round, index));
     }
 
@@ -274,11 +268,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
         let scale = 1.0 / count as f64;
         let (first, rest) = leaves[..parts].split_first_mut().expect("at least one leaf");
         for leaf in rest.iter() {
-            first
-                .sum
-                .iter_mut()
-                .zip(&leaf.sum)
-                .for_each(|(total, part)| *total += part);
+            add_scaled(&mut first.sum, 1.0, &leaf.sum);
         }
         mean.iter_mut()
             .zip(&first.sum)
@@ -297,6 +287,7 @@ impl<F: BlackBox> GradientPool for BlackBoxOracle<'_, F> {
 mod tests {
     use super::*;
     use crate::resque::functions::{LinearLoss, MaxOfLinear};
+    use crate::resque::geometry::{add, norm};
     use crate::resque::pool::tests::refuses_bad_rounds;
     use rounds_kernels::features::Rows;
     use rounds_kernels::loss::Loss;
@@ -323,16 +314,11 @@ mod tests {
                     oracle.reweighted_mean(0..count, &offset, &mut mean).unwrap();
                     let a: Vec<f64> = row.iter().map(|&a| f64::from(a)).collect();
                     let margin: f64 = (0..dimension).map(|j| a[j] * (centre[j] + f64::from(offset[j]))).sum();
-                    let slope = loss
-                        .convolved(margin, f64::from(target), radius * crate::resque::geometry::norm(&a))
-                        .unwrap()
-                        .1;
+                    let convolved = loss.convolved(margin, f64::from(target), radius * norm(&a));
+                    let (_, slope) = convolved.unwrap();
                     let found = dot(&mean, &row) / squared_norm(&row);
-                    let error = 4.9 * (std::f64::consts::E / count as f64).sqrt();
-                    assert!(
-                        (found - slope).abs() < error,
-                        "{loss:?} d {dimension} share {share}: {found} for {slope}"
-                    );
+                    let close = (found - slope).abs() < 4.9 * (std::f64::consts::E / count as f64).sqrt();
+                    assert!(close, "{loss:?} d {dimension} share {share}: {found} for {slope}");
                 }
                 assert_eq!(oracle.ledger().rounds, 1);
                 assert_eq!(oracle.ledger().gradient_queries, count as u64);
@@ -344,16 +330,14 @@ mod tests {
     fn sums_have_the_same_bits_for_any_number_of_threads() {
         let function = MaxOfLinear::new(300, 200, 1.0, 1.0).unwrap();
         let offset = vec![0.001f32; 300];
-        let means: Vec<_> = [1, 2, 3]
-            .map(|threads| {
-                let engine = Engine::with_threads(threads).unwrap();
-                let mut oracle = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(9));
-                oracle.fetch(&[0.0; 300], 0.1, 20_000).unwrap();
-                let mut mean = vec![0.0; 300];
-                oracle.reweighted_mean(17..19_973, &offset, &mut mean).unwrap();
-                mean
-            })
-            .into();
+        let means = [1, 2, 3].map(|threads| {
+            let engine = Engine::with_threads(threads).unwrap();
+            let mut oracle = BlackBoxOracle::new(&function, engine, StreamKey::Simulation(9));
+            oracle.fetch(&[0.0; 300], 0.1, 20_000).unwrap();
+            let mut mean = vec![0.0; 300];
+            oracle.reweighted_mean(17..19_973, &offset, &mut mean).unwrap();
+            mean
+        });
         assert!(means.iter().all(|mean| *mean == means[0]));
         assert!(means[0].iter().any(|&g| g != 0.0));
     }
@@ -367,18 +351,11 @@ mod tests {
         let (mut total, mut one) = (vec![0.0f64; 40], vec![0.0; 40]);
         for sample in (0..300).rev() {
             oracle.reweighted_mean(sample..sample + 1, &offset, &mut one).unwrap();
-            total
-                .iter_mut()
-                .zip(&one)
-                .for_each(|(total, &one)| *total += f64::from(one) / 300.0);
+            add(&mut total, 1.0 / 300.0, &one);
         }
         oracle.reweighted_mean(0..300, &offset, &mut one).unwrap();
-        assert!(
-            total
-                .iter()
-                .zip(&one)
-                .all(|(total, &one)| (total - f64::from(one)).abs() < 1e-6)
-        );
+        let mut parts = total.iter().zip(&one);
+        assert!(parts.all(|(total, &one)| (total - f64::from(one)).abs() < 1e-6));
     }
 
     #[test]

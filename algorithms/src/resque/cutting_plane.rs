@@ -282,11 +282,7 @@ mod tests {
                     run.advance(&mut pool).unwrap();
                     gap = gap.min(function.value(run.queried()));
                 }
-                assert!(
-                    gap <= accuracy,
-                    "{kind:?} d = {dimension}: {gap} after {}",
-                    run.rounds()
-                );
+                assert!(gap <= accuracy, "{kind:?} d = {dimension}: {gap}");
                 assert_eq!(pool.ledger().rounds, run.rounds());
             }
         }

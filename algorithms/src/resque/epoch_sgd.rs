@@ -126,12 +126,8 @@ mod tests {
         let radius = 0.2;
         let subproblem = Subproblem::new(2.0, radius, 0.01).unwrap();
         let objective = |v: &[f32]| {
-            let squared = crate::resque::geometry::squared_norm(v);
-            Loss::Absolute
-                .convolved(f64::from(v[0]), 0.1f32.into(), radius)
-                .unwrap()
-                .0
-                + squared
+            let convolved = Loss::Absolute.convolved(f64::from(v[0]), 0.1f32.into(), radius);
+            convolved.unwrap().0 + crate::resque::geometry::squared_norm(v)
         };
         let (mut low, mut high) = (0.0, radius);
         for _ in 0..60 {
@@ -151,11 +147,8 @@ mod tests {
             solver.solve(&mut oracle, 0, &subproblem, radius, &mut v).unwrap();
             total += objective(&v) - best;
         }
-        assert!(
-            total / 200.0 <= subproblem.accuracy && total > -1e-6,
-            "{}",
-            total / 200.0
-        );
+        let mean = total / 200.0;
+        assert!(mean <= subproblem.accuracy && total > -1e-6, "{mean}");
         assert_eq!(oracle.ledger().rounds, 200);
     }
 

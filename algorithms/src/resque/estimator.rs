@@ -77,19 +77,14 @@ mod tests {
             let v: Vec<f64> = direction.iter().map(|z| z * scale).collect();
             let squared = dot(&v, &v);
             let z = normals(dimension as u64, count / 4 * dimension);
-            let weights: Vec<f64> = z
-                .chunks_exact(dimension)
-                .map(|z| weight(log_weight(radius * dot(z, &v), squared, radius)).unwrap())
-                .collect();
+            let weigh = |z: &[f64]| weight(log_weight(radius * dot(z, &v), squared, radius)).unwrap();
+            let weights: Vec<f64> = z.chunks_exact(dimension).map(weigh).collect();
             for power in [1.0, 2.0, 3.0] {
                 let expected = weight_moment(power, squared.sqrt(), radius);
                 let mean = weights.iter().map(|w| w.powf(power)).sum::<f64>() / weights.len() as f64;
                 let variance = weight_moment(2.0 * power, squared.sqrt(), radius) - expected * expected;
-                let error = (variance / weights.len() as f64).sqrt();
-                assert!(
-                    (mean - expected).abs() < 4.9 * error,
-                    "d = {dimension}, p = {power}: {mean} for {expected}"
-                );
+                let close = (mean - expected).abs() < 4.9 * (variance / weights.len() as f64).sqrt();
+                assert!(close, "d = {dimension}, p = {power}: {mean} for {expected}");
             }
         }
     }

@@ -70,11 +70,8 @@ impl BlackBox for MaxOfLinear {
     }
 
     fn value(&self, point: &[f64]) -> f64 {
-        self.lipschitz
-            * point[..self.coordinates]
-                .iter()
-                .map(|x| (x + self.shift).abs())
-                .fold(0.0, f64::max)
+        let distances = point[..self.coordinates].iter().map(|x| (x + self.shift).abs());
+        self.lipschitz * distances.fold(0.0, f64::max)
     }
 }
 
@@ -107,14 +104,10 @@ impl<'a> LinearLoss<'a> {
             loss,
             lipschitz: 0.0,
         };
-        let longest = (0..rows.len())
-            .map(|row| function.squared_row_norm(row))
-            .fold(0.0, f64::max)
-            .sqrt();
-        function.lipschitz = positive(
-            "L (the largest slope of the loss times the longest row)",
-            slope * longest,
-        )?;
+        let squares = (0..rows.len()).map(|row| function.squared_row_norm(row));
+        let longest = squares.fold(0.0, f64::max).sqrt();
+        let quantity = "L (the largest slope of the loss times the longest row)";
+        function.lipschitz = positive(quantity, slope * longest)?;
         Ok(function)
     }
 
@@ -291,14 +284,10 @@ mod tests {
         optimum[..4].fill(-1.5);
         assert_eq!(function.value(&optimum), 0.0);
         assert_eq!(function.value(&[0.0; 10]), 3.0);
-        assert_eq!(
-            function.query(&[0.0, 3.0, 3.0, 1.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0], 5),
-            2
-        );
-        assert_eq!(
-            function.query(&[0.0, 3.0, 3.0, -8.0, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0], 5),
-            -4
-        );
+        for (last, answer) in [(1.0, 2), (-8.0, -4)] {
+            let point = [0.0, 3.0, 3.0, last, 9.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+            assert_eq!(function.query(&point, 5), answer);
+        }
         let mut sum = [0.0; 10];
         assert!(function.add(&-4, 0.5, &mut sum) && sum[3] == -1.0);
         assert!(MaxOfLinear::new(3, 4, 1.0, 1.0).is_err());
@@ -335,16 +324,14 @@ mod tests {
             columns: 3,
         });
         let point = [0.3f32, -0.7, 0.1];
-        let gradients: Vec<_> = [dense, packed, sparse]
-            .map(|rows| {
-                let function = LinearLoss::new(rows, &targets, Loss::Logistic).unwrap();
-                let mut sum = vec![0f32; 3];
-                for choice in [0, u64::MAX] {
-                    assert!(function.add(&function.query(&point, choice), 2.0, &mut sum));
-                }
-                (sum, function.value(&[0.3, -0.7, 0.1]), function.lipschitz())
-            })
-            .into();
+        let gradients = [dense, packed, sparse].map(|rows| {
+            let function = LinearLoss::new(rows, &targets, Loss::Logistic).unwrap();
+            let mut sum = vec![0f32; 3];
+            for choice in [0, u64::MAX] {
+                assert!(function.add(&function.query(&point, choice), 2.0, &mut sum));
+            }
+            (sum, function.value(&[0.3, -0.7, 0.1]), function.lipschitz())
+        });
         for other in &gradients[1..] {
             assert!(other.0.iter().zip(&gradients[0].0).all(|(a, b)| (a - b).abs() < 1e-6));
             assert!((other.1 - gradients[0].1).abs() < 1e-9 && other.2 == gradients[0].2);

@@ -26,11 +26,8 @@ pub struct Levels {
 impl Levels {
     /// `repetitions` independent levels at most `most`.
     pub fn draw(stream: &mut UniformStream, repetitions: usize, most: u32) -> Self {
-        let level = |word: u64| word.trailing_zeros() + 1;
-        let drawn = (0..repetitions.max(1))
-            .map(|_| level(stream.next_u64()))
-            .map(|j| if j <= most { j } else { 0 })
-            .collect();
+        let levels = (0..repetitions.max(1)).map(|_| stream.next_u64().trailing_zeros() + 1);
+        let drawn = levels.map(|j| if j <= most { j } else { 0 }).collect();
         Self { drawn }
     }
 
@@ -167,16 +164,10 @@ mod tests {
         let error = ((squares / n - mean * mean) / n).sqrt();
         assert!((mean - expected).abs() < 4.9 * error, "{mean} for {expected} ± {error}");
         for (level, &count) in counts.iter().enumerate() {
-            let probability = if level == 0 {
-                f64::powi(0.5, 4)
-            } else {
-                f64::powi(0.5, level as i32)
-            };
+            let probability = f64::powi(0.5, if level == 0 { 4 } else { level as i32 });
             let deviation = (n * probability * (1.0 - probability)).sqrt();
-            assert!(
-                (count as f64 - n * probability).abs() < 4.9 * deviation,
-                "level {level}: {count}"
-            );
+            let close = (count as f64 - n * probability).abs() < 4.9 * deviation;
+            assert!(close, "level {level}: {count}");
         }
     }
 
@@ -192,10 +183,8 @@ mod tests {
         pool.fetch(&[0.0; 6], 0.3, plan.samples).unwrap();
         let mut value = [0.0; 6];
         estimate(&mut solver, &mut pool, 0, &levels, &subproblem, 0.3, &mut value).unwrap();
-        assert_eq!(
-            (pool.ledger().rounds, pool.ledger().gradient_queries),
-            (1, plan.samples as u64)
-        );
+        let ledger = pool.ledger();
+        assert_eq!((ledger.rounds, ledger.gradient_queries), (1, plan.samples as u64));
         assert!(value.iter().all(|v| v.is_finite()) && value.iter().sum::<f64>() < 0.0);
     }
 }

@@ -250,16 +250,8 @@ impl ProximalOracle for SampledOracle<'_, '_> {
             .solver
             .solve(*pool, 0, &ball, ball_radius, &mut sampler.offset)?;
         widen(solution, &sampler.offset);
-        let first = ball_plan.samples;
-        multilevel::estimate(
-            &mut *sampler.solver,
-            *pool,
-            first,
-            &levels,
-            &proximal_problem,
-            ball_radius,
-            proximal,
-        )?;
+        let (solver, first) = (&mut *sampler.solver, ball_plan.samples);
+        multilevel::estimate(solver, *pool, first, &levels, &proximal_problem, ball_radius, proximal)?;
         sampler.depth += ball_plan.depth.max(proximal_plan.depth);
         Ok(())
     }
@@ -314,11 +306,7 @@ mod tests {
                     run.advance(&mut pool).unwrap();
                 }
                 let gap = function.value(run.iterate());
-                assert!(
-                    run.finished() && gap <= accuracy,
-                    "{solver:?} {outer:?}: {gap} after {} rounds",
-                    run.rounds()
-                );
+                assert!(run.finished() && gap <= accuracy, "{solver:?} {outer:?}: {gap}");
                 assert_eq!(pool.ledger().rounds, run.rounds());
             }
         }

@@ -47,6 +47,16 @@ pub struct PrivateBall {
     pub lipschitz: f64,
 }
 
+/// A call: its pool, its ball, and the first sample that none of its sub-calls has read.
+pub struct Call<'c> {
+    /// The pool.
+    pub pool: &'c mut dyn GradientPool,
+    /// The ball.
+    pub ball: &'c PrivateBall,
+    /// The sample.
+    pub next: usize,
+}
+
 /// Budget of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateBudget {
@@ -94,13 +104,12 @@ impl PrivateSolver {
     /// β, r or the distance not above 0; whatever the pool refuses.
     pub fn convex(
         &mut self,
-        pool: &mut dyn GradientPool,
-        first: usize,
-        ball: &PrivateBall,
+        call: &mut Call<'_>,
         budget: PrivateBudget,
         distance: f64,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
+        let Call { pool, ball, next } = call;
         positive("distance r′", distance)?;
         positive("ball radius r", ball.radius)?;
         if budget.beta.is_nan() || budget.beta <= 0.0 {
@@ -120,7 +129,6 @@ impl PrivateSolver {
         let phases = budget.steps.max(2).ilog2();
         let step = distance / ball.lipschitz
             * (1.0 / (budget.steps as f64).sqrt()).min(budget.beta / (dimension as f64).sqrt());
-        let mut sample = first;
         for phase in 1..=phases {
             let length = 1usize << (phases - phase);
             let step = step * f64::powi(0.25, phase as i32);
@@ -130,13 +138,13 @@ impl PrivateSolver {
             iterate.copy_from_slice(solution);
             sum.fill(0.0);
             for _ in 0..length {
-                pool.reweighted_mean(sample..sample + 1, iterate, gradient)?;
+                pool.reweighted_mean(*next..*next + 1, iterate, gradient)?;
+                *next += 1;
                 for ((v, &g), &anchor) in iterate.iter_mut().zip(&*gradient).zip(&ball.anchor) {
                     *v = (*v - step as f32 * g + pull as f32 * anchor) * shrink;
                 }
                 project_offset(iterate, ball.radius);
                 add(sum, 1.0, iterate);
-                sample += 1;
             }
             for sum in sum.iter_mut() {
                 *sum /= length as f64;
@@ -164,10 +172,8 @@ impl PrivateSolver {
 
     /// Samples that Algorithm 5 reads.
     pub fn strongly_convex_samples(budget: PrivateBudget) -> usize {
-        Self::strongly_convex_budgets(budget)
-            .iter()
-            .map(|budget| Self::samples(budget.steps))
-            .sum()
+        let budgets = Self::strongly_convex_budgets(budget);
+        budgets.iter().map(|budget| Self::samples(budget.steps)).sum()
     }
 
     /// Algorithm 5 from the projection of the anchor (Lemma 9): expected gap O((L²/μ)(d/(β²T²) + 1/T)).
@@ -176,17 +182,16 @@ impl PrivateSolver {
     /// μ = 0; as [`PrivateSolver::convex`].
     pub fn strongly_convex(
         &mut self,
-        pool: &mut dyn GradientPool,
-        first: usize,
-        ball: &PrivateBall,
+        call: &mut Call<'_>,
         budget: PrivateBudget,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
+        let ball = call.ball;
         check_regularization(ball.regularization)?;
         solution.copy_from_slice(&ball.anchor);
         project_offset(solution, ball.radius);
         let budgets = Self::strongly_convex_budgets(budget);
-        let dimension = pool.dimension() as f64;
+        let dimension = call.pool.dimension() as f64;
         let scale = ball.lipschitz * ball.lipschitz / ball.regularization;
         // E_i and D_i = 4E_i((2L²/μ)/(4E_0))^{1/2^i}, the 2^i-th root (printed as a square root, E20).
         let error = |budget: &PrivateBudget| {
@@ -195,12 +200,10 @@ impl PrivateSolver {
             2.0 * GAP_CONSTANT * GAP_CONSTANT * scale * rate * rate
         };
         let ratio = 2.0 * scale / (4.0 * error(&budgets[0]));
-        let mut sample = first;
         for (i, &budget) in budgets.iter().enumerate() {
             let gap = 4.0 * error(&budget) * ratio.powf(f64::powi(0.5, i as i32));
             let distance = (2.0 * ball.radius).min((2.0 * gap / ball.regularization).sqrt());
-            self.convex(pool, sample, ball, budget, distance, solution)?;
-            sample += Self::samples(budget.steps);
+            self.convex(call, budget, distance, solution)?;
         }
         Ok(())
     }
@@ -218,26 +221,19 @@ impl PrivateSolver {
     /// # Errors
     /// T > n/(2C_priv): not even one level fits.
     pub fn most_levels(examples: usize, privacy_constant: f64, steps: usize) -> Result<u32, ResqueError> {
-        let most = examples as f64 / privacy_constant;
-        if 2.0 * steps as f64 > most {
-            return Err(ResqueError::StepsBeyondData {
-                steps: 2.0 * steps as f64,
-                limit: most,
-            });
+        let (limit, two_steps) = (examples as f64 / privacy_constant, 2.0 * steps as f64);
+        if two_steps > limit {
+            let steps = two_steps;
+            return Err(ResqueError::StepsBeyondData { steps, limit });
         }
-        Ok((most.floor() / steps as f64).log2().floor() as u32)
+        Ok((limit.floor() / steps as f64).log2().floor() as u32)
     }
 
     /// Samples that Algorithm 6 reads at these levels.
     pub fn bias_reduced_samples(budget: PrivateBudget, levels: &Levels) -> usize {
-        levels
-            .drawn()
-            .iter()
-            .map(|&level| {
-                let at = |level| Self::strongly_convex_samples(Self::at_level(budget, level));
-                at(0) + if level > 0 { at(level) + at(level - 1) } else { 0 }
-            })
-            .sum()
+        let at = |level| Self::strongly_convex_samples(Self::at_level(budget, level));
+        let of_estimate = |&level: &u32| at(0) + if level > 0 { at(level) + at(level - 1) } else { 0 };
+        levels.drawn().iter().map(of_estimate).sum()
     }
 
     /// Algorithm 6: the mean over the levels of `x_0 + 2^J(x_J − x_{J−1})`, every solve on samples of its own.
@@ -246,19 +242,13 @@ impl PrivateSolver {
     /// As [`PrivateSolver::strongly_convex`].
     pub fn bias_reduced(
         &mut self,
-        pool: &mut dyn GradientPool,
-        first: usize,
-        ball: &PrivateBall,
+        call: &mut Call<'_>,
         budget: PrivateBudget,
         levels: &Levels,
         estimate: &mut [f64],
     ) -> Result<(), ResqueError> {
-        let mut sample = first;
         levels.combine(estimate, |_, level, solution| {
-            let budget = Self::at_level(budget, level);
-            self.strongly_convex(pool, sample, ball, budget, solution)?;
-            sample += Self::strongly_convex_samples(budget);
-            Ok(())
+            self.strongly_convex(call, Self::at_level(budget, level), solution)
         })
     }
 
@@ -268,23 +258,20 @@ impl PrivateSolver {
     /// As [`PrivateSolver::strongly_convex`].
     pub fn high_probability(
         &mut self,
-        pool: &mut dyn GradientPool,
-        first: usize,
-        ball: &PrivateBall,
+        call: &mut Call<'_>,
         budget: PrivateBudget,
         runs: usize,
         solution: &mut [f32],
     ) -> Result<(), ResqueError> {
-        let each = Self::strongly_convex_samples(budget);
         let mut points = Vec::with_capacity(runs.max(1));
-        for run in 0..runs.max(1) {
-            self.strongly_convex(pool, first + run * each, ball, budget, solution)?;
+        for _ in 0..runs.max(1) {
+            self.strongly_convex(call, budget, solution)?;
             points.push(solution.to_vec());
         }
         let steps = budget.steps as f64;
-        let rate = pool.dimension() as f64 / (budget.beta * steps).powi(2) + 1.0 / steps;
+        let rate = call.pool.dimension() as f64 / (budget.beta * steps).powi(2) + 1.0 / steps;
         // Δ = 9√(2C_sc)(L/μ)·√rate with C_sc = 32C².
-        let spread = 72.0 * GAP_CONSTANT * ball.lipschitz / ball.regularization * rate.sqrt();
+        let spread = 72.0 * GAP_CONSTANT * call.ball.lipschitz / call.ball.regularization * rate.sqrt();
         solution.copy_from_slice(&points[aggregate(&points, spread)]);
         Ok(())
     }
@@ -292,11 +279,8 @@ impl PrivateSolver {
 
 /// Streams of the levels of Algorithm 6.
 pub(crate) fn levels_of_call(key: &StreamKey, call: u64, repetitions: usize, most: u32) -> Levels {
-    Levels::draw(
-        &mut UniformStream::new(key, Purpose(0x504c_4556), call, 0),
-        repetitions,
-        most,
-    )
+    let mut stream = UniformStream::new(key, Purpose(0x504c_4556), call, 0);
+    Levels::draw(&mut stream, repetitions, most)
 }
 
 #[cfg(test)]
@@ -320,6 +304,10 @@ mod tests {
         }
     }
 
+    fn call<'c>(pool: &'c mut dyn GradientPool, ball: &'c PrivateBall) -> Call<'c> {
+        Call { pool, ball, next: 0 }
+    }
+
     #[test]
     fn the_convex_gap_is_within_its_bound() {
         // One row (1, 0, …): f̂ depends on v_1 only. Gap ≤ L·r·(16√d/(βT) + 10.5/√T) in the mean [002 Lemma 4].
@@ -337,15 +325,16 @@ mod tests {
             let runs = 40;
             let mut gap = 0.0;
             for _ in 0..runs {
-                pool.fetch(&vec![0.0; dimension], smoothing, PrivateSolver::samples(steps))
-                    .unwrap();
+                let samples = PrivateSolver::samples(steps);
+                pool.fetch(&vec![0.0; dimension], smoothing, samples).unwrap();
                 let mut v = vec![0.0; dimension];
-                solver.convex(&mut pool, 0, &ball, budget, ball.radius, &mut v).unwrap();
+                let mut call = call(&mut pool, &ball);
+                solver.convex(&mut call, budget, ball.radius, &mut v).unwrap();
                 assert!(squared_norm(&v).sqrt() <= ball.radius * 1.000_01);
                 gap += (value(f64::from(v[0])) - value(0.1)) / f64::from(runs);
             }
-            let bound =
-                ball.radius * (16.0 * (dimension as f64).sqrt() / (beta * steps as f64) + 10.5 / (steps as f64).sqrt());
+            let t = steps as f64;
+            let bound = ball.radius * (16.0 * (dimension as f64).sqrt() / (beta * t) + 10.5 / t.sqrt());
             assert!(gap <= bound && gap > -1e-6, "{gap} for {bound}");
             assert_eq!(solver.releases, 40 * u64::from(steps.ilog2()));
         }
@@ -363,7 +352,7 @@ mod tests {
         };
         let budget = PrivateBudget { beta: 0.01, steps: 4 };
         let mut v = vec![0.0; 20_000];
-        solver.convex(&mut pool, 0, &ball, budget, 1.0, &mut v).unwrap();
+        solver.convex(&mut call(&mut pool, &ball), budget, 1.0, &mut v).unwrap();
         let step = (0.5f64).min(0.01 / 20_000f64.sqrt());
         let expected = (step / 0.01).powi(2) * (1.0 / 16.0 + 1.0 / 256.0);
         let variance = squared_norm(&v) / 20_000.0;
@@ -375,43 +364,39 @@ mod tests {
         let mut pool = Quadratic::new(vec![0.1, -0.05, 0.02], 1.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
         let mut ball = ball(0.5, 3);
-        let budget = PrivateBudget {
-            beta: f64::INFINITY,
-            steps: 1 << 14,
-        };
+        let (beta, steps) = (f64::INFINITY, 1 << 14);
+        let budget = PrivateBudget { beta, steps };
         let mut v = vec![0.0; 3];
-        solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
+        solver
+            .strongly_convex(&mut call(&mut pool, &ball), budget, &mut v)
+            .unwrap();
         let exact = pool.exact(&Subproblem::new(0.5, 0.2, 1.0).unwrap());
         let squares = exact.iter().zip(&v).map(|(a, &b)| (a - f64::from(b)).powi(2));
         assert!(squares.sum::<f64>().sqrt() < 0.01, "{v:?} for {exact:?}");
         assert_eq!(solver.releases, 0);
         // A regulariser around another point moves the optimum to (m·t + μ·c)/(m + μ).
         ball.anchor = vec![-0.1, 0.1, 0.0];
-        solver.strongly_convex(&mut pool, 0, &ball, budget, &mut v).unwrap();
+        let mut call = call(&mut pool, &ball);
+        solver.strongly_convex(&mut call, budget, &mut v).unwrap();
         let expected = [(0.1 - 0.05) / 1.5, 0.0, 0.02 / 1.5];
-        assert!(
-            v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01),
-            "{v:?}"
-        );
-        solver.high_probability(&mut pool, 0, &ball, budget, 5, &mut v).unwrap();
-        assert!(v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01));
+        let near = |v: &[f32]| v.iter().zip(expected).all(|(&v, e)| (f64::from(v) - e).abs() < 0.01);
+        assert!(near(&v), "{v:?}");
+        solver.high_probability(&mut call, budget, 5, &mut v).unwrap();
+        assert!(near(&v), "{v:?}");
         let levels = levels_of_call(&StreamKey::Simulation(1), 0, 3, 2);
         let mut estimate = vec![0.0; 3];
-        solver
-            .bias_reduced(&mut pool, 0, &ball, budget, &levels, &mut estimate)
-            .unwrap();
-        assert!(
-            estimate.iter().zip(expected).all(|(v, e)| (v - e).abs() < 0.03),
-            "{estimate:?}"
-        );
+        solver.bias_reduced(&mut call, budget, &levels, &mut estimate).unwrap();
+        // Every solve read samples of its own.
+        let solves = 6 * PrivateSolver::strongly_convex_samples(budget);
+        assert_eq!(call.next, solves + PrivateSolver::bias_reduced_samples(budget, &levels));
+        let near = estimate.iter().zip(expected).all(|(v, e)| (v - e).abs() < 0.03);
+        assert!(near, "{estimate:?}");
     }
 
     #[test]
     fn budgets_double_their_privacy_cost_up_to_half_of_the_whole() {
-        let budget = PrivateBudget {
-            beta: 0.1,
-            steps: 1 << 16,
-        };
+        let (beta, steps) = (0.1, 1 << 16);
+        let budget = PrivateBudget { beta, steps };
         let budgets = PrivateSolver::strongly_convex_budgets(budget);
         assert_eq!(budgets.len(), 4);
         let costs: Vec<f64> = budgets.iter().map(|b| (b.beta * b.steps as f64).powi(2)).collect();
@@ -423,17 +408,16 @@ mod tests {
     #[test]
     fn too_many_steps_and_missing_regularisation_are_refused() {
         assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 100).unwrap(), 3);
-        assert!(matches!(
-            PrivateSolver::most_levels(60_000, 60.0, 501),
-            Err(ResqueError::StepsBeyondData { .. })
-        ));
+        let (steps, limit) = (1_002.0, 1_000.0);
+        let beyond = Err(ResqueError::StepsBeyondData { steps, limit });
+        assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 501), beyond);
         let mut pool = Quadratic::new(vec![0.0], 1.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
         let budget = PrivateBudget { beta: 1.0, steps: 8 };
-        let refused = solver.strongly_convex(&mut pool, 0, &ball(0.0, 1), budget, &mut [0.0]);
+        let refused = solver.strongly_convex(&mut call(&mut pool, &ball(0.0, 1)), budget, &mut [0.0]);
         assert!(matches!(refused, Err(ResqueError::NotPositive { .. })));
         let none = PrivateBudget { beta: 0.0, steps: 8 };
-        let refused = solver.convex(&mut pool, 0, &ball(1.0, 1), none, 1.0, &mut [0.0]);
+        let refused = solver.convex(&mut call(&mut pool, &ball(1.0, 1)), none, 1.0, &mut [0.0]);
         assert_eq!(refused, not_positive("privacy parameter β", 0.0));
     }
 }

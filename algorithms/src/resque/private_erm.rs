@@ -18,7 +18,7 @@ use rounds_kernels::random::StreamKey;
 use super::acceleration::{AccelerationParameters, BallAcceleration, ProximalOracle};
 use super::geometry::{squared_norm, widen};
 use super::pool::{GradientPool, PoolMethod};
-use super::private_ball::{PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
+use super::private_ball::{Call, PrivateBall, PrivateBudget, PrivateSolver, levels_of_call};
 use super::{ResqueError, not_positive, positive};
 use crate::choices::choices;
 use crate::state::StateVisitor;
@@ -233,13 +233,9 @@ impl Plan {
         };
         acceleration.check()?;
         let beta = setting.epsilon * positive("noise constant", constants.noise)?;
-        let steps = call_steps(
-            acceleration.condition(),
-            acceleration.balls(),
-            beta,
-            setting,
-            positive("steps constant", constants.steps)?,
-        );
+        let (condition, balls) = (acceleration.condition(), acceleration.balls());
+        let steps = positive("steps constant", constants.steps)?;
+        let steps = call_steps(condition, balls, beta, setting, steps);
         Ok(Self {
             acceleration,
             smoothing,
@@ -361,12 +357,8 @@ pub(crate) fn combine(regularizer: Option<&(f64, Vec<f64>)>, centre: &[f64], reg
         None => (regularization, vec![0.0; centre.len()]),
         Some((extra, anchor)) => {
             let share = extra / (extra + regularization);
-            let offset = anchor
-                .iter()
-                .zip(centre)
-                .map(|(to, from)| (share * (to - from)) as f32)
-                .collect();
-            (regularization + extra, offset)
+            let offset = anchor.iter().zip(centre).map(|(to, from)| (share * (to - from)) as f32);
+            (regularization + extra, offset.collect())
         }
     }
 }
@@ -403,9 +395,14 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let runs = balls.plan.runs as usize;
         let samples = runs * PrivateSolver::strongly_convex_samples(budget);
         pool.fetch(centre, balls.plan.smoothing, samples)?;
+        let mut call = Call {
+            pool: *pool,
+            ball: &ball,
+            next: 0,
+        };
         balls
             .solver
-            .high_probability(*pool, 0, &ball, budget, runs, &mut balls.offset)?;
+            .high_probability(&mut call, budget, runs, &mut balls.offset)?;
         Ok(squared_norm(&balls.offset).sqrt())
     }
 
@@ -422,14 +419,17 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let most = PrivateSolver::most_levels(balls.examples, 1.0, estimate.steps).unwrap_or(0);
         let levels = levels_of_call(&balls.key, balls.calls, most.clamp(1, 2) as usize, most);
         balls.calls += 1;
-        let first = PrivateSolver::strongly_convex_samples(step);
-        let samples = first + PrivateSolver::bias_reduced_samples(estimate, &levels);
+        let of_step = PrivateSolver::strongly_convex_samples(step);
+        let samples = of_step + PrivateSolver::bias_reduced_samples(estimate, &levels);
         pool.fetch(centre, balls.plan.smoothing, samples)?;
-        balls.solver.strongly_convex(*pool, 0, &ball, step, &mut balls.offset)?;
+        let mut call = Call {
+            pool: *pool,
+            ball: &ball,
+            next: 0,
+        };
+        balls.solver.strongly_convex(&mut call, step, &mut balls.offset)?;
         widen(solution, &balls.offset);
-        balls
-            .solver
-            .bias_reduced(*pool, first, &ball, estimate, &levels, proximal)
+        balls.solver.bias_reduced(&mut call, estimate, &levels, proximal)
     }
 }
 
@@ -508,11 +508,7 @@ mod tests {
             rounds += 1;
         }
         let gap = function.value(run.iterate()) - planted.minimum;
-        assert!(
-            gap < 0.9 * start,
-            "{gap} from {start}, ε_opt = {}",
-            plan.acceleration.accuracy
-        );
+        assert!(gap < 0.9 * start, "{gap} from {start}, {plan:?}");
         assert_eq!(pool.ledger().rounds, rounds);
         for (radius_ratio, noise) in [(0.5, 1.0), (1.0, 0.0)] {
             let bad = ScaledConstants {

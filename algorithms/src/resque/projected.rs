@@ -72,14 +72,10 @@ struct Answers {
 pub fn lipschitz(problem: &PublicProblem) -> Result<f64, ResqueError> {
     let slope = problem.model().loss.lipschitz(Norm::L2).unwrap_or(f64::INFINITY);
     let with_bias = |bound: f64| if problem.model().bias { bound.hypot(1.0) } else { bound };
-    let longest = problem
-        .measured()
-        .longest_row
-        .or_else(|| problem.row_bound(Norm::L2).map(with_bias));
-    super::positive(
-        "L (the largest slope of the loss times a bound on the rows)",
-        slope * longest.unwrap_or(f64::INFINITY),
-    )
+    let longest = problem.measured().longest_row;
+    let longest = longest.or_else(|| problem.row_bound(Norm::L2).map(with_bias));
+    let quantity = "L (the largest slope of the loss times a bound on the rows)";
+    super::positive(quantity, slope * longest.unwrap_or(f64::INFINITY))
 }
 
 impl ProjectedPool {
@@ -166,12 +162,8 @@ impl GradientPool for ProjectedQueries<'_, '_, '_> {
             normals: ByOutput::new(&pool.answers.normals, outputs),
             radius: radius as f32,
         });
-        oracle.record(
-            &Selection::Indices(&pool.rows),
-            &pool.centre,
-            shifts,
-            &mut pool.answers.residuals,
-        )?;
+        let rows = Selection::Indices(&pool.rows);
+        oracle.record(&rows, &pool.centre, shifts, &mut pool.answers.residuals)?;
         Ok(())
     }
 
@@ -245,13 +237,8 @@ mod tests {
 
     fn problem(loss: Loss, rows: usize, columns: usize, bias: bool) -> Problem {
         let mut values = vec![0f32; rows * columns];
-        fill_gaussian(
-            &StreamKey::Simulation(12),
-            Purpose(1),
-            0,
-            1.0 / (columns as f32).sqrt(),
-            &mut values,
-        );
+        let (key, deviation) = (StreamKey::Simulation(12), 1.0 / (columns as f32).sqrt());
+        fill_gaussian(&key, Purpose(1), 0, deviation, &mut values);
         let labels = if loss == Loss::Softmax {
             Labels::numbered((0..rows).map(|i| (i % 3) as u32).collect(), 3)
         } else {
@@ -389,10 +376,8 @@ mod tests {
             let laws = queries.of_a_pool().0.into_iter().zip(queries.materialised().0);
             for (statistic, (left, right)) in laws.enumerate() {
                 let (distance, critical) = kolmogorov_smirnov(left, right);
-                assert!(
-                    distance < critical,
-                    "{loss:?}, {columns} columns, bias {bias}, statistic {statistic}: {distance}, critical {critical}"
-                );
+                let what = format!("{loss:?}, {columns} columns, bias {bias}, statistic {statistic}");
+                assert!(distance < critical, "{what}: {distance}, critical {critical}");
             }
         }
     }

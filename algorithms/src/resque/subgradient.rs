@@ -95,10 +95,8 @@ mod tests {
         while !run.finished() {
             run.advance(&mut pool).unwrap();
         }
-        assert_eq!(
-            (run.rounds(), pool.ledger().rounds, pool.ledger().gradient_queries),
-            (400, 400, 400)
-        );
+        let ledger = pool.ledger();
+        assert_eq!([run.rounds(), ledger.rounds, ledger.gradient_queries], [400; 3]);
         let gap = function.value(&run.average());
         assert!(gap <= 0.05, "{gap}");
         assert!(Subgradient::for_accuracy(5, 1.0, 1.0, 0.0).is_err());

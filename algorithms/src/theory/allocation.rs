@@ -14,12 +14,8 @@ use super::{TheoryError, within};
 /// # Errors
 /// No rounds, or an ε that is not above 0.
 pub fn uniform(total: f64, rounds: usize) -> Result<Vec<f64>, TheoryError> {
-    within(
-        "the privacy budget",
-        total,
-        "above 0 and finite",
-        total > 0.0 && total.is_finite(),
-    )?;
+    let valid = total > 0.0 && total.is_finite();
+    within("the privacy budget", total, "above 0 and finite", valid)?;
     within("the number of rounds", rounds as f64, "at least 1", rounds > 0)?;
     Ok(within_total(vec![total / rounds as f64; rounds], total))
 }
@@ -44,15 +40,10 @@ pub fn gaussian(log_weights: &[f64], total: f64) -> Result<Vec<f64>, TheoryError
 fn proportional(log_weights: &[f64], root: f64, total: f64) -> Result<Vec<f64>, TheoryError> {
     uniform(total, log_weights.len())?;
     let largest = log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let shares: Vec<f64> = log_weights
-        .iter()
-        .map(|weight| ((weight - largest) / root).exp())
-        .collect();
+    let share = |weight: &f64| ((weight - largest) / root).exp();
+    let shares: Vec<f64> = log_weights.iter().map(share).collect();
     let sum: f64 = shares.iter().sum();
-    fed(within_total(
-        shares.into_iter().map(|share| share / sum * total).collect(),
-        total,
-    ))
+    fed(shares.into_iter().map(|share| share / sum * total), total)
 }
 
 /// The solution of (4.4) for m < n: minimises `Σ a_t/g(ε_t)²` (b_t ∝ 1/g) subject to Σ ε_t = ε.
@@ -105,10 +96,7 @@ pub fn laplace_subsampled(
     spend(high);
     let epsilons: Vec<f64> = logs.iter().map(|log| log.exp()).collect();
     let sum: f64 = epsilons.iter().sum();
-    fed(within_total(
-        epsilons.into_iter().map(|epsilon| epsilon * (total / sum)).collect(),
-        total,
-    ))
+    fed(epsilons.into_iter().map(|epsilon| epsilon * (total / sum)), total)
 }
 
 /// g(ε) = ln(1 + r(e^ε − 1)), r = n/m ≥ 1.
@@ -146,11 +134,8 @@ impl Amplification {
                 high = point;
             }
             let newton = point - difference / derivative;
-            let next = if newton > low && newton < high {
-                newton
-            } else {
-                0.5 * (low + high)
-            };
+            let inside = newton > low && newton < high;
+            let next = if inside { newton } else { 0.5 * (low + high) };
             if (next - point).abs() <= 1e-15 * point.abs().max(1.0) {
                 return next;
             }
@@ -173,8 +158,9 @@ fn within_total(mut shares: Vec<f64>, total: f64) -> Vec<f64> {
     shares
 }
 
-/// The allocation, unless some round got nothing.
-fn fed(shares: Vec<f64>) -> Result<Vec<f64>, TheoryError> {
+/// The allocation [`within_total`], unless some round got nothing.
+fn fed(shares: impl Iterator<Item = f64>, total: f64) -> Result<Vec<f64>, TheoryError> {
+    let shares = within_total(shares.collect(), total);
     match shares.iter().position(|share| !share.is_normal()) {
         Some(round) => Err(TheoryError::StarvedRound {
             round: round + 1,
@@ -235,10 +221,8 @@ mod tests {
             for draw in 0..1_000 {
                 // Far competitors (random simplex points) and near ones (small perturbations of the optimum).
                 let size = if draw % 2 == 0 { 1.0 } else { 0.05 };
-                let raw: Vec<f64> = best
-                    .iter()
-                    .map(|&epsilon| epsilon * (size * -uniform().ln()).exp())
-                    .collect();
+                let mut moved = |&epsilon: &f64| epsilon * (size * -uniform().ln()).exp();
+                let raw: Vec<f64> = best.iter().map(&mut moved).collect();
                 let sum: f64 = raw.iter().sum();
                 let competitor: Vec<f64> = raw.iter().map(|value| value / sum).collect();
                 let value = laplace_objective(&weights, &competitor, batch);

@@ -32,12 +32,8 @@ fn published_noise_bound(
     let mut total = 0.0;
     for &eigenvalue in eigenvalues {
         let gap = 2.0 + 2.0 * momentum - step_size * eigenvalue;
-        within(
-            "2 + 2·momentum − step size·eigenvalue",
-            gap,
-            "above 0 (a smaller step size)",
-            gap > 0.0,
-        )?;
+        let quantity = "2 + 2·momentum − step size·eigenvalue";
+        within(quantity, gap, "above 0 (a smaller step size)", gap > 0.0)?;
         total += variance * (step_size * (1.0 + momentum) / ((1.0 - momentum) * gap)) / eigenvalue;
     }
     Ok(largest * total)
@@ -45,12 +41,8 @@ fn published_noise_bound(
 
 /// E F(x_t) − F* for t = 0 … T on a quadratic, exactly; `variances[t]` is that of the noise of round t, a coordinate.
 pub fn expected_excess(modes: &[QuadraticMode], step_size: f64, momentum: f64, variances: &[f64]) -> Vec<f64> {
-    super::expected_excess(
-        modes,
-        variances.len(),
-        |_, eigenvalue| TransitionMatrix::heavy_ball(step_size, momentum, eigenvalue),
-        |t| (step_size, variances[t]),
-    )
+    let transitions = |_, eigenvalue| TransitionMatrix::heavy_ball(step_size, momentum, eigenvalue);
+    super::expected_excess(modes, variances.len(), transitions, |t| (step_size, variances[t]))
 }
 
 /// `log10(C_t²·ρ^{2t}·V(ξ_0) + L·m(α, β))` with C_t = t and `V(ξ_0) = ‖ξ_0 − ξ*‖² + σ²α²/(1 − ρ²)`: the curve that

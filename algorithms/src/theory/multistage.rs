@@ -36,10 +36,9 @@ impl Schedule {
         for stage in &stages {
             curvature.step_size(stage.step_size)?;
         }
-        let stage_of = stages
-            .iter()
-            .enumerate()
-            .flat_map(|(index, stage)| std::iter::repeat_n(index as u32, stage.rounds))
+        let stage_of = (0..).zip(&stages);
+        let stage_of = stage_of
+            .flat_map(|(index, stage)| std::iter::repeat_n(index, stage.rounds))
             .collect();
         Ok(Self {
             curvature,
@@ -70,12 +69,8 @@ impl Schedule {
         first: Option<usize>,
         rounds: usize,
     ) -> Result<Self, TheoryError> {
-        within(
-            "the exponent p of the stage lengths",
-            f64::from(p),
-            "at least 1",
-            p >= 1,
-        )?;
+        let quantity = "the exponent p of the stage lengths";
+        within(quantity, f64::from(p), "at least 1", p >= 1)?;
         let root = curvature.condition().sqrt();
         let first = first.unwrap_or(((root * curvature.condition().ln()).ceil() as usize).max(1));
         within("the length of the first stage", first as f64, "at least 1", first >= 1)?;
@@ -106,14 +101,10 @@ impl Schedule {
     pub fn truncated(&self, rounds: usize) -> Self {
         let stage_of = self.stage_of[..rounds.clamp(1, self.rounds())].to_vec();
         let lengths = stage_of.chunk_by(|left, right| left == right).map(<[u32]>::len);
-        let stages = self
-            .stages
-            .iter()
-            .zip(lengths)
-            .map(|(stage, rounds)| Stage { rounds, ..*stage });
+        let stages = self.stages.iter().zip(lengths);
         Self {
             curvature: self.curvature,
-            stages: stages.collect(),
+            stages: stages.map(|(stage, rounds)| Stage { rounds, ..*stage }).collect(),
             stage_of,
         }
     }
@@ -145,11 +136,8 @@ impl Schedule {
 
     /// `ln(2^{s_t − s_{t−1}}·(1 − √(μα_t)))`: what round t (0-based) multiplies the error so far with.
     fn log_contraction(&self, round: usize) -> f64 {
-        let doubled = if round > 0 && self.starts_stage(round) {
-            std::f64::consts::LN_2
-        } else {
-            0.0
-        };
+        let is_later = round > 0 && self.starts_stage(round);
+        let doubled = if is_later { std::f64::consts::LN_2 } else { 0.0 };
         doubled + (-(self.curvature.mu() * self.step_size(round)).sqrt()).ln_1p()
     }
 

@@ -88,11 +88,8 @@ impl PrivacyLoss {
     /// # Errors
     /// [`PrivacyError::OutOfRange`] unless it is positive and finite.
     pub fn with_interval(mut self, interval: f64) -> Result<Self, PrivacyError> {
-        error::positive(
-            interval,
-            "the discretization",
-            "it is the spacing of the grid of losses, for instance 1e-4",
-        )?;
+        let remedy = "it is the spacing of the grid of losses, for instance 1e-4";
+        error::positive(interval, "the discretization", remedy)?;
         self.interval = Interval::Fixed(interval);
         Ok(self)
     }
