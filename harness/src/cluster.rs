@@ -477,13 +477,13 @@ impl Ranks for TimedRanks {
 
     fn swap(&self, partner: usize, values: &[f64], received: &mut [f64]) {
         self.timed(1, [size_of_val(values), 0], |ranks| {
-            ranks.swap(partner, values, received)
+            ranks.swap(partner, values, received);
         });
     }
 
     fn all_gather(&self, own: &[u8], lengths: &[usize], all: &mut [u8]) {
         self.timed(self.steps(), [own.len(), 0], |ranks| {
-            ranks.all_gather(own, lengths, all)
+            ranks.all_gather(own, lengths, all);
         });
     }
 

@@ -9,6 +9,7 @@ use rounds_algorithms::optimizers::Algorithm;
 use serde_json::Value;
 
 use super::cells::{about_roofline, of_algorithm};
+use super::figures::algorithms;
 use super::labels::{anchor, phases, symbol};
 use crate::format::three_digits;
 use crate::machine::Environment;
@@ -30,10 +31,6 @@ pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> Markup {
         .count();
     // Results may have algorithms of another version's catalogue.
     let known: BTreeSet<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
-    let ids: BTreeSet<&str> = cells
-        .iter()
-        .map(|cell| cell.configuration().algorithm.as_str())
-        .collect();
     html! {
         h2 { "Algorithms" }
         p.lead {
@@ -50,7 +47,7 @@ pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> Markup {
         }
         div.cards {
             @for algorithm in ALGORITHMS { (card(algorithm, &of(algorithm.id))) }
-            @for id in ids.difference(&known) {
+            @for id in algorithms(cells).difference(&known) {
                 article.card id=(anchor(id)) {
                     h3 { (id) }
                     p.promise { "The catalogue of this program does not contain it." }

@@ -191,6 +191,12 @@ pub(super) fn by_dataset<'a>(cells: impl IntoIterator<Item = &'a Pooled>) -> BTr
     datasets
 }
 
+/// The ids of the algorithms of cells.
+pub(super) fn algorithms(cells: &[Pooled]) -> BTreeSet<&str> {
+    let ids = cells.iter().map(|cell| cell.configuration().algorithm.as_str());
+    ids.collect()
+}
+
 pub(super) fn dataset_names(cells: &[&Pooled]) -> BTreeSet<String> {
     cells.iter().map(|cell| dataset_name(cell)).collect()
 }
@@ -413,9 +419,8 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
         environment.build.short_revision(),
         beyond.map_or_else(String::new, |sentence| format!("; {sentence}"))
     );
-    let x = Axis::logarithmic("flops per byte read and written");
-    let y = Axis::logarithmic("GFLOP/s");
-    Some(Chart::new("Kernels under the roofline", subtitle, x, y, series))
+    let (title, x) = ("Kernels under the roofline", "flops per byte read and written");
+    Some(Chart::logarithmic(title, &subtitle, x, "GFLOP/s", series))
 }
 
 /// The ceilings over these intensities, min(intensity · bandwidth, peak), for each thread count.

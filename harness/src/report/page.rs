@@ -62,10 +62,6 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
 /// Key numbers, the table of algorithms, and warnings.
 fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Markup {
     let environment = &run.environment;
-    let ids: BTreeSet<&str> = cells
-        .iter()
-        .map(|cell| cell.configuration().algorithm.as_str())
-        .collect();
     let datasets: BTreeSet<String> = cells.iter().map(dataset_name).collect();
     let shared = Labels::of(cells.iter().map(Pooled::configuration)).shared();
     let typical = key_cells(cells);
@@ -74,7 +70,7 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
         h1 { "Cost of a round" @if !suites.is_empty() { ": " (suites) } }
         p.lead {
             (topology.processor) " on " (plural(topology.cores, "core")) ", " (environment.date.strftime("%-d %B %Y")) ". "
-            (plural(cells.len(), "configuration")) " of " (plural(ids.len(), "algorithm")) " on "
+            (plural(cells.len(), "configuration")) " of " (plural(figures::algorithms(cells).len(), "algorithm")) " on "
             (plural(datasets.len(), "data set")) ", " (plural(run.results.samples.len(), "measurement")) " in all"
             @if !shared.is_empty() { "; " (shared) } "."
         }

@@ -7,6 +7,7 @@ use crate::format::{count, number, percent, three_digits};
 use crate::report::{
     Axis, Chart, Entry, Figure, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
 };
+use crate::studies::exponents::fit;
 
 /// Parameters that the tables do not list: they are the same for all methods, or stand in other columns.
 const UNLISTED: [&str; 6] = ["epsilon", "delta", "noise", "sampling", "clip-norm", "adjacency"];
@@ -134,7 +135,7 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
     ]
 }
 
-/// Growth of rounds, queries and risk with n: slopes of least squares on both logarithms.
+/// Growth of rounds, queries and risk with n: exponents of power laws through three places or more.
 fn growth(panel: &Panel<'_>) -> Table {
     let mut table = Table::new("Growth with n", "method|#rounds ~ n^|#queries ~ n^|#excess risk ~ n^");
     let mut methods: Vec<&str> = Vec::new();
@@ -149,14 +150,11 @@ fn growth(panel: &Panel<'_>) -> Table {
             .filter(|setting| setting.cell.configuration.label_of_method() == method)
             .collect();
         let slope = |value: &dyn Fn(&Setting<'_>) -> f64| {
-            let points = own
-                .iter()
-                .filter_map(|outcome| Some((outcome.cell.axis?.ln(), value(outcome).ln())));
-            let points: Vec<(f64, f64)> = points.collect();
-            let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
-            let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
-            let slope = mean(&|point| (point.0 - x) * (point.1 - y)) / mean(&|point| (point.0 - x).powi(2));
-            Entry::number(slope, |value| format!("{value:.2}"))
+            let row = |setting: &&Setting<'_>| Some((vec![setting.cell.axis?], value(setting)));
+            let exponents = fit(&own.iter().filter_map(row).collect::<Vec<_>>());
+            Entry::number(exponents.map(|exponents| exponents[0].value), |value| {
+                format!("{value:.2}")
+            })
         };
         table.row([
             Entry::text(method),
