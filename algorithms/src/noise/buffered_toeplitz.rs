@@ -48,6 +48,16 @@ impl Recursion for BufferedToeplitz {
     }
 
     fn gains(&self, rounds: u64) -> Vec<f64> {
-        impulse_gains(self, rounds, true)
+        if self.output_scale.iter().all(|omega| omega.abs() <= 1024.0)
+            && self.decay.iter().all(|theta| theta.abs() <= 1.0)
+        {
+            impulse_gains(self, rounds, true)
+        } else {
+            vec![f64::INFINITY]
+        }
+    }
+
+    fn carried(&self, gains: &[f64], _round: u64, errors: &[f64]) -> f64 {
+        gains.iter().zip(errors).map(|(gain, error)| gain * error).sum()
     }
 }

@@ -4,7 +4,6 @@
 //! of coordinates, `N = C⁻¹[block, 0..end]·Z[0..end]` with Z made again from its addressed streams, a panel of rounds
 //! at a time. Over T rounds that is T²·p flops of matrix product at the machine's GEMM rate, T²/(2R) fresh vectors, and
 //! R vectors of memory.
-
 //!
 //! **The real noise.** X being the stored rows of C⁻¹, `W = σXz`, and the strategy is the real X⁻¹, for which the account
 //! takes its sensitivity ([`super::factorized`]).

@@ -80,13 +80,23 @@ impl Recursion for HonakerTree {
         round + 1 - (1 << self.top(round))
     }
 
-    /// What is put out is an estimate of height `top` less those k_h of the left subtrees in it, `h < top`, each of which has
-    /// the weight `∏_{h < i ≤ top} (1 − w_i) ≤ 1` there: a change of k_h changes it by at most that. A k_h holds 2^{h−g−1} left
-    /// subtrees of height g < h, each with the weight `∏_{g < i ≤ h} (1 − w_i) ≤ 2^{g−h}`, one half together. So a change of
-    /// height g counts at most 1 in k_g and one half in each of the `levels − 2 − g` above it.
     fn gains(&self, _rounds: u64) -> Vec<f64> {
-        (0..self.levels)
-            .map(|level| 0.5 * (self.levels - level) as f64)
-            .collect()
+        let top = self.levels - 1;
+        vec![(0..top).map(|level| gain(top, level)).sum()]
     }
+
+    fn carried(&self, _gains: &[f64], round: u64, errors: &[f64]) -> f64 {
+        let top = self.top(round) as usize;
+        (0..top).map(|level| gain(top, level) * errors[level]).sum()
+    }
+}
+
+/// κ of height `level` in a round whose subtree has height `top`.
+///
+/// What is put out is an estimate less those k_h of the left subtrees in it, `h < top`, each of which has the weight
+/// `∏_{h < i ≤ top} (1 − w_i) ≤ 1` there: a change of k_h changes it by at most that. A k_h holds 2^{h−g−1} left subtrees of
+/// height g < h, each with the weight `∏_{g < i ≤ h} (1 − w_i) ≤ 2^{g−h}`, one half together. So a change at height g counts at
+/// most 1 in k_g, and one half in each k_h above it.
+fn gain(top: usize, level: usize) -> f64 {
+    1.0 + 0.5 * (top - 1 - level) as f64
 }

@@ -15,15 +15,15 @@ pub(super) const MOST_OF_RECURSIONS: f64 = 17_592_186_044_416.0;
 /// formula on the lattice is this f64.
 ///
 /// # Errors
-/// `σ/γ·size` above `most`; public numbers all.
+/// `size` or `σ/γ·size` above `most`; public numbers all.
 pub(super) fn in_units(deviation: f64, unit: f64, size: f64, most: f64) -> Result<f64, NoiseError> {
     let scale = (deviation / unit).next_up();
-    if scale > 0.0 && scale * size <= most {
+    if scale > 0.0 && scale.max(1.0) * size <= most {
         Ok(scale)
     } else {
         Err(NoiseError::TooFine {
             unit,
-            coarser: scale * size / most,
+            coarser: scale.max(1.0) * size / most,
         })
     }
 }

@@ -10,6 +10,12 @@
 //! G is chosen adaptively, since C is lower triangular; `G + C⁻¹Z` is post-processing of it. μ = sens(C)·Δ/σ, where one
 //! example changes the rows of G in which it takes part by at most Δ each. Every mechanism here names its C.
 //!
+//! **Rounding.** In units γ of a lattice the sum is an integer S, and what is added is `⌊W + ½⌋`, W the real noise in these units,
+//! a function of the ideal normals that the key addresses. `S + ⌊W + ½⌋ = ⌊S + W + ½⌋` is post-processing of the continuous
+//! mechanism's output, so that every guarantee of it holds as it stands. W is that of the real matrix which the stored
+//! coefficients define, and of the f64 above σ/γ; each file says why sens(C) is that of this matrix. Without a lattice
+//! the noise is idealised: W in f32 for simulations, in f64 for a release key.
+//!
 //! | stream | C | fresh normals a round | vectors kept |
 //! | --- | --- | --- | --- |
 //! | `IndependentGaussian` | I | 1 | 0 |
@@ -224,10 +230,10 @@ pub trait NoiseMechanism: Send {
     /// for any engine.
     ///
     /// With `unit` γ, `sum` holds integers, the sum in units of γ, and what is added is `⌊W/γ + ½⌋`, W the real number
-    /// above. A run gives always a unit or never.
+    /// above, exactly; its time depends on the noise. A run gives a unit in every round or in none.
     ///
     /// # Errors
-    /// A round out of order, or past the last round that the mechanism was made for.
+    /// A round out of order, or past the last round that the mechanism was made for; noise too large for the lattice.
     fn add_increment(
         &mut self,
         round: u64,

@@ -498,7 +498,8 @@ impl<const N: usize> Exact<N> {
     pub fn times(self, factor: f64) -> Self {
         Self {
             is_negative: self.is_negative != (factor < 0.0),
-            magnitude: self.magnitude.mul(Ball::from_f64(factor)),
+            // The first factor's words that are 0 cost nothing, and a factor in f64 has at most two others.
+            magnitude: Ball::from_f64(factor).mul(self.magnitude),
         }
     }
 

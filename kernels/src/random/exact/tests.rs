@@ -555,6 +555,26 @@ fn exact_numbers_divide() {
     }
 }
 
+#[test]
+fn a_ball_is_its_middle_widened() {
+    fn check<const N: usize>() {
+        let ball = Exact::<N>::new(false, Ball::integer(1)).over(-3.0);
+        let (middle, radius) = ball.centre();
+        let ulp = 2f64.powi(-64 * (N as i32 - 1));
+        assert!(middle.absolute_error() == 0.0 && radius >= ball.absolute_error() && radius < 99.0 * ulp);
+        let error = middle.widened(radius).absolute_error();
+        assert!(error >= radius && error <= 1.01 * radius + 2.0 * ulp, "{error}");
+        assert_eq!(Exact::<N>::UNKNOWN.centre().1, f64::INFINITY);
+        // −1/3 rounds to 0 up to a distance of 1/6.
+        assert_eq!(middle.widened(0.166).nearest_integer(), Some(0));
+        for distance in [0.167, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(middle.widened(distance).nearest_integer(), None, "{distance}");
+        }
+    }
+    check::<3>();
+    check::<5>();
+}
+
 /// ζ = C⁻¹z for a Toeplitz band, scaled: the recursion of correlated noise.
 struct Band {
     coefficients: Vec<f64>,
