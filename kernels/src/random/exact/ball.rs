@@ -528,7 +528,7 @@ impl<const N: usize> Exact<N> {
         (Self { magnitude, ..self }, distance)
     }
 
-    /// All numbers within `distance` of one enclosed; nothing is known where it is infinite or NaN.
+    /// All numbers within `distance` of one enclosed; nothing is known from 2¹²⁷ ulps on, nor where it is NaN.
     #[must_use]
     pub fn widened(self, distance: f64) -> Self {
         let ulps = 1.001 * scaled(distance, Ball::<N>::FRACTION_BITS as i32) + 1.0;

@@ -565,8 +565,9 @@ fn a_ball_is_its_middle_widened() {
         let error = middle.widened(radius).absolute_error();
         assert!(error >= radius && error <= 1.01 * radius + 2.0 * ulp, "{error}");
         assert_eq!(Exact::<N>::UNKNOWN.centre().1, f64::INFINITY);
-        // −1/3 rounds to 0 up to a distance of 1/6.
-        assert_eq!(middle.widened(0.166).nearest_integer(), Some(0));
+        // −1/3 rounds to 0 up to a distance of 1/6; no ball is wider than 2¹²⁷ ulps.
+        let widest = if N == 3 { 0.166 } else { 2f64.powi(126) * ulp };
+        assert_eq!(middle.widened(widest).nearest_integer(), Some(0));
         for distance in [0.167, 1e300, f64::INFINITY, f64::NAN] {
             assert_eq!(middle.widened(distance).nearest_integer(), None, "{distance}");
         }
