@@ -249,6 +249,21 @@ impl Strategy {
         Ok(inverse)
     }
 
+    /// A bound of `‖CX − I‖_F` for a matrix X near C⁻¹, or for the first columns of a Toeplitz one if C is Toeplitz.
+    ///
+    /// An entry of the computed product is wrong by at most `(T + 1)·u·(|C||X|)`, all together by `(T + 1)·u·‖C‖_F·‖X‖_F`.
+    /// Each of T Toeplitz columns is part of the first.
+    pub(crate) fn inverse_error(&self, inverse: MatRef<'_, f64>) -> f64 {
+        let (matrix, columns) = (self.matrix(), inverse.ncols());
+        let rounds = matrix.nrows() as f64;
+        let mut residual = dense::multiply(matrix.as_ref(), inverse);
+        for t in 0..columns {
+            residual[(t, t)] -= 1.0;
+        }
+        let rounding = (rounds + 2.0) * f64::EPSILON * matrix.norm_l2() * inverse.norm_l2();
+        1.001 * (residual.norm_l2() + rounding) * (rounds / columns as f64).sqrt()
+    }
+
     /// Checks what no type can hold: finite entries, a triangular and invertible C, sequences of the right length.
     pub(crate) fn check(&self) -> Result<(), FactorizationError> {
         let finite = |values: &[f64]| match values.iter().position(|value| !value.is_finite()) {

@@ -54,9 +54,14 @@ enum Inverse {
 }
 
 impl Inverse {
-    fn of(strategy: &Strategy) -> Result<Self, FactorizationError> {
+    /// The inverse, and the factor by which the sensitivity of what it inverts may exceed that of C.
+    ///
+    /// The stored coefficients of a banded or buffered C are those of the recursion. Where the inverse X is stored, the real
+    /// noise is that of the strategy `X⁻¹ = (I + E)⁻¹C`, `E = CX − I`, whose sensitivity is at most `1/(1 − ‖E‖_F)` times C's.
+    fn of(strategy: &Strategy) -> Result<(Self, f64), FactorizationError> {
         let rounds = strategy.rounds() as u64;
-        Ok(match strategy {
+        let mut factor = 1.0;
+        let inverse = match strategy {
             Strategy::Banded(banded) => {
                 let rows = banded.coefficients.chunks(banded.bands).map(<[f64]>::to_vec).collect();
                 Self::Banded(Arc::new(Planned::new(Banded::new(rows), rounds)))
@@ -66,10 +71,22 @@ impl Inverse {
             }
             other => {
                 let inverse = other.inverse_matrix()?;
+                let size = inverse.nrows();
+                let columns = if matches!(other, Strategy::Toeplitz { .. }) {
+                    1
+                } else {
+                    size
+                };
+                factor = 1.0 / (1.0 - other.inverse_error(inverse.subcols(0, columns)));
+                if !(factor >= 1.0 && factor.is_finite()) {
+                    let routine = "the inversion of C";
+                    return Err(FactorizationError::Numerical { routine, size });
+                }
                 let row = |t: usize| (0..=t).map(|s| inverse[(t, s)]).collect();
-                Self::Dense(Arc::new((0..inverse.nrows()).map(row).collect()))
+                Self::Dense(Arc::new((0..size).map(row).collect()))
             }
-        })
+        };
+        Ok((inverse, factor))
     }
 
     fn stream(&self, key: StreamKey, sigma: f64, dimension: usize) -> Box<dyn NoiseMechanism> {
@@ -81,7 +98,7 @@ impl Inverse {
     }
 }
 
-/// C⁻¹ and the sensitivity of C.
+/// C⁻¹ and the sensitivity of what it inverts.
 struct FactorizedStrategy {
     inverse: Inverse,
     sensitivity: f64,
@@ -111,9 +128,10 @@ impl StrategyMemory {
             return Ok(Arc::clone(strategy));
         }
         let factorization = self.source.factorize(request)?;
+        let (inverse, factor) = Inverse::of(factorization.strategy())?;
         let strategy = Arc::new(FactorizedStrategy {
-            inverse: Inverse::of(factorization.strategy())?,
-            sensitivity: factorization.sensitivity().value,
+            inverse,
+            sensitivity: factor * factorization.sensitivity().value,
         });
         Ok(Arc::clone(known().entry(key).or_insert(strategy)))
     }
@@ -123,5 +141,53 @@ impl fmt::Debug for StrategyMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).len();
         write!(formatter, "StrategyMemory({known} strategies)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::factorization::{Participation, WorkloadSpecification};
+
+    #[test]
+    fn the_sensitivity_is_that_of_the_stored_inverse() {
+        let workload = Workload::new(30, WorkloadSpecification::prefix()).unwrap();
+        for (method, is_larger) in [
+            (Method::Optimal, true),
+            (Method::Toeplitz, true),
+            (Method::Banded { bands: 4 }, false),
+        ] {
+            let request = FactorizationRequest::new(workload.clone(), Participation::Single, method);
+            let factorization = request.factorize().unwrap();
+            let (_, factor) = Inverse::of(factorization.strategy()).unwrap();
+            assert!(
+                factor >= 1.0 && factor < 1.0 + 1e-11 && (factor > 1.0) == is_larger,
+                "{method}: {factor}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_error_of_an_inverse_is_bounded() {
+        for strategy in [
+            Strategy::Identity { rounds: 9 },
+            Strategy::Toeplitz {
+                coefficients: vec![1.0, 0.5, 0.25, 0.1],
+            },
+        ] {
+            let mut inverse = strategy.inverse_matrix().unwrap();
+            let rounds = inverse.nrows();
+            assert!(strategy.inverse_error(inverse.as_ref()) < 1e-13);
+            // CX − I is C's first column times the change.
+            inverse[(0, 0)] += 1e-3;
+            let change = 1e-3 * strategy.matrix().col(0).norm_l2();
+            let found = strategy.inverse_error(inverse.as_ref());
+            assert!(found >= change && found < 1.01 * change, "{found} {change}");
+            let toeplitz = strategy.inverse_error(inverse.subcols(0, 1));
+            assert!(
+                (toeplitz / found / (rounds as f64).sqrt() - 1.0).abs() < 1e-6,
+                "{toeplitz}"
+            );
+        }
     }
 }
