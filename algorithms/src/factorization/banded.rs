@@ -250,7 +250,7 @@ impl<'a> EntryWise<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{prefix, separated, sums};
+    use super::super::tests::{assert_gradient, prefix, separated, sums};
     use super::super::{Factorization, Strategy};
     use super::*;
 
@@ -301,16 +301,8 @@ mod tests {
         let problem = EntryWise::new(&workload, &Participation::FixedEpoch { epochs: 3 }, 3).unwrap();
         let start = BandedStrategy::toeplitz(12, &[1.0, 0.6, 0.3]).coefficients;
         let gradient = problem.evaluate(&start).unwrap().gradient;
-        for index in 0..start.len() {
-            let shifted = |step: f64| {
-                let mut moved = start.clone();
-                moved[index] += step;
-                problem.evaluate(&moved).unwrap().value
-            };
-            let difference = (shifted(1e-6) - shifted(-1e-6)) / 2e-6;
-            let error = difference - gradient[index];
-            assert!(error.abs() < 1e-8, "{index}: {difference} off by {error}");
-        }
+        let value = |point: &[f64]| problem.evaluate(point).unwrap().value;
+        assert_gradient(&start, &gradient, (1e-6, 1e-8), value);
     }
 
     #[test]

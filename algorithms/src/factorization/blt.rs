@@ -189,7 +189,7 @@ fn add_parameter_gradient(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{prefix, sums};
+    use super::super::tests::{assert_gradient, prefix, sums};
     use super::super::toeplitz::{inverse_coefficients, square_root_coefficients};
     use super::*;
     use crate::vectors::dot;
@@ -204,16 +204,8 @@ mod tests {
             let target = ToeplitzObjective::new(&workload, &participation, objective);
             let point = [3.0, 2.0, 1.5, 0.7, 0.3, -0.4];
             let (_, gradient) = loss(&target, 50, &point).unwrap();
-            for index in 0..point.len() {
-                let shifted = |step: f64| {
-                    let mut moved = point;
-                    moved[index] += step;
-                    loss(&target, 50, &moved).unwrap().0
-                };
-                let difference = (shifted(1e-5) - shifted(-1e-5)) / 2e-5;
-                let error = difference - gradient[index];
-                assert!(error.abs() < 1e-7, "{index}: {difference} off by {error}");
-            }
+            let value = |point: &[f64]| loss(&target, 50, point).unwrap().0;
+            assert_gradient(&point, &gradient, (1e-5, 1e-7), value);
         }
     }
 
@@ -226,11 +218,8 @@ mod tests {
         for (rounds, (omega, theta), tolerances) in [(100_000, two, [1e-5, 1e-5]), (1024, three, [2e-4, 2e-4])] {
             let found = optimize(&prefix(rounds), &Participation::Single, Objective::Max, omega.len()).unwrap();
             let scales = found.omega.iter().copied().zip(omega.iter().copied());
-            let memories = found
-                .theta
-                .iter()
-                .zip(theta)
-                .map(|(found, expected)| (1.0 - found, 1.0 - expected));
+            let memories = found.theta.iter().zip(theta);
+            let memories = memories.map(|(found, expected)| (1.0 - found, 1.0 - expected));
             for (pairs, tolerance) in [scales.collect::<Vec<_>>(), memories.collect()].iter().zip(tolerances) {
                 let scale = |expected: f64| if omega.len() == 2 { expected } else { 1.0 };
                 let close = |&(found, expected): &(f64, f64)| (found - expected).abs() < tolerance * scale(expected);
@@ -251,10 +240,8 @@ mod tests {
             let error = target.squared_error(&inverse_coefficients(&coefficients).unwrap()).0;
             let ratio = (sensitivity * error).sqrt() / optimum;
             // The reference gives four digits.
-            assert!(
-                ratio < expected + 0.0006 && ratio > expected - 0.01,
-                "m = {buffers}: {ratio}"
-            );
+            let bounds = expected - 0.01..expected + 0.0006;
+            assert!(bounds.contains(&ratio), "m = {buffers}: {ratio}");
         }
     }
 

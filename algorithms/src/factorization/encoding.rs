@@ -48,11 +48,8 @@ impl FactorizationRequest {
     /// # Errors
     /// `Damaged`, with the check that failed.
     pub fn decode(&self, bytes: &[u8]) -> Result<Factorization, FactorizationError> {
-        let (content, digest) = bytes
-            .len()
-            .checked_sub(32)
-            .map(|length| bytes.split_at(length))
-            .ok_or_else(|| damaged("it is shorter than its digest"))?;
+        let parts = bytes.split_last_chunk::<32>();
+        let (content, digest) = parts.ok_or_else(|| damaged("it is shorter than its digest"))?;
         if Sha256::digest(content).as_slice() != digest {
             return Err(damaged("its digest does not match its content"));
         }
@@ -197,10 +194,8 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], FactorizationError> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or_else(|| damaged("it ends too early"))?;
+        let parts = self.rest.split_at_checked(count);
+        let (taken, rest) = parts.ok_or_else(|| damaged("it ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -220,13 +215,8 @@ impl<'a> Reader<'a> {
     fn numbers(&mut self) -> Result<Vec<f64>, FactorizationError> {
         let count = self.integer()?;
         let length = count.checked_mul(8).ok_or_else(|| damaged("a length is too large"))?;
-        Ok(self
-            .take(length)?
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|chunk| f64::from_le_bytes(*chunk))
-            .collect())
+        let (chunks, _) = self.take(length)?.as_chunks::<8>();
+        Ok(chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect())
     }
 }
 

@@ -232,7 +232,7 @@ fn largest_column(strategy: MatRef<'_, f64>) -> f64 {
 mod tests {
     use rounds_numerics::Mat;
 
-    use super::super::tests::{separated, sums};
+    use super::super::tests::{separated, sequence, sums};
     use super::super::workload::WorkloadSpecification;
     use super::super::{Exactness, Factorization, FactorizationRequest, Method, largest_difference};
     use super::*;
@@ -358,16 +358,11 @@ mod tests {
     fn no_small_change_of_the_optimum_improves_it() {
         for epochs in [1, 2] {
             let found = mean(8, sums(), epochs, 1e-10);
-            let mut state = 7_u64;
+            let mut next = sequence(7);
             for _ in 0..300 {
                 let mut strategy = matrix_of(&found);
                 for column in 0..8 {
-                    for row in column..8 {
-                        state = state
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1_442_695_040_888_963_407);
-                        strategy[(row, column)] += 1e-3 * ((state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0);
-                    }
+                    (column..8).for_each(|row| strategy[(row, column)] += 1e-3 * next());
                 }
                 let (workload, participation) = (found.workload().clone(), *found.participation());
                 let changed = Factorization::from_matrices(workload, participation, strategy, None, None).unwrap();
@@ -406,19 +401,16 @@ mod tests {
             (150, 1, Objective::Max),
             (96, 4, Objective::Frobenius),
         ] {
-            let runs: Vec<Vec<u64>> = [1, 2, 3, 8]
-                .iter()
-                .map(|&threads| {
-                    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-                    pool.install(|| {
-                        let specification = sums().with_momentum(0.5);
-                        let found = optimal(rounds, specification, Participation::epochs(epochs), objective, 1e-4);
-                        let matrix = matrix_of(&found);
-                        let entries = matrix.col_iter().flat_map(|column| column.iter().copied());
-                        entries.map(f64::to_bits).collect()
-                    })
+            let runs = [1, 2, 3, 8].map(|threads| -> Vec<u64> {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| {
+                    let specification = sums().with_momentum(0.5);
+                    let found = optimal(rounds, specification, Participation::epochs(epochs), objective, 1e-4);
+                    let matrix = matrix_of(&found);
+                    let entries = matrix.col_iter().flat_map(|column| column.iter().copied());
+                    entries.map(f64::to_bits).collect()
                 })
-                .collect();
+            });
             let same = runs.windows(2).all(|pair| pair[0] == pair[1]);
             assert!(same, "T = {rounds}, {epochs} epochs");
         }

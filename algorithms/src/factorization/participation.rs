@@ -431,22 +431,11 @@ fn best_sum_around(values: &[f64], centre: usize, others: usize, separation: usi
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{largest_signed_norm, separated, separated_sets, toeplitz_rows};
+    use super::super::tests::{largest_signed_norm, separated, separated_sets, sequence, toeplitz_rows};
     use super::*;
 
     fn gram_of(matrix: &[Vec<f64>]) -> impl Fn(usize, usize) -> f64 + '_ {
         |row, column| matrix.iter().map(|line| line[row] * line[column]).sum()
-    }
-
-    /// A small linear congruential sequence in [−1, 1], enough to vary test matrices.
-    fn sequence(seed: u64) -> impl FnMut() -> f64 {
-        let mut state = seed;
-        move || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
-        }
     }
 
     #[test]

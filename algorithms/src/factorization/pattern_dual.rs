@@ -73,14 +73,6 @@ impl<'a> PatternDual<'a> {
         })
     }
 
-    fn row_variables(&self) -> usize {
-        if self.objective == Objective::Max {
-            self.workload.rounds()
-        } else {
-            0
-        }
-    }
-
     /// Reads the variables: ln v, then the a's pattern by pattern and row by row, then ln λ.
     fn blocks(&self, point: &[f64]) -> Blocks {
         let scales = exponentials(&point[..self.patterns.len()]);
@@ -141,22 +133,18 @@ impl<'a> PatternDual<'a> {
         let rule = InverseSquareRoot::on(smallest, largest);
         let gram_band = shifted_inverse_band(&fixed, &coupling, &rule)?;
         let mut nuclear = 0.0;
-        let gram: Vec<Vec<f64>> = self
-            .patterns
-            .iter()
-            .map(|pattern| {
-                let mut block = Vec::with_capacity(pattern.len().pow(2));
-                for &row in pattern {
-                    for &column in pattern {
-                        let value = gram_band.get(order, row, column);
-                        let weight = coupling.get(order, row, column);
-                        block.push(value);
-                        nuclear += weight * value;
-                    }
+        let mut gram = Vec::with_capacity(self.patterns.len());
+        for pattern in &self.patterns {
+            let mut block = Vec::with_capacity(pattern.len().pow(2));
+            for &row in pattern {
+                for &column in pattern {
+                    let value = gram_band.get(order, row, column);
+                    nuclear += coupling.get(order, row, column) * value;
+                    block.push(value);
                 }
-                block
-            })
-            .collect();
+            }
+            gram.push(block);
+        }
         let row_errors = if self.objective == Objective::Max {
             // B·Bᵀ = Σ w (A⁻ᵀU⁻¹A⁻¹ + s²Λ)⁻¹, in the same band.
             let mut fixed = SymmetricBand::zeros(order);
@@ -168,9 +156,8 @@ impl<'a> PatternDual<'a> {
                 shifted.add(order, round, round, row);
             }
             let errors = shifted_inverse_band(&fixed, &shifted, &rule)?;
-            (0..self.workload.rounds())
-                .map(|round| errors.get(order, round, round))
-                .collect()
+            let diagonal = (0..self.workload.rounds()).map(|round| errors.get(order, round, round));
+            diagonal.collect()
         } else {
             Vec::new()
         };
@@ -230,20 +217,16 @@ impl Dual for PatternDual<'_> {
 
     fn start(&self) -> Result<Vec<f64>, FactorizationError> {
         let rounds = self.workload.rounds();
-        let pairs: usize = self
-            .patterns
-            .iter()
-            .map(|pattern| pattern.len() * (pattern.len() - 1) / 2)
-            .sum();
-        let mut start = vec![0.0; self.patterns.len() + pairs + self.row_variables()];
+        let sizes = self.patterns.iter().map(Vec::len);
+        let pairs: usize = sizes.map(|size| size * (size - 1) / 2).sum();
+        let row_variables = if self.objective == Objective::Max { rounds } else { 0 };
+        let mut start = vec![0.0; self.patterns.len() + pairs + row_variables];
         let primal = self
             .primal(&self.blocks(&start))
             .ok_or_else(|| numerical(SQUARE_ROOT, rounds))?;
         for (value, (pattern, gram)) in start.iter_mut().zip(self.patterns.iter().zip(&primal.gram)) {
-            let trace: f64 = (0..pattern.len())
-                .map(|index| gram[index * pattern.len() + index])
-                .sum();
-            *value = trace.ln();
+            let diagonal = gram.iter().step_by(pattern.len() + 1);
+            *value = diagonal.sum::<f64>().ln();
         }
         if self.objective == Objective::Max {
             for (value, error) in start[self.patterns.len() + pairs..].iter_mut().zip(&primal.row_errors) {

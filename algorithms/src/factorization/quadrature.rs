@@ -55,10 +55,8 @@ impl InverseSquareRoot {
     /// (s², w) of eight nodes at a time; partial results are combined in this order, whatever thread made them.
     pub(crate) fn groups(&self) -> Vec<(Lanes, Lanes)> {
         let lanes = |values: &[f64]| Lanes(std::array::from_fn(|lane| values[lane]));
-        let groups = self.shifts.chunks_exact(LANES).zip(self.weights.chunks_exact(LANES));
-        groups
-            .map(|(shifts, weights)| (lanes(shifts), lanes(weights)))
-            .collect()
+        let [shifts, weights] = [&self.shifts, &self.weights].map(|values| values.chunks_exact(LANES).map(lanes));
+        shifts.zip(weights).collect()
     }
 
     /// sup |√x · Σ w_m / (x + s_m²) − 1| over a fine geometric grid of the interval.
@@ -68,12 +66,8 @@ impl InverseSquareRoot {
         (0..POINTS)
             .map(|index| self.smallest * (step * index as f64).exp())
             .fold(0.0, |worst: f64, x| {
-                let sum: f64 = self
-                    .shifts
-                    .iter()
-                    .zip(&self.weights)
-                    .map(|(shift, weight)| weight / (x + shift))
-                    .sum();
+                let nodes = self.shifts.iter().zip(&self.weights);
+                let sum: f64 = nodes.map(|(shift, weight)| weight / (x + shift)).sum();
                 worst.max((x.sqrt() * sum - 1.0).abs())
             })
     }
@@ -143,12 +137,8 @@ mod tests {
             (1.0, 10.0),
             (1.0, 13.0),
         ] {
-            let rule = InverseSquareRoot::on(smallest, largest);
-            assert!(
-                rule.relative_error() < 3e-14,
-                "[{smallest}, {largest}]: {:e}",
-                rule.relative_error()
-            );
+            let error = InverseSquareRoot::on(smallest, largest).relative_error();
+            assert!(error < 3e-14, "[{smallest}, {largest}]: {error:e}");
         }
     }
 }

@@ -286,20 +286,15 @@ mod tests {
                         .map(|k| right[(row, k)] * singular[k] * right[(column, k)])
                         .sum::<f64>()
                         / (weights[row] * weights[column]).sqrt();
-                    let found = triangle[(row, column)];
-                    assert!(
-                        (found - expected).abs() < 1e-12 * scale,
-                        "{specification:?} ({row}, {column})"
-                    );
+                    let close = (triangle[(row, column)] - expected).abs() < 1e-12 * scale;
+                    assert!(close, "{specification:?} ({row}, {column})");
                 }
                 assert!((diagonal[column] - triangle[(column, column)]).abs() < 1e-12 * scale);
             }
             let nuclear = crate::vectors::dot(&weights, &diagonal);
             let expected: f64 = singular.iter().sum();
-            assert!(
-                (nuclear - expected).abs() < 1e-12 * expected,
-                "{specification:?}: {nuclear} {expected}"
-            );
+            let close = (nuclear - expected).abs() < 1e-12 * expected;
+            assert!(close, "{specification:?}: {nuclear} {expected}");
         }
     }
 }

@@ -56,6 +56,35 @@ pub(super) fn largest_signed_norm(matrix: &[Vec<f64>], patterns: &[Vec<usize>]) 
     largest.sqrt()
 }
 
+/// A small linear congruential sequence in [−1, 1], enough to vary test matrices.
+pub(super) fn sequence(seed: u64) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+    }
+}
+
+/// Asserts that the gradient at `point` is that of central differences of this step.
+pub(super) fn assert_gradient(
+    point: &[f64],
+    gradient: &[f64],
+    (step, tolerance): (f64, f64),
+    value: impl Fn(&[f64]) -> f64,
+) {
+    for index in 0..point.len() {
+        let [above, below] = [step, -step].map(|step| {
+            let mut moved = point.to_vec();
+            moved[index] += step;
+            value(&moved)
+        });
+        let error = (above - below) / (2.0 * step) - gradient[index];
+        assert!(error.abs() < tolerance, "{index}: off by {error}");
+    }
+}
+
 fn factorize(rounds: usize, method: Method) -> Factorization {
     let request = FactorizationRequest::new(prefix(rounds), Participation::Single, method);
     request.factorize().unwrap()
