@@ -305,15 +305,14 @@ impl fmt::Display for Mechanism {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Gaussian { participations, .. } => format!("Gaussian, {participations} participation(s) an example"),
-            Self::SubsampledGaussian { sampling, steps, .. } => match sampling {
-                Sampling::WithoutReplacement { batch, population } => {
+            Self::SubsampledGaussian { sampling, steps, .. } => {
+                if let Sampling::WithoutReplacement { batch, population } = sampling {
                     format!("Gaussian on {batch} of {population} examples without replacement, {steps} steps")
-                }
-                _ => {
+                } else {
                     let rate = sampling.rate().unwrap_or(1.0);
                     format!("Poisson-subsampled Gaussian, rate {rate}, {steps} steps")
                 }
-            },
+            }
             Self::Factorized { sensitivity, .. } => {
                 format!("correlated Gaussian noise of a factorisation with sensitivity {sensitivity}")
             }
