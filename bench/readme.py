@@ -74,7 +74,8 @@ def cells(folder):
         cell = pooled.setdefault(key, {**record, "samples": [], "repeats": [], "fractions": []})
         cell["samples"] += record["round_ns"]["samples"]
         cell["repeats"].append(record["round_ns"]["median"])
-        if record.get("roofline_fraction") is not None:
+        # Older results have shares of f32 alone.
+        if record.get("limit"):
             cell["fractions"].append(record["roofline_fraction"])
     if not pooled:
         raise Mistake(f"{path} holds no finished cell")
@@ -102,6 +103,17 @@ def with_files(dataset):
     return "" if dataset.startswith("synthetic") else " (its files in `ROUNDS_DATA`)"
 
 
+def share(cell):
+    """The share of the limit, which noise alone exceeds, and the nearer one of its two rates."""
+    if not cell["fractions"]:
+        return "–"
+    fraction, limit = statistics.median(cell["fractions"]), cell["limit"]
+    computes = cell["gflops"] / limit["gflops"] >= cell["gbytes_per_s"] / limit["gbytes_per_s"]
+    source = f"L{limit['cache']}" if limit["cache"] else "memory"
+    name = limit["arithmetic"] if computes else source
+    return f"100 % ({name}, at the limit)" if fraction > 1 else f"{100 * fraction:.0f} % ({name})"
+
+
 def round_times(readme):
     """DP-SGD and SGD against the batch size, with the picture of all."""
     folder = newest("measurements.jsonl")
@@ -112,16 +124,16 @@ def round_times(readme):
     few, many = threads[0], threads[-1]
     sizes = sorted({cell["batch_size"] for cell in chosen if cell["algorithm"] == "dp-sgd"})
     of = {(cell["algorithm"], cell["batch_size"], cell["threads"]): cell for cell in chosen}
-    lines = [f"| B | DP-SGD, {plural(few)} | DP-SGD, {plural(many)} | speed-up | of roofline | SGD, {plural(many)} | private over plain |",
-             "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    limited = any(cell["fractions"] for cell in chosen)
+    lines = [f"| B | DP-SGD, {plural(few)} | DP-SGD, {plural(many)} | speed-up | {'of roofline | ' if limited else ''}"
+             f"SGD, {plural(many)} | private over plain |", "| ---: " * (7 if limited else 6) + "|"]
     for size in sizes:
         one, most, plain = (of.get(key) for key in [("dp-sgd", size, few), ("dp-sgd", size, many), ("sgd", size, many)])
         if not (one and most):
             continue
-        fraction = statistics.median(most["fractions"]) if most["fractions"] else None
         lines.append(
             f"| {size:,} | {time(one['median'])} | {time(most['median'])} | {one['median'] / most['median']:.2f} | "
-            + (f"{100 * fraction:.0f} %" if fraction else "–") + " | "
+            + (f"{share(most)} | " if limited else "")
             + (f"{time(plain['median'])} | {most['median'] / plain['median']:.2f} |" if plain else "– | – |")
         )
     sheet = json.loads(read(os.path.join(folder, "environment.json")))
@@ -130,8 +142,9 @@ def round_times(readme):
     spread = max(max(cell["repeats"]) / min(cell["repeats"]) - 1 for cell in shown)
     lines += ["", f"`{sheet['command']}`, rows of `{dataset}`{with_files(dataset)} as {features}, medians of whole rounds, sampling included; "
               f"{sheet['machine']['processor']}, {sheet['date'][:10]} ([sheet]({here(folder, readme)}/sheet.md)). "
-              f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them. Of roofline: the time "
-              f"that the measured multiply-add peak and bandwidth of {plural(many)} allow, over the time taken; integer tiles can pass it.",
+              f"Repeats of one line differ by up to {100 * spread:.0f} %, and its ratios with them."
+              + (f" Of roofline: the time that the measured rates of {plural(many)} allow, over the time taken: the peak of the "
+                 "instructions that the kernels use, and reads from the cache that holds the rows, or from memory; in brackets the nearer." if limited else ""),
               "", f"![Time per round of every algorithm against the batch size]({picture})"]
     return lines
 
@@ -309,8 +322,11 @@ def sheet(path):
         ("kernel", state["kernel"]),
     ]
     for limit in environment.get("rooflines", []):
-        rows.append((f"measured, {plural(limit['threads'])}",
-                     f"{limit['peak_gflops']:.0f} GFLOP/s f32, {limit['bandwidth_gbytes_per_s']:.1f} GB/s"))
+        int8, caches = limit.get("int8"), limit.get("caches", [])
+        rates = [f"{limit['peak_gflops']:.0f} GFLOP/s f32", *([f"{int8['gops']:.0f} GOP/s int8 ({int8['instructions']})"] if int8 else []),
+                 *(f"L{cache['level']} {cache['gbytes_per_s']:.0f} GB/s" for cache in caches),
+                 f"{'memory ' if caches else ''}{limit['bandwidth_gbytes_per_s']:.1f} GB/s"]
+        rows.append((f"measured, {plural(limit['threads'])}", ", ".join(rates)))
     for kind in ["suites", "data"]:
         for name, digest in environment.get("binding", {}).get(kind, {}).items():
             rows.append((f"{kind.removesuffix('s')} {name}", f"SHA-256 {digest}"))

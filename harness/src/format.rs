@@ -51,6 +51,15 @@ pub fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))
 }
 
+/// A share of a measured limit. Noise alone can exceed it: the limit is shown then.
+pub fn of_limit(share: f64) -> String {
+    if share > 1.0 {
+        "100 % (at the limit)".to_owned()
+    } else {
+        percent(share)
+    }
+}
+
 /// Bytes in KiB, MiB or GiB.
 pub fn bytes(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];

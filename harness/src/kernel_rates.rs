@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, row_norms,
+    Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, has_integer_kernels_for,
+    integer_operations, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -12,8 +13,8 @@ use rounds_kernels::random::{Purpose, StreamKey, add_gaussian};
 use rounds_kernels::vector;
 use serde::{Deserialize, Serialize};
 
-use crate::format::plural;
-use crate::machine::{Reached, Roofline};
+use crate::format::{of_limit, plural};
+use crate::machine::{Limit, Roofline};
 use crate::output;
 use crate::statistics::median;
 
@@ -29,6 +30,9 @@ pub struct KernelRate {
     pub shape: String,
     /// Floating-point operations of a call; 0 if they are not counted.
     pub flops: f64,
+    /// Operations on 8-bit integers of a call; 0 if it computes in f32.
+    #[serde(default)]
+    pub integer_operations: f64,
     /// Bytes that a call reads and writes.
     pub bytes: f64,
     /// Median seconds of a call.
@@ -41,24 +45,20 @@ impl KernelRate {
         self.flops / self.seconds * 1e-9
     }
 
-    /// This rate with a limit.
-    pub fn beside(&self, limit: Roofline) -> Reached {
-        Reached {
-            gflops: self.gflops(),
-            gbytes_per_s: self.gbytes_per_s(),
-            limit,
-            on_bytes: self.shape.contains("u8"),
-        }
-    }
-
     /// Bytes a second, in 10⁹.
     pub fn gbytes_per_s(&self) -> f64 {
         self.bytes / self.seconds * 1e-9
     }
 
-    /// The share of the roofline that it reaches; above 1 for rows from a cache, or arithmetic that is not f32.
+    /// The limit of its instructions and of the cache that holds what it reads.
+    pub fn limit(&self, roofline: &Roofline) -> Limit {
+        let integers = self.integer_operations > 0.0;
+        roofline.limit(integers.then_some(self.integer_operations / self.flops), self.bytes)
+    }
+
+    /// The share of its limit that it reaches.
     pub fn fraction(&self, roofline: &Roofline) -> f64 {
-        roofline.fraction(self.flops, self.bytes, self.seconds)
+        self.limit(roofline).fraction(self.flops, self.bytes, self.seconds)
     }
 }
 
@@ -127,11 +127,18 @@ fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelR
             selection: Selection::Range(0..count),
         };
         let flops = (4 * count * model.parameters()) as f64;
+        let in_integers = width == 1 && has_integer_kernels_for(&model);
+        let operations_per_flop = if in_integers {
+            count as f64 * integer_operations(&model) / flops
+        } else {
+            0.0
+        };
         let mut rate = |kernel: &str, flops: f64, seconds: f64| {
             rates.push(KernelRate {
                 kernel: kernel.to_owned(),
                 shape: format!("{count} rows of {stored}, {}", plural(outputs, "output")),
                 flops,
+                integer_operations: flops * operations_per_flop,
                 bytes: (count * FEATURES * width) as f64,
                 seconds,
             });
@@ -170,6 +177,7 @@ fn vectors(rates: &mut Vec<KernelRate>) {
             kernel: kernel.to_owned(),
             shape: format!("{length} parameters"),
             flops,
+            integer_operations: 0.0,
             bytes,
             seconds,
         });
@@ -188,8 +196,8 @@ fn vectors(rates: &mut Vec<KernelRate>) {
 }
 
 /// The kernels as a table for people, under the limits of one thread.
-pub fn table(rates: &[KernelRate], limit: &Roofline) -> String {
-    let columns = "kernel, one thread|on|time|GFLOP/s|GB/s|flops/byte|of roofline";
+pub fn table(rates: &[KernelRate], roofline: &Roofline) -> String {
+    let columns = "kernel, one thread|on|time|GFLOP/s|GB/s|flops/byte|of roofline|limit";
     let mut table = output::table(columns.split('|'));
     for rate in rates {
         table.add_row([
@@ -199,7 +207,8 @@ pub fn table(rates: &[KernelRate], limit: &Roofline) -> String {
             format!("{:.1}", rate.gflops()),
             format!("{:.1}", rate.gbytes_per_s()),
             format!("{:.2}", rate.flops / rate.bytes),
-            format!("{:.0} %", 100.0 * rate.fraction(limit)),
+            of_limit(rate.fraction(roofline)),
+            rate.limit(roofline).nearer(rate.gflops(), rate.gbytes_per_s()),
         ]);
     }
     output::align_right(&mut table, 2..7);
@@ -216,13 +225,15 @@ mod tests {
             kernel: "k".into(),
             shape: "s".into(),
             flops: 4e9,
+            integer_operations: 0.0,
             bytes: 1e9,
             seconds: 0.5,
         };
         let roofline = Roofline::new(1, 16.0, 10.0);
         assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
         assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
-        assert!(table(&[rate], &roofline).contains("50 %"));
+        let text = table(&[rate], &roofline);
+        assert!(text.contains("50 %") && text.contains("f32 multiply-adds"));
     }
 
     #[test]

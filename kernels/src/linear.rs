@@ -23,6 +23,7 @@ mod integer;
 mod lattice;
 mod narrow;
 mod packing;
+mod peak;
 mod products;
 pub mod recorded;
 pub mod reference;
@@ -38,6 +39,7 @@ use crate::loss::{Loss, TargetKind};
 pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
 pub use integer::PackedQuery;
 pub use lattice::{FeatureGrid, SumLattice};
+pub use peak::{integer_operations, integer_peak_loop};
 pub use products::Instructions;
 pub use workspace::Workspace;
 

@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use super::{Output, UsageError, output};
 use crate::experiment::definition::counts;
 use crate::kernel_rates::{self, KernelRate};
-use crate::machine::{
-    Environment, PinPolicy, Pinning, Place, Roofline, Topology, beyond_rooflines, disturbances, measure_roofline,
-};
+use crate::machine::{Environment, PinPolicy, Pinning, Place, Roofline, Topology, disturbances, measure_roofline};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count
 #[derive(Debug, Clone, Args)]
@@ -23,7 +21,7 @@ pub struct MachineArguments {
     /// Binding of the measuring threads to cores; the places of every policy are shown in any case
     #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
     pub pin: PinPolicy,
-    /// Do not measure peak and bandwidth
+    /// Do not measure peaks and bandwidths
     #[arg(long)]
     pub no_measure: bool,
     /// Measure the kernels too, under the roofline of one thread (about three seconds)
@@ -57,7 +55,10 @@ pub fn run(arguments: &MachineArguments, output: Output) -> Result<()> {
     }
     let kernels = arguments.kernels.then(|| Kernels {
         rates: kernel_rates::measure(),
-        limit: environment.roofline(1).unwrap_or_else(|| measure_roofline(1, &pinning)),
+        roofline: environment
+            .roofline(1)
+            .cloned()
+            .unwrap_or_else(|| measure_roofline(1, &pinning)),
     });
     output.print(&Sheet {
         places: places(most_threads),
@@ -73,21 +74,19 @@ struct Sheet {
     kernels: Option<Kernels>,
 }
 
-/// The kernels, and the limit of one thread.
+/// The kernels, and the limits of one thread.
 struct Kernels {
     rates: Vec<KernelRate>,
-    limit: Roofline,
+    roofline: Roofline,
 }
 
 impl Serialize for Sheet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let environment = &self.environment;
         let topology = &environment.machine.topology;
-        let by_threads = |value: fn(&Roofline) -> f64| -> Value {
+        let by_threads = |value: fn(&Roofline) -> Value| -> Value {
             let limits = environment.rooflines.iter();
-            limits
-                .map(|limit| (limit.threads.to_string(), json!(value(limit))))
-                .collect()
+            limits.map(|limit| (limit.threads.to_string(), value(limit))).collect()
         };
         let places = self.places.iter();
         let mut document = json!({
@@ -101,8 +100,10 @@ impl Serialize for Sheet {
             "isa": environment.build.isa,
             "features": environment.build.features,
             "caches": topology.caches,
-            "peak_gflops": by_threads(|limit| limit.peak_gflops),
-            "bandwidth_gbytes_per_s": by_threads(|limit| limit.bandwidth_gbytes_per_s),
+            "peak_gflops": by_threads(|limit| json!(limit.peak_gflops)),
+            "int8": by_threads(|limit| json!(limit.int8)),
+            "bandwidth_gbytes_per_s": by_threads(|limit| json!(limit.bandwidth_gbytes_per_s)),
+            "cache_bandwidths": by_threads(|limit| json!(limit.caches)),
             "pinning": environment.pinning,
             "places": places.map(|(policy, places)| (policy.to_string(), json!(places))).collect::<Value>(),
             "state": environment.state,
@@ -125,13 +126,8 @@ impl Display for Sheet {
             (format!("--pin {policy}"), format!("threads on processors {processors}"))
         }));
         output::pairs(rows.iter().map(|(name, value)| (name.as_str(), value.clone()))).fmt(formatter)?;
-        let Some(Kernels { rates, limit }) = &self.kernels else {
-            return Ok(());
-        };
-        write!(formatter, "\n{}", kernel_rates::table(rates, limit))?;
-        let reached = rates.iter().map(|rate| rate.beside(*limit));
-        match beyond_rooflines("kernels", reached, &self.environment.build.isa) {
-            Some(sentence) => write!(formatter, "\nof roofline: {sentence}"),
+        match &self.kernels {
+            Some(Kernels { rates, roofline }) => write!(formatter, "\n{}", kernel_rates::table(rates, roofline)),
             None => Ok(()),
         }
     }
@@ -181,7 +177,14 @@ mod tests {
             kernels: None,
         };
         let document = serde_json::to_value(&sheet).unwrap();
-        for key in ["cores", "isa", "caches", "peak_gflops", "bandwidth_gbytes_per_s"] {
+        for key in [
+            "cores",
+            "isa",
+            "caches",
+            "peak_gflops",
+            "int8",
+            "bandwidth_gbytes_per_s",
+        ] {
             assert!(document.get(key).is_some(), "{key}");
         }
         assert!(document["cores"].as_u64().unwrap() >= 1);

@@ -88,7 +88,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The sheet now, with the roofline measured for each of `threads` (about 0.3 s each).
+    /// The sheet now, with the roofline measured for each of `threads` (about 0.5 s each).
     pub fn capture(threads: &[usize]) -> Self {
         Self::capture_pinned(threads, &Pinning::none(), 0)
     }
@@ -153,23 +153,15 @@ impl Environment {
             ("command", self.command.clone()),
             ("date", self.date.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()),
         ];
-        let limits = self.rooflines.iter().map(|limit| {
-            let rates = format!(
-                "{:.0} GFLOP/s (f32 FMA), {:.1} GB/s",
-                limit.peak_gflops, limit.bandwidth_gbytes_per_s
-            );
-            (plural(limit.threads, "thread"), rates)
-        });
+        let limits = self.rooflines.iter();
+        let limits = limits.map(|limit| (plural(limit.threads, "thread"), limit.words()));
         let rows = rows.into_iter().map(|(name, value)| (name.to_owned(), value));
         rows.chain(limits).collect()
     }
 
     /// The measured limits for a thread count.
-    pub fn roofline(&self, threads: usize) -> Option<Roofline> {
-        self.rooflines
-            .iter()
-            .copied()
-            .find(|roofline| roofline.threads == threads)
+    pub fn roofline(&self, threads: usize) -> Option<&Roofline> {
+        self.rooflines.iter().find(|roofline| roofline.threads == threads)
     }
 
     /// The day in UTC, as in paths: `2026-01-31`.

@@ -17,7 +17,7 @@ pub use disturbance::{Disturbance, disturbances, measured_disturbances};
 pub use environment::{Environment, Machine};
 pub use instructions::{ProcessorError, check_processor, instruction_set, vector_extension};
 pub use known::Known;
-pub use peak::{Reached, Roofline, beyond_rooflines, measure_roofline, measure_rooflines};
+pub use peak::{Arithmetic, CacheBandwidth, IntegerPeak, Limit, Roofline, measure_roofline, measure_rooflines};
 pub use pinning::{PinPolicy, Pinning, PinningError, Place};
 pub use state::ProcessorState;
 pub use topology::{Cache, NumaNode, Topology};

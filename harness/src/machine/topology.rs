@@ -190,14 +190,16 @@ fn caches(hwloc: &Hwloc) -> Vec<Cache> {
     caches
 }
 
+/// The topology of hwloc's description.
+#[cfg(test)]
+pub(super) fn synthetic(description: &str) -> Topology {
+    let hwloc = Hwloc::builder().from_synthetic(description).unwrap().build().unwrap();
+    Topology::from_hwloc(&hwloc)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn synthetic(description: &str) -> Topology {
-        let hwloc = Hwloc::builder().from_synthetic(description).unwrap().build().unwrap();
-        Topology::from_hwloc(&hwloc)
-    }
 
     #[test]
     fn two_sockets_with_shared_caches_and_two_threads_a_core_are_counted() {

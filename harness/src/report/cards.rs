@@ -8,11 +8,10 @@ use rounds_algorithms::catalog::ALGORITHMS;
 use rounds_algorithms::optimizers::Algorithm;
 use serde_json::Value;
 
-use super::cells::{about_roofline, of_algorithm};
+use super::cells::of_algorithm;
 use super::figures::algorithms;
 use super::labels::{anchor, phases, symbol};
 use crate::format::three_digits;
-use crate::machine::Environment;
 use crate::results::{Phases, Pooled};
 
 /// The fields of a privacy statement in the order of the card.
@@ -20,7 +19,7 @@ const STATEMENT: &str = "claim epsilon delta adjacency unit accountant sampling 
                          arithmetic reason notes";
 
 /// The cards as the inside of a section: measured algorithms and the others of the catalogue.
-pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> Markup {
+pub(super) fn cards(cells: &[Pooled]) -> Markup {
     let of = |id: &str| -> Vec<&Pooled> {
         let own = |cell: &&Pooled| cell.configuration().algorithm == id;
         cells.iter().filter(own).collect()
@@ -35,7 +34,7 @@ pub(super) fn cards(cells: &[Pooled], environment: &Environment) -> Markup {
         h2 { "Algorithms" }
         p.lead {
             "Every algorithm of the catalogue: its source, its promise, the guarantee of the measured runs, and the cost of a \
-            round. " (measured) " of " (ALGORITHMS.len()) " are measured here." (about_roofline(cells, environment))
+            round. " (measured) " of " (ALGORITHMS.len()) " are measured here."
         }
         @if measured > 0 {
             p.circumstances {
@@ -161,7 +160,7 @@ mod tests {
             cell("dp-sgd", 500, 2, 0),
             cell("sgd", 64, 1, 0),
         ]);
-        let html = cards(&cells, &Environment::capture(&[])).into_string();
+        let html = cards(&cells).into_string();
         for algorithm in ALGORITHMS {
             let id = format!("id=\"{}\"", anchor(algorithm.id));
             assert_eq!(html.matches(&id).count(), 1, "{id}");

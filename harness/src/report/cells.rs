@@ -8,20 +8,19 @@ use super::figures::{dataset_name, dataset_names, place_name};
 use super::labels::{Labels, anchor, parameters, phases};
 use super::table::{Entry, Look, Table, shares};
 use crate::format::{count, number, percent, three_digits, time};
-use crate::machine::Environment;
-use crate::results::{Pooled, beyond_roofline};
+use crate::results::Pooled;
 use crate::statistics::SampleWarning;
 
 /// Every configuration with everything that was measured.
 pub(super) fn all(cells: &[Pooled]) -> Table {
     let columns = "algorithm|data|#batch|#threads|#time per round|#95 % interval|#10 % to 90 %|#sampling|#gradient|#noise|\
-                   #update|#epoch|#of roofline|#GFLOP/s|#GB/s|#accuracy|#ε|#rounds|#queries|#repeats|remarks|parameters";
+                   #update|#epoch|#of roofline|limit|#GFLOP/s|#GB/s|#accuracy|#ε|#rounds|#queries|#repeats|remarks|parameters";
     table("All cells", columns, &[], &cells.iter().collect::<Vec<_>>())
 }
 
 /// Cost and guarantee of each algorithm at one batch size.
 pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
-    let columns = "algorithm|data|#time per round|#95 % interval|#of roofline|#epoch|#queries per round|#accuracy|#ε|#δ|\
+    let columns = "algorithm|data|#time per round|#95 % interval|#of roofline|limit|#epoch|#queries per round|#accuracy|#ε|#δ|\
                    claim|adjacency|accountant";
     let one_data_set = (dataset_names(cells).len() == 1).then_some("data");
     table("Algorithms", columns, one_data_set.as_slice(), cells)
@@ -94,6 +93,7 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "phases" => shares(&parts),
         "epoch" => Entry::number(pooled.epoch_seconds() * 1e9, time),
         "of roofline" => Entry::meter(cell.rates.roofline_fraction),
+        "limit" => Entry::text(pooled.nearer_limit().unwrap_or_default()),
         "GFLOP/s" => Entry::number(cell.rates.gflops, three_digits),
         "GB/s" => Entry::number(cell.rates.gbytes_per_s, three_digits),
         "accuracy" => Entry::number(cell.quality.test_accuracy, percent),
@@ -122,9 +122,4 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
             Entry::number(part.map(|&(_, nanoseconds)| nanoseconds as f64), time)
         }
     }
-}
-
-/// The reason why configurations exceed the roofline, as a sentence after others; empty if none does.
-pub(super) fn about_roofline(cells: &[Pooled], environment: &Environment) -> String {
-    beyond_roofline(cells, environment).map_or_else(String::new, |sentence| format!(" {sentence}."))
 }

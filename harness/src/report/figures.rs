@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, ends, grouped};
 use super::labels::{self, Labels};
 use super::legend::Legend;
-use crate::format::{count, percent, plural, three_digits, time};
+use crate::format::{count, of_limit, percent, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
-use crate::machine::{Environment, Roofline, beyond_rooflines};
+use crate::machine::{Environment, Limit};
 use crate::results::{Cell, Configuration, Phases, Pooled, pool};
 
 /// With more algorithms a figure shows [`SHOWN_FIRST`] at first, and a reader switches the others on.
@@ -31,7 +31,7 @@ pub(super) fn is_shown_first(name: &str) -> bool {
 }
 
 /// Beginning of the names of limits.
-const ROOFLINE: &str = "f32 roofline";
+const ROOFLINE: &str = "roofline";
 
 /// Time per round against batch size on logarithmic axes, with the roofline of each thread count: a picture of its own for
 /// light and dark pages.
@@ -278,7 +278,7 @@ pub(super) fn time_per_round(cells: &[&Pooled], environment: &Environment) -> Ch
     chart
 }
 
-/// For each thread count, and data set where there are several, the least time of a round with f32 arithmetic. Algorithms
+/// For each thread count, and data set where there are several, the least time of a round. Algorithms
 /// with equal reads have the same limit; where limits differ, the lowest is drawn.
 fn rooflines(cells: &[&Pooled]) -> Vec<Series> {
     let datasets = dataset_names(cells);
@@ -346,8 +346,8 @@ pub(super) fn speed_up(cells: &[&Pooled], environment: &Environment) -> Option<C
     (chart.series.len() > threads.len()).then_some(chart)
 }
 
-/// Flops per second against flops per byte below the ceilings of each thread count: the slope is the bandwidth of memory,
-/// the level is the peak of f32 multiply-adds. Kernels on narrower numbers may lie above that level.
+/// Flops per second against flops per byte below the ceilings that apply: the slope is the bandwidth of the cache that holds the
+/// data, or of memory, the level is the peak of the kernels' instructions.
 pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<Chart> {
     let rates = |cell: &Pooled| {
         let gflops = cell.cell.rates.gflops.filter(|gflops| *gflops > 0.0)?;
@@ -357,16 +357,14 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<C
     let place = |cell: &Pooled| {
         let (intensity, gflops) = rates(cell)?;
         let share = cell.cell.rates.roofline_fraction;
-        let share = share.map_or_else(String::new, |share| format!(", {} of the roofline", percent(share)));
+        let share = share.map_or_else(String::new, |share| format!(", {} of the roofline", of_limit(share)));
         Some((intensity, gflops, format!("{} GFLOP/s{share}", three_digits(gflops))))
     };
     let intensities: Vec<f64> = cells.iter().filter_map(|cell| Some(rates(cell)?.0)).collect();
-    let threads: BTreeSet<usize> = cells.iter().map(|cell| cell.configuration().threads).collect();
-    let limits = environment
-        .rooflines
-        .iter()
-        .filter(|limit| threads.contains(&limit.threads));
-    let limits: Vec<_> = limits.collect();
+    let limits = cells.iter();
+    let limits: Vec<(usize, Limit)> = limits
+        .filter_map(|cell| Some((cell.configuration().threads, cell.cell.rates.limit?)))
+        .collect();
     if intensities.is_empty() || limits.is_empty() {
         return None;
     }
@@ -383,7 +381,7 @@ pub(super) fn roofline(cells: &[&Pooled], environment: &Environment) -> Option<C
 
 /// The kernels on one thread below the ceilings of one thread; a series for each kernel and format of rows.
 pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option<Chart> {
-    let limit = environment.roofline(1)?;
+    let one = environment.roofline(1)?;
     let usable = |rate: &&KernelRate| rate.flops > 0.0 && rate.bytes > 0.0 && rate.seconds > 0.0;
     let rates: Vec<&KernelRate> = rates.iter().filter(usable).collect();
     let name = |rate: &KernelRate| match rate.shape.split_once(" rows of ") {
@@ -397,7 +395,7 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
             rate.shape,
             three_digits(rate.gflops()),
             three_digits(rate.gbytes_per_s()),
-            percent(rate.fraction(&limit)),
+            of_limit(rate.fraction(one)),
             time(rate.seconds * 1e9)
         );
         Point::new(rate.flops / rate.bytes, rate.gflops(), note)
@@ -408,39 +406,38 @@ pub(super) fn kernels(rates: &[KernelRate], environment: &Environment) -> Option
         return None;
     }
     let intensities: Vec<f64> = rates.iter().map(|rate| rate.flops / rate.bytes).collect();
-    let limits = ceilings(&[&limit], &intensities).into_iter();
+    let limits: Vec<(usize, Limit)> = rates.iter().map(|rate| (1, rate.limit(one))).collect();
+    let limits = ceilings(&limits, &intensities).into_iter();
     series.extend(limits.map(|series| Series { keys: None, ..series }));
-    let reached = rates.iter().map(|rate| rate.beside(limit));
-    let beyond = beyond_rooflines("kernels", reached, &environment.build.isa);
     let subtitle = format!(
-        "one thread, median calls; {}, {}, revision {}{}",
+        "one thread, median calls; {}, {}, revision {}",
         environment.machine.topology.processor,
         environment.build.isa,
-        environment.build.short_revision(),
-        beyond.map_or_else(String::new, |sentence| format!("; {sentence}"))
+        environment.build.short_revision()
     );
     let (title, x) = ("Kernels under the roofline", "flops per byte read and written");
     Some(Chart::logarithmic(title, &subtitle, x, "GFLOP/s", series))
 }
 
-/// The ceilings over these intensities, min(intensity · bandwidth, peak), for each thread count.
-fn ceilings(limits: &[&Roofline], intensities: &[f64]) -> Vec<Series> {
-    let most = limits.iter().map(|limit| limit.threads).max();
-    let ridge = |limit: &Roofline| limit.peak_gflops / limit.bandwidth_gbytes_per_s;
-    let ridges = limits.iter().map(|limit| ridge(limit));
+/// The ceilings over these intensities, min(intensity · bandwidth, peak), for each thread count and limit.
+fn ceilings(limits: &[(usize, Limit)], intensities: &[f64]) -> Vec<Series> {
+    let most = limits.iter().map(|(threads, _)| *threads).max();
+    let ridge = |limit: &Limit| limit.gflops / limit.gbytes_per_s;
+    let ridges = limits.iter().map(|(_, limit)| ridge(limit));
     let (low, high) = ends(intensities.iter().copied().chain(ridges));
-    let series = limits.iter().map(|limit| {
-        let name = format!(
-            "f32 FMA peak {} GFLOP/s and memory {} GB/s, {}",
-            three_digits(limit.peak_gflops),
-            three_digits(limit.bandwidth_gbytes_per_s),
-            plural(limit.threads, "thread")
-        );
+    let named = limits.iter().map(|(threads, limit)| {
+        let (peak, rate) = (three_digits(limit.gflops), three_digits(limit.gbytes_per_s));
+        let (kind, source, place) = (limit.peak_name(), limit.source_name(), plural(*threads, "thread"));
+        let name = format!("{kind} {peak} GFLOP/s and {source} {rate} GB/s, {place}");
+        ((*threads, name), limit)
+    });
+    let named: BTreeMap<(usize, String), &Limit> = named.collect();
+    let series = named.into_iter().map(|((threads, name), limit)| {
         let line = [low / 3.0, ridge(limit), 3.0 * high];
-        let line = line.map(|x| (x, (x * limit.bandwidth_gbytes_per_s).min(limit.peak_gflops)));
+        let line = line.map(|x| (x, (x * limit.gbytes_per_s).min(limit.gflops)));
         Series::reference(&name, line)
-            .variant(usize::from(Some(limit.threads) != most))
-            .keys(&name, plural(limit.threads, "thread"))
+            .variant(usize::from(Some(threads) != most))
+            .keys(&name, plural(threads, "thread"))
     });
     series.collect()
 }

@@ -15,7 +15,7 @@ use super::shell::{Page, Section};
 use super::studies::Studies;
 use super::table::{Entry, Look, Table};
 use super::warnings;
-use crate::format::{count, percent, plural, three_digits, time};
+use crate::format::{count, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
 use crate::results::{Pooled, Run, pool};
@@ -29,7 +29,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     let overview = overview(run, studies, &cells, &suites);
     let mut sections = vec![Section::new("overview", "Overview", overview)];
     sections.extend(figure_sections(&cells, environment, &studies.kernels));
-    sections.push(Section::new("algorithms", "Algorithms", cards(&cells, environment)));
+    sections.push(Section::new("algorithms", "Algorithms", cards(&cells)));
     sections.extend(studies.sections());
     let suspicious = warnings::section(&cells);
     sections.extend(suspicious.map(|html| Section::new("suspicious", "Suspicious samples", html)));
@@ -38,7 +38,6 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
         h2 { "All cells" }
         p.lead {
             "Every configuration, with pooled repeats. A heading sorts; several words filter by all of them."
-            (cells::about_roofline(&cells, environment))
         }
         (cells::all(&cells).html("all-cells", true))
         div.tools { button type="button" data-save="measurements" { "CSV of all repeats" } }
@@ -90,9 +89,10 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
             }
             (cells::of_algorithms(&typical).html("typical", false))
             p.circumstances {
-                "Of roofline: the least time of a round that the measured peak of f32 multiply-adds and bandwidth of memory \
-                allow, max(flops / peak, bytes / bandwidth), over its time; the median of the rounds."
-                (cells::about_roofline(cells, environment))
+                "Of roofline: the least time of a round, max(operations / peak, bytes / bandwidth), over its time; the median of \
+                the rounds. The peak is the measured one of the instructions that the kernels use, f32 multiply-adds or int8 \
+                products; the bandwidth is that of the smallest cache that holds the data set, or of memory. Limit: the nearer \
+                of both."
             }
         }
         (notes(run, studies, cells))
@@ -130,7 +130,7 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
     if let Some(best) = least(&|cell| -share(cell).unwrap_or(f64::NEG_INFINITY))
         && let Some(share) = share(best)
     {
-        numbers.push(("Best share of the f32 roofline", percent(share), describe(best)));
+        numbers.push(("Best share of the roofline", of_limit(share), describe(best)));
     }
     // The cost of privacy: dp-sgd compared with sgd, all else equal.
     let typical = key_cells(cells);

@@ -9,7 +9,7 @@ use super::labels::Labels;
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
 use crate::machine::Environment;
-use crate::results::{Cell, Pooled, beyond_roofline, pool};
+use crate::results::{Cell, Pooled, pool};
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -25,8 +25,7 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
     let shown = of_most_threads(&pooled);
     let threads = shown.first().map_or(1, |cell| cell.configuration().threads);
-    let mut warned = warnings::lines(&pooled, environment, threads);
-    warned.extend(beyond_roofline(&pooled, environment));
+    let warned = warnings::lines(&pooled, environment, threads);
     let warned = warned
         .iter()
         .flat_map(|warning| wrapped(&format!("warning: {warning}"), WIDTH));

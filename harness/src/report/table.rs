@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Bars, Chart};
 use super::svg::trace;
-use crate::format::{percent, three_digits, time};
+use crate::format::{of_limit, percent, three_digits, time};
 
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -105,9 +105,10 @@ impl Entry {
         Self::sorted(format!("{} – {}", time(low), time(high)), low.round())
     }
 
-    /// A share with a small bar. One decimal always, so that the bars are aligned.
+    /// A share of a limit with a small bar. One decimal always, so that the bars are aligned.
     pub fn meter(share: Option<f64>) -> Self {
-        let entry = Self::number(share, |share| format!("{:.1} %", 100.0 * share));
+        let shown = |share: f64| format!("{:.1} %", 100.0 * share);
+        let entry = Self::number(share, |share| if share > 1.0 { of_limit(share) } else { shown(share) });
         let look = entry.value.map_or(Look::Plain, |_| Look::Meter);
         entry.look(look)
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::experiment::Sample;
-use crate::machine::PinPolicy;
+use crate::machine::{Limit, PinPolicy};
 use crate::statistics::{SampleWarning, sorted_quantile};
 
 /// A finished run of a cell with the cost of its rounds.
@@ -104,8 +104,11 @@ pub struct Rates {
     pub gflops: Option<f64>,
     /// Median over the rounds of the bytes of rows they read a second.
     pub gbytes_per_s: Option<f64>,
-    /// Median over the rounds of roofline time over time.
+    /// Median over the rounds of the limit's time over time. Noise can put it above 1.
     pub roofline_fraction: Option<f64>,
+    /// The limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }
 
 /// Quality of the model.

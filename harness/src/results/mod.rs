@@ -6,7 +6,7 @@ mod pooled;
 use std::path::Path;
 
 pub use cell::{Cell, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
-pub use pooled::{Pooled, beyond_roofline, pool};
+pub use pooled::{Pooled, pool};
 
 pub use crate::experiment::cell::SCHEMA;
 pub use crate::experiment::store::{Binding, Mode, StoreError};

@@ -2,7 +2,6 @@
 
 use super::{Cell, RoundTimes};
 use crate::experiment::Configuration;
-use crate::machine::{Environment, Reached, beyond_rooflines};
 use crate::statistics::{Interval, SampleWarning, as_numbers, bootstrap_median, examine_all, median};
 
 /// Resamples of an interval: its ends move by less than a tenth of its width between seeds.
@@ -56,24 +55,16 @@ impl Pooled {
         round * 1e-9 * self.cell.shape.n as f64 / size
     }
 
+    /// The limit that is the nearer one: that of arithmetic or that of reads.
+    pub fn nearer_limit(&self) -> Option<String> {
+        let rates = &self.cell.rates;
+        Some(rates.limit?.nearer(rates.gflops?, rates.gbytes_per_s?))
+    }
+
     /// Time of a round at the roofline, in nanoseconds.
     pub fn roofline_ns(&self) -> Option<f64> {
         Some(self.median() * self.cell.rates.roofline_fraction.filter(|fraction| *fraction > 0.0)?)
     }
-}
-
-/// Number of configurations that exceed the roofline of their threads, with the explanation; `None` for none.
-pub fn beyond_roofline(cells: &[Pooled], environment: &Environment) -> Option<String> {
-    let rates = cells.iter().filter_map(|pooled| {
-        let limit = environment.roofline(pooled.configuration().threads)?;
-        Some(Reached {
-            gflops: pooled.cell.rates.gflops?,
-            gbytes_per_s: pooled.cell.rates.gbytes_per_s?,
-            limit,
-            on_bytes: pooled.configuration().features == "u8",
-        })
-    });
-    beyond_rooflines("configurations", rates, &environment.build.isa)
 }
 
 /// Pools the repeats of each configuration. The order does not depend on that of the run: by data set, algorithm,

@@ -9,6 +9,7 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
+use rounds_kernels::linear::integer_operations;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::{Loaded, check};
@@ -16,6 +17,7 @@ use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run,
     Selection, Study,
 };
+use crate::machine::Roofline;
 use crate::measure::{TimedRounds, phase_times, time_rounds};
 use crate::report::{summary, time_per_round_svg};
 use crate::results::{Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
@@ -206,7 +208,7 @@ impl Study for RoundTime {
                 update,
             },
             exchange,
-            rates: rates(&measurement, context, cell.threads),
+            rates: rates(&measurement, context.environment.roofline(cell.threads), problem),
             quality,
             warnings: statistics::examine(&statistics::as_numbers(&measurement.round)),
             round_ns: RoundTimes::new(measurement.round),
@@ -240,14 +242,18 @@ fn median(samples: Vec<u64>) -> u64 {
     RoundTimes::new(samples).median
 }
 
-fn rates(measurement: &TimedRounds, context: &Context<'_>, threads: usize) -> Rates {
+fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Problem) -> Rates {
     let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
-    let roofline = context.environment.roofline(threads);
+    let operations_per_flop = problem
+        .is_in_integers()
+        .then(|| integer_operations(problem.model()) / problem.flops_per_row());
+    let data = problem.bytes_per_row() * problem.rows() as f64;
+    let limit = roofline.map(|roofline| roofline.limit(operations_per_flop, data));
     Rates {
         gflops: Some(typical(&|flops, _, seconds| flops / seconds * 1e-9)),
         gbytes_per_s: Some(typical(&|_, bytes, seconds| bytes / seconds * 1e-9)),
-        roofline_fraction: roofline
-            .map(|roofline| typical(&|flops, bytes, seconds| roofline.fraction(flops, bytes, seconds))),
+        roofline_fraction: limit.map(|limit| typical(&|flops, bytes, seconds| limit.fraction(flops, bytes, seconds))),
+        limit,
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: u
             gflops: Some(31_360.0 * batch_size as f64 / median as f64),
             gbytes_per_s: Some(3136.0 * batch_size as f64 / median as f64),
             roofline_fraction: Some(0.8),
+            limit: None,
         },
         quality: Quality {
             train_loss: Some(0.3),

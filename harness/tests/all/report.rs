@@ -108,7 +108,7 @@ fn picture(algorithms: &[&str]) -> String {
 #[test]
 fn the_picture_of_times_names_algorithms_threads_and_the_roofline_once() {
     let svg = picture(&["sgd", "dp-sgd"]);
-    let names = ">sgd<|>dp-sgd<|>1 thread<|>2 threads<|>f32 roofline, 2 threads<";
+    let names = ">sgd<|>dp-sgd<|>1 thread<|>2 threads<|>roofline, 2 threads<";
     for text in names
         .split('|')
         .chain(["batch size", "median time per round", "revision"])
@@ -270,23 +270,18 @@ fn every_figure_saves_its_numbers_as_csv_and_its_picture_as_svg_and_png() {
 }
 
 #[test]
-fn a_round_faster_than_f32_allows_stays_inside_the_roofline_figure() {
+fn rounds_at_their_limit_stay_inside_the_roofline_figure() {
     let folder = tempfile::tempdir().unwrap();
     let mut cells = plan().cells();
     for cell in &mut cells {
-        // Integer kernels: four times the peak of f32.
         cell.rates.gflops = cell.rates.gflops.map(|gflops| 5.0 * gflops);
         cell.rates.roofline_fraction = cell.rates.roofline_fraction.map(|share| 5.0 * share);
     }
     write_run(folder.path(), &cells);
-    let mut run = read_run(folder.path()).unwrap();
-    run.environment.build.isa = "avx512+amx".into();
+    let run = read_run(folder.path()).unwrap();
     let page = report_html(&run, &Studies::default());
-    assert!(page.contains("f32 FMA peak 260 GFLOP/s"));
-    // Under the overview's table, above the cards and above all cells.
-    let explained = "are above 100 % of the roofline, which is that of f32 multiply-adds and of reads from memory: rows of bytes are \
-                     multiplied as 8-bit integers in the processor's tiles (AMX), whose own, higher peak is not measured";
-    assert_eq!(page.matches(explained).count(), 3, "a share above 1 says why");
+    assert!(page.contains("f32 multiply-adds 260 GFLOP/s and memory 26 GB/s, 2 threads"));
+    assert!(page.contains("100 % (at the limit)"), "no share above 1 is shown");
     let script = r"
         const chart = document.querySelector('#figure-roofline .panel:not([hidden]) svg.wide');
         const outer = chart.getBoundingClientRect();

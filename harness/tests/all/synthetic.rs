@@ -38,7 +38,8 @@ pub(crate) fn cell(
     let mut choices = Choices::new(seed);
     let private = algorithm != "sgd";
     let (flops, bytes) = (31_360.0 * batch_size as f64, 784.0 * batch_size as f64);
-    let roofline = environment_roofline(threads).seconds(flops, bytes) * 1e9;
+    let limit = environment_roofline(threads).limit(None, f64::INFINITY);
+    let roofline = limit.seconds(flops, bytes) * 1e9;
     let overhead = if private { 9_000.0 } else { 2_500.0 } + 1_500.0 * threads as f64;
     let work = match algorithm {
         "accelerated-dp-srg" => 1.55,
@@ -73,6 +74,7 @@ pub(crate) fn cell(
         gflops: Some(flops / median),
         gbytes_per_s: Some(bytes / median),
         roofline_fraction: Some(roofline / median),
+        limit: Some(limit),
     };
     cell.round_ns = round_ns;
     cell.quality.train_loss = Some(0.35);

@@ -21,7 +21,7 @@ use crate::vector::lanes::LANES;
 use std::ops::Range;
 
 /// Digits of a weight and of a coefficient.
-const DIGITS: usize = 3;
+pub(super) const DIGITS: usize = 3;
 
 /// Outputs that go through the products together: three columns, or three rows, of digits each.
 const OUTPUTS: usize = MOST_DIGIT_ROWS / DIGITS;
