@@ -6,6 +6,7 @@
 #[cfg(test)]
 extern crate self as rounds;
 
+pub mod builds;
 pub mod calibration;
 pub mod checkpoint;
 pub mod cluster;

@@ -1,14 +1,16 @@
-//! `rounds compare A B`: significant changes between two runs.
+//! `rounds compare A B`: significant changes between two runs, or between two builds that are measured in turn.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::run::stop_on_interrupt;
 use super::{Output, UsageError, output};
+use crate::builds::{Builds, measure_in_turn};
 use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
 use crate::format::time;
@@ -19,14 +21,23 @@ use crate::statistics::SampleWarning;
 /// Compares the times of run B with those of run A: ratio B/A, its interval, and the significant changes.
 #[derive(Debug, Clone, Args)]
 pub struct CompareArguments {
-    /// The first run: a folder of `rounds run`.
-    #[arg(value_name = "A", required_unless_present = "calibrate")]
-    pub before: Option<PathBuf>,
-    /// The second run.
-    #[arg(value_name = "B", required_unless_present = "calibrate")]
-    pub after: Option<PathBuf>,
+    /// Folders A and B of `rounds run`; with --build suites.
+    #[arg(value_name = "A B", required_unless_present_any = ["calibrate", "build"])]
+    pub operands: Vec<PathBuf>,
+    /// A program `rounds`, given twice: measures builds A and B in turn on this machine.
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["calibrate", "force"])]
+    pub build: Vec<PathBuf>,
+    /// Pairs of processes with --build.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub pairs: u32,
+    /// Folder of the pairs; those that it holds are not measured again [default: results/DAY/builds-TIME].
+    #[arg(long, value_name = "DIR", requires = "build")]
+    pub out: Option<PathBuf>,
+    /// Arguments of `rounds run` with --build: --algorithms, --batch-sizes, --threads, …
+    #[arg(last = true, value_name = "ARGUMENTS", requires = "build")]
+    pub cells: Vec<String>,
     /// Compare simulated runs with known changes instead: rates of right verdicts.
-    #[arg(long, conflicts_with_all = ["before", "after"])]
+    #[arg(long, conflicts_with = "operands")]
     pub calibrate: bool,
     /// Comparisons of each kind and machine with --calibrate.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
@@ -69,23 +80,74 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
         force: arguments.force,
         ..default
     };
-    let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
+    if arguments.calibrate {
         return output.print(&Calibration::simulate(rules, arguments.comparisons as usize));
-    };
-    let (before, after) = (read_run(before)?, read_run(after)?);
-    let rules = if noise.is_none() {
-        rules.with_noise_of([&before, &after])
+    }
+    let comparison = if arguments.build.is_empty() {
+        of_folders(arguments, rules)?
     } else {
-        rules
+        of_builds(arguments, rules)?
     };
-    let comparison = compare(&before, &after, rules)?;
     if output == Output::Text {
         comparison.remarks.iter().for_each(output::warn);
     }
     output.print(&Shown {
         comparison,
-        all: arguments.all,
+        all: arguments.all || !arguments.build.is_empty(),
     })
+}
+
+fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
+    let [before, after] = &arguments.operands[..] else {
+        return Err(UsageError::of("expected two folders of rounds run, or --build twice"));
+    };
+    let (before, after) = (read_run(before)?, read_run(after)?);
+    let rules = if arguments.machine_noise.is_none() {
+        rules.with_noise_of([&before, &after])
+    } else {
+        rules
+    };
+    Ok(compare(&before, &after, rules)?)
+}
+
+fn of_builds(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
+    let [before, after] = &arguments.build[..] else {
+        return Err(UsageError::of("--build: give it twice, for builds A and B"));
+    };
+    let own = ["--out", "--resume", "--list", "--json"];
+    let is_own = |argument: &&String| own.contains(&argument.split('=').next().unwrap_or_default());
+    if let Some(argument) = arguments.cells.iter().find(is_own) {
+        return Err(UsageError::of(format!(
+            "{argument}: the runs of a pair are set up by compare"
+        )));
+    }
+    let suites = arguments.operands.iter().map(|suite| suite.display().to_string());
+    let builds = Builds::new(
+        [before.clone(), after.clone()],
+        suites.chain(arguments.cells.clone()).collect(),
+    );
+    let folder = arguments.out.clone().unwrap_or_else(|| {
+        let now = jiff::Timestamp::now();
+        Path::new("results").join(now.strftime("%Y-%m-%d/builds-%H%M%S").to_string())
+    });
+    builds.bind(&folder)?;
+    let (stopped, pairs) = (stop_on_interrupt()?, arguments.pairs as usize);
+    let (whole, [before, after]) = measure_in_turn(&folder, pairs, &|side, out| builds.measure(side, out, &stopped))?;
+    // The state of the machine between processes is in the scatter of the pairs.
+    let machine_noise = arguments.machine_noise.map_or(0.0, |_| rules.machine_noise);
+    let rules = Rules {
+        machine_noise,
+        force: true,
+        ..rules
+    };
+    let mut comparison = compare(&before, &after, rules)?;
+    if whole < pairs {
+        let resume = format!("--out {}", folder.display());
+        comparison.remarks.push(format!(
+            "stopped after {whole} of {pairs} pairs; the same command with {resume} measures the others"
+        ));
+    }
+    Ok(comparison)
 }
 
 /// Repeats of the simulated runs.

@@ -171,8 +171,8 @@ fn list(plans: &[(Group, Selection, Box<dyn Plan>)], output: Output, cluster: &C
     Ok(())
 }
 
-/// A flag that the first Ctrl-C raises: the run stops after the cell in flight.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+/// A flag that the first Ctrl-C raises: the run stops after the cell in flight. A second one ends the process.
+pub(super) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     ctrlc::set_handler(move || {

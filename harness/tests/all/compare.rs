@@ -1,5 +1,8 @@
 //! Comparing runs as they lie on disk.
 
+use std::cell::RefCell;
+
+use rounds::builds::{Builds, measure_in_turn};
 use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
 use rounds::results::{Run, read_run};
 
@@ -7,8 +10,8 @@ use crate::synthetic::{Plan, write_run};
 
 type Alter = fn(&mut Run);
 
-fn run(seed: u64, repeats: usize, factor: &dyn Fn(&str, usize) -> f64) -> Run {
-    let plan = Plan {
+fn plan(seed: u64, repeats: usize, factor: &dyn Fn(&str, usize) -> f64) -> Plan<'_> {
+    Plan {
         algorithms: &["sgd", "dp-sgd"],
         datasets: &["synthetic-mnist"],
         batch_sizes: &[64, 500, 8000],
@@ -16,9 +19,12 @@ fn run(seed: u64, repeats: usize, factor: &dyn Fn(&str, usize) -> f64) -> Run {
         noise: 0.01,
         factor,
         seed,
-    };
+    }
+}
+
+fn run(seed: u64, repeats: usize, factor: &dyn Fn(&str, usize) -> f64) -> Run {
     let folder = tempfile::tempdir().unwrap();
-    drop(write_run(folder.path(), &plan.cells()));
+    drop(write_run(folder.path(), &plan(seed, repeats, factor).cells()));
     read_run(folder.path()).unwrap()
 }
 
@@ -116,4 +122,56 @@ fn runs_with_nothing_in_common_and_single_repeats_are_said() {
     second.results.samples.clear();
     let error = compare(&first, &second, Rules::default()).unwrap_err();
     assert_eq!(error, CompareError::NothingInCommon);
+}
+
+#[test]
+fn builds_are_measured_in_turn_and_finished_pairs_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let measured = RefCell::new(String::new());
+    let measure = |limit: usize| {
+        let one = |side: usize, out: &std::path::Path| {
+            let seed = measured.borrow().len() as u64;
+            let factor = |algorithm: &str, _: usize| if side == 1 && algorithm == "sgd" { 1.1 } else { 1.0 };
+            drop(write_run(out, &plan(seed, 1, &factor).cells()));
+            // A run that is stopped leaves some of its cells behind.
+            if seed as usize == limit {
+                return Ok(false);
+            }
+            measured.borrow_mut().push_str(["A", "B"][side]);
+            Ok(true)
+        };
+        measure_in_turn(folder.path(), 4, &one)
+    };
+    let (pairs, [before, after]) = measure(5).unwrap();
+    assert_eq!((pairs, &**measured.borrow()), (2, "ABBAA"));
+    assert_eq!([before, after].map(|run| run.results.samples.len()), [24, 24]);
+    let (pairs, [before, after]) = measure(8).unwrap();
+    assert_eq!((pairs, &**measured.borrow()), (4, "ABBAABBA"));
+    for change in compare(&before, &after, Rules::default()).unwrap().changes {
+        let is_changed = change.configuration.algorithm == "sgd";
+        let expected = if is_changed {
+            Verdict::Slower
+        } else {
+            Verdict::Unchanged
+        };
+        assert_eq!(change.verdict, expected, "{change:?}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    assert!(measure_in_turn(empty.path(), 4, &|_, _| Ok(false)).is_err());
+}
+
+#[test]
+fn a_folder_of_pairs_takes_one_pair_of_builds_and_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    let other = folder.path().join("other");
+    std::fs::write(&other, "#!/bin/sh\n").unwrap();
+    let builds =
+        |program: &std::path::Path, suite: &str| Builds::new([own.clone(), program.into()], vec![suite.into()]);
+    builds(&own, "quick").bind(folder.path()).unwrap();
+    builds(&own, "quick").bind(folder.path()).unwrap();
+    for different in [builds(&other, "quick"), builds(&own, "full")] {
+        let refused = different.bind(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("--out"), "{refused}");
+    }
 }

@@ -1,0 +1,128 @@
+//! Two builds of this program measured in turn on this machine: A B, B A, A B, …, each member of a pair by a process of its own.
+//! Drift of the machine then meets both alike, and the scatter of the pairs shows the rest of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, ensure};
+use rounds_algorithms::hexadecimal;
+use sha2::{Digest as _, Sha256};
+
+use crate::results::{Run, read_run};
+
+/// The file that tells what a folder of pairs compares.
+const SUBJECT: &str = "builds.json";
+
+/// A program for each side, and the arguments of `rounds run` for both.
+#[derive(Debug)]
+pub struct Builds {
+    programs: [PathBuf; 2],
+    arguments: Vec<String>,
+}
+
+impl Builds {
+    /// Both builds, with arguments that select cells. A process measures each cell once unless they say `--repeats`.
+    pub fn new(programs: [PathBuf; 2], mut arguments: Vec<String>) -> Self {
+        if !arguments.iter().any(|argument| argument.starts_with("--repeats")) {
+            arguments.extend(["--repeats".to_owned(), "1".to_owned()]);
+        }
+        Self { programs, arguments }
+    }
+
+    /// Binds `folder` to these builds and arguments: pairs of others must not be mixed with theirs.
+    ///
+    /// # Errors
+    /// A folder with other pairs, programs that cannot be read, a folder that cannot be written.
+    pub fn bind(&self, folder: &Path) -> anyhow::Result<()> {
+        let digest = |program: &PathBuf| {
+            let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+            anyhow::Ok(hexadecimal(&Sha256::digest(&bytes)))
+        };
+        let digests = [digest(&self.programs[0])?, digest(&self.programs[1])?];
+        let subject = serde_json::json!({"sha256": digests, "arguments": self.arguments}).to_string();
+        let path = folder.join(SUBJECT);
+        match fs::read_to_string(&path) {
+            Ok(recorded) => ensure!(
+                recorded == subject,
+                "{} holds pairs of other builds or arguments: choose another folder with --out",
+                folder.display()
+            ),
+            Err(_) => fs::create_dir_all(folder)
+                .and_then(|()| fs::write(&path, subject))
+                .with_context(|| format!("cannot write {}", path.display()))?,
+        }
+        Ok(())
+    }
+
+    /// Measures one side into a folder. Returns false if `stopped` ended it.
+    ///
+    /// # Errors
+    /// A program that cannot be started, or fails.
+    pub fn measure(&self, side: usize, folder: &Path, stopped: &AtomicBool) -> anyhow::Result<bool> {
+        if stopped.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let program = &self.programs[side];
+        let mut command = Command::new(program);
+        command
+            .arg("run")
+            .args(&self.arguments)
+            .arg("--json")
+            .arg("--out")
+            .arg(folder);
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        let status = status.with_context(|| format!("cannot start {}", program.display()))?;
+        let stopped = stopped.load(Ordering::Relaxed);
+        ensure!(
+            stopped || status.success(),
+            "{} run failed ({status})",
+            program.display()
+        );
+        Ok(status.success())
+    }
+}
+
+/// Measures pairs in turn, each member into a folder of its own below `folder`; members that are there are kept. `measure` gives
+/// false where it was stopped. Returns the number of whole pairs and the runs of both sides, with a repeat for each pair.
+///
+/// # Errors
+/// The first member that fails, no whole pair, or results that cannot be read.
+pub fn measure_in_turn(
+    folder: &Path,
+    pairs: usize,
+    measure: &dyn Fn(usize, &Path) -> anyhow::Result<bool>,
+) -> anyhow::Result<(usize, [Run; 2])> {
+    let member = |pair: usize, side: usize| folder.join(format!("{pair}-{}", ["A", "B"][side]));
+    let in_turn = (1..=pairs).flat_map(|pair| [0, 1].map(|place| (pair, (place + pair + 1) % 2)));
+    for (pair, side) in in_turn {
+        let (whole, partial) = (member(pair, side), folder.join("unfinished"));
+        if whole.exists() {
+            continue;
+        }
+        if partial.exists() {
+            fs::remove_dir_all(&partial)?;
+        }
+        if !measure(side, &partial)? {
+            break;
+        }
+        fs::rename(&partial, &whole)?;
+    }
+    let whole = (1..=pairs).take_while(|&pair| member(pair, 0).exists() && member(pair, 1).exists());
+    let whole = whole.count();
+    ensure!(whole > 0, "stopped before the first pair was finished");
+    let runs = [0, 1].map(|side| {
+        let mut all = read_run(&member(1, side))?;
+        for pair in 2..=whole {
+            let repeats = all.results.samples.iter().map(|sample| sample.trial.repeat + 1).max();
+            for mut sample in read_run(&member(pair, side))?.results.samples {
+                sample.trial.repeat += repeats.unwrap_or(0);
+                all.results.samples.push(sample);
+            }
+        }
+        anyhow::Ok(all)
+    });
+    let [before, after] = runs;
+    Ok((whole, [before?, after?]))
+}
