@@ -28,7 +28,7 @@ pub struct CompareArguments {
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["calibrate", "force"])]
     pub build: Vec<PathBuf>,
     /// Pairs of processes with --build.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "build", value_parser = clap::value_parser!(u32).range(1..))]
     pub pairs: u32,
     /// Folder of the pairs; those that it holds are not measured again [default: results/DAY/builds-TIME].
     #[arg(long, value_name = "DIR", requires = "build")]
