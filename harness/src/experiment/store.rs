@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::cell::{Configuration, Record, SCHEMA, Sample, Trial, text};
 use crate::files;
-use crate::machine::{Environment, Pinning, measure_rooflines};
+use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
 
 const MEASUREMENTS: &str = "measurements.jsonl";
 const ENVIRONMENT: &str = "environment.json";
@@ -92,19 +92,11 @@ pub struct Binding {
     /// The vector extension built for.
     pub isa: String,
     /// Binding of threads to cores.
-    #[serde(default = "unbound")]
-    pub pinning: String,
+    pub pinning: PinPolicy,
     /// Digest of each suite, by name.
-    #[serde(default)]
     pub suites: BTreeMap<String, String>,
     /// Digest of each data set, by name, as they were loaded.
-    #[serde(default)]
     pub data: BTreeMap<String, String>,
-}
-
-/// The binding of results that name none.
-fn unbound() -> String {
-    "none".to_owned()
 }
 
 impl Binding {
@@ -114,7 +106,7 @@ impl Binding {
             machine: environment.machine.id.clone(),
             build: environment.build.identity(),
             isa: environment.build.isa.clone(),
-            pinning: environment.pinning_policy().to_owned(),
+            pinning: environment.pinning,
             suites: suites.into_iter().collect(),
             data: BTreeMap::new(),
         }
@@ -123,35 +115,29 @@ impl Binding {
     /// Conditions in which `now` differs. Suites and data that only one of them knows do not count.
     pub fn differences(&self, now: &Self) -> Vec<Difference> {
         let others = now.conditions();
-        let differs = |(what, recorded): (String, &str)| {
+        let differs = |(what, recorded): (String, String)| {
             let (_, now) = others.iter().find(|(other, now)| *other == what && *now != recorded)?;
-            Some(Difference {
-                recorded: recorded.to_owned(),
-                now: (*now).to_owned(),
-                what,
-            })
+            let now = now.clone();
+            Some(Difference { what, recorded, now })
         };
         self.conditions().into_iter().filter_map(differs).collect()
     }
 
-    fn conditions(&self) -> Vec<(String, &str)> {
+    fn conditions(&self) -> Vec<(String, String)> {
         let single = [
-            ("machine", &self.machine),
-            ("instruction set", &self.isa),
-            ("build", &self.build),
-            ("pinning", &self.pinning),
+            ("machine", self.machine.clone()),
+            ("instruction set", self.isa.clone()),
+            ("build", self.build.clone()),
+            ("pinning", self.pinning.to_string()),
         ];
-        let single = single.into_iter().map(|(what, value)| (what.to_owned(), value));
-        let suites = self
-            .suites
-            .iter()
-            .map(|(name, digest)| (format!("suite {name}"), digest));
-        let data = self
-            .data
-            .iter()
-            .map(|(name, digest)| (format!("data set {name}"), digest));
-        let all = single.chain(suites).chain(data);
-        all.map(|(what, value)| (what, value.as_str())).collect()
+        let mut all: Vec<_> = single.map(|(what, value)| (what.to_owned(), value)).into();
+        for (kind, digests) in [("suite", &self.suites), ("data set", &self.data)] {
+            let named = digests
+                .iter()
+                .map(|(name, digest)| (format!("{kind} {name}"), digest.clone()));
+            all.extend(named);
+        }
+        all
     }
 }
 

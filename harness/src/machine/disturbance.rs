@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{Environment, Interference, Machine, ProcessorState};
+use super::{Environment, Interference, Machine, PinPolicy, ProcessorState};
 
 /// A reason to distrust times, with its remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -98,7 +98,7 @@ const FULL_CORES: f64 = 0.85;
 /// The disturbances that a measurement itself shows: threads that were free to move, peaks that do not add up, work of others.
 pub fn measured_disturbances(environment: &Environment, interference: Option<Interference>) -> Vec<Disturbance> {
     let mut found = Vec::new();
-    if environment.pinning_policy() == "none" {
+    if environment.pinning == PinPolicy::None {
         found.push(Disturbance::Unbound);
     }
     if let Some(Interference { others, stolen }) = interference {
@@ -131,7 +131,7 @@ mod tests {
     fn what_a_measurement_shows_is_told_with_its_remedy() {
         let mut environment = Environment::capture(&[]);
         environment.machine.topology.cores = 4;
-        environment.pinning = Some("core".to_string()).into();
+        environment.pinning = PinPolicy::Core;
         environment.rooflines = vec![Roofline::new(1, 100.0, 1.0), Roofline::new(4, 390.0, 1.0)];
         let quiet = Interference {
             others: 0.01,
@@ -139,7 +139,7 @@ mod tests {
         };
         assert_eq!(measured_disturbances(&environment, Some(quiet)), []);
         assert_eq!(measured_disturbances(&environment, None), []);
-        environment.pinning = Some("none".to_string()).into();
+        environment.pinning = PinPolicy::None;
         environment.rooflines[1].peak_gflops = 210.0;
         let busy = Interference {
             others: 0.5,

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::format::{bytes, plural, three_digits};
 
-use super::{Build, Known, Pinning, Place, ProcessorState, Roofline, Topology};
+use super::{Build, Known, PinPolicy, Pinning, Place, ProcessorState, Roofline, Topology};
 
 /// The properties of the machine that do not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,8 +78,8 @@ pub struct Environment {
     pub state: ProcessorState,
     /// The program.
     pub build: Build,
-    /// Binding of threads to cores: `none`, `compact`, `scatter` or `core`.
-    pub pinning: Known<String>,
+    /// Binding of threads to cores.
+    pub pinning: PinPolicy,
     /// Places of the threads of the largest pool, by worker; empty if they were not bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
@@ -103,15 +103,10 @@ impl Environment {
             machine: Machine::detect(),
             state,
             build: Build::current().clone(),
-            pinning: Some(pinning.policy().to_string()).into(),
+            pinning: pinning.policy(),
             places: pinning.places(most),
             rooflines: super::measure_rooflines(threads, pinning),
         }
-    }
-
-    /// The policy, `none` where an older sheet does not tell.
-    pub fn pinning_policy(&self) -> &str {
-        self.pinning.0.as_deref().unwrap_or("none")
     }
 
     /// The sheet as names and values.

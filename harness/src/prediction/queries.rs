@@ -60,17 +60,13 @@ pub struct Found {
     pub computational_depth: u64,
     /// Seconds, without evaluations of the gap.
     pub seconds: f64,
-    /// Seconds of them in rounds of more than one query. Files with one parallel part have that here.
-    #[serde(alias = "parallel_seconds")]
+    /// Seconds of them in rounds of more than one query.
     pub query_seconds: f64,
     /// Seconds of them in reweighted mini-batches of more than one sample.
-    #[serde(default)]
     pub reweight_seconds: f64,
     /// Number of such mini-batches.
-    #[serde(default)]
     pub reweightings: u64,
     /// Samples in them.
-    #[serde(default)]
     pub reweighted: u64,
 }
 

@@ -127,11 +127,7 @@ impl Costs {
         let gradient = gradient.min(round);
         let bandwidth = undelayed.exchange.link_bytes_per_s.unwrap_or(f64::INFINITY);
         Self {
-            compute: match undelayed.exchange.computing_ns {
-                Some(computing) => computing as f64 * 1e-9,
-                // Results without it.
-                None => seconds_of_round(undelayed) * (1.0 - communication(undelayed)),
-            },
+            compute: undelayed.exchange.computing_ns.unwrap_or(0) as f64 * 1e-9,
             compute_from_one: (gradient * largest_share(alone, ranks) + (round - gradient)) * 1e-9,
             link: undelayed.exchange.link_ns.unwrap_or(0) as f64 * 1e-9,
             messages: undelayed

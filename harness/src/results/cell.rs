@@ -70,8 +70,7 @@ pub struct RunWork {
     /// Gradient queries of these rounds.
     pub gradient_queries: u64,
     /// Those of the timed rounds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timed_queries: Option<u64>,
+    pub timed_queries: u64,
 }
 
 /// Communication between ranks; empty for one process.

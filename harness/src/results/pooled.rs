@@ -36,11 +36,7 @@ impl Pooled {
     /// shrink as a run goes on.
     pub fn shrunk_batch(&self) -> Option<f64> {
         let cell = &self.cell;
-        let mean = match cell.work.timed_queries {
-            Some(queries) => queries as f64 / cell.round_ns.samples.len() as f64,
-            // Results without it: those of the warm-up too.
-            None => cell.work.gradient_queries as f64 / cell.work.rounds as f64,
-        };
+        let mean = cell.work.timed_queries as f64 / cell.round_ns.samples.len() as f64;
         (mean > 0.0 && mean < 0.9 * self.configuration().batch_size as f64).then_some(mean)
     }
 
@@ -182,7 +178,7 @@ mod tests {
             halving.round_ns = RoundTimes::new(vec![3_000, 1_500, 750]);
             halving.work.rounds = 4;
             halving.work.gradient_queries = 600 + 300 + 150 + 75;
-            halving.work.timed_queries = Some(300 + 150 + 75);
+            halving.work.timed_queries = 300 + 150 + 75;
             halving
         };
         let pooled = &pool(&[repeat(0), repeat(1)])[0];

@@ -77,7 +77,6 @@ pub struct Study {
     /// Fits to the cells of the fewest threads.
     pub exponents: Vec<FittedExponent>,
     /// Seconds that a round costs two threads of one process beside its work; 0 if it was not measured.
-    #[serde(default)]
     pub exchange_seconds: f64,
 }
 

@@ -198,7 +198,7 @@ impl Study for RoundTime {
             work: RunWork {
                 rounds: measurement.ledger.rounds,
                 gradient_queries: measurement.ledger.gradient_queries,
-                timed_queries: Some(measurement.work.iter().map(|work| work.queries).sum()),
+                timed_queries: measurement.work.iter().map(|work| work.queries).sum(),
             },
             pinning: context.pinning.policy(),
             phases_ns: Phases {

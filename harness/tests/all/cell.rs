@@ -22,7 +22,7 @@ pub(crate) fn cell(algorithm: &str, batch_size: usize, threads: usize, repeat: u
         work: RunWork {
             rounds: 21,
             gradient_queries: 21 * batch_size as u64,
-            timed_queries: None,
+            timed_queries: 21 * batch_size as u64,
         },
         pinning: PinPolicy::None,
         round_ns: RoundTimes::new(samples),

@@ -64,6 +64,7 @@ pub(crate) fn cell(
     cell.configuration.parameters = tree.into_iter().collect();
     cell.work.rounds = 60;
     cell.work.gradient_queries = 60 * batch_size as u64;
+    cell.work.timed_queries = 60 * batch_size as u64;
     cell.phases_ns = Phases {
         sample: (0.02 * median) as u64,
         gradient: (0.96 * median - noise_ns).max(0.3 * median) as u64,

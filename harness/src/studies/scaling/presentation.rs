@@ -11,8 +11,7 @@ pub fn present(study: &Found) -> Presentation {
         "Medians over {} repeats, each of which measured all thread counts of a curve in turn; 95 % bootstrap intervals over \
          the repeats. Pinning of threads: {}. Dotted: one per thread, and the machine's own limits from registers and from \
          memory.",
-        study.repeats,
-        study.environment.pinning_policy()
+        study.repeats, study.environment.pinning
     );
     let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about, "rounds run scaling");
     if !study.warnings.is_empty() {
