@@ -154,7 +154,7 @@ fn cases() -> Vec<(
         ),
         (
             "anti-correlated",
-            Matrix::Draws(|t| [(t, 1.0), (t.saturating_sub(1), -1.0)][..1 + t.min(1)].to_vec()),
+            Matrix::Draws(|t| [(t, 1.0), (t.saturating_sub(1), -1.0)][..=t.min(1)].to_vec()),
             Box::new(move |key, sigma| Box::new(anti_correlated::stream(key, sigma, rounds))),
         ),
         (

@@ -161,7 +161,7 @@ mod tests {
             let factorization = request.factorize().unwrap();
             let (_, factor) = Inverse::of(factorization.strategy()).unwrap();
             assert!(
-                factor >= 1.0 && factor < 1.0 + 1e-11 && (factor > 1.0) == is_larger,
+                (1.0..1.0 + 1e-11).contains(&factor) && (factor > 1.0) == is_larger,
                 "{method}: {factor}"
             );
         }

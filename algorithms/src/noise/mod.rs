@@ -304,7 +304,7 @@ impl<D: Fn(u64, &mut dyn FnMut(u64, f64)) + Send> NoiseMechanism for Addressed<D
         let terms = &*terms;
         if unit.is_some() {
             add_rounded(sum, engine, &|block, noise| {
-                fill_rounded_combination(key, terms, block, noise)
+                fill_rounded_combination(key, terms, block, noise);
             });
         } else {
             engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
