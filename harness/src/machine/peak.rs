@@ -13,7 +13,6 @@ use wide::f32x16;
 
 use super::{Pinning, Topology};
 use crate::format::three_digits;
-use crate::statistics::median;
 
 /// Independent chains of multiply-adds: enough to hide the latency (4 cycles, 2 units), few enough for the registers.
 const CHAINS: usize = if cfg!(target_feature = "avx512f") { 12 } else { 6 };
@@ -170,7 +169,7 @@ impl Limit {
     }
 }
 
-/// Peak of f32 multiply-adds on `threads` threads, in GFLOP/s: the median of short repeats (about 40 ms in all).
+/// Peak of f32 multiply-adds on `threads` threads, in GFLOP/s (about 40 ms).
 ///
 /// # Panics
 /// If `threads` is zero.
@@ -207,7 +206,7 @@ fn measure_integer_peak(threads: usize, pinning: &Pinning) -> Option<IntegerPeak
     })
 }
 
-/// Read bandwidth on `threads` threads, in GB/s, of `bytes` in all, again and again: the median of short repeats.
+/// Read bandwidth on `threads` threads, in GB/s, of `bytes` in all, again and again.
 ///
 /// Each thread reads its own part, which it touched first, so that on a NUMA machine it is near. It is the faster of
 /// one and of four sequential streams a thread: one stream may not keep enough lines in flight.
@@ -272,8 +271,8 @@ fn cache_sizes(topology: &Topology, threads: usize) -> Vec<(usize, u64, usize)> 
     sizes
 }
 
-/// Runs `work` on all threads at once, a few times, each on what its own thread `prepare`d; the median time, in
-/// seconds, from the first start to the last end.
+/// Runs `work` on all threads at once, a few times, each on what its own thread `prepare`d; the least time, in seconds, from the
+/// first start to the last end. Other work on the machine lengthens the rest, and is no limit.
 fn together<T>(
     threads: usize,
     pinning: &Pinning,
@@ -308,14 +307,12 @@ fn together<T>(
             .map(|worker| worker.join().expect("a measuring thread does not panic"))
             .collect()
     });
-    let seconds: Vec<f64> = (0..REPEATS)
-        .map(|repeat| {
-            let start = spans.iter().map(|spans| spans[repeat].0).min().expect("a thread");
-            let end = spans.iter().map(|spans| spans[repeat].1).max().expect("a thread");
-            end.duration_since(start).as_secs_f64()
-        })
-        .collect();
-    median(&seconds)
+    let seconds = (0..REPEATS).map(|repeat| {
+        let start = spans.iter().map(|spans| spans[repeat].0).min().expect("a thread");
+        let end = spans.iter().map(|spans| spans[repeat].1).max().expect("a thread");
+        end.duration_since(start).as_secs_f64()
+    });
+    seconds.fold(f64::INFINITY, f64::min)
 }
 
 /// Peaks and bandwidths for one thread count.

@@ -427,7 +427,7 @@ pub fn limits(study: &Found) -> Vec<(&'static str, Vec<(usize, f64)>)> {
     let of = |value: fn(&Roofline) -> f64| -> Vec<(usize, f64)> {
         let rooflines = study.environment.rooflines.iter();
         rooflines
-            .map(|roofline| (roofline.threads, value(roofline) / value(&one)))
+            .map(|roofline| (roofline.threads, value(roofline) / value(one)))
             .collect()
     };
     vec![
