@@ -3,7 +3,7 @@
 use rounds_kernels::random::BLOCK_COORDINATES;
 use rounds_kernels::random::exact::round_enclosed;
 
-use super::{NoiseError, PARALLEL_CHUNK};
+use super::NoiseError;
 use crate::oracle::Engine;
 
 /// Greatest `Σ|coefficients|·σ/γ` of a sum of few normals, 2⁴⁹: noise below 2⁵³.
@@ -30,14 +30,13 @@ pub(super) fn in_units(deviation: f64, unit: f64, size: f64, most: f64) -> Resul
 
 /// `sum += R` for integers R that `fill` writes, a block of coordinates at a time.
 pub(super) fn add_rounded(sum: &mut [f64], engine: &Engine, fill: &(impl Fn(u64, &mut [i64]) + Sync)) {
-    engine.for_each_chunk(sum, PARALLEL_CHUNK, &|offset, part| {
+    // A block takes some 10 µs: worth a thread of its own.
+    engine.for_each_chunk(sum, BLOCK_COORDINATES, &|offset, part| {
         #[allow(clippy::large_stack_arrays, reason = "32 KiB, and nothing is allocated in a round")]
         let mut noise = [0; BLOCK_COORDINATES];
-        for (index, part) in part.chunks_mut(BLOCK_COORDINATES).enumerate() {
-            let noise = &mut noise[..part.len()];
-            fill((offset / BLOCK_COORDINATES + index) as u64, noise);
-            add_integers(part, noise);
-        }
+        let noise = &mut noise[..part.len()];
+        fill((offset / BLOCK_COORDINATES) as u64, noise);
+        add_integers(part, noise);
     });
 }
 

@@ -289,7 +289,8 @@ impl<'a> Oracle<'a> {
         for point in std::iter::once(&current).chain(&previous) {
             self.check_parameters(point.parameters)?;
             // A public number; times a residual it must not overflow either.
-            if self.problem.domain().is_some() && !(point.coefficient.abs() <= MOST_COEFFICIENT) {
+            let matters = self.problem.domain().is_some() || clip != Clip::Unbounded;
+            if matters && !(point.coefficient.abs() <= MOST_COEFFICIENT) {
                 return Err(QueryError::Diverged);
             }
         }
@@ -339,12 +340,19 @@ impl<'a> Oracle<'a> {
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
         let of_bytes = |scale| SumLattice::new(model, FeatureGrid::bytes(scale), weight, clip, 0);
         let mut packed = self.packed.take();
-        let unit = match (&mut packed, self.problem.byte_scale()) {
-            (Some(packed), Some(scale)) => exact
-                .or_else(|| of_bytes(scale))
-                .filter(|lattice| linear::pack(model, points, lattice, packed)),
-            _ => None,
+        let candidate = self
+            .problem
+            .byte_scale()
+            .and_then(|scale| exact.or_else(|| of_bytes(scale)));
+        let unit = match &mut packed {
+            Some(packed) => candidate.filter(|lattice| linear::pack(model, points, lattice, packed)),
+            None => None,
         };
+        // Noise is rounded to a lattice in every round or in none.
+        if packed.is_some() && candidate.is_some() && unit.is_none() && exact.is_none() && clip != Clip::Unbounded {
+            self.packed = packed;
+            return Err(QueryError::Diverged);
+        }
         let counts = (queries, flops);
         let outcome = match (&packed, unit, exact) {
             (Some(packed), Some(_), _) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {

@@ -32,12 +32,6 @@ pub fn leaves(rows: usize, row_cycles: f64, leaf_rows: f64) -> usize {
     1 << (wanted * 1.25).log2().floor() as u32
 }
 
-/// Rows of the longest leaf of any batch of up to `rows` rows, or more: with L(b) leaves, b/L(b) is at most
-/// `b / max(1, w(b)·5/8)` for the number w of leaves that [`leaves`] rounds, which grows with b, and 2·w·5/8 ≥ L.
-pub fn longest_leaf(rows: usize, row_cycles: f64, leaf_rows: f64) -> usize {
-    rows.div_ceil((leaves(rows, row_cycles, leaf_rows) / 2).max(1))
-}
-
 /// Rows `start..end` of leaf `leaf` out of `leaves`: contiguous, sizes differing by at most one.
 pub fn leaf_range(rows: usize, leaves: usize, leaf: usize) -> std::ops::Range<usize> {
     rows * leaf / leaves..rows * (leaf + 1) / leaves
@@ -66,26 +60,6 @@ mod tests {
     fn little_work_is_not_shared() {
         assert_eq!(leaves(2_000, row_cycles(80.0, 80.0), LEAF_ROWS), 1);
         assert!(leaves(100_000, row_cycles(80.0, 80.0), LEAF_ROWS) >= 8);
-    }
-
-    #[test]
-    fn no_batch_has_a_longer_leaf_than_the_longest() {
-        for (row_cycles, leaf_rows) in [
-            (0.5, LEAF_ROWS),
-            (8.0, LEAF_ROWS),
-            (100.0, LEAF_ROWS_OF_INTEGERS),
-            (700.0, LEAF_ROWS),
-        ] {
-            for most in [1, 2, 127, 2_000, 50_000, 3_000_000] {
-                let longest = longest_leaf(most, row_cycles, leaf_rows);
-                for rows in (1..=most).rev().step_by(most.div_ceil(5_000)) {
-                    assert!(
-                        rows.div_ceil(leaves(rows, row_cycles, leaf_rows)) <= longest,
-                        "{rows} rows of at most {most}"
-                    );
-                }
-            }
-        }
     }
 
     #[test]
