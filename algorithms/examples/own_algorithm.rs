@@ -22,13 +22,8 @@ impl Optimizer for NormalisedDescent {
         oracle.enter(Phase::Gradient);
         oracle.gradient_sum(&batch, &self.iterate, Clip::Unbounded, &mut self.sum)?;
         oracle.enter(Phase::Update);
-        let norm = self
-            .sum
-            .iter()
-            .map(|value| value * value)
-            .sum::<f64>()
-            .sqrt()
-            .max(f64::MIN_POSITIVE);
+        let squares: f64 = self.sum.iter().map(|value| value * value).sum();
+        let norm = squares.sqrt().max(f64::MIN_POSITIVE);
         for (x, sum) in self.iterate.iter_mut().zip(&self.sum) {
             *x -= self.step_size * (sum / norm) as f32;
         }

@@ -5,6 +5,11 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+/// ⟨a, b⟩ with b read backwards: a term of a convolution.
+pub(crate) fn dot_reversed(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b.iter().rev()).map(|(a, b)| a * b).sum()
+}
+
 /// ‖v‖.
 pub(crate) fn norm(v: &[f64]) -> f64 {
     dot(v, v).sqrt()

@@ -14,7 +14,7 @@ use super::participation::Participation;
 use super::strategy::BandedStrategy;
 use super::toeplitz::{ToeplitzObjective, inverse_coefficients, square_root_coefficients};
 use super::workload::Workload;
-use crate::vectors::dot;
+use crate::vectors::{dot, dot_reversed};
 
 /// The best banded C that the optimiser finds.
 pub(crate) fn optimize(
@@ -75,12 +75,7 @@ fn divide(numerator: &[f64], denominator: &[f64]) -> Vec<f64> {
     let mut quotient = numerator.to_vec();
     for n in 1..quotient.len() {
         let reach = denominator.len().min(n + 1);
-        let sum: f64 = denominator[1..reach]
-            .iter()
-            .zip(quotient[n + 1 - reach..n].iter().rev())
-            .map(|(c, q)| c * q)
-            .sum();
-        quotient[n] -= sum;
+        quotient[n] -= dot_reversed(&denominator[1..reach], &quotient[n + 1 - reach..n]);
     }
     quotient
 }
@@ -202,12 +197,7 @@ impl<'a> EntryWise<'a> {
                     let mut solved = row[..reach].to_vec();
                     for s in 0..reach {
                         let line = &strategy.coefficients[s * bands..s * bands + bands.min(s + 1)];
-                        let known: f64 = line[1..]
-                            .iter()
-                            .zip(solved[..s].iter().rev())
-                            .map(|(c, value)| c * value)
-                            .sum();
-                        solved[s] = (solved[s] - known) / line[0];
+                        solved[s] = (solved[s] - dot_reversed(&line[1..], &solved[..s])) / line[0];
                         let target = &mut gradient[s * bands..s * bands + bands.min(s + 1)];
                         let weight = -2.0 * row[s];
                         for (entry, value) in target.iter_mut().zip(solved[..=s].iter().rev()) {

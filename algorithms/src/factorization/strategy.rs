@@ -9,6 +9,7 @@ use super::tree::{TreeVariant, nodes, prefix_noise_column, tree_sensitivity};
 use super::workload::{
     Workload, check_lower_triangular, matrix_of, matrix_of_map, squared_row_errors, squared_row_norms_of_columns,
 };
+use crate::vectors::dot_reversed;
 use rounds_numerics::dense;
 
 /// C of a factorisation A = B·C.
@@ -90,11 +91,7 @@ impl BandedStrategy {
         for row in 0..self.rounds {
             let line = &self.coefficients[row * self.bands..(row + 1) * self.bands];
             let reach = self.bands.min(row + 1);
-            let sum: f64 = line[1..reach]
-                .iter()
-                .zip(values[row + 1 - reach..row].iter().rev())
-                .map(|(c, x)| c * x)
-                .sum();
+            let sum = dot_reversed(&line[1..reach], &values[row + 1 - reach..row]);
             values[row] = (values[row] - sum) / line[0];
         }
     }

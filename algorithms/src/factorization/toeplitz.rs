@@ -4,7 +4,7 @@ use super::dual::Objective;
 use super::error::FactorizationError;
 use super::participation::{Participation, earliest_sum};
 use super::workload::Workload;
-use crate::vectors::{add_scaled, dot};
+use crate::vectors::{add_scaled, dot, dot_reversed};
 
 /// The coefficients of ∏_i (1 − r_i x)^(−1/2), T of them: C of the square-root factorisation A = C·C.
 ///
@@ -56,12 +56,7 @@ pub fn inverse_coefficients(coefficients: &[f64]) -> Result<Vec<f64>, Factorizat
     for n in 1..coefficients.len() {
         let first = (n + 1).saturating_sub(bands);
         // Σ_{k=1}^{min(n, bands−1)} c_k d_{n−k}, pairing d from `first` upwards with c downwards.
-        let sum: f64 = inverse[first..n]
-            .iter()
-            .zip(coefficients[1..=n - first].iter().rev())
-            .map(|(d, c)| d * c)
-            .sum();
-        inverse[n] = -sum / lead;
+        inverse[n] = -dot_reversed(&inverse[first..n], &coefficients[1..=n - first]) / lead;
         if !inverse[n].is_finite() {
             return Err(FactorizationError::InverseOverflow { row: n });
         }

@@ -165,11 +165,8 @@ mod tests {
             let sigma = noise_multiplier(epsilon_value, delta_value).unwrap();
             assert_relative(sigma, 1.0 / mu_value, tolerance.max(1e-13), &what);
             // ε moves by up to 1.4 times the relative change of μ.
-            let tolerance = if tolerance == 1e-12 {
-                1e-12
-            } else {
-                2.0 * tolerance.max(1e-12)
-            };
+            let factor = if tolerance == 1e-12 { 1.0 } else { 2.0 };
+            let tolerance = factor * tolerance.max(1e-12);
             assert_relative(epsilon(delta_value, mu_value).unwrap(), epsilon_value, tolerance, &what);
         }
         for (mu_value, delta_value, epsilon_value, _) in &VALUES[19..] {

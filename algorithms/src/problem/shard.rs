@@ -72,17 +72,11 @@ impl Shard {
         let (rank, count) = (ranks.rank(), ranks.count());
         assert!(count < usize::from(NO_RANK), "{count} ranks are too many");
         let length = (dataset.len() as u32).to_le_bytes();
-        let lengths: Vec<usize> = gathered(ranks, [length], u32::from_le_bytes)
-            .into_iter()
-            .map(|length| length as usize)
-            .collect();
+        let lengths = gathered(ranks, [length], |bytes| u32::from_le_bytes(bytes) as usize);
         let rows = lengths.iter().sum();
         for (other, &length) in lengths.iter().enumerate() {
-            let expected = leaf_range(rows, count, other).len();
-            assert_eq!(
-                length, expected,
-                "rank {other} holds another number of rows than its share"
-            );
+            let share = leaf_range(rows, count, other).len();
+            assert_eq!(length, share, "rows of rank {other}, and its share of them");
         }
         let singles = |own: &[f32]| gathered(ranks, own.iter().map(|value| value.to_le_bytes()), f32::from_le_bytes);
         let labels = match dataset.labels() {
@@ -250,10 +244,8 @@ impl Shard {
                 if to == self.rank {
                     return Vec::new();
                 }
-                let mine = rows
-                    .iter()
-                    .map(|&row| row as usize)
-                    .filter(|row| store.own_rows.contains(row));
+                let rows = rows.iter().map(|&row| row as usize);
+                let mine = rows.filter(|row| store.own_rows.contains(row));
                 store.pack(mine.map(|row| row - store.own_rows.start))
             })
             .collect();
@@ -361,12 +353,8 @@ impl Shard {
                 Features::Sparse(sparse)
             }
         };
-        if store.l1_norms.is_some() {
-            let norms = self.norms_of(&arrived, Norm::L1);
-            store
-                .l1_norms
-                .iter_mut()
-                .for_each(|own| own.values.extend_from_slice(&norms.values));
+        if let Some(own) = &mut store.l1_norms {
+            own.values.extend(self.norms_of(&arrived, Norm::L1).values);
         }
         store.features.append(&arrived);
         store.labels.extend_from(&self.labels, rows);

@@ -74,10 +74,9 @@ mod tests {
         // ‖Λ_τ·B‖² by the matrix, for B = S, and ‖b_20‖² = 20.
         let (rounds, tau) = (24, 5);
         let lambda = crate::factorization::lambda_tau_matrix(rounds, tau);
-        let squared: f64 = (0..rounds)
-            .flat_map(|t| (0..rounds).map(move |s| (t, s)))
-            .map(|(t, s)| (s..rounds).map(|k| lambda[(t, k)]).sum::<f64>().powi(2))
-            .sum();
+        let entry = |t: usize, s: usize| (s..rounds).map(|k| lambda[(t, k)]).sum::<f64>();
+        let row = |t: usize| (0..rounds).map(|s| entry(t, s).powi(2)).sum::<f64>();
+        let squared: f64 = (0..rounds).map(row).sum();
         let rows: Vec<Vec<f64>> = (1..=rounds).map(|t| vec![1.0; t]).collect();
         let term = restart_term(&rows, tau);
         assert!(((squared + 20.0) / term - 1.0).abs() < 1e-12, "{squared} {term}");

@@ -21,10 +21,8 @@ use rounds_kernels::random::StreamKey;
 fn problem(rows: usize, regularization: f64) -> Problem {
     let data = synthetic_logistic(rows, 5, 9)
         .into_binary()
-        .unwrap()
-        .clip_features(Norm::L2, 5.0_f64.sqrt())
-        .unwrap();
-    Problem::new(Arc::new(data), Loss::Logistic, false, regularization).unwrap()
+        .and_then(|data| data.clip_features(Norm::L2, 5.0_f64.sqrt()));
+    Problem::new(Arc::new(data.unwrap()), Loss::Logistic, false, regularization).unwrap()
 }
 
 fn settings(epsilon: f64, parameters: &[(&str, &str)]) -> Settings {

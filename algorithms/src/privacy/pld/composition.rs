@@ -66,18 +66,11 @@ pub(super) fn transform_length(length: usize) -> usize {
 /// logarithm of the step's moment and that cell.
 fn tilt(loss: &GridLoss, lambda: f64, cells: &mut [f64]) -> (f64, i64) {
     let anchor = loss.anchor(lambda);
-    let tilted: Vec<f64> = loss
-        .weights(lambda, anchor)
-        .zip(&loss.mass)
-        .map(|(weight, mass)| weight * mass)
-        .collect();
+    let weights = loss.weights(lambda, anchor).zip(&loss.mass);
+    let tilted: Vec<f64> = weights.map(|(weight, mass)| weight * mass).collect();
     let moment: f64 = tilted.iter().sum();
-    let mean = tilted
-        .iter()
-        .enumerate()
-        .map(|(cell, mass)| cell as f64 * mass)
-        .sum::<f64>()
-        / moment;
+    let cells_times_mass = tilted.iter().enumerate().map(|(cell, mass)| cell as f64 * mass);
+    let mean = cells_times_mass.sum::<f64>() / moment;
     let centre = mean.round() as i64;
     cells.fill(0.0);
     let mut index = (-centre).rem_euclid(cells.len() as i64) as usize;
@@ -145,10 +138,8 @@ impl Composed {
         };
         let rotation = (start - origin).rem_euclid(length as i64) as usize;
         cells.rotate_left(rotation);
-        let mass = cells
-            .into_iter()
-            .map(|value| (value / length as f64 + shift).max(0.0))
-            .collect();
+        let cells = cells.into_iter();
+        let mass = cells.map(|value| (value / length as f64 + shift).max(0.0)).collect();
         // Chernoff: E[e^{(θ−λ)ℓ}] e^{−(θ−λ)edge} under the tilted law, for θ < λ below and θ > λ above.
         let tail = |log_ratio: f64, edge_lambda: f64, edge: f64| {
             if edge_lambda == lambda {
@@ -336,14 +327,14 @@ mod tests {
             // The tilt that centres the walk at epsilon.
             let lambda = ((1.0 + epsilon / 20.0) / (1.0 - epsilon / 20.0)).ln() / (2.0 * step) - 0.5;
             let relative = |window, edges, bound| {
-                let plan = Plan {
+                let composed = Composed::new(&Plan {
                     steps: &steps,
                     lambda,
                     window,
                     edges,
                     bound,
-                };
-                Composed::new(&plan).delta(epsilon, bound).unwrap() / expected - 1.0
+                });
+                composed.delta(epsilon, bound).unwrap() / expected - 1.0
             };
             for (bound, side) in [(Bound::Upper, 1.0), (Bound::Lower, -1.0)] {
                 let whole = relative((-20.0, 20.0), (lambda * 0.5, lambda * 1.5), bound);
@@ -359,10 +350,8 @@ mod tests {
     fn transform_lengths_are_even_smooth_and_close() {
         for length in [1, 7, 100, 1000, 12_345, 1_000_003] {
             let found = transform_length(length);
-            assert!(
-                found >= length && found.is_multiple_of(2) && found <= (length + length / 4).max(8),
-                "{length} {found}"
-            );
+            let close = found >= length && found <= (length + length / 4).max(8);
+            assert!(close && found.is_multiple_of(2), "{length} {found}");
             let mut rest = found;
             for prime in [2, 3, 5] {
                 while rest.is_multiple_of(prime) {

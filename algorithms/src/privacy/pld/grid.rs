@@ -105,11 +105,8 @@ impl GridLoss {
             let cell = ((loss / interval).round() as i64 - start).max(0) as usize;
             mass[cell.min(cells - 1)] += atom;
         }
-        let below = if pair.mass_above(low) > 0.0 {
-            pair.mass_below(low)
-        } else {
-            0.0
-        };
+        let continuous = pair.mass_above(low) > 0.0;
+        let below = if continuous { pair.mass_below(low) } else { 0.0 };
         let scale = ((1.0 - below) / mass.iter().sum::<f64>()).min(1.0);
         for value in &mut mass {
             *value *= scale;
@@ -183,11 +180,8 @@ impl GridLoss {
     /// ln E[e^{λℓ}] over the finite losses.
     pub(super) fn log_moment(&self, lambda: f64) -> f64 {
         let anchor = self.anchor(lambda);
-        let moment: f64 = self
-            .weights(lambda, anchor)
-            .zip(&self.mass)
-            .map(|(weight, mass)| weight * mass)
-            .sum();
+        let weights = self.weights(lambda, anchor).zip(&self.mass);
+        let moment: f64 = weights.map(|(weight, mass)| weight * mass).sum();
         moment.ln() + lambda * anchor
     }
 

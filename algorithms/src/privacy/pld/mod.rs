@@ -293,10 +293,8 @@ impl Target {
     }
 
     fn cumulant(samples: &Samples, lambda: f64) -> f64 {
-        samples
-            .iter()
-            .map(|(sample, count)| count * sample.cumulant(lambda))
-            .sum()
+        let cumulants = samples.iter().map(|(sample, count)| count * sample.cumulant(lambda));
+        cumulants.sum()
     }
 
     /// Steps in all.
@@ -382,10 +380,10 @@ impl Target {
 
     /// The Rényi bound on the ε at δ, of the pairs themselves, at the order λ + 1.
     fn renyi_epsilon(&self, direction: &Direction) -> f64 {
-        let cumulant: f64 = direction
+        let cumulants = direction
             .iter()
-            .map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda))
-            .sum();
+            .map(|&(pair, count)| count as f64 * pair.cumulant(self.lambda));
+        let cumulant: f64 = cumulants.sum();
         (cumulant + log_conversion(self.lambda) - self.delta.ln()) / self.lambda
     }
 

@@ -312,12 +312,8 @@ impl Sample {
 
     /// ln Σ mass·e^{λℓ}.
     pub(super) fn cumulant(&self, lambda: f64) -> f64 {
-        let exponents = || {
-            self.losses
-                .iter()
-                .zip(&self.log_masses)
-                .map(|(loss, log_mass)| lambda * loss + log_mass)
-        };
+        let nodes = self.losses.iter().zip(&self.log_masses);
+        let exponents = || nodes.clone().map(|(loss, log_mass)| lambda * loss + log_mass);
         let largest = exponents().fold(f64::NEG_INFINITY, f64::max);
         largest + exponents().map(|exponent| (exponent - largest).exp()).sum::<f64>().ln()
     }
@@ -348,11 +344,9 @@ mod tests {
                 assert!(close, "{pair:?} {y}: {loss} {back}");
             }
         }
-        assert_eq!(
-            Pair::Remove { rate: 0.1, noise: 1.0 }.coordinate(-1.0),
-            f64::NEG_INFINITY
-        );
-        assert_eq!(Pair::Add { rate: 0.1, noise: 1.0 }.coordinate(1.0), f64::INFINITY);
+        let (rate, noise) = (0.1, 1.0);
+        assert_eq!(Pair::Remove { rate, noise }.coordinate(-1.0), f64::NEG_INFINITY);
+        assert_eq!(Pair::Add { rate, noise }.coordinate(1.0), f64::INFINITY);
     }
 
     #[test]
@@ -375,11 +369,8 @@ mod tests {
         for pair in PAIRS {
             for lambda in [0.3, 1.0, 2.5] {
                 let (low, high) = pair.range(1e-30, 1e-30);
-                let high = if matches!(pair, Pair::Laplace { .. }) {
-                    high
-                } else {
-                    high + 20.0
-                };
+                let is_bounded = matches!(pair, Pair::Laplace { .. });
+                let high = if is_bounded { high } else { high + 20.0 };
                 let steps = 40_000;
                 let width = (high - low) / f64::from(steps);
                 let continuous: f64 = (0..steps)
@@ -389,11 +380,8 @@ mod tests {
                         (density.ln() + lambda * pair.loss(y)).exp() * width
                     })
                     .sum();
-                let atoms: f64 = pair
-                    .atoms()
-                    .iter()
-                    .map(|(loss, mass)| mass * (lambda * loss).exp())
-                    .sum();
+                let atoms = pair.atoms();
+                let atoms: f64 = atoms.iter().map(|(loss, mass)| mass * (lambda * loss).exp()).sum();
                 let expected = (continuous + atoms).ln();
                 let found = pair.cumulant(lambda);
                 let close = !expected.is_finite() || (found - expected).abs() < 1e-6 * (1.0 + expected);
