@@ -195,7 +195,9 @@ fn syntax_errors_are_errors_about_the_file() {
         let error = refused("t.csv", format!("{header}1,x,2,no,a,1\n{row}\n").as_bytes(), &table);
         let message = error.to_string();
         assert!(message.contains(part) && message.contains("line 3"), "{message}");
-        assert!(!error.without_rows().contains('3'), "{}", error.without_rows());
+        // The folder's name is random.
+        let private = error.without_rows().replace(folder.name(), "");
+        assert!(!private.contains('3'), "{private}");
     }
     for (header, parts) in [
         ("id,town,age,y,job", "no column height|t.csv"),
