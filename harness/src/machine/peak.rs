@@ -32,12 +32,13 @@ pub struct Roofline {
     pub threads: usize,
     /// f32 multiply-adds from registers, 2 flops each, in GFLOP/s.
     pub peak_gflops: f64,
-    /// The instructions of the integer kernels; `None` where there are no such kernels, and in sheets of older builds.
+    /// The instructions of the integer kernels; `None` where there are no such kernels, and in sheets of older builds, which
+    /// [`builds`](crate::builds) reads.
     #[serde(default)]
     pub int8: Option<IntegerPeak>,
     /// Bytes read from memory, in GB/s (10⁹).
     pub bandwidth_gbytes_per_s: f64,
-    /// Bytes read from caches, the smallest first.
+    /// Bytes read from caches, the smallest first; none in sheets of older builds.
     #[serde(default)]
     pub caches: Vec<CacheBandwidth>,
 }

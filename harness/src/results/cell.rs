@@ -105,7 +105,7 @@ pub struct Rates {
     pub gbytes_per_s: Option<f64>,
     /// Median over the rounds of the limit's time over time. Noise can put it above 1.
     pub roofline_fraction: Option<f64>,
-    /// The limit.
+    /// The limit. Rows of older builds, which [`builds`](crate::builds) reads, have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use rounds::builds::{Builds, measure_in_turn};
 use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
 use rounds::results::{Run, read_run};
+use serde_json::{Deserializer, Value};
 
 use crate::synthetic::{Plan, write_run};
 
@@ -174,4 +175,38 @@ fn a_folder_of_pairs_takes_one_pair_of_builds_and_arguments() {
         let refused = different.bind(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("--out"), "{refused}");
     }
+}
+
+#[test]
+fn results_of_builds_that_knew_no_limits_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(write_run(folder.path(), &plan(1, 3, &|_, _| 1.0).cells()));
+    let now = read_run(folder.path()).unwrap();
+    for (file, fields) in [("environment.json", 4), ("measurements.jsonl", 36)] {
+        let path = folder.path().join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut removed = 0;
+        let mut remove = |object: &mut Value, key: &str| {
+            removed += usize::from(object.as_object_mut().unwrap().remove(key).is_some());
+        };
+        let lines = Deserializer::from_str(&text).into_iter().map(|value| {
+            let mut value: Value = value.unwrap();
+            remove(&mut value, "limit");
+            for roofline in value
+                .get_mut("rooflines")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                remove(roofline, "int8");
+                remove(roofline, "caches");
+            }
+            format!("{value}\n")
+        });
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+        assert_eq!(removed, fields, "{file}");
+    }
+    assert!(is_quiet(
+        &compare(&read_run(folder.path()).unwrap(), &now, Rules::default()).unwrap()
+    ));
 }
