@@ -114,6 +114,8 @@ pub fn measure_in_turn(
     ensure!(whole > 0, "stopped before the first pair was finished");
     let runs = [0, 1].map(|side| {
         let mut all = read_run(&member(1, side))?;
+        // Limits of one process among many, which each build may measure in another way.
+        all.environment.rooflines.clear();
         for pair in 2..=whole {
             let repeats = all.results.samples.iter().map(|sample| sample.trial.repeat + 1).max();
             for mut sample in read_run(&member(pair, side))?.results.samples {

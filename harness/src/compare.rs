@@ -209,7 +209,8 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         .map(|(first, second)| [evidence(first), evidence(second)])
         .collect();
     let common = common_change(&samples, rules);
-    if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged) {
+    // Without an assumed effect of the machine the change is that of the code.
+    if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged && rules.machine_noise > 0.0) {
         remarks.push(format!(
             "all configurations together changed by {:+.1} %, more than the assumed effect of the machine between two runs: \
              without a change in code that all of them use, the machine was in another state; measure both runs again, in \
