@@ -418,6 +418,22 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
     assert!(refused.to_string().contains("generated"));
 }
 
+/// The features of a domain are those of the files, but for rounding to multiples of 2⁻¹⁴; bytes stay.
+fn lies_near(features: &Features, raw: &Features) -> bool {
+    let near = |values: &[f32], raw: &[f32]| {
+        let step = 1.0 / 16_384.0;
+        let mut pairs = values.iter().zip(raw);
+        values.len() == raw.len() && pairs.all(|(a, b)| (a - b).abs() <= 0.500_1 * step && (a / step).fract() == 0.0)
+    };
+    match (features, raw) {
+        (Features::F32 { values, .. }, Features::F32 { values: raw, .. }) => near(values, raw),
+        (Features::Sparse(matrix), Features::Sparse(raw)) => {
+            matrix.offsets == raw.offsets && matrix.indices == raw.indices && near(&matrix.values, &raw.values)
+        }
+        _ => features == raw,
+    }
+}
+
 #[test]
 fn named_data_sets_come_in_their_domain_and_keep_their_values() {
     let root = std::env::var_os("ROUNDS_DATA").map(PathBuf::from);
@@ -439,7 +455,8 @@ fn named_data_sets_come_in_their_domain_and_keep_their_values() {
             assert_eq!(facts(&data), facts(&raw), "{}", named.name);
             let cut = named.name == "ijcnn1" && data.len() == 91_701;
             if named.name != "pendigits" && !cut {
-                assert_eq!(data.digest(), raw.digest(), "{}", named.name);
+                assert_eq!(data.labels(), raw.labels(), "{}", named.name);
+                assert!(lies_near(data.features(), raw.features()), "{}", named.name);
             }
             assert!((0..data.len()).all(|row| !data.is_null(row)), "{}", named.name);
         }
