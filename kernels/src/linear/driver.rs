@@ -241,8 +241,8 @@ pub(super) fn sum_blocks<E>(
                         values,
                         sum,
                         (model.features, width),
-                    )
-                };
+                    );
+                }
                 continue;
             }
             residuals::scale(source.scale, values, outputs, count);
