@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::optimizers::{Optimizer, Prepared, RoundError};
 use crate::oracle::{Engine, Ledger, Oracle, Phase};
+use crate::privacy::Arithmetic;
 use crate::problem::Problem;
 use crate::state::StateVisitor;
 
@@ -36,15 +37,15 @@ pub struct Executor<'p> {
 }
 
 impl<'p> Executor<'p> {
-    /// The run of `prepared` on `problem`, before its first round. Sums of a release are exact.
+    /// The run of `prepared` on `problem`, before its first round.
     pub fn new(problem: &'p Problem, engine: Engine, prepared: Prepared) -> Self {
-        let oracle = Oracle::new(problem, engine);
-        let oracle = if prepared.release { oracle.exactly() } else { oracle };
-        Self::on(oracle, prepared)
+        Self::on(Oracle::new(problem, engine), prepared)
     }
 
-    /// The run of `prepared` on an oracle as it is; its counters go on.
+    /// The run of `prepared` on an oracle, whose counters go on. Its sums are exact where the statement says so.
     pub fn on(oracle: Oracle<'p>, prepared: Prepared) -> Self {
+        let is_exact = prepared.privacy.arithmetic == Some(Arithmetic::Exact);
+        let oracle = if is_exact { oracle.exactly() } else { oracle };
         Self {
             optimizer: prepared.optimizer,
             oracle,

@@ -18,7 +18,8 @@ use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, S
 use crate::choices::{Choice, choices};
 use crate::noise::NoiseLevels;
 use crate::privacy::{
-    self, Accountant, Adjacency, Mechanism, PrivacyError, PrivacyStatement, PrivateRun, Sampling, gaussian, zcdp,
+    self, Accountant, Adjacency, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun, Sampling,
+    gaussian, zcdp,
 };
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -370,18 +371,26 @@ impl AcceleratedPlan {
         )
     }
 
-    /// The run on `problem`, with noise and batches from `key`.
+    /// The run on `problem`, with noise and batches from `key`; it claims nothing if the plan was made for a key of the other kind.
     ///
     /// # Errors
     /// Batches that the data cannot give.
     pub fn prepared(&self, problem: &PublicProblem, key: &StreamKey) -> Result<Prepared, PrepareError> {
         let sampler = Sampler::new(self.sampling, problem.rows(), self.batch, key.clone())?;
         let method = MomentumMethod::new(self.iteration(problem, key.clone()), sampler, self.clip);
+        let stated = self.statement.noise_source == Some(NoiseSource::Chacha20);
+        let statement = if stated == matches!(key, StreamKey::Release(_)) {
+            self.statement.clone()
+        } else {
+            self.statement
+                .clone()
+                .revoked("the plan was made for a key of another kind")
+        };
         Ok(Prepared::new(
             method,
             self.steps.len() as u64,
             self.mechanism.clone(),
-            self.statement.clone(),
+            statement,
         ))
     }
 }
@@ -568,7 +577,7 @@ struct BudgetOf {
     rows: usize,
     dimension: usize,
     clip_norm: f64,
-    /// Of the sum, rounding included.
+    /// Of the sum.
     sensitivity: f64,
 }
 
@@ -608,11 +617,6 @@ impl BudgetOf {
         Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
     }
 
-    /// Of the sum in exact arithmetic.
-    fn exact_sensitivity(&self) -> f64 {
-        self.clip_norm * self.sampling.row_change_factor(self.adjacency)
-    }
-
     fn laplace(&self, log_weights: Option<&[f64]>, rounds: usize, id: &'static str) -> Result<Spent, PrepareError> {
         let Budget::Target { epsilon, delta } = self.budget else {
             return Err(SettingsError::Unsupported {
@@ -637,7 +641,7 @@ impl BudgetOf {
             let scale = |&share: &f64| self.sensitivity / privacy::laplace::unamplified_epsilon(share, rate);
             Ok(shares(total)?.iter().map(scale).collect())
         };
-        let l1_sensitivity = self.exact_sensitivity();
+        let l1_sensitivity = self.sensitivity;
         let mechanism = |scales: &[f64]| -> Mechanism {
             if log_weights.is_some() {
                 return Mechanism::laplace_schedule(scales, l1_sensitivity, self.sampling);
@@ -658,11 +662,10 @@ impl BudgetOf {
         }
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
-        let inflation = self.sensitivity / l1_sensitivity;
         let factor = privacy::calibrate(accountant, self.adjacency, epsilon, delta, |factor| {
             mechanism(&times(factor))
         })?;
-        let scales = times((factor * inflation).next_up());
+        let scales = times(factor.next_up());
         let mechanism = mechanism(&scales);
         Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
     }
@@ -715,11 +718,10 @@ impl BudgetOf {
         let accountant = self
             .accountant
             .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-        let inflation = self.sensitivity / self.exact_sensitivity();
         let (noise_multiplier, delta) = match self.budget {
             Budget::Target { epsilon, delta } => {
-                let exact = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
-                ((exact * inflation).next_up(), delta)
+                let least = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
+                (least.next_up(), delta)
             }
             Budget::NoiseMultiplier {
                 noise_multiplier,

@@ -170,8 +170,6 @@ pub struct Prepared {
     pub mechanism: Option<Mechanism>,
     /// Assumptions of its theorem that the run leaves.
     pub warnings: Vec<AssumptionWarning>,
-    /// True if noise and sampling come from a release key.
-    pub release: bool,
     /// The guarantee of the whole run.
     pub privacy: PrivacyStatement,
 }
@@ -190,7 +188,6 @@ impl Prepared {
             queries: None,
             mechanism,
             warnings: Vec::new(),
-            release: false,
             privacy,
         }
     }
@@ -239,8 +236,8 @@ pub struct Algorithm {
     pub groups: &'static [&'static [Parameter]],
     /// The conditions of its audits.
     pub scenes: &'static [Scene],
-    /// Its constructor; call [`Algorithm::prepare`].
-    pub constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
+    /// Its constructor, called by [`Algorithm::prepare`].
+    pub(crate) constructor: fn(&PublicProblem, &Settings) -> Result<Prepared, PrepareError>,
 }
 
 impl Algorithm {
@@ -286,7 +283,6 @@ impl Algorithm {
     pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
         self.check(settings)?;
         let mut prepared = (self.constructor)(problem, settings)?;
-        prepared.release = settings.is_release();
         if !self.release
             && let Some(arithmetic) = &mut prepared.privacy.arithmetic
         {

@@ -113,6 +113,13 @@ pub(super) fn batch_size(common: &Common, rows: usize, default: usize) -> Result
 pub(super) fn adjacency(problem: &PublicProblem, common: &Common) -> Result<Adjacency, SettingsError> {
     let declared = problem.relation().adjacency();
     let adjacency = common.adjacency.unwrap_or(declared);
+    if declared == Adjacency::AddRemove && adjacency != declared {
+        return Err(SettingsError::OutOfRange {
+            parameter: "adjacency",
+            value: adjacency.to_string(),
+            expected: "add-remove, as the domain declares: its number of rows is private; declare another relation",
+        });
+    }
     if adjacency == Adjacency::AddRemove && declared != Adjacency::AddRemove {
         return Err(SettingsError::OutOfRange {
             parameter: "adjacency",

@@ -58,8 +58,11 @@ pub enum QueryError {
     /// 2⁵⁰: functions of what was released before and of public numbers, not of any row.
     #[error("the iterate or a coefficient has diverged; lower the learning rate")]
     Diverged,
-    /// Sums that no lattice holds exactly: by public numbers.
-    #[error("{rows} rows are too many to be summed exactly at this clip norm and these coefficients; clip higher")]
+    /// Sums that no lattice holds exactly, by public numbers; or more rows than a data set of the domain has.
+    #[error(
+        "sums of {rows} rows at most, at this clip norm and these coefficients, are not surely exact: the rows or the clip norm do \
+             not suit the declared domain"
+    )]
     Lattice {
         /// The most rows of a batch.
         rows: usize,
@@ -155,8 +158,10 @@ impl<'a> Oracle<'a> {
     /// depends on nothing beside it, and is at most as long as the clip norm, exactly.
     #[must_use]
     pub fn exactly(mut self) -> Self {
-        self.exact = self.problem.sums_are_exact(true);
-        self.recorded.clear();
+        if !self.exact {
+            self.exact = self.problem.sums_are_exact(true);
+            self.recorded.clear();
+        }
         self
     }
 
@@ -315,6 +320,9 @@ impl<'a> Oracle<'a> {
             return Ok(None);
         };
         let rows = self.problem.most_rows();
+        if self.problem.rows() > rows {
+            return Err(QueryError::Lattice { rows });
+        }
         SumLattice::new(self.problem.model(), grid, weight, clip, rows)
             .map(Some)
             .ok_or(QueryError::Lattice { rows })

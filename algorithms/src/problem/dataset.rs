@@ -124,7 +124,10 @@ impl Dataset {
         let classes =
             |classes: Option<usize>| classes.map_or_else(|| "real targets".into(), |k| format!("{k} classes"));
         match (self.classes(), domain.classes()) {
-            (None, Some(2)) => drop(self.binary_targets()?),
+            (None, Some(2)) if self.binary_targets().is_err() => {
+                return refuse("targets other than -1 and 1".to_owned(), "two classes".to_owned());
+            }
+            (None, Some(2)) => {}
             (found, declared) if found != declared => return refuse(classes(found), classes(declared)),
             _ => {}
         }
@@ -150,10 +153,15 @@ impl Dataset {
         })
     }
 
-    /// Rounds features to their grid, where there is one: to nearest, or where a bound on the rows is enforced towards 0.
+    /// Rounds features to their grid, where there is one, and cuts them to the unit: to nearest, or where that could exceed a bound
+    /// towards 0.
     fn round_to_grid(&mut self) {
         if let Some(grid) = self.feature_grid() {
-            self.features.round_to(grid.step, self.feature_bound.is_some());
+            let unit = self.declared.as_ref().map_or(1.0, |declared| declared.unit);
+            let greatest = (unit / f64::from(grid.step)).floor();
+            // Where the unit is no multiple of the step, nearest could exceed it.
+            let towards_zero = self.feature_bound.is_some() || greatest * f64::from(grid.step) < unit;
+            self.features.round_to(grid.step, greatest as f32, towards_zero);
         }
     }
 

@@ -142,18 +142,20 @@ impl Features {
         }
     }
 
-    /// Rounds f32 and stored values to multiples of `step`, a power of two: to nearest or towards 0.
-    pub(super) fn round_to(&mut self, step: f32, towards_zero: bool) {
+    /// Rounds f32 and stored values to multiples of `step`, a power of two, of at most `greatest` times it: to nearest or
+    /// towards 0.
+    pub(super) fn round_to(&mut self, step: f32, greatest: f32, towards_zero: bool) {
         let inverse = 1.0 / step;
+        let cut = |integer: f32| integer.max(-greatest).min(greatest) * step;
         let round = |values: &mut [f32]| {
             if towards_zero {
                 values
                     .iter_mut()
-                    .for_each(|value| *value = (*value * inverse).trunc() * step);
+                    .for_each(|value| *value = cut((*value * inverse).trunc()));
             } else {
                 values
                     .iter_mut()
-                    .for_each(|value| *value = (*value * inverse).round_ties_even() * step);
+                    .for_each(|value| *value = cut((*value * inverse).round_ties_even()));
             }
         };
         match self {

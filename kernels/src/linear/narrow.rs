@@ -12,10 +12,13 @@ use super::packing::{Layout, PackedWeights};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally};
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
-use crate::vector::lanes::{LANES, load, sum_each_of_sixteen};
+use crate::vector::lanes::{self, LANES, load, sum_each_of_sixteen};
 
 /// Most vectors a row.
 const MOST_VECTORS: usize = 4;
+
+/// Rows anywhere in memory that are prefetched before they are copied: as many as make up for a miss of every cache.
+const AHEAD: usize = 48;
 
 /// Contiguous rows with what belongs to them.
 struct Run<'a> {
@@ -65,8 +68,22 @@ pub(super) fn accumulate_front(
             let mut values = [0.0_f32; BLOCK_ROWS * MOST_VECTORS * LANES];
             let (mut own_targets, mut own_norms) = ([0.0_f32; BLOCK_ROWS], [0.0_f32; BLOCK_ROWS]);
             let mut tally = Tally::default();
+            let prefetch = |row: usize| {
+                let first = dense.values.as_ptr().wrapping_add(row * features);
+                lanes::prefetch(first.cast());
+                lanes::prefetch(first.wrapping_add(features - 1).cast());
+                lanes::prefetch(targets.as_ptr().wrapping_add(row).cast());
+                if let Some(norms) = norms {
+                    lanes::prefetch(norms.as_ptr().wrapping_add(row).cast());
+                }
+            };
+            indices.iter().take(AHEAD).for_each(|&row| prefetch(row as usize));
+            let mut ahead = indices.iter().skip(AHEAD);
             for block in indices.chunks(BLOCK_ROWS) {
                 for (place, &row) in block.iter().enumerate() {
+                    if let Some(&row) = ahead.next() {
+                        prefetch(row as usize);
+                    }
                     let row = row as usize;
                     values[place * features..][..features].copy_from_slice(&dense.values[row * features..][..features]);
                     own_targets[place] = targets[row];
