@@ -218,7 +218,7 @@ fn increments_are_the_real_noise_rounded_once() {
                     let form = Reference {
                         matrix: &matrix,
                         round,
-                        scale: (sigma / UNIT).next_up(),
+                        scale: (sigma / UNIT).next_up().next_up(),
                     };
                     for j in COMPARED {
                         let expected = decide(&key, &form, j as u64) + 100;
@@ -247,7 +247,14 @@ fn laplace_increments_are_the_exact_draws() {
                 &Engine::Sequential,
             );
             let mut expected = vec![0_i64; DIMENSION];
-            fill_rounded_laplace(&key, NOISE, 1, 0, (scale * UNIT / UNIT).next_up(), &mut expected);
+            fill_rounded_laplace(
+                &key,
+                NOISE,
+                1,
+                0,
+                (scale * UNIT / UNIT).next_up().next_up(),
+                &mut expected,
+            );
             assert!(
                 found[1]
                     .iter()
