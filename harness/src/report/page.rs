@@ -195,7 +195,8 @@ fn machine(environment: &Environment) -> Markup {
     html! {
         h2 { "The machine" }
         p.lead {
-            "Peak and bandwidth are measured in the same run: f32 multiply-adds from registers, and reads from memory."
+            "Peaks and bandwidths are measured in the same run: f32 multiply-adds and int8 products from registers, reads from caches and \
+             memory."
         }
         dl.sheet {
             @for (name, value) in environment.sheet() {
@@ -229,7 +230,7 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
             "time-per-round",
             "Time per round",
             "Median time of one adaptive round; error bars span 10 % to 90 % of the rounds. Dotted: the least time that the \
-             machine allows with f32 multiply-adds, max(bytes / bandwidth, flops / peak).",
+             machine allows the kernels, max(bytes / bandwidth, operations / peak).",
             &|cells| chart(Some(figures::time_per_round(cells, environment))),
             None,
         ),
