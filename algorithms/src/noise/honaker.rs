@@ -93,7 +93,7 @@ impl Recursion for HonakerTree {
 
 /// κ of height `level` in a round whose subtree has height `top`.
 ///
-/// What is put out is an estimate less those k_h of the left subtrees in it, `h < top`, each of which has the weight
+/// The outcome of a round is an estimate less those k_h of the left subtrees in it, `h < top`, each of which has the weight
 /// `∏_{h < i ≤ top} (1 − w_i) ≤ 1` there: a change of k_h changes it by at most that. A k_h holds 2^{h−g−1} left subtrees of
 /// height g < h, each with the weight `∏_{g < i ≤ h} (1 − w_i) ≤ 2^{g−h}`, one half together. So a change at height g counts at
 /// most 1 in k_g, and one half in each k_h above it.

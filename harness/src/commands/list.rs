@@ -36,7 +36,7 @@ struct Entry {
     about: About,
 }
 
-/// What there is to say of an entry.
+/// The description of an entry.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum About {
