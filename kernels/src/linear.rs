@@ -273,7 +273,8 @@ pub fn pack(
     packed.pack(model, &Query::new(points, lattice.clip()), *lattice)
 }
 
-/// [`accumulate_on_lattice`] of a query that [`pack`] packed, with integer instructions.
+/// [`accumulate_on_lattice`] of a query that [`pack`] packed, with integer instructions; a unit of the lattice adds `worth`, 1
+/// for integers.
 ///
 /// # Errors
 /// As [`accumulate_gradients`].
@@ -284,7 +285,7 @@ pub fn accumulate_packed(
     model: &LinearModel,
     batch: &Batch<'_>,
     packed: &PackedQuery,
-    sum: &mut [f64],
+    (sum, worth): (&mut [f64], f64),
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
     assert_eq!(
@@ -293,7 +294,7 @@ pub fn accumulate_packed(
         "length of the sum (left) and parameters of the model (right)"
     );
     check_batch(model, batch);
-    driver::accumulate_packed(model, batch, packed, sum, workspace)
+    driver::accumulate_packed(model, batch, packed, (sum, worth), workspace)
 }
 
 /// A sum to compute: `Σ_i clip(a·∇f(x; d_i) − b·∇f(x′; d_i))`.

@@ -136,7 +136,7 @@ impl<'a> Oracle<'a> {
                 .map(|_| Mutex::new(vec![0.0; tree::scratch(leaves, REDUCTION_CHUNK)]))
                 .collect(),
             travelling: shared::Travelling::default(),
-            exact: problem.sums_are_exact(false),
+            exact: false,
             workspaces: (0..engine.threads())
                 .map(|_| Mutex::new(Workspace::new(problem.model())))
                 .collect(),
@@ -159,7 +159,7 @@ impl<'a> Oracle<'a> {
     #[must_use]
     pub fn exactly(mut self) -> Self {
         if !self.exact {
-            self.exact = self.problem.sums_are_exact(true);
+            self.exact = self.problem.feature_grid().is_some();
             self.recorded.clear();
         }
         self
@@ -352,20 +352,18 @@ impl<'a> Oracle<'a> {
             .problem
             .byte_scale()
             .and_then(|scale| exact.or_else(|| of_bytes(scale)));
-        let unit = match &mut packed {
+        let in_digits = match &mut packed {
             Some(packed) => candidate.filter(|lattice| linear::pack(model, points, lattice, packed)),
             None => None,
         };
-        // Noise is rounded to a lattice in every round or in none.
-        if packed.is_some() && candidate.is_some() && unit.is_none() && exact.is_none() && clip != Clip::Unbounded {
-            self.packed = packed;
-            return Err(QueryError::Diverged);
-        }
         let counts = (queries, flops);
-        let outcome = match (&packed, unit, exact) {
-            (Some(packed), Some(_), _) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
-                linear::accumulate_packed(model, rows, packed, sum, workspace)
-            }),
+        let outcome = match (&packed, in_digits, exact) {
+            (Some(packed), Some(lattice), _) => {
+                let worth = exact.map_or_else(|| lattice.unit(), |_| 1.0);
+                self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
+                    linear::accumulate_packed(model, rows, packed, (sum, worth), workspace)
+                })
+            }
             (_, _, Some(lattice)) => self.round(batch, clip, counts, sum, &|model, rows, sum, workspace| {
                 linear::accumulate_on_lattice(model, rows, points, &lattice, sum, workspace)
             }),
@@ -390,7 +388,7 @@ impl<'a> Oracle<'a> {
         };
         self.packed = packed;
         outcome?;
-        Ok(unit.or(exact).map(|lattice| lattice.unit()))
+        Ok(exact.map(|lattice| lattice.unit()))
     }
 
     /// One adaptive round: counts it, runs `kernel` on every leaf and adds the leaves in order.

@@ -210,12 +210,6 @@ impl PublicProblem {
         self.feature_grid
     }
 
-    /// True if sums of clipped terms are integers of a public lattice, to which noise is rounded exactly: in releases, and where
-    /// rows are summed as integers anyhow. Never without a declared domain.
-    pub fn sums_are_exact(&self, release: bool) -> bool {
-        self.feature_grid.is_some() && (release || self.is_in_integers())
-    }
-
     /// The cost of a row, for the partition of batches.
     pub fn row_cycles(&self) -> f64 {
         let (values, bytes) = match self.storage {

@@ -327,8 +327,7 @@ pub(super) fn accumulate(
             facts,
             integer,
             (residuals, others, block_rows),
-            unit,
-            sum,
+            (sum, unit),
         );
     }
     let (current, previous) = (query.current.parameters, query.previous.map(|point| point.parameters));
@@ -376,7 +375,7 @@ pub(super) fn accumulate_packed(
     model: &LinearModel,
     batch: &Batch<'_>,
     packed: &PackedQuery,
-    sum: &mut [f64],
+    sum: (&mut [f64], f64),
     workspace: &mut Workspace,
 ) -> Result<Tally, NonFiniteGradient> {
     let Workspace {
@@ -393,14 +392,7 @@ pub(super) fn accumulate_packed(
         panic!("a packed query needs rows of bytes");
     };
     let facts = (batch, rows, norms_for(packed.lattice().clip(), batch));
-    integer::accumulate(
-        (model, packed),
-        facts,
-        integer,
-        (residuals, others, block_rows),
-        1.0,
-        sum,
-    )
+    integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), sum)
 }
 
 /// [`super::evaluate`].

@@ -19,6 +19,7 @@ use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tall
 use crate::features::{Selection, U8Rows};
 use crate::vector::lanes::LANES;
 use std::ops::Range;
+use wide::i32x8;
 
 /// Digits of a weight and of a coefficient.
 pub(super) const DIGITS: usize = 3;
@@ -68,6 +69,18 @@ fn weight_digits(weights: &[f32; GROUP], inverse_step: f32, stale: usize, out: &
     }
 }
 
+/// Quad q of line c of sixteen becomes quad c of line q.
+#[inline(always)]
+fn transpose_quads(lines: &[Line], out: &mut [Line]) {
+    for (rows, columns) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+        let half = |line: &Line| bytemuck::cast::<_, [i32x8; 2]>(line.0)[columns / 8];
+        let block = i32x8::transpose(std::array::from_fn(|row| half(&lines[rows + row])));
+        for (line, quads) in out[columns..][..8].iter_mut().zip(block) {
+            bytemuck::cast_mut::<_, [[i32; 8]; 2]>(&mut line.0)[rows / 8] = quads.to_array();
+        }
+    }
+}
+
 impl Weights {
     fn new(model: &LinearModel) -> Self {
         let groups = model.features.div_ceil(GROUP);
@@ -90,34 +103,36 @@ impl Weights {
             let tiles = margin_tiles(outputs);
             let (packed, rest) = std::mem::take(&mut lines).split_at_mut(groups * tiles * LANES);
             lines = rest;
-            for output in 0..outputs {
-                let weights = &parameters[(first + output) * width..][..width];
+            let weights = |output: usize| &parameters[(first + output) * width..][..width];
+            let mut inverses = [0.0; OUTPUTS];
+            for (output, inverse) in inverses[..outputs].iter_mut().enumerate() {
+                let weights = weights(output);
                 let greatest = weights[..features]
                     .iter()
                     .fold(0, |greatest, weight| (weight.to_bits() & 0x7fff_ffff).max(greatest));
                 let Some(step) = step_of(f32::from_bits(greatest), GREATEST_WEIGHT_EXPONENT) else {
                     return false;
                 };
-                let inverse = 1.0 / step;
+                *inverse = 1.0 / step;
                 self.steps[first + output] = f64::from(step) * scale;
                 self.biases[first + output] = weights.get(features).map_or(0.0, |&b| f64::from(b) * bias * scale);
-                for group in 0..groups {
-                    let last = group + 1 == groups;
-                    let start = if last { features - GROUP } else { group * GROUP };
-                    let weights: &[f32; GROUP] = weights[start..].first_chunk().expect("a group");
-                    // The last group begins inside the one before: what was there already counts once.
-                    let stale = if last { groups * GROUP - features } else { 0 };
+            }
+            let mut columns = [EMPTY; 2 * LANES];
+            for (group, packed) in packed.chunks_exact_mut(tiles * LANES).enumerate() {
+                let last = group + 1 == groups;
+                let start = if last { features - GROUP } else { group * GROUP };
+                // The last group begins inside the one before: what was there already counts once.
+                let stale = if last { groups * GROUP - features } else { 0 };
+                for (output, &inverse) in inverses[..outputs].iter().enumerate() {
+                    let weights: &[f32; GROUP] = weights(output)[start..].first_chunk().expect("a group");
                     let mut digits = [EMPTY; DIGITS];
                     weight_digits(weights, inverse, stale, &mut digits);
-                    for (digit, bytes) in digits.iter().enumerate() {
-                        let column = (DIGITS - 1 - digit) * outputs + output;
-                        let tile = &mut packed[(group * tiles + column / LANES) * LANES..][..LANES];
-                        let quads: &[[u8; 4]; LANES] = bytemuck::cast_ref(&bytes.0);
-                        for (line, quad) in tile.iter_mut().zip(quads) {
-                            let columns: &mut [[u8; 4]; LANES] = bytemuck::cast_mut(&mut line.0);
-                            columns[column % LANES] = *quad;
-                        }
+                    for (digit, line) in digits.iter().enumerate() {
+                        columns[(DIGITS - 1 - digit) * outputs + output].0 = line.0;
                     }
+                }
+                for (columns, tile) in columns.chunks_exact(LANES).zip(packed.chunks_exact_mut(LANES)) {
+                    transpose_quads(columns, tile);
                 }
             }
         }
@@ -558,8 +573,7 @@ pub(super) fn accumulate(
     (batch, rows, norms): (&Batch<'_>, U8Rows<'_>, Option<&[f32]>),
     scratch: &mut Scratch,
     (margins, others, block_rows): (&mut [f32], &mut [f32], &mut BlockRows),
-    worth: f64,
-    sum: &mut [f64],
+    (sum, worth): (&mut [f64], f64),
 ) -> Result<Tally, NonFiniteGradient> {
     scratch.check(model, query);
     let lattice = query.lattice();
@@ -705,7 +719,8 @@ mod tests {
             assert!(pack(&self.model, points, &lattice, &mut packed));
             let mut workspace = Workspace::new(&self.model).on(&self.model, instructions);
             let mut sum = vec![0.0; self.model.parameters()];
-            let tally = accumulate_packed(&self.model, &batch, &packed, &mut sum, &mut workspace).expect("finite");
+            let tally =
+                accumulate_packed(&self.model, &batch, &packed, (&mut sum, 1.0), &mut workspace).expect("finite");
             assert!(sum.iter().all(|value| value.fract() == 0.0));
             (sum, lattice.unit(), tally)
         }
@@ -948,10 +963,10 @@ mod tests {
             let mut sum = vec![0.0; example.model.parameters()];
             let batch = example.batch(None, Selection::Indices(&rows));
             let mut workspace = Workspace::new(&example.model);
-            accumulate_packed(&example.model, &batch, &packed, &mut sum, &mut workspace).expect("finite");
+            accumulate_packed(&example.model, &batch, &packed, (&mut sum, 1.0), &mut workspace).expect("finite");
             let mut one = vec![0.0; example.model.parameters()];
             let batch = example.batch(None, Selection::Range(0..1));
-            accumulate_packed(&example.model, &batch, &packed, &mut one, &mut workspace).expect("finite");
+            accumulate_packed(&example.model, &batch, &packed, (&mut one, 1.0), &mut workspace).expect("finite");
             assert_eq!(
                 sum,
                 one.iter().map(|value| value * rows.len() as f64).collect::<Vec<_>>()
