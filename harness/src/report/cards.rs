@@ -31,7 +31,6 @@ pub(super) fn cards(cells: &[Pooled]) -> Markup {
     // Results may have algorithms of another version's catalogue.
     let known: BTreeSet<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.id).collect();
     html! {
-        h2 { "Algorithms" }
         p.lead {
             "Every algorithm of the catalogue: its source, its promise, the guarantee of the measured runs, and the cost of a \
             round. " (measured) " of " (ALGORITHMS.len()) " are measured here."
@@ -47,8 +46,8 @@ pub(super) fn cards(cells: &[Pooled]) -> Markup {
         div.cards {
             @for algorithm in ALGORITHMS { (card(algorithm, &of(algorithm.id))) }
             @for id in algorithms(cells).difference(&known) {
-                article.card id=(anchor(id)) {
-                    h3 { (id) }
+                details.card id=(anchor(id)) {
+                    summary { h3 { (id) } }
                     p.promise { "The catalogue of this program does not contain it." }
                     (of_algorithm(id, &of(id)).html(&format!("cost-{id}"), false))
                 }
@@ -60,8 +59,8 @@ pub(super) fn cards(cells: &[Pooled]) -> Markup {
 fn card(algorithm: &Algorithm, cells: &[&Pooled]) -> Markup {
     let id = algorithm.id;
     html! {
-        article.card id=(anchor(id)) {
-            h3 { (algorithm.name) " " code { (id) } }
+        details.card id=(anchor(id)) {
+            summary { h3 { (algorithm.name) " " code { (id) } } }
             p.promise { (algorithm.promise) }
             dl {
                 @for (name, value) in std::iter::once(("source".to_owned(), algorithm.source.to_owned())).chain(statement(cells)) {
@@ -167,7 +166,9 @@ mod tests {
         }
         assert!(html.contains("id=\"cost-dp-sgd\"") && !html.contains("id=\"cost-dp-ftrl\""));
         assert!(html.contains("rounds run --algorithms dp-ftrl"));
-        let card = html.split("<article").find(|card| card.contains("algorithm-dp-sgd\""));
+        let card = html
+            .split("<details class=\"card\"")
+            .find(|card| card.contains("algorithm-dp-sgd\""));
         let words = "claim|simulation|adjacency|95 % interval|queries per round|of roofline|gradient 87.4 %";
         for text in words.split('|') {
             assert!(card.unwrap().contains(text), "{text} in {card:?}");

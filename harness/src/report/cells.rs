@@ -20,8 +20,7 @@ pub(super) fn all(cells: &[Pooled]) -> Table {
 
 /// Cost and guarantee of each algorithm at one batch size.
 pub(super) fn of_algorithms(cells: &[&Pooled]) -> Table {
-    let columns = "algorithm|data|#time per round|#95 % interval|#of roofline|limit|#epoch|#queries per round|#accuracy|#ε|#δ|\
-                   claim|adjacency|accountant";
+    let columns = "algorithm|data|#time per round|#of roofline|limit|#epoch|#accuracy|guarantee";
     let one_data_set = (dataset_names(cells).len() == 1).then_some("data");
     table("Algorithms", columns, one_data_set.as_slice(), cells)
 }
@@ -66,10 +65,6 @@ pub(super) fn algorithm(pooled: &Pooled, labels: &Labels) -> Entry {
 /// The value of a cell in a column.
 pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
     let (cell, configuration) = (&pooled.cell, pooled.configuration());
-    let statement = |name: &str| {
-        let word = cell.privacy.get(name).and_then(|word| word.as_str());
-        Entry::text(word.unwrap_or_default())
-    };
     let parts = phases(&cell.phases_ns);
     match column {
         "algorithm" => algorithm(pooled, labels),
@@ -98,7 +93,6 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
         "GB/s" => Entry::number(cell.rates.gbytes_per_s, three_digits),
         "accuracy" => Entry::number(cell.quality.test_accuracy, percent),
         "ε" => Entry::number(cell.privacy_number("epsilon"), three_digits),
-        "δ" => Entry::number(cell.privacy_number("delta"), |delta| format!("{delta:e}")),
         "rounds" => Entry::number(cell.work.rounds as f64, count),
         "queries" => Entry::number(cell.work.gradient_queries as f64, count),
         "queries per round" => {
@@ -116,7 +110,19 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
             Entry::text(names.join(", "))
         }
         "parameters" => Entry::text(parameters(configuration)),
-        "claim" | "adjacency" | "accountant" => statement(column),
+        "guarantee" => {
+            let words = |name: &str| {
+                cell.privacy
+                    .get(name)
+                    .and_then(|word| word.as_str())
+                    .unwrap_or_default()
+            };
+            let number = |name: &str| cell.privacy_number(name);
+            let budget = number("epsilon").zip(number("delta"));
+            Entry::text(budget.map_or_else(String::new, |(epsilon, delta)| {
+                format!("ε {}, δ {delta:e}, {}", three_digits(epsilon), words("adjacency"))
+            }))
+        }
         phase => {
             let part = parts.iter().find(|(name, _)| *name == phase);
             Entry::number(part.map(|&(_, nanoseconds)| nanoseconds as f64), time)

@@ -13,6 +13,17 @@
     theme.textContent = 'theme: ' + next;
   });
 
+  // A link into something folded opens it.
+  const unfold = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let part = target; part; part = part.parentElement) if (part.tagName === 'DETAILS') part.open = true;
+    const own = target.querySelector(':scope > details.section');
+    if (own) own.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener('hashchange', unfold);
+
   // Panels of a figure: one at a time.
   for (const figure of all('figure')) {
     const panels = all('.panel', figure);
@@ -32,7 +43,7 @@
       }
     };
     const set = (button, on) => button.setAttribute('aria-pressed', String(on));
-    for (const legend of all('.legend', panel)) {
+    for (const legend of all('.legend[role]', panel)) {
       const own = all('button[data-key]', legend);
       const only = (chosen) => {
         const alone = own.every((button) => (button.getAttribute('aria-pressed') === 'true') === (button === chosen));
@@ -70,7 +81,7 @@
   tip.id = 'tip';
   tip.setAttribute('role', 'status');
   document.body.append(tip);
-  all('.point title').forEach((title) => title.remove());
+  for (const title of all('.point title')) { title.parentNode.dataset.note = title.textContent; title.remove(); }
   const tell = (mark) => {
     all('.point.at').forEach((other) => other.classList.remove('at'));
     tip.classList.toggle('on', Boolean(mark));
@@ -151,7 +162,7 @@
     apply();
   }
 
-  // Downloads: the numbers of a figure, the picture as SVG or PNG, all measurements.
+  // Downloads: the numbers of a figure, the picture as SVG or PNG.
   const save = (name, blob) => {
     const link = document.createElement('a');
     link.href = URL.createObjectURL(blob);
@@ -217,10 +228,6 @@
   document.addEventListener('click', async (event) => {
     const button = event.target.closest('button[data-save]');
     if (!button) return;
-    if (button.dataset.save === 'measurements') {
-      save('measurements.csv', new Blob([document.getElementById('measurements').textContent.trim() + '\n'], { type: 'text/csv' }));
-      return;
-    }
     if (button.dataset.save === 'table') {
       save(button.dataset.name + '.csv', new Blob([csv(button.closest('.table').querySelector('table'))], { type: 'text/csv' }));
       return;
@@ -260,4 +267,5 @@
     }
   }, { rootMargin: '-60px 0px -70% 0px' });
   all('main section[id]').forEach((section) => seen.observe(section));
+  unfold();
 })();

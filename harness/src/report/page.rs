@@ -29,31 +29,40 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
     let overview = overview(run, studies, &cells, &suites);
     let mut sections = vec![Section::new("overview", "Overview", overview)];
     sections.extend(figure_sections(&cells, environment, &studies.kernels));
-    sections.push(Section::new("algorithms", "Algorithms", cards(&cells)));
+    sections.push(Section::folded(
+        "algorithms",
+        "Algorithms",
+        "Algorithms",
+        &cards(&cells),
+    ));
     sections.extend(studies.sections());
     let suspicious = warnings::section(&cells);
-    sections.extend(suspicious.map(|html| Section::new("suspicious", "Suspicious samples", html)));
-    sections.extend(not_measured(run).map(|html| Section::new("not-measured", "Not measured", html)));
+    sections.extend(
+        suspicious.map(|html| Section::folded("suspicious", "Suspicious samples", "Suspicious samples", &html)),
+    );
+    sections
+        .extend(not_measured(run).map(|html| Section::folded("not-measured", "Not measured", "Not measured", &html)));
     let all_cells = html! {
-        h2 { "All cells" }
         p.lead {
             "Every configuration, with pooled repeats. A heading sorts; several words filter by all of them."
         }
         (cells::all(&cells).html("all-cells", true))
-        div.tools { button type="button" data-save="measurements" { "CSV of all repeats" } }
     };
-    sections.push(Section::new("cells", "All cells", all_cells));
-    sections.push(Section::new("machine", "Machine", machine(environment)));
-    let measurements = run.results.csv().expect("writing to memory succeeds");
+    sections.push(Section::folded("cells", "All cells", "All cells", &all_cells));
+    sections.push(Section::folded(
+        "machine",
+        "Machine",
+        "The machine",
+        &machine(environment),
+    ));
     let page = Page {
         title: format!("rounds: {suites} on {}, {}", environment.machine.id, environment.day()),
         sections,
         footer: html! {
             "Measured " (environment.date.strftime("%Y-%m-%d %H:%M UTC")) " by " code { (environment.command) }
             " (revision " (environment.build.short_revision()) "); page by " code { "rounds report" }
-            ". The raw samples are in measurements.jsonl of the same folder."
+            ". All repeats are in measurements.csv, the raw samples in measurements.jsonl of the same folder."
         },
-        measurements: String::from_utf8_lossy(&measurements).into_owned(),
     };
     page.html()
 }
@@ -82,6 +91,7 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
                 }
             }
         }
+        (notes(run, studies, cells))
         @if let Some(first) = typical.first() {
             h2 {
                 "The algorithms at batch size " (count(first.configuration().batch_size as f64)) ", "
@@ -95,7 +105,6 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
                 of both."
             }
         }
-        (notes(run, studies, cells))
     }
 }
 
@@ -155,7 +164,7 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
     lines.extend(run.messages.iter().chain(&studies.messages).cloned());
     html! {
         @if !lines.is_empty() {
-            div.notes { h3 { "Warnings" } ul { @for line in &lines { li { (line) } } } }
+            div.notes { h3 { "Read with care" } ul { @for line in &lines { li { (line) } } } }
         }
     }
 }
@@ -181,7 +190,6 @@ fn not_measured(run: &Run) -> Option<Markup> {
     }
     (!groups.is_empty()).then(|| {
         html! {
-            h2 { "Not measured" }
             p.lead {
                 "Skipped: an impossible combination. Rejected: measured, but the result failed verification."
             }
@@ -193,7 +201,6 @@ fn not_measured(run: &Run) -> Option<Markup> {
 /// The experiment sheet.
 fn machine(environment: &Environment) -> Markup {
     html! {
-        h2 { "The machine" }
         p.lead {
             "Peaks and bandwidths are measured in the same run: f32 multiply-adds and int8 products from registers, reads from caches and \
              memory."
@@ -219,8 +226,13 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
         let panels: Vec<Panel> = by_dataset.iter().filter_map(panel).chain(more).collect();
         let title = panels.first()?.picture.title().to_owned();
         let figure = Figure::new(&title, "Data set", panels).html(id, &environment.command);
-        let html = html! { h2 { (title) } p.lead { (about) } (figure) };
-        Some(Section::new(id, link, html))
+        let html = html! { p.lead { (about) } (figure) };
+        // The first figure is the page's; the others are looked up.
+        Some(if id == "time-per-round" {
+            Section::new(id, link, html! { h2 { (title) } (html) })
+        } else {
+            Section::folded(id, link, &title, &html)
+        })
     };
     let chart = |chart: Option<Chart>| chart.map(Picture::Chart);
     let kernels = figures::kernels(kernels, environment);

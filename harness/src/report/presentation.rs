@@ -196,25 +196,33 @@ impl Panel {
     }
 }
 
-/// The buttons of a legend, group by group.
+/// The buttons of a legend, group by group; those of series that are off at first are folded.
 fn legend_html(legend: &Legend) -> Markup {
-    let of_group = |group: usize| -> Vec<(usize, &Entry)> {
-        let entries = legend.entries.iter().enumerate();
-        entries.filter(|(_, entry)| entry.group == group).collect()
+    let button = |&(key, entry): &(usize, &Entry)| {
+        html! {
+            button type="button" aria-pressed=(entry.shown) data-key=(key) {
+                svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample, key)) }
+                (entry.name)
+            }
+        }
     };
     html! {
-        @for entries in [of_group(0), of_group(1)].iter().filter(|entries| !entries.is_empty()) {
-            div.legend role="group" aria-label="Switch series" {
-                @for &(key, entry) in entries {
-                    button type="button" aria-pressed=(entry.shown) data-key=(key) {
-                        svg.chart viewBox="0 -6 28 12" aria-hidden="true" { (sample(entry.sample, key)) }
-                        (entry.name)
+        @for group in [0, 1] {
+            @let own = legend.entries.iter().enumerate().filter(|(_, entry)| entry.group == group);
+            @let (shown, hidden): (Vec<_>, Vec<_>) = own.partition(|(_, entry)| entry.shown);
+            @if !shown.is_empty() || !hidden.is_empty() {
+                div.legend role="group" aria-label="Switch series" {
+                    @for entry in &shown { (button(entry)) }
+                    @if shown.len() + hidden.len() > 4 {
+                        span.switches {
+                            button.every type="button" data-all="true" { "all" }
+                            button.every type="button" data-all="false" { "none" }
+                        }
                     }
-                }
-                @if entries.len() > 4 {
-                    span.switches {
-                        button.every type="button" data-all="true" { "all" }
-                        button.every type="button" data-all="false" { "none" }
+                    @if hidden.len() > 2 {
+                        details { summary { (hidden.len()) " more" } div.legend { @for entry in &hidden { (button(entry)) } } }
+                    } @else {
+                        @for entry in &hidden { (button(entry)) }
                     }
                 }
             }
@@ -283,7 +291,6 @@ impl Presentation {
             title: format!("rounds: {}", self.title),
             sections: vec![Section::new("study", &self.group, html)],
             footer,
-            measurements: String::new(),
         }
         .html()
     }

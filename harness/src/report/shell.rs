@@ -24,6 +24,12 @@ impl Section {
             html,
         }
     }
+
+    /// A section of which only the heading is seen at first.
+    pub(super) fn folded(id: &str, link: &str, heading: &str, html: &Markup) -> Self {
+        let folded = html! { details.section { summary { h2 { (heading) } } (html) } };
+        Self::new(id, link, folded)
+    }
 }
 
 /// A page.
@@ -34,8 +40,6 @@ pub(super) struct Page {
     pub(super) sections: Vec<Section>,
     /// Text below everything.
     pub(super) footer: Markup,
-    /// All measurements as CSV, for the button that saves them; may be empty.
-    pub(super) measurements: String,
 }
 
 impl Page {
@@ -72,7 +76,6 @@ impl Page {
                         @for section in &self.sections { section id=(section.id) { (section.html) } }
                         footer { (self.footer) }
                     }
-                    @if !self.measurements.is_empty() { pre #measurements hidden { (self.measurements) } }
                     script { (PreEscaped(SCRIPT)) }
                 }
             }

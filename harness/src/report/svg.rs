@@ -26,7 +26,7 @@ pub(super) const STYLE: &str = "\
 .chart .mark{stroke:var(--c);fill:var(--c);stroke-width:1.6}.chart .hollow .mark{fill:var(--paper)}\
 .chart .path{stroke:var(--c);stroke-width:1.8;fill:none;stroke-linejoin:round}.chart .band{fill:var(--c);opacity:.18}\
 .chart .whisker{stroke:var(--c);stroke-width:1.2;opacity:.55}.chart .bar{fill:var(--c)}\
-.chart .reference .path{stroke-width:1.4;stroke-linecap:round}\
+.chart .name{fill:var(--c);font-weight:600}.chart .reference .path{stroke-width:1.4;stroke-linecap:round}\
 .chart .s0{--c:var(--s0)}.chart .s1{--c:var(--s1)}.chart .s2{--c:var(--s2)}.chart .s3{--c:var(--s3)}\
 .chart .s4{--c:var(--s4)}.chart .s5{--c:var(--s5)}.chart .s6{--c:var(--s6)}.chart .s7{--c:var(--s7)}\
 .chart .reference:not(.tinted){--c:var(--reference)}.chart .background{fill:var(--paper)}";
@@ -47,7 +47,9 @@ impl Size {
 }
 
 /// For wide windows.
-pub(super) const WIDE: Size = Size::new(860.0, 430.0, "wide");
+pub(super) const WIDE: Size = Size::new(1180.0, 460.0, "wide");
+/// For a picture of its own.
+const ALONE: Size = Size::new(860.0, 430.0, "");
 /// For phones.
 pub(super) const NARROW: Size = Size::new(360.0, 330.0, "narrow");
 /// A panel of a grid.
@@ -55,6 +57,10 @@ const PANEL: Size = Size::new(360.0, 260.0, "");
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 18.0;
+/// Space for the names of series beside their lines.
+const NAMES: f64 = 170.0;
+/// Least distance of two names.
+const NAME_ROW: f64 = 15.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 50.0;
 const LEGEND_ROW: f64 = 22.0;
@@ -147,6 +153,8 @@ impl Range {
 struct Frame<'a> {
     chart: &'a Chart,
     size: Size,
+    /// Space at the right.
+    margin: f64,
     x: Range,
     y: Range,
 }
@@ -166,11 +174,49 @@ impl<'a> Frame<'a> {
             [point.y, low.max(least - reach), high.min(most + reach)]
         });
         let y = Range::of(y_values, &chart.y);
-        Self { chart, size, x, y }
+        let margin = RIGHT;
+        Self {
+            chart,
+            size,
+            margin,
+            x,
+            y,
+        }
+    }
+
+    /// The same frame with space for names at the right.
+    fn with_names(self) -> Self {
+        Self { margin: NAMES, ..self }
     }
 
     fn right(&self) -> f64 {
-        self.size.width - RIGHT
+        self.size.width - self.margin
+    }
+
+    /// The names of the series that are drawn at first, with their heights at the right: those of their last points, moved apart.
+    fn names(&self, legend: &Legend) -> Vec<(usize, &str, f64)> {
+        let mut names: Vec<(usize, &str, f64)> = Vec::new();
+        let series = self.chart.series.iter().enumerate();
+        for (number, series) in series.filter(|(number, series)| series.style == Style::Line && legend.shows(*number)) {
+            let name = series.keys.as_ref().map_or(&*series.name, |(first, _)| first);
+            if let Some(last) = series.points.last().filter(|last| last.y.is_finite())
+                && names.iter().all(|(_, known, _)| *known != name)
+            {
+                names.push((number, name, self.up(last.y)));
+            }
+        }
+        names.sort_by(|a, b| a.2.total_cmp(&b.2));
+        let mut free = TOP;
+        for (_, _, height) in &mut names {
+            *height = height.max(free);
+            free = *height + NAME_ROW;
+        }
+        let mut free = self.bottom();
+        for (_, _, height) in names.iter_mut().rev() {
+            *height = height.min(free);
+            free = *height - NAME_ROW;
+        }
+        names
     }
 
     fn bottom(&self) -> f64 {
@@ -190,6 +236,11 @@ impl<'a> Frame<'a> {
             let series = self.chart.series.iter().enumerate();
             series.filter(move |(_, series)| (series.style == Style::Reference) == reference)
         };
+        let names = if self.margin > RIGHT {
+            self.names(legend)
+        } else {
+            Vec::new()
+        };
         html! {
             (self.axes())
             @for (number, series) in order(true).chain(order(false)) {
@@ -198,6 +249,9 @@ impl<'a> Frame<'a> {
                 g class={ "series " (classes(series.style, Some(series.colour), series.variant))
                     @if tinted { " tinted" } @if !legend.shows(number) { " off" } } data-keys=(keys.join(" ")) {
                     (self.series(series))
+                    @if let Some((_, name, height)) = names.iter().find(|(named, ..)| *named == number) {
+                        text.name x=(px(self.right() + 10.0)) y=(px(height + 4.0)) { (name) }
+                    }
                 }
             }
         }
@@ -280,7 +334,7 @@ impl<'a> Frame<'a> {
 
 /// A mark with its tooltip.
 fn pointed(note: &str, mark: &Markup) -> Markup {
-    html! { g.point data-note=(note) { title { (note) } (mark) } }
+    html! { g.point { title { (note) } (mark) } }
 }
 
 /// Colour and fill as classes.
@@ -402,7 +456,10 @@ fn inline(title: &str, subtitle: &str, (width, height, class): (f64, f64, &str),
 impl Chart {
     /// The plot for a page with its own style, title and legend. The `data-keys` of a series are its legend entries.
     pub(super) fn inline_svg(&self, size: Size, legend: &Legend) -> Markup {
-        let plot = Frame::of(self, size).drawn(legend);
+        let frame = Frame::of(self, size);
+        let is_wide = size.width == WIDE.width;
+        let named = is_wide && frame.names(legend).len() > 1;
+        let plot = if named { frame.with_names() } else { frame }.drawn(legend);
         inline(
             &self.title,
             &self.subtitle,
@@ -414,8 +471,8 @@ impl Chart {
     /// The picture as a document of its own, with the series that are on at first.
     pub fn svg(&self) -> String {
         let (chart, legend) = self.visible();
-        let plot = Frame::of(&chart, WIDE).drawn(&legend);
-        document(&self.title, &self.subtitle, (WIDE.width, WIDE.height), &plot, &legend)
+        let plot = Frame::of(&chart, ALONE).drawn(&legend);
+        document(&self.title, &self.subtitle, (ALONE.width, ALONE.height), &plot, &legend)
     }
 
     /// The chart and its legend without the series that are off at first.

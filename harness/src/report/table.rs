@@ -145,10 +145,17 @@ impl Entry {
 
     fn html(&self, column: &Column) -> Markup {
         let words = !column.numeric && self.look.is_plain() && self.text.chars().count() > UNBROKEN;
-        let value = self.value.map(|value| value.to_string());
+        // Seven digits sort and save as well as seventeen.
+        let short = |value: f64| format!("{value:.6e}").parse::<f64>().unwrap_or(value).to_string();
+        let value = self.value.map(short);
         let value = value.or_else(|| column.numeric.then(String::new));
+        let class = if words {
+            Some("words")
+        } else {
+            column.numeric.then_some("number")
+        };
         html! {
-            td.number[column.numeric].words[words] data-value=[value] {
+            td class=[class] data-value=[value] {
                 @match &self.look {
                     Look::Plain | Look::Better | Look::Worse => (self.text),
                     Look::Link(anchor) => a href={ "#" (anchor) } { (self.text) },

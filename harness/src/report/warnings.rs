@@ -11,13 +11,18 @@ use super::table::{Entry, Look, Table};
 use crate::machine::{Environment, disturbances};
 use crate::results::Pooled;
 
+/// Cells that are shown.
+const SHOWN: usize = 30;
+
 /// The inside of the section of suspicious samples; `None` without any.
 pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
     let labels = Labels::of(cells.iter().map(Pooled::configuration));
     let columns = "algorithm|data|#batch|#threads|#rounds in order|kind|remedy";
     let mut table = Table::new("Suspicious samples", columns);
-    let suspicious: Vec<&Pooled> = cells.iter().filter(|cell| !cell.warnings.is_empty()).collect();
-    for cell in &suspicious {
+    let mut suspicious: Vec<&Pooled> = cells.iter().filter(|cell| !cell.warnings.is_empty()).collect();
+    let spread = |cell: &Pooled| cell.cell.round_ns.p90 as f64 / cell.cell.round_ns.p10.max(1) as f64;
+    suspicious.sort_by(|a, b| spread(b).total_cmp(&spread(a)));
+    for cell in suspicious.iter().take(SHOWN) {
         let samples = &cell.cell.round_ns.samples;
         for warning in &cell.warnings {
             let known = ["algorithm", "data", "batch", "threads"].map(|column| cells::entry(column, cell, &labels));
@@ -32,10 +37,10 @@ pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
     }
     (!suspicious.is_empty()).then(|| {
         html! {
-            h2 { "Suspicious samples" }
             p.lead {
                 (suspicious.len()) " of " (cells.len()) " configurations have samples that are not independent draws from one \
                 distribution. Medians and their intervals remain valid; small differences between these cells may not be real."
+                @if suspicious.len() > SHOWN { " Those " (SHOWN) " whose rounds differ most:" }
             }
             (table.html("suspicious-samples", true))
         }
