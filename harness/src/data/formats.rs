@@ -18,6 +18,7 @@ pub(super) mod csv;
 pub(super) mod idx;
 mod libsvm;
 mod npy;
+pub(super) mod one_file;
 
 /// The table of training rows at `path`, a file or a folder: a CSV file.
 pub(super) fn table(path: &Path) -> Option<PathBuf> {
@@ -133,13 +134,31 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     }
 }
 
-/// Properties of undeclared rows that are known before they are read.
+/// The use of labels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LabelUse {
+    /// Every row has one.
+    #[default]
+    Needed,
+    /// Rows may have none; labels that are there are not read.
+    Ignored,
+}
+
+/// Properties of rows that are known before they are read.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hints<'a> {
-    /// CSV: the label's column.
+    /// CSV without a domain: the label's column.
     pub label: Option<&'a str>,
-    /// LIBSVM: the number of columns.
+    /// The number of features; without a domain needed by LIBSVM alone, and by files whose labels may be missing.
     pub columns: Option<usize>,
+    pub labels: LabelUse,
+}
+
+impl Hints<'_> {
+    /// A row of so many fields has no label.
+    fn has_no_label(&self, fields: usize) -> bool {
+        self.labels == LabelUse::Ignored && self.columns == Some(fields)
+    }
 }
 
 impl Format {
@@ -154,19 +173,29 @@ impl Format {
     ) -> Result<TrainTest, DataError> {
         let declared = domain.map(AsRef::as_ref);
         let shape = libsvm::Shape::of_columns(hints.columns);
-        let read = |path: &Path, shape: libsvm::Shape| match self {
-            Self::Libsvm => libsvm::read(path, declared, shape),
-            Self::Csv => csv::read(path, declared, hints.label),
-            Self::Npy => npy::read_table(path),
-            Self::Cifar => cifar::read(&[path.into()]),
-            Self::Npz | Self::Idx => unreachable!("training and test rows are several arrays"),
-        };
         if self == Self::Npz {
             return load_npz(name, train, domain);
         }
-        let train = read(train, shape)?;
-        let test = test.map(|test| read(test, shape.like(train.features())));
+        let train = self.read(train, shape, hints, declared)?;
+        let test = test.map(|test| self.read(test, shape.like(train.features()), hints, declared));
         TrainTest::of(name, train, test.transpose()?, domain)
+    }
+
+    /// Rows of one file.
+    fn read(
+        self,
+        path: &Path,
+        shape: libsvm::Shape,
+        hints: Hints<'_>,
+        domain: Option<&Domain>,
+    ) -> Result<Table, DataError> {
+        match self {
+            Self::Libsvm => libsvm::read(path, domain, shape),
+            Self::Csv => csv::read(path, domain, hints),
+            Self::Npy => npy::read_table(path, hints),
+            Self::Cifar => cifar::read(&[path.into()]),
+            Self::Npz | Self::Idx => unreachable!("training and test rows are several arrays"),
+        }
     }
 }
 
@@ -234,12 +263,7 @@ fn list(folder: &Path) -> Result<Vec<String>, DataError> {
 fn load_npz(name: &str, path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
     let mut archive = Archive::open(path)?;
     let Some(roles) = Roles::of(archive.names()) else {
-        let found = match archive.names() {
-            [] => "no arrays".to_owned(),
-            names => format!("the arrays {}", listing(names)),
-        };
-        let expected = npy::EXPECTED_ARRAYS;
-        return Err(DataError::file(path, format!("{found}; expected {expected}")));
+        return Err(no_roles(path, archive.names()));
     };
     load_arrays(name, &roles, domain, |[features, labels]| {
         let entry = |array: &String| path.join(format!("{array}.npy"));
@@ -250,6 +274,15 @@ fn load_npz(name: &str, path: &Path, domain: Option<&Arc<Domain>>) -> Result<Tra
             archive.array(labels, npy::read_labels)?,
         ))
     })
+}
+
+/// The refusal of an archive by the names of its arrays.
+fn no_roles(path: &Path, names: &[String]) -> DataError {
+    let found = match names {
+        [] => "no arrays".to_owned(),
+        names => format!("the arrays {}", listing(names)),
+    };
+    DataError::file(path, format!("{found}; expected {}", npy::EXPECTED_ARRAYS))
 }
 
 /// Training and test rows from two arrays each.

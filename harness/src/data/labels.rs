@@ -15,6 +15,8 @@ pub(super) const MOST_CLASSES: usize = 65_536;
 pub(super) enum RawLabels {
     /// Codes of a domain's encoder; the features are encoded, too.
     Encoded(Vec<u32>),
+    /// None, of so many rows: a model predicts them.
+    Absent(usize),
     /// Numbers.
     Numbers(Vec<f32>),
     /// Classes as the format numbers them, from 0.
@@ -73,6 +75,7 @@ impl RawLabels {
             Self::Encoded(values) | Self::Words { rows: values, .. } => values.len(),
             Self::Numbers(values) => values.len(),
             Self::Indices { values, .. } => values.len(),
+            Self::Absent(rows) => *rows,
         }
     }
 
@@ -84,7 +87,9 @@ impl RawLabels {
         match self {
             Self::Numbers(values) => Box::new(values.iter().map(|&number| f64::from(number))),
             Self::Indices { values, .. } => Box::new(values.iter().map(|&number| number as f64)),
-            Self::Encoded(_) | Self::Words { .. } => unreachable!("a text's labels are encoded by its reader"),
+            Self::Encoded(_) | Self::Words { .. } | Self::Absent(_) => {
+                unreachable!("a text's labels are encoded by its reader")
+            }
         }
     }
 
@@ -96,6 +101,7 @@ impl RawLabels {
     pub(super) fn meaning(&self, path: &Path) -> Result<Meaning, DataError> {
         Ok(match self {
             Self::Encoded(_) => unreachable!("encoded labels have a domain"),
+            Self::Absent(_) => Meaning::Targets,
             Self::Numbers(values) => {
                 check_finite(path, values)?;
                 let integers = values.iter().all(|value| value.fract() == 0.0);
@@ -130,6 +136,7 @@ impl RawLabels {
                 check_finite(path, &values)?;
                 return Ok(Labels::Values(values));
             }
+            (Self::Absent(rows), Meaning::Targets) => return Ok(Labels::Values(vec![0.0; rows])),
             (Self::Indices { values, .. }, Meaning::Indices(classes)) => {
                 check_indices(path, &values, *classes)?;
                 return Ok(Labels::Classes {

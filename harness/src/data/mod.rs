@@ -14,6 +14,7 @@ mod formats;
 mod labels;
 mod lines;
 mod load;
+mod model_rows;
 mod names;
 mod number;
 pub mod part;
@@ -23,7 +24,10 @@ mod table;
 
 pub use declaration::{Declaration, declare};
 pub use error::DataError;
+pub(crate) use error::listing;
+pub use formats::LabelUse;
 pub use load::{load, load_declared};
+pub use model_rows::{ModelInput, ModelRows, load_for_model};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
 pub use schema::SchemaError;
 pub use table::TrainTest;

@@ -203,6 +203,7 @@ impl Files {
         let hints = Hints {
             label: described.label_column.as_deref(),
             columns: Some(described.features()),
+            ..Hints::default()
         };
         self.format.load(name, &file, test.as_deref(), hints, domain)
     }

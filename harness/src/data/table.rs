@@ -45,6 +45,22 @@ impl Table {
         &self.features
     }
 
+    /// The same rows without their labels. Of encoded rows a label alone made none the null row.
+    #[must_use]
+    pub(super) fn unlabelled(self) -> Self {
+        let labels = match self.labels {
+            RawLabels::Encoded(codes) => RawLabels::Encoded(vec![0; codes.len()]),
+            labels => RawLabels::Absent(labels.len()),
+        };
+        Self { labels, ..self }
+    }
+
+    /// The data set of these rows on their own: in `domain`, or with the classes or targets that their labels make.
+    pub(super) fn alone(self, name: &str, domain: Option<&Arc<Domain>>) -> Result<Dataset, DataError> {
+        let reading = Reading::of(domain, self.features.columns(), &self.labels_path, &self.labels)?;
+        reading.dataset(name, self)
+    }
+
     fn check_counts(&self) -> Result<(), DataError> {
         check_counts(&self.path, self.features.len(), &self.labels_path, self.labels.len())
     }
@@ -64,7 +80,11 @@ impl Table {
                         format!("it has {found} columns, but its schema declares {declared}; mend the schema");
                     return Err(DataError::schema(&path, problem));
                 }
-                let codes = labels.numbers().map(|label| encoder.label_number(label)).collect();
+                let codes = match labels {
+                    // Any class: it is not read.
+                    RawLabels::Absent(rows) => vec![0; rows],
+                    labels => labels.numbers().map(|label| encoder.label_number(label)).collect(),
+                };
                 (encoder.matrix(self.features), codes)
             }
         };

@@ -6,6 +6,7 @@
 
 use crate::data::capacity::reserve;
 use crate::data::error::{DataError, listing};
+use crate::data::formats::{Hints, LabelUse};
 use crate::data::labels::{MOST_CLASSES, RawLabels};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
 use crate::data::number;
@@ -247,7 +248,7 @@ struct Layout {
 impl Layout {
     /// Columns are found by the names in the header; a file without one has unnamed columns, the label last, and is separated
     /// by commas, or tabs if it is called `.tsv`.
-    fn declared(path: &Path, text: &[u8], domain: &Domain) -> Result<Self, DataError> {
+    fn declared(path: &Path, text: &[u8], domain: &Domain, labels: LabelUse) -> Result<Self, DataError> {
         let mut layout = Self {
             start: 0,
             lines_before: 0,
@@ -260,12 +261,17 @@ impl Layout {
             let header = FirstLine::of(path, text)?;
             (layout.start, layout.lines_before) = (header.end, header.number);
             layout.delimiter = header.delimiter;
-            layout.places = places(path, &header.fields, domain, label)?;
+            layout.places = places(path, &header.fields, domain, label, labels)?;
         } else if let Columns::Matrix { count, .. } = domain.columns {
             if unpacked_name(path).ends_with(".tsv") {
                 layout.delimiter = b'\t';
             }
-            layout.places = (0..count).map(Place::Value).chain([Place::Label]).collect();
+            let label = match labels {
+                LabelUse::Needed => Some(Place::Label),
+                LabelUse::Ignored if FirstLine::of(path, text)?.fields.len() == count => None,
+                LabelUse::Ignored => Some(Place::Dropped),
+            };
+            layout.places = (0..count).map(Place::Value).chain(label).collect();
         } else {
             let problem = "its schema names no label column; add [label] column = \"NAME\"";
             return Err(DataError::schema(path, problem));
@@ -275,10 +281,13 @@ impl Layout {
 
     /// The first line is a header if it has `label` or a usual label name, or no number; it is a row if everything but the
     /// label is a number.
-    fn guessed(path: &Path, text: &[u8], label: Option<&str>) -> Result<Self, DataError> {
+    fn guessed(path: &Path, text: &[u8], hints: Hints<'_>) -> Result<Self, DataError> {
         let first = FirstLine::of(path, text)?;
         let is_number = |field: &str| number::parse(field.as_bytes()).is_some();
+        let label = hints.label;
         let place = match label {
+            // No field: the label is missing.
+            None if hints.has_no_label(first.fields.len()) => usize::MAX,
             None => first.label(),
             Some(label) => first.fields.iter().position(|field| field == label).ok_or_else(|| {
                 let found = listing(&first.fields);
@@ -293,7 +302,9 @@ impl Layout {
         }
         // Labels are words if the first one is.
         let is_word = |field: &[u8]| number::parse(field).is_none();
-        let words = if is_header {
+        let words = if hints.labels == LabelUse::Ignored {
+            false
+        } else if is_header {
             let mut fields = Vec::new();
             let mut rows = text[first.end..].split(|&byte| byte == b'\n');
             let row = rows.find(|line| !line.trim_ascii().is_empty());
@@ -304,6 +315,7 @@ impl Layout {
         };
         let places = (0..first.fields.len()).map(|field| match field.cmp(&place) {
             std::cmp::Ordering::Less => Place::Value(field),
+            std::cmp::Ordering::Equal if hints.labels == LabelUse::Ignored => Place::Dropped,
             std::cmp::Ordering::Equal => Place::Label,
             std::cmp::Ordering::Greater => Place::Value(field - 1),
         });
@@ -312,26 +324,26 @@ impl Layout {
             lines_before: if is_header { first.number } else { 0 },
             delimiter: first.delimiter,
             places: places.collect(),
-            features: first.fields.len() - 1,
+            features: first.fields.len() - usize::from(place < first.fields.len()),
             words,
         })
     }
 }
 
 /// Reads a file. In `domain` fields are mapped, whatever they hold. Without it all columns but the label are features, in their
-/// order; the label is the column `label`, the one with a usual name, or the last.
+/// order; the label is the column that the hints name, the one with a usual name, or the last.
 ///
 /// # Errors
 /// Missing or damaged files, and text that is not CSV: rows with more or fewer fields, quotes that do not close. In a domain
 /// columns that are declared and not there or there and not declared; no field is refused. Without one no such label column;
 /// fields that are empty, no numbers, NaN or infinite; labels that are words in one row and numbers in another, or too many
 /// different words.
-pub(super) fn read(path: &Path, domain: Option<&Domain>, label: Option<&str>) -> Result<Table, DataError> {
+pub(super) fn read(path: &Path, domain: Option<&Domain>, hints: Hints<'_>) -> Result<Table, DataError> {
     let mut source = Source::open(path)?;
     let mut text = begin(&mut source)?;
     let layout = match domain {
-        Some(domain) => Layout::declared(path, &text, domain)?,
-        None => Layout::guessed(path, &text, label)?,
+        Some(domain) => Layout::declared(path, &text, domain, hints.labels)?,
+        None => Layout::guessed(path, &text, hints)?,
     };
     text.drain(..layout.start);
     let encoder = domain.map(Encoder::new);
@@ -374,7 +386,13 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, label: Option<&str>) ->
 }
 
 /// The places of a header's columns in `domain`.
-fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Result<Vec<Place>, DataError> {
+fn places(
+    path: &Path,
+    header: &[String],
+    domain: &Domain,
+    label: &str,
+    labels: LabelUse,
+) -> Result<Vec<Place>, DataError> {
     let refuse = |problem: String, found: &[&String]| {
         Err(DataError::Schema {
             path: path.into(),
@@ -386,7 +404,7 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
     if let Some((_, name)) = names.find(|(place, name)| header[..*place].contains(name)) {
         return refuse("two columns have one name; rename one of them".to_owned(), &[name]);
     }
-    let mut declared = vec![label];
+    let mut declared = Vec::from_iter((labels == LabelUse::Needed).then_some(label));
     let mut starts = HashMap::new();
     let mut start = 0;
     if let Columns::Named(columns) = &domain.columns {
@@ -408,9 +426,9 @@ fn places(path: &Path, header: &[String], domain: &Domain, label: &str) -> Resul
     let (mut undeclared, mut unnamed) = (Vec::new(), 0);
     let mut places = Vec::with_capacity(header.len());
     for name in header {
-        places.push(if name == label {
+        places.push(if name == label && labels == LabelUse::Needed {
             Place::Label
-        } else if domain.dropped.contains(name) {
+        } else if name == label || domain.dropped.contains(name) {
             Place::Dropped
         } else if let Some(place) = starts.get(name.as_str()) {
             *place
@@ -449,11 +467,16 @@ struct Part {
 fn parse_block(text: &[u8], layout: &Layout, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
     let mut part = Part::default();
     part.values.reserve(text.len() / 6);
+    let unlabelled = if layout.places.contains(&Place::Label) {
+        encoding::NULL_LABEL
+    } else {
+        0
+    };
     let lines = for_each_row(text, layout.places.len(), layout.delimiter, |line, fields| {
         let row = part.values.len();
         part.values.resize(row + layout.features, 0.0);
         let row: &mut [f32] = &mut part.values[row..];
-        let (mut code, mut null) = (encoding::NULL_LABEL, false);
+        let (mut code, mut null) = (unlabelled, false);
         for (number, (field, place)) in fields.iter().zip(&layout.places).enumerate() {
             match (*place, encoder) {
                 (Place::Dropped, _) => {}

@@ -5,6 +5,7 @@
 
 use crate::data::array::{Element, Header};
 use crate::data::error::DataError;
+use crate::data::formats::{Hints, LabelUse};
 use crate::data::labels::RawLabels;
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
 use crate::data::table::Table;
@@ -183,12 +184,16 @@ pub(super) fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataErro
     header.read_numbers(source).map(RawLabels::Numbers)
 }
 
-/// A single array whose last column is the label.
+/// A single array whose last column is the label, unless the hints say that it has none.
 ///
 /// # Errors
 /// As [`read_features`], and arrays without a second column.
-pub(super) fn read_table(path: &Path) -> Result<Table, DataError> {
+pub(super) fn read_table(path: &Path, hints: Hints<'_>) -> Result<Table, DataError> {
     let features = read_features(&mut Source::open(path)?)?;
+    if hints.has_no_label(features.columns()) {
+        let labels = RawLabels::Absent(features.len());
+        return Ok(Table::of_file(path, features, labels));
+    }
     if features.columns() < 2 {
         let expected = "at least two columns, the last one the label";
         return Err(DataError::header(path, "one column", expected));
@@ -231,12 +236,30 @@ pub(super) const EXPECTED_ARRAYS: &str = "arrays x_train and y_train (x_test, y_
 impl Roles {
     /// Finds the roles by the usual names, in any case.
     pub(super) fn of(names: &[String]) -> Option<Self> {
-        let named = |candidate: &str| names.iter().find(|name| name.eq_ignore_ascii_case(candidate));
-        let find = |candidates: &str| candidates.split(' ').find_map(named).cloned();
+        let find = |candidates: &str| named(names, candidates);
         let train = [find(TRAIN_FEATURES)?, find(TRAIN_LABELS)?];
         let test = find(TEST_FEATURES).zip(find(TEST_LABELS)).map(<[String; 2]>::from);
         Some(Self { train, test })
     }
+
+    /// Features and labels of the test rows, or else of the only rows, and whether they are test rows. Labels that are ignored
+    /// need not be there.
+    pub(super) fn of_model(names: &[String], labels: LabelUse) -> Option<(String, Option<String>, bool)> {
+        if labels == LabelUse::Needed {
+            let Self { train, test } = Self::of(names)?;
+            let is_test = test.is_some();
+            let [features, labels] = test.unwrap_or(train);
+            return Some((features, Some(labels), is_test));
+        }
+        let test = named(names, TEST_FEATURES).map(|features| (features, None, true));
+        test.or_else(|| Some((named(names, TRAIN_FEATURES)?, None, false)))
+    }
+}
+
+/// The first of `candidates` that is among the names, in any case.
+fn named(names: &[String], candidates: &str) -> Option<String> {
+    let same = |candidate: &str| names.iter().find(|name| name.eq_ignore_ascii_case(candidate));
+    candidates.split(' ').find_map(same).cloned()
 }
 
 /// An NPZ archive.

@@ -1,0 +1,102 @@
+//! One file of rows for a model, with labels or without.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::problem::{Columns, Domain};
+
+use super::csv::FirstLine;
+use super::npy::{self, Archive, Roles};
+use super::{Format, Hints, LabelUse, format_of, libsvm, no_roles};
+use crate::data::error::{DataError, listing};
+use crate::data::labels::RawLabels;
+use crate::data::table::Table;
+
+/// Reads a file, of an archive the test rows, if it has any; and whether these are test rows. Columns of a table are matched by
+/// name, in any order; columns that the domain drops need not be there.
+///
+/// # Errors
+/// Files that cannot be read, and tables with columns that the model does not know or without some that it reads, by name.
+pub(in crate::data) fn read(
+    path: &Path,
+    domain: Option<&Arc<Domain>>,
+    hints: Hints<'_>,
+) -> Result<(Table, bool), DataError> {
+    let format = format_of(path, domain)?;
+    if format == Format::Npz {
+        return archive(path, hints);
+    }
+    let matched = match domain {
+        Some(domain) if format == Format::Csv => Some(matched(path, domain, hints.labels)?),
+        _ => domain.map(Arc::clone),
+    };
+    let shape = libsvm::Shape::of_columns(hints.columns);
+    let table = format.read(path, shape, hints, matched.as_deref())?;
+    // Where a text's labels are ignored, its reader has done so.
+    let table = match (hints.labels, format) {
+        (LabelUse::Needed, _) | (_, Format::Csv) => table,
+        (LabelUse::Ignored, _) => table.unlabelled(),
+    };
+    Ok((table, false))
+}
+
+/// The domain for a table: without the dropped columns that the file does not have.
+fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Domain>, DataError> {
+    let header = FirstLine::read(path)?.fields;
+    let label = domain.label_column.as_ref();
+    let columns = match &domain.columns {
+        Columns::Named(columns) => columns,
+        &Columns::Matrix { count, .. } => {
+            let unnamed = header
+                .iter()
+                .filter(|name| Some(*name) != label && !domain.dropped.contains(name))
+                .count();
+            // Without a header the label is one of the fields.
+            if unnamed == count || (label.is_none() && unnamed == count + 1) {
+                return Ok(Arc::clone(domain));
+            }
+            let problem = format!("it has {unnamed} columns, and the model reads {count}, beside the label");
+            return Err(DataError::schema(path, problem));
+        }
+    };
+    let names = || columns.iter().map(|column| &column.name);
+    let needed = names().chain(label.filter(|_| labels == LabelUse::Needed));
+    let missing: Vec<&String> = needed.filter(|name| !header.contains(name)).collect();
+    let known = |name: &String| Some(name) == label || names().any(|of| of == name) || domain.dropped.contains(name);
+    let unknown: Vec<&String> = header.iter().filter(|name| !known(name)).collect();
+    let parts = [
+        ("it lacks columns of the model", missing),
+        ("it has columns that the model does not know", unknown),
+    ];
+    let parts = parts.iter().filter(|(_, names)| !names.is_empty());
+    let problems: Vec<String> = parts
+        .map(|(what, names)| format!("{what}: {}", listing(names)))
+        .collect();
+    if !problems.is_empty() {
+        let problem = format!(
+            "{}; give the columns that the model was trained on, by their names in the header, in any order",
+            problems.join("; ")
+        );
+        return Err(DataError::schema(path, problem));
+    }
+    let mut matched = Domain::clone(domain);
+    matched.dropped.retain(|name| header.contains(name));
+    Ok(Arc::new(matched))
+}
+
+fn archive(path: &Path, hints: Hints<'_>) -> Result<(Table, bool), DataError> {
+    let mut archive = Archive::open(path)?;
+    let Some((features, labels, is_test)) = Roles::of_model(archive.names(), hints.labels) else {
+        return Err(no_roles(path, archive.names()));
+    };
+    let entry = |array: &str| path.join(format!("{array}.npy"));
+    let rows = archive.array(&features, npy::read_features)?;
+    let table = if let Some(labels) = labels {
+        let read = archive.array(&labels, npy::read_labels)?;
+        Table::of_files(&entry(&features), rows, &entry(&labels), read)
+    } else {
+        let absent = RawLabels::Absent(rows.len());
+        Table::of_file(&entry(&features), rows, absent)
+    };
+    Ok((table, is_test))
+}

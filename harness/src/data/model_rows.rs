@@ -1,0 +1,133 @@
+//! Rows for a model, to predict or to evaluate on: read as its training rows were.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rounds_algorithms::problem::{Dataset, Domain, Labels};
+
+use super::error::{DataError, listing};
+use super::formats::{self, Hints, LabelUse, one_file};
+use super::load::load_declared;
+use super::names;
+use super::table::TrainTest;
+
+/// The rows that a model takes.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelInput<'a> {
+    /// The domain of its training rows, if they had one.
+    pub domain: Option<&'a Arc<Domain>>,
+    /// Features a row.
+    pub features: usize,
+    /// Class names; none of a model of real targets.
+    pub classes: Option<&'a [String]>,
+    /// The use of labels.
+    pub labels: LabelUse,
+}
+
+/// Rows for a model. Labels are its classes or real targets; where labels are ignored, they mean nothing.
+#[derive(Clone, Debug)]
+pub struct ModelRows {
+    /// The rows.
+    pub dataset: Dataset,
+    /// They are test rows, beside which there are training rows.
+    pub are_test_rows: bool,
+}
+
+/// Loads rows by the name of a data set or the path of a file or folder, as [`load_declared`] does. Of a data set with test rows
+/// these are taken, of any other one all rows; a file is taken alone, whatever lies beside it.
+///
+/// # Errors
+/// As [`load_declared`]; columns or labels that are not those of the model.
+pub fn load_for_model(
+    name_or_path: &str,
+    data_dir: Option<&Path>,
+    input: &ModelInput<'_>,
+) -> Result<ModelRows, DataError> {
+    let path = Path::new(name_or_path);
+    let named = names::find(name_or_path).is_some();
+    if named && let Some(domain) = names::built_in(name_or_path, data_dir) {
+        check_features(path, domain.features(), input)?;
+    }
+    let (dataset, are_test_rows) = if named || !path.is_file() {
+        let TrainTest { train, test } = load_declared(name_or_path, data_dir, input.domain)?;
+        let are_test_rows = test.is_some();
+        (test.unwrap_or(train), are_test_rows)
+    } else {
+        let hints = Hints {
+            columns: Some(input.features),
+            labels: input.labels,
+            ..Hints::default()
+        };
+        let (table, are_test_rows) = one_file::read(path, input.domain, hints)?;
+        check_features(path, table.features().columns(), input)?;
+        (table.alone(&formats::stem(path), input.domain)?, are_test_rows)
+    };
+    check_features(path, dataset.columns(), input)?;
+    let dataset = match (input.labels, input.domain) {
+        (LabelUse::Needed, None) => relabelled(path, dataset, input.classes)?,
+        _ => dataset,
+    };
+    Ok(ModelRows { dataset, are_test_rows })
+}
+
+fn check_features(path: &Path, found: usize, input: &ModelInput<'_>) -> Result<(), DataError> {
+    let features = input.features;
+    if found == features {
+        return Ok(());
+    }
+    let label = match input.labels {
+        LabelUse::Needed => "and the label",
+        LabelUse::Ignored => "with or without a label",
+    };
+    let problem = format!("it has {found} feature columns, and the model reads {features}; give {features}, {label}");
+    Err(DataError::schema(path, problem))
+}
+
+/// Undeclared rows whose labels, which have a meaning of their own, are the classes or targets of the model: classes are found by
+/// their names, and of real targets each name is a number.
+fn relabelled(path: &Path, dataset: Dataset, classes: Option<&[String]>) -> Result<Dataset, DataError> {
+    let name = dataset.name().to_owned();
+    let (features, labels) = dataset.into_parts();
+    let names: Vec<String> = match &labels {
+        Labels::Classes { names: Some(names), .. } => names.clone(),
+        Labels::Classes { classes, .. } => (0..*classes).map(|class| class.to_string()).collect(),
+        Labels::Values(_) => Vec::new(),
+    };
+    let labels = match (labels, classes) {
+        (Labels::Values(values), None) => Labels::Values(values),
+        (Labels::Values(values), Some(known)) => {
+            let problem = format!("its labels are real numbers, such as {}", values[0]);
+            let problem = format!("{problem}; the model knows the classes {}", listing(known));
+            return Err(DataError::rows(path, problem, "its labels are not classes"));
+        }
+        (Labels::Classes { values, .. }, None) => {
+            let numbers: Vec<Option<f32>> = names.iter().map(|name| name.parse().ok()).collect();
+            let target = |class: u32| {
+                let problem = || {
+                    format!(
+                        "its label {:?} is no number, and the model predicts numbers",
+                        names[class as usize]
+                    )
+                };
+                numbers[class as usize].ok_or_else(|| DataError::rows(path, problem(), "its labels are not numbers"))
+            };
+            Labels::Values(values.into_iter().map(target).collect::<Result<_, _>>()?)
+        }
+        (Labels::Classes { values, .. }, Some(known)) => {
+            let places = names.iter().map(|name| known.iter().position(|of| of == name));
+            let places: Vec<Option<usize>> = places.collect();
+            let class = |(row, class): (usize, u32)| {
+                let place = places[class as usize].map(|place| place as u32);
+                place.ok_or_else(|| DataError::label(path, row, &names[class as usize], listing(known)))
+            };
+            let values = values.into_iter().enumerate().map(class).collect::<Result<_, _>>()?;
+            Labels::Classes {
+                values,
+                classes: known.len(),
+                names: Some(known.to_vec()),
+            }
+        }
+    };
+    Dataset::new(name, features, labels)
+        .map_err(|error| DataError::rows(path, error.to_string(), "its rows make no data set"))
+}
