@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use rounds::cluster::SharedError;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, factorize, list, machine, report, run, schema, simulate, train,
-    with_causes,
+    Output, UsageError, account, audit, compare, evaluate, factorize, list, machine, predict, report, run, schema,
+    simulate, train, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -28,6 +28,10 @@ enum Command {
     Run(run::RunArguments),
     /// Trains one private model and states its guarantee.
     Train(Box<train::TrainArguments>),
+    /// Predicts the label of every row with a model that `train --model` wrote.
+    Predict(predict::PredictArguments),
+    /// Evaluates a model on labelled rows.
+    Evaluate(evaluate::EvaluateArguments),
     /// Accounts for privacy: ε from noise, or the smallest noise for ε.
     Account(account::AccountArguments),
     /// Drafts the schema of a data file, for a person to check.
@@ -79,6 +83,8 @@ fn main() -> ExitCode {
     let result = match &line.command {
         Command::Run(arguments) => run::run(arguments, output),
         Command::Train(arguments) => train::run(arguments, output),
+        Command::Predict(arguments) => predict::run(arguments, output),
+        Command::Evaluate(arguments) => evaluate::run(arguments, output),
         Command::Account(arguments) => account::run(arguments, output),
         Command::Schema(arguments) => schema::run(arguments, output),
         Command::Factorize(arguments) => factorize::run(arguments, output),

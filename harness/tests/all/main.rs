@@ -8,6 +8,7 @@ mod data;
 mod domain;
 mod files;
 mod floor_plan;
+mod model;
 mod model_hashes;
 mod neighbours;
 mod release;

@@ -21,6 +21,7 @@ use crate::data::Declaration;
 use crate::experiment::text;
 use crate::factorization_cache;
 use crate::machine::PinPolicy;
+use crate::model_file::treat_features;
 
 /// Arguments of `rounds train`.
 #[derive(clap::Args)]
@@ -31,7 +32,7 @@ pub struct TrainArguments {
     /// Parameter of the algorithm (see `rounds list algorithms ID`); may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     pub(super) parameters: Vec<(String, String)>,
-    /// Output file of the model: NPY f32 [K, d + 1], bias last
+    /// Output file of the model, which `rounds predict` reads; NAME.npy holds the weights alone: f32 [K, d + 1], bias last
     #[arg(long, value_name = "FILE")]
     pub(super) model: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Data")]
@@ -280,13 +281,9 @@ impl TrainArguments {
     }
 
     /// The data set with treated features and the targets of its loss, and the loss.
-    pub(super) fn treat(&self, mut dataset: Dataset) -> anyhow::Result<(Dataset, Loss)> {
-        if let Some(factor) = self.data.scale_features {
-            dataset = dataset.scale_features(factor).map_err(UsageError::of)?;
-        }
-        if let Some((norm, bound)) = self.data.clip_features {
-            dataset = dataset.clip_features(norm, bound)?;
-        }
+    pub(super) fn treat(&self, dataset: Dataset) -> anyhow::Result<(Dataset, Loss)> {
+        let (factor, clip) = (self.data.scale_features, self.data.clip_features);
+        let dataset = treat_features(dataset, factor, clip).map_err(UsageError::of)?;
         dataset.for_loss(self.optimizer.loss).map_err(UsageError::of)
     }
 }

@@ -31,6 +31,7 @@ use crate::factorization_file::FactorizationFile;
 use crate::files;
 use crate::machine::{Build, vector_extension};
 use crate::measure;
+use crate::model_file::{Header, TrainedOn};
 
 /// Loads, calibrates, fits and publishes.
 ///
@@ -85,6 +86,10 @@ struct Loaded {
     problem: Problem,
     test: Option<Problem>,
     resumed: Option<Checkpoint>,
+    /// The training rows' columns and label, for the model's file.
+    trained_on: TrainedOn,
+    /// Every argument that decides the model, as name and value.
+    parameters: Vec<(String, String)>,
     /// The binding of checkpoints, if the run has any.
     binding: Option<checkpoint::Binding>,
     seconds: f64,
@@ -123,6 +128,8 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     let explain = |error| explained(context, error);
     let data = cluster.load(&arguments.data.data, data_dir, setup.domain.as_ref(), &explain)?;
     let dataset = data.train.name().to_owned();
+    let treatment = (arguments.data.scale_features, arguments.data.clip_features);
+    let trained_on = TrainedOn::of(&data.train, treatment.0, treatment.1);
     let treated = arguments.treat(data.train).and_then(|(train, loss)| {
         let test = data.test.map(|test| arguments.treat(test)).transpose()?;
         let test = test.map(|(test, loss)| Problem::new(Arc::new(test), loss, true, 0.0));
@@ -134,7 +141,7 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         data: KeyedDigest::new(&setup.settings.key, &cluster.digest(&train)),
         build: Build::current().identity(),
         isa: vector_extension().to_owned(),
-        parameters,
+        parameters: parameters.clone(),
     });
     let problem = cluster.problem(train, loss, arguments.optimizer.regularization)?;
     let mut problem = problem.placed_for(&setup.engine);
@@ -153,6 +160,8 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         problem,
         test,
         resumed,
+        trained_on,
+        parameters,
         binding,
         seconds,
     })
@@ -325,7 +334,7 @@ fn publish(
     };
     let model_sha256 = measure::digest(parameters);
     cluster.check_same("model", &model_sha256)?;
-    cluster.root_only(|| finish(arguments, problem, parameters))?;
+    cluster.root_only(|| finish(arguments, loaded, &calibrated.privacy, parameters))?;
     if !cluster.is_root() {
         return Ok(());
     }
@@ -500,10 +509,15 @@ fn key(context: &Context<'_>, resumed: Option<&Checkpoint>) -> anyhow::Result<St
 }
 
 /// Writes the model and removes the checkpoints of a run that is finished.
-fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> anyhow::Result<()> {
+fn finish(
+    arguments: &TrainArguments,
+    loaded: &Loaded,
+    privacy: &PrivacyStatement,
+    weights: &[f32],
+) -> anyhow::Result<()> {
     if let Some(path) = &arguments.model {
         // The model is on the disk before the state that could make it again is removed.
-        write_model(path, parameters, problem.model().outputs)
+        write_model(path, loaded, privacy, weights)
             .with_context(|| format!("--model {}: the model could not be written", path.display()))?;
     }
     let checkpoints = &arguments.checkpoint;
@@ -513,12 +527,34 @@ fn finish(arguments: &TrainArguments, problem: &Problem, parameters: &[f32]) -> 
     Ok(())
 }
 
-/// Writes the model as NPY f32 `[outputs, d + 1]`.
-fn write_model(path: &Path, parameters: &[f32], outputs: usize) -> anyhow::Result<()> {
-    let matrix = ndarray::ArrayView2::from_shape((outputs, parameters.len() / outputs), parameters)?;
-    let mut bytes = Vec::new();
-    ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes)?;
-    Ok(files::replace(path, &bytes)?)
+/// Writes the model: a file called `.npy` as NPY f32 `[outputs, d + 1]`, any other one with its header. The header holds what the
+/// command line decides and what the outcome prints: of a release nothing else.
+fn write_model(path: &Path, loaded: &Loaded, privacy: &PrivacyStatement, weights: &[f32]) -> anyhow::Result<()> {
+    let model = loaded.problem.model();
+    if path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
+    {
+        let matrix = ndarray::ArrayView2::from_shape((model.outputs, weights.len() / model.outputs), weights)?;
+        let mut bytes = Vec::new();
+        ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes)?;
+        return Ok(files::replace(path, &bytes)?);
+    }
+    // Algorithm and data have keys of their own.
+    let parameters = loaded.parameters.iter().filter_map(|(name, value)| {
+        let name = name.trim_start_matches("--");
+        (!["algorithm", "data", "schema"].contains(&name)).then(|| (name.to_owned(), value.as_str().into()))
+    });
+    let (algorithm, data) = (loaded.setup.algorithm.id, loaded.trained_on.clone());
+    let header = Header::new(
+        algorithm,
+        model.loss,
+        data,
+        parameters.collect(),
+        privacy.clone(),
+        weights,
+    );
+    Ok(files::replace(path, &header.to_file(weights)?)?)
 }
 
 /// Fails before the work rather than after it when a file cannot be written.

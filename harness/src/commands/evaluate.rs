@@ -1,0 +1,219 @@
+//! `rounds evaluate`: the quality of a model's predictions on labelled rows.
+
+use std::fmt::{self, Display, Formatter};
+
+use rounds_algorithms::problem::Labels;
+use serde::Serialize;
+
+use super::predict::ModelAndData;
+use super::{Output, output};
+use crate::data::{LabelUse, ModelRows};
+use crate::evaluation::{Bin, Classification, Classified, Regression};
+use crate::format::{plural, three_digits};
+use crate::model_file::Model;
+
+/// Arguments of `rounds evaluate`.
+#[derive(clap::Args)]
+pub struct EvaluateArguments {
+    #[command(flatten)]
+    rows: ModelAndData,
+}
+
+/// Confusions of more classes are not shown as a matrix.
+const MOST_COLUMNS: usize = 10;
+
+/// The quality of a model on some rows.
+#[derive(Serialize)]
+struct Evaluation {
+    algorithm: String,
+    loss: String,
+    model_sha256: String,
+    dataset: String,
+    /// Rows are the test rows of a data set that has training rows, too.
+    test_rows: bool,
+    /// Rows that were evaluated.
+    rows: usize,
+    /// Rows that were left out: without a label or outside of the model's domain.
+    left_out: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<Vec<String>>,
+    #[serde(flatten)]
+    quality: Quality,
+    note: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Quality {
+    Classification(Classification),
+    Regression(Regression),
+}
+
+/// Evaluates one model.
+///
+/// # Errors
+/// Models and data that cannot be read, other columns than the model's, rows without labels.
+pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> {
+    let ModelAndData { model, data, data_dir } = &arguments.rows;
+    let model = Model::read(model)?;
+    let ModelRows { dataset, are_test_rows } = model.load(data, data_dir.as_deref(), LabelUse::Needed)?;
+    let name = dataset.name().to_owned();
+    let outputs = model.outputs(dataset.rows());
+    let width = outputs.len() / dataset.len();
+    let labelled: Vec<usize> = (0..dataset.len()).filter(|&row| !dataset.is_null(row)).collect();
+    let left_out = dataset.len() - labelled.len();
+    if labelled.is_empty() {
+        let known = model.classes().map_or_else(
+            || "a number is needed".to_owned(),
+            |classes| format!("the model knows the classes {}", crate::data::listing(classes)),
+        );
+        anyhow::bail!("{data}: no row has a label and all values that the model's schema declares; {known}");
+    }
+    let outputs_of = |row: usize| &outputs[row * width..(row + 1) * width];
+    let quality = if let Some(classes) = model.classes() {
+        let labels = match dataset.into_parts().1 {
+            Labels::Classes { values, .. } => values,
+            Labels::Values(values) => values.into_iter().map(|value| u32::from(value > 0.0)).collect(),
+        };
+        let labels: Vec<u32> = labelled.iter().map(|&row| labels[row]).collect();
+        let predictions = labelled.iter().map(|&row| model.class(outputs_of(row)) as u32);
+        let logits = labelled.iter().flat_map(|&row| model.logits(outputs_of(row)));
+        let classified = Classified {
+            classes: classes.len(),
+            labels: &labels,
+            predictions: &predictions.collect::<Vec<_>>(),
+            logits: &logits.collect::<Vec<_>>(),
+            are_probabilities: model.has_probabilities(),
+        };
+        Quality::Classification(classified.quality())
+    } else {
+        let Labels::Values(values) = dataset.into_parts().1 else {
+            unreachable!("labels of a model of numbers are numbers")
+        };
+        let targets: Vec<f64> = labelled
+            .iter()
+            .map(|&row| model.number(f64::from(values[row])))
+            .collect();
+        let predictions: Vec<f64> = labelled.iter().map(|&row| model.number(outputs_of(row)[0])).collect();
+        Quality::Regression(Regression::of(&targets, &predictions))
+    };
+    output.print(&Evaluation {
+        algorithm: model.header.algorithm.clone(),
+        loss: model.header.loss.clone(),
+        model_sha256: model.header.model_sha256.clone(),
+        dataset: name,
+        test_rows: are_test_rows,
+        rows: labelled.len(),
+        left_out,
+        classes: model.classes().map(<[String]>::to_vec),
+        quality,
+        note: "not covered by the model's privacy statement",
+    })
+}
+
+impl Display for Evaluation {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+        let defined = |value: Option<f64>, reason: &str| {
+            value.map_or_else(|| format!("not defined: {reason}"), |value| format!("{value:.4}"))
+        };
+        let part = if self.test_rows { "test row" } else { "row" };
+        let mut pairs = vec![
+            ("model", format!("{}, {} loss", self.algorithm, self.loss)),
+            ("data", format!("{} of {}", plural(self.rows, part), self.dataset)),
+        ];
+        if self.left_out > 0 {
+            let text = format!(
+                "{} without a label or outside of the domain",
+                plural(self.left_out, "row")
+            );
+            pairs.push(("left out", text));
+        }
+        match &self.quality {
+            Quality::Classification(found) => {
+                let classes = self.classes.as_ref().map_or(0, Vec::len);
+                let area = if classes > 2 { "AUC, one against rest" } else { "AUC" };
+                pairs.push(("accuracy", percent(found.accuracy)));
+                pairs.push(("balanced accuracy", percent(found.balanced_accuracy)));
+                pairs.push((area, defined(found.auc, "one class alone occurs")));
+                pairs.extend(found.log_loss.map(|loss| ("log loss", format!("{loss:.4}"))));
+            }
+            Quality::Regression(found) => pairs.extend([
+                ("RMSE", three_digits(found.rmse)),
+                ("MAE", three_digits(found.mae)),
+                ("R²", defined(found.r2, "all targets are equal")),
+            ]),
+        }
+        pairs.push(("note", self.note.to_owned()));
+        write!(formatter, "{}", output::pairs(pairs))?;
+        if let (Quality::Classification(found), Some(classes)) = (&self.quality, &self.classes) {
+            write_confusion(formatter, found, classes)?;
+            write_calibration(formatter, found, classes)?;
+        }
+        Ok(())
+    }
+}
+
+/// The confusion matrix, or of many classes the most frequent confusions.
+fn write_confusion(formatter: &mut Formatter<'_>, found: &Classification, classes: &[String]) -> fmt::Result {
+    let Some(confusion) = &found.confusion else {
+        return Ok(());
+    };
+    let mut table;
+    if classes.len() <= MOST_COLUMNS {
+        write!(formatter, "\n\nRows by class, and by prediction:\n")?;
+        table = output::table(std::iter::once("class").chain(classes.iter().map(String::as_str)));
+        for (class, rows) in classes.iter().zip(confusion) {
+            table.add_row(std::iter::once(class.clone()).chain(rows.iter().map(u64::to_string)));
+        }
+        output::align_right(&mut table, 1..=classes.len());
+    } else {
+        write!(formatter, "\n\nThe most frequent confusions:\n")?;
+        let mut pairs: Vec<(u64, usize, usize)> = Vec::new();
+        for (class, rows) in confusion.iter().enumerate() {
+            let wrong = rows
+                .iter()
+                .enumerate()
+                .filter(|&(other, &count)| other != class && count > 0);
+            pairs.extend(wrong.map(|(other, &count)| (count, class, other)));
+        }
+        pairs.sort_by_key(|&(count, ..)| std::cmp::Reverse(count));
+        table = output::table(["class", "prediction", "rows"]);
+        for (count, class, other) in pairs.into_iter().take(MOST_COLUMNS) {
+            table.add_row([classes[class].clone(), classes[other].clone(), count.to_string()]);
+        }
+        output::align_right(&mut table, [2]);
+    }
+    table.set_width(80);
+    write!(formatter, "{table}")
+}
+
+/// The calibration curve.
+fn write_calibration(formatter: &mut Formatter<'_>, found: &Classification, classes: &[String]) -> fmt::Result {
+    let Some(bins) = &found.calibration else { return Ok(()) };
+    let (of, observed) = match classes {
+        [_, second] => (second.as_str(), "observed share"),
+        _ => ("the predicted class", "share correct"),
+    };
+    write!(formatter, "\n\nCalibration, probability of {of}:\n")?;
+    let mut table = output::table(["bin", "mean predicted", observed, "rows"]);
+    for Bin {
+        from,
+        to,
+        rows,
+        predicted,
+        observed,
+    } in bins
+    {
+        let share = |share: &Option<f64>| share.map_or_else(|| "–".to_owned(), |share| format!("{share:.3}"));
+        table.add_row([
+            format!("{from:.1} to {to:.1}"),
+            share(predicted),
+            share(observed),
+            rows.to_string(),
+        ]);
+    }
+    output::align_right(&mut table, 1..4);
+    table.set_width(80);
+    write!(formatter, "{table}")
+}

@@ -1,0 +1,149 @@
+//! `rounds predict`: the label of every row, by a model that `rounds train` wrote.
+
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use super::{Output, UsageError, output};
+use crate::data::LabelUse;
+use crate::evaluation::softmax;
+use crate::files;
+use crate::model_file::Model;
+
+/// Arguments of `rounds predict`.
+#[derive(clap::Args)]
+pub struct PredictArguments {
+    #[command(flatten)]
+    rows: ModelAndData,
+    /// Add a column with the probability of each class
+    #[arg(long)]
+    probabilities: bool,
+    /// Output file [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// A model and rows for it.
+#[derive(clap::Args)]
+pub(super) struct ModelAndData {
+    /// Model file of `rounds train --model`
+    #[arg(value_name = "MODEL")]
+    pub(super) model: PathBuf,
+    /// Data set, one of `rounds list datasets`, or the path of a file or folder; of one with test rows these are taken
+    #[arg(value_name = "NAME|PATH")]
+    pub(super) data: String,
+    /// Folder of the named data sets
+    #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+/// The prediction of a row.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Prediction {
+    Class(String),
+    /// The weights are f32, and more digits would be noise.
+    Number(f32),
+}
+
+/// The predictions of all rows.
+#[derive(Serialize)]
+struct PredictionTable {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<Vec<String>>,
+    /// Null for a row outside of the model's domain.
+    predictions: Vec<Option<Prediction>>,
+    /// In the order of the classes; null likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probabilities: Option<Vec<Option<Vec<f32>>>>,
+}
+
+impl PredictionTable {
+    /// The table as CSV: the prediction, then the probabilities.
+    fn to_csv(&self) -> csv::Result<String> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        let names = self.classes.iter().flatten().filter(|_| self.probabilities.is_some());
+        let names = names.map(|name| format!("probability_{name}"));
+        writer.write_record(std::iter::once("prediction".to_owned()).chain(names))?;
+        for (row, prediction) in self.predictions.iter().enumerate() {
+            let prediction = match prediction {
+                Some(Prediction::Class(class)) => class.clone(),
+                Some(Prediction::Number(number)) => format!("{number:?}"),
+                None => String::new(),
+            };
+            let mut fields = vec![prediction];
+            if let (Some(classes), Some(probabilities)) = (&self.classes, &self.probabilities) {
+                match &probabilities[row] {
+                    Some(of) => fields.extend(of.iter().map(|probability| format!("{probability:?}"))),
+                    None => fields.resize(1 + classes.len(), String::new()),
+                }
+            }
+            writer.write_record(fields)?;
+        }
+        let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+        Ok(String::from_utf8(bytes).expect("fields are text"))
+    }
+}
+
+impl Display for PredictionTable {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        let text = self.to_csv().map_err(|_| fmt::Error)?;
+        formatter.write_str(text.trim_end_matches('\n'))
+    }
+}
+
+/// Predicts every row, in the order of the file. A row that the model's domain maps to the null row has no prediction.
+///
+/// # Errors
+/// Models and data that cannot be read, other columns than the model's, probabilities of a loss without them, an output that
+/// cannot be written.
+pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
+    let model = Model::read(&arguments.rows.model)?;
+    if arguments.probabilities && !model.has_probabilities() {
+        return Err(UsageError::of(format!(
+            "--probabilities: {} loss has none; train with softmax or logistic loss",
+            model.header.loss
+        )));
+    }
+    let predictions = predict(&model, arguments)?;
+    let missing = predictions.predictions.iter().filter(|of| of.is_none()).count();
+    if missing > 0 {
+        output::warn(format!(
+            "{missing} of {} rows have no prediction: a field is missing, or none of the values that the model's schema declares",
+            predictions.predictions.len()
+        ));
+    }
+    let Some(path) = &arguments.output else {
+        return output.print(&predictions);
+    };
+    let text = match output {
+        Output::Text => predictions.to_csv()?,
+        Output::Json => serde_json::to_string_pretty(&predictions)? + "\n",
+    };
+    files::replace(path, text.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<PredictionTable> {
+    let ModelAndData { data, data_dir, .. } = &arguments.rows;
+    let rows = model.load(data, data_dir.as_deref(), LabelUse::Ignored)?.dataset;
+    let outputs = model.outputs(rows.rows());
+    let by_row = outputs.chunks_exact(outputs.len() / rows.len()).enumerate();
+    let by_row = by_row.map(|(row, outputs)| (!rows.is_null(row)).then_some(outputs));
+    let prediction = |outputs: &[f64]| match model.classes() {
+        Some(classes) => Prediction::Class(classes[model.class(outputs)].clone()),
+        None => Prediction::Number(model.number(outputs[0]) as f32),
+    };
+    let probabilities = |outputs: &[f64]| -> Vec<f32> {
+        let of_classes = softmax(&model.logits(outputs));
+        of_classes.into_iter().map(|probability| probability as f32).collect()
+    };
+    Ok(PredictionTable {
+        classes: model.classes().map(<[String]>::to_vec),
+        predictions: by_row.clone().map(|outputs| outputs.map(prediction)).collect(),
+        probabilities: arguments
+            .probabilities
+            .then(|| by_row.map(|outputs| outputs.map(probabilities)).collect()),
+    })
+}
