@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::files::{Folder, npy};
+use crate::files::{Folder, npy, npz};
 use crate::support::{assert_ends, assert_refused, assert_succeeds, document, rounds, stderr};
 
 const SCHEMA: &str = r#"
@@ -240,20 +240,30 @@ fn an_evaluation_counts_what_predictions_show() {
 }
 
 #[test]
-fn the_accuracy_of_named_data_is_that_of_the_training_run() {
+fn named_data_are_evaluated_as_the_training_run_does() {
     let folder = Folder::new();
     let model = folder.path().join("model");
-    let line = format!(
-        "train --data synthetic-mnist --epsilon 2 --epochs 1 --clip-features l2=3 --scale-features 0.5 --model {}",
-        model.display()
-    );
-    let trained = document(&line);
-    let found = document(&format!("evaluate {} synthetic-mnist", model.display()));
+    let both = |data: &str, more: &str| {
+        let line = format!(
+            "train --data {data} --epsilon 2 --epochs 1 {more} --model {}",
+            model.display()
+        );
+        let trained = document(&line);
+        let found = document(&format!("evaluate {} {data}", model.display()));
+        assert_eq!(found["model_sha256"], trained["model_sha256"]);
+        (trained, found)
+    };
+    let near = |a: &Value, b: &Value, tolerance: f64| {
+        let difference = a.as_f64().unwrap() - b.as_f64().unwrap();
+        assert!(difference.abs() < tolerance, "{a} {b}");
+    };
+    let (trained, found) = both("synthetic-mnist", "");
     assert_eq!((&found["test_rows"], &found["rows"]), (&true.into(), &10_000.into()));
-    assert_eq!(found["model_sha256"], trained["model_sha256"]);
-    let difference = found["accuracy"].as_f64().unwrap() - trained["test_accuracy"].as_f64().unwrap();
     // Ties to the rounding of f32.
-    assert!(difference.abs() < 2e-4, "{difference}");
+    near(&found["accuracy"], &trained["test_accuracy"], 2e-4);
+    let (trained, found) = both("synthetic-logistic", "--clip-features l2=0.5 --scale-features 0.25");
+    assert_eq!((&found["test_rows"], &found["rows"]), (&false.into(), &100_000.into()));
+    near(&found["log_loss"], &trained["diagnostics"]["train_loss"], 1e-6);
 }
 
 #[test]
@@ -312,6 +322,7 @@ fn undeclared_rows_are_taken_as_they_are_in_every_format() {
     let files = [
         folder.write("rows.npy", array(3)),
         folder.write("bare.npy", array(2)),
+        folder.write("bare.npz", npz(&[("X_test", array(2))], zip::CompressionMethod::Stored)),
         folder.write("rows.svm", svm("", 60)),
         folder.write("rows.csv", csv),
         folder.write("bare.csv", bare),
@@ -333,8 +344,8 @@ fn undeclared_rows_are_taken_as_they_are_in_every_format() {
         );
     }
     let evaluated = |file: &PathBuf| document(&format!("evaluate {model} {}", file.display()))["log_loss"].clone();
-    assert_eq!(evaluated(&files[2]), evaluated(&files[0]));
-    // Three of the rows have all labels 0: the model's classes are still two.
+    assert_eq!(evaluated(&files[3]), evaluated(&files[0]));
+    // One class occurs: the model's classes are still two.
     let part = folder.write("part.svm", svm("", 1));
     assert_eq!(
         document(&format!("evaluate {model} {}", part.display()))["auc"],
