@@ -120,7 +120,12 @@ pub(super) fn entry(column: &str, pooled: &Pooled, labels: &Labels) -> Entry {
             let number = |name: &str| cell.privacy_number(name);
             let budget = number("epsilon").zip(number("delta"));
             Entry::text(budget.map_or_else(String::new, |(epsilon, delta)| {
-                format!("ε {}, δ {delta:e}, {}", three_digits(epsilon), words("adjacency"))
+                let delta = if delta == 0.0 {
+                    "0".to_owned()
+                } else {
+                    format!("{delta:e}")
+                };
+                format!("ε {}, δ {delta}, {}", three_digits(epsilon), words("adjacency"))
             }))
         }
         phase => {

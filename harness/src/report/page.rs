@@ -97,7 +97,7 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
                 "The algorithms at batch size " (count(first.configuration().batch_size as f64)) ", "
                 (plural(first.configuration().threads, "thread"))
             }
-            (cells::of_algorithms(&typical).html("typical", false))
+            (cells::of_algorithms(&typical).html("typical", true))
             p.circumstances {
                 "Of roofline: the least time of a round, max(operations / peak, bytes / bandwidth), over its time; the median of \
                 the rounds. The peak is the measured one of the instructions that the kernels use, f32 multiply-adds or int8 \

@@ -149,11 +149,7 @@ impl Entry {
         let short = |value: f64| format!("{value:.6e}").parse::<f64>().unwrap_or(value).to_string();
         let value = self.value.map(short);
         let value = value.or_else(|| column.numeric.then(String::new));
-        let class = if words {
-            Some("words")
-        } else {
-            column.numeric.then_some("number")
-        };
+        let class = words.then_some("words");
         html! {
             td class=[class] data-value=[value] {
                 @match &self.look {
