@@ -88,6 +88,19 @@ pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
+/// A text whose numbers with many decimals have three digits.
+pub(crate) fn rounded(text: &str) -> String {
+    let word = |word: &str| {
+        let number = word.trim_end_matches([',', ';', ')', '.']);
+        let decimals = number.split_once('.').filter(|(_, decimals)| decimals.len() > 4);
+        match decimals.and_then(|_| number.parse().ok()) {
+            Some(value) => three_digits(value) + &word[number.len()..],
+            None => word.to_owned(),
+        }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

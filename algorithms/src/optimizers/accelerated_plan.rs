@@ -386,12 +386,14 @@ impl AcceleratedPlan {
                 .clone()
                 .revoked("the plan was made for a key of another kind")
         };
-        Ok(Prepared::new(
-            method,
-            self.steps.len() as u64,
-            self.mechanism.clone(),
-            statement,
-        ))
+        let rounds = self.steps.len() as u64;
+        let prepared = Prepared::new(method, rounds, self.mechanism.clone(), statement).with("batch-size", self.batch);
+        Ok(match self.steps.first() {
+            Some(first) => prepared
+                .with("learning-rate", first.step_size)
+                .with("momentum", first.momentum),
+            None => prepared,
+        })
     }
 }
 

@@ -378,11 +378,12 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
         recursion: vec![0.0; if recursive { dimension } else { 0 }],
     };
     let differences = recursive && !(growth > 0.0 && optimizer.decay() == 0.0);
-    Ok(Prepared {
+    let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, differences),
         warnings,
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
-    })
+    };
+    Ok(plan.told(prepared).with("beta", beta).with("zeta", zeta))
 }
 
 /// A plan of one pass over disjoint batches.

@@ -61,6 +61,9 @@ pub use settings::{Averaging, Budget, SamplingKind, Settings, SettingsError};
 
 pub use crate::noise::NoiseKind;
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
 use crate::noise::{NoiseError, NoisePlanError};
 use crate::oracle::{Oracle, QueryError};
 use crate::privacy::{Arithmetic, Claim, Mechanism, PrivacyError, PrivacyStatement};
@@ -168,6 +171,8 @@ pub struct Prepared {
     pub queries: Option<u64>,
     /// Mechanism of the whole run, read by accountants; `None` without noise.
     pub mechanism: Option<Mechanism>,
+    /// Values of the parameters by name, given, chosen or constant, with the number of rounds; functions of the settings and public numbers.
+    pub parameters: BTreeMap<&'static str, String>,
     /// Assumptions of its theorem that the run leaves.
     pub warnings: Vec<AssumptionWarning>,
     /// The guarantee of the whole run.
@@ -187,9 +192,16 @@ impl Prepared {
             rounds,
             queries: None,
             mechanism,
+            parameters: BTreeMap::from([("rounds", rounds.to_string())]),
             warnings: Vec::new(),
             privacy,
         }
+    }
+
+    /// The same run, telling a value that the algorithm chose.
+    pub(crate) fn with(mut self, parameter: &'static str, value: impl Display) -> Self {
+        self.parameters.insert(parameter, value.to_string());
+        self
     }
 }
 
@@ -283,6 +295,12 @@ impl Algorithm {
     pub fn prepare(&self, problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
         self.check(settings)?;
         let mut prepared = (self.constructor)(problem, settings)?;
+        for parameter in self.parameters() {
+            let given = settings.parameters.get(parameter.name).cloned();
+            if let Some(value) = given.or_else(parameter.default) {
+                prepared.parameters.entry(parameter.name).or_insert(value);
+            }
+        }
         if !self.release
             && let Some(arithmetic) = &mut prepared.privacy.arithmetic
         {

@@ -142,7 +142,9 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     };
     let optimizer = PhasedSgd::new(rule, problem, settings.key.clone());
     let rounds = optimizer.rounds();
-    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement))
+    Ok(Prepared::new(optimizer, rounds, Some(noise.mechanism), statement)
+        .with("batch-size", batch)
+        .with("learning-rate", rate))
 }
 
 /// The public constants of all phases.

@@ -38,6 +38,13 @@ pub struct BatchDefaults {
 }
 
 impl BatchPlan {
+    /// `prepared` with the batches that it was prepared for.
+    pub(super) fn told(&self, prepared: super::Prepared) -> super::Prepared {
+        prepared
+            .with("batch-size", self.batch_size)
+            .with("sampling", self.sampling)
+    }
+
     /// The plan for `problem`, under the relation that the settings ask for or the domain declares.
     ///
     /// # Errors

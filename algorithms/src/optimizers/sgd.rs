@@ -270,10 +270,15 @@ impl Sgd {
             average: vec![0.0; averages],
             parameters,
         };
-        Ok(Prepared {
+        let prepared = Prepared {
             queries,
             ..Prepared::new(optimizer, parameters.rounds, mechanism, statement)
-        })
+        };
+        Ok(plan
+            .told(prepared)
+            .with("learning-rate", parameters.learning_rate)
+            .with("momentum", parameters.momentum)
+            .with("averaging", parameters.averaging))
     }
 
     /// Rounds before the first iterate that the average covers.

@@ -80,10 +80,14 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         recursive: vec![0.0; dimension],
         velocity: vec![0.0; dimension],
     };
-    Ok(Prepared {
+    let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, optimizer.decay != 0.0),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
-    })
+    };
+    Ok(plan
+        .told(prepared)
+        .with("learning-rate", learning_rate)
+        .with("momentum", momentum))
 }
 
 /// The iteration above.

@@ -71,10 +71,11 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         previous: vec![0.0; dimension],
         recursion: vec![0.0; dimension],
     };
-    Ok(Prepared {
+    let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, true),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
-    })
+    };
+    Ok(plan.told(prepared).with("beta", beta))
 }
 
 /// The iteration above.

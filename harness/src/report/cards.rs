@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::cells::of_algorithm;
 use super::figures::algorithms;
 use super::labels::{anchor, phases, symbol};
-use crate::format::three_digits;
+use crate::format::{rounded, three_digits};
 use crate::results::{Phases, Pooled};
 
 /// The fields of a privacy statement in the order of the card.
@@ -122,18 +122,8 @@ fn statement(cells: &[&Pooled]) -> Vec<(String, String)> {
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(list) => list.iter().flat_map(texts).collect(),
-        Value::String(text) => vec![text.split(' ').map(rounded).collect::<Vec<_>>().join(" ")],
+        Value::String(text) => vec![rounded(text)],
         other => vec![other.to_string()],
-    }
-}
-
-/// A word of a statement; a number with many decimals has three digits.
-fn rounded(word: &str) -> String {
-    let number = word.trim_end_matches([',', ';', ')', '.']);
-    let decimals = number.split_once('.').filter(|(_, decimals)| decimals.len() > 4);
-    match decimals.and_then(|_| number.parse().ok()) {
-        Some(value) => three_digits(value) + &word[number.len()..],
-        None => word.to_owned(),
     }
 }
 
@@ -184,7 +174,7 @@ mod tests {
         let rows: BTreeMap<_, _> = statement(&pooled.iter().collect::<Vec<_>>()).into_iter().collect();
         assert_eq!(rows["noise multiplier"], "0.5 to 2");
         assert_eq!(rows["mechanism"], "a; b");
-        assert_eq!(rounded("2.34567890;"), "2.35;");
+        assert_eq!(rounded("rate 2.34567890; of"), "rate 2.35; of");
         assert_eq!(rows["δ"], "1e-5");
         assert!(!rows.contains_key("notes"));
     }

@@ -3,6 +3,7 @@
 mod arguments;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ struct Loaded {
 /// The plan of a run: what it claims, and what there is to say of it.
 struct Calibrated {
     privacy: PrivacyStatement,
+    parameters: BTreeMap<&'static str, String>,
     /// Gradient queries of all rounds: their exact number if it is public, else the expected one.
     expected_queries: u64,
     warnings: Vec<String>,
@@ -253,6 +255,7 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     }
     let calibrated = Calibrated {
         privacy,
+        parameters: prepared.parameters.clone(),
         expected_queries: expected_queries(&prepared, problem.public()),
         warnings,
         seconds: started.elapsed().as_secs_f64(),
@@ -388,6 +391,8 @@ fn publish(
         times: shown.beside_claim(false, Some(times)),
         test_accuracy: shown.beside_claim(test_is_public, test_accuracy),
         diagnostics,
+        parameters: calibrated.parameters,
+        seed: (!context.secure()).then_some(arguments.execution.seed),
         warnings: calibrated.warnings,
         model_sha256,
         privacy: calibrated.privacy,

@@ -1,5 +1,6 @@
 //! The outcome of a training run, and the one rule of what may be printed of it.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 use rounds_algorithms::privacy::{Adjacency, Claim, PrivacyStatement};
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::arguments::PrivacyArguments;
 use crate::commands::output;
-use crate::format::plural;
+use crate::format::{plural, rounded, three_digits};
 use crate::machine::PinPolicy;
 
 /// The part of an outcome that may be printed.
@@ -66,6 +67,11 @@ pub(super) struct Outcome {
     /// Statistics of the rows, outside the guarantee; of a release only with --diagnostics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) diagnostics: Option<Diagnostics>,
+    /// Values of the algorithm's parameters, given or chosen.
+    pub(super) parameters: BTreeMap<&'static str, String>,
+    /// The seed of a simulation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<u64>,
     /// Flags that the algorithm does not read, and assumptions of its theorem that do not hold; they concern utility, never
     /// privacy.
     pub(super) warnings: Vec<String>,
@@ -122,6 +128,15 @@ pub(super) struct PrivateFacts {
     pub(super) test_accuracy: Option<f64>,
 }
 
+/// ε for people, never rounded to 0.
+fn shown(epsilon: f64) -> String {
+    if epsilon < 1e-3 {
+        format!("{epsilon:.3e}")
+    } else {
+        format!("{epsilon:.6}")
+    }
+}
+
 /// The privacy statement as names and values.
 fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let Some((epsilon, delta)) = privacy.epsilon.zip(privacy.delta) else {
@@ -139,7 +154,7 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
     let mut rows = vec![
         (
             "privacy",
-            format!("ε = {epsilon:.6} at δ = {delta:e} per {}", privacy.unit),
+            format!("ε = {} at δ = {delta:e} per {}", shown(epsilon), privacy.unit),
         ),
         ("claim", claim.to_owned()),
         (
@@ -150,7 +165,7 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
             "accountant",
             known(privacy.accountant.map(|accountant| accountant.to_string())),
         ),
-        ("mechanism", known(privacy.mechanism.clone())),
+        ("mechanism", known(privacy.mechanism.as_deref().map(rounded))),
         ("domain", known(domain)),
     ];
     let replaced = privacy
@@ -158,8 +173,9 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
         .filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));
     rows.extend(replaced.map(|replaced| {
         let text = format!(
-            "ε = {:.6} at δ = {:.1e}, for another row in place of one",
-            replaced.epsilon, replaced.delta
+            "ε = {} at δ = {:.1e}, for another row in place of one",
+            shown(replaced.epsilon),
+            replaced.delta
         );
         ("replacing a row", text)
     }));
@@ -189,6 +205,12 @@ impl Display for Outcome {
         }
         let queries = self.gradient_queries;
         row("work", format!("{} rounds, {queries} gradient queries", self.rounds));
+        let parameters = self.parameters.iter().filter(|(name, _)| **name != "rounds");
+        let parameters = parameters.map(|(name, value)| match value.parse() {
+            Ok(number) => format!("{name} {}", three_digits(number)),
+            Err(_) => format!("{name} {value}"),
+        });
+        row("parameters", parameters.collect::<Vec<_>>().join(", "));
         if let Some(times) = self.times {
             let ExecutionFacts { ranks, threads, .. } = self.execution;
             let ranks = ranks.map_or_else(String::new, |ranks| format!("{ranks} ranks of "));
