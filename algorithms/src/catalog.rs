@@ -30,13 +30,16 @@ pub fn find(id: &str) -> Result<&'static Algorithm, UnknownAlgorithm> {
         .iter()
         .copied()
         .find(|algorithm| algorithm.id == id)
-        .ok_or_else(|| UnknownAlgorithm {
-            name: id.to_owned(),
-            nearest: ALGORITHMS
-                .iter()
-                .map(|algorithm| algorithm.id)
-                .max_by(|left, right| strsim::jaro_winkler(id, left).total_cmp(&strsim::jaro_winkler(id, right)))
-                .unwrap_or("dp-sgd"),
+        .ok_or_else(|| {
+            let alike = |known: &str| strsim::jaro_winkler(&id.to_lowercase(), known);
+            UnknownAlgorithm {
+                name: id.to_owned(),
+                nearest: ALGORITHMS
+                    .iter()
+                    .map(|algorithm| algorithm.id)
+                    .max_by(|left, right| alike(left).total_cmp(&alike(right)))
+                    .unwrap_or("dp-sgd"),
+            }
         })
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, ensure};
 use rounds_algorithms::hexadecimal;
 use sha2::{Digest as _, Sha256};
 
+use crate::files;
 use crate::results::{Run, read_run};
 
 /// The file that tells what a folder of pairs compares.
@@ -50,7 +51,7 @@ impl Builds {
                 folder.display()
             ),
             Err(_) => fs::create_dir_all(folder)
-                .and_then(|()| fs::write(&path, subject))
+                .and_then(|()| files::replace(&path, subject.as_bytes()))
                 .with_context(|| format!("cannot write {}", path.display()))?,
         }
         Ok(())

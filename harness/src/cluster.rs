@@ -17,6 +17,7 @@ use crate::data::DataError;
 use crate::data::part::{self, Digests, Part, PartError};
 use crate::launcher;
 use crate::machine::{Build, PinPolicy, Pinning};
+use crate::output;
 use crate::usage::{UsageError, with_causes};
 
 /// Execution engine.
@@ -304,11 +305,11 @@ impl Cluster {
             return result;
         };
         if !error.is::<SharedError>() {
-            eprintln!("rounds: {}: {}", self.name(ranks.rank()), with_causes(error));
+            output::fail(format_args!("{}: {}", self.name(ranks.rank()), with_causes(error)));
             abort(code_of(error).into())
         }
         if self.is_root() {
-            eprintln!("rounds: {}", with_causes(error));
+            output::fail(with_causes(error));
         }
         gather_messages(ranks, &[]);
         result
@@ -521,7 +522,7 @@ fn start_mpi() -> anyhow::Result<Arc<dyn Ranks>> {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        eprintln!("rounds: rank {rank}: panicked; all ranks end");
+        output::fail(format_args!("rank {rank}: panicked; all ranks end"));
         MpiRanks::abort(1);
     }));
     Ok(Arc::new(ranks))

@@ -29,7 +29,7 @@ pub fn source() -> FactorizationSource {
 /// written is no error: the next run computes again.
 ///
 /// # Errors
-/// Those of [`FactorizationRequest::factorize`].
+/// Those of [`FactorizationRequest::factorize`], and matrices that do not fit into memory.
 pub fn factorize(
     request: FactorizationRequest,
     folder: Option<&Path>,
@@ -42,11 +42,33 @@ pub fn factorize(
     {
         return Ok((factorization, true));
     }
+    check_memory(request.workload.rounds(), request.matrices())?;
     let factorization = request.factorize()?;
     if let (Some(folder), Some(path)) = (folder, &path) {
         let _ = fs::create_dir_all(folder).and_then(|()| files::replace(path, &factorization.encode(key)));
     }
     Ok((factorization, false))
+}
+
+/// Checks that so many matrices of T × T f64 fit into the memory that is free.
+///
+/// # Errors
+/// `Memory`. A system that does not tell its free memory refuses nothing.
+pub fn check_memory(rounds: usize, matrices: usize) -> Result<(), FactorizationError> {
+    const GIB: f64 = (1_u64 << 30) as f64;
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let available = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    let available = available.map_or(f64::INFINITY, |kib| kib * 1024.0 / GIB);
+    let needed = 8.0 * (rounds as f64).powi(2) * matrices as f64 / GIB;
+    if needed <= available {
+        return Ok(());
+    }
+    Err(FactorizationError::Memory {
+        rounds,
+        needed,
+        available,
+    })
 }
 
 #[cfg(test)]

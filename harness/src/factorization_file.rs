@@ -2,11 +2,14 @@
 //! are checked against the workload and the participation of the run before any noise is drawn through them.
 
 use std::fs::File;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array0, Array2};
-use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadableElement};
+use ndarray_npy::{NpzReader, NpzWriter, ReadNpyExt as _, ReadableElement, WriteNpyExt as _};
 use rounds_algorithms::factorization::{Factorization, FactorizationError, Participation, Workload};
+
+use crate::files;
 
 /// A file that holds no factorisation.
 #[derive(Debug, thiserror::Error)]
@@ -119,14 +122,15 @@ pub fn write(path: &Path, factorization: &Factorization) -> anyhow::Result<()> {
     };
     let strategy = array(&factorization.strategy().matrix());
     if !is_archive(path) {
-        return Ok(ndarray_npy::write_npy(path, &strategy)?);
+        let mut bytes = Vec::new();
+        strategy.write_npy(&mut bytes)?;
+        return Ok(files::replace(path, &bytes)?);
     }
-    let mut archive = NpzWriter::new(File::create(path)?);
+    let mut archive = NpzWriter::new(Cursor::new(Vec::new()));
     archive.add_array("C", &strategy)?;
     archive.add_array("B", &array(&factorization.error_matrix()?))?;
     archive.add_array("sensitivity", &ndarray::arr0(factorization.sensitivity().value))?;
-    archive.finish()?;
-    Ok(())
+    Ok(files::replace(path, archive.finish()?.get_ref())?)
 }
 
 #[cfg(test)]

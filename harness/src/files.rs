@@ -2,8 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -15,12 +15,61 @@ pub fn folder_of(path: &Path) -> &Path {
 }
 
 /// Replaces the file at `path` with `contents`: written to a temporary file `.rounds-…` beside it, synced, renamed, with the
-/// new name on the disk at the end. A temporary file that cannot be finished is wiped.
+/// new name on the disk at the end. A temporary file that cannot be finished is wiped. A link stays, and its file is replaced;
+/// a character device takes the bytes.
 ///
 /// # Errors
-/// A file that cannot be written; the old one is then untouched.
+/// A file that cannot be written; the old one is then untouched. A folder, pipe or other thing that is no file.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
-    replace_with_mode(path, contents, 0o666)
+    match Target::of(path)? {
+        Target::File(path) => replace_with_mode(&path, contents, 0o666),
+        Target::Device => OpenOptions::new().write(true).open(path)?.write_all(contents),
+    }
+}
+
+/// Checks that [`replace`] can write `path`, before the work that makes its contents.
+///
+/// # Errors
+/// As [`replace`].
+pub fn check_replaceable(path: &Path) -> io::Result<()> {
+    match Target::of(path)? {
+        Target::File(path) => {
+            if path.exists() {
+                OpenOptions::new().append(true).open(&path)?;
+            }
+            tempfile::Builder::new()
+                .prefix(".rounds-")
+                .tempfile_in(folder_of(&path))
+                .map(drop)
+        }
+        Target::Device => OpenOptions::new().write(true).open(path).map(drop),
+    }
+}
+
+/// The thing that a path to write leads to.
+enum Target {
+    /// A regular file at this path, through no link, or none yet.
+    File(PathBuf),
+    /// A character device.
+    Device,
+}
+
+impl Target {
+    fn of(path: &Path) -> io::Result<Self> {
+        let kind = match fs::metadata(path) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::File(path.to_owned())),
+            Err(error) => return Err(error),
+        };
+        if kind.is_file() {
+            fs::canonicalize(path).map(Self::File)
+        } else if kind.is_char_device() {
+            Ok(Self::Device)
+        } else {
+            let is = if kind.is_dir() { "a folder" } else { "no regular file" };
+            Err(io::Error::other(format!("it is {is}; name a file")))
+        }
+    }
 }
 
 /// [`replace`] by a file that only its owner may read.
@@ -91,6 +140,27 @@ pub fn open_regular(path: &Path, options: &mut OpenOptions) -> Result<File, Open
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_regular_files_are_replaced_and_links_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "old").unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        check_replaceable(&at("link")).unwrap();
+        replace(&at("link"), b"new").unwrap();
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(at("file")).unwrap(), b"new");
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        for name in ["pipe", "folder"] {
+            assert!(check_replaceable(&at(name)).is_err() && replace(&at(name), b"x").is_err());
+        }
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo());
+        assert!(check_replaceable(&at("missing/file")).is_err());
+        check_replaceable(&at("none yet")).unwrap();
+        assert!(!at("none yet").exists());
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_else_is_left() {

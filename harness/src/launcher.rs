@@ -1,8 +1,13 @@
 //! Facts that mpirun and srun leave in variables of the processes that they start: known before MPI starts, and in a build
 //! without it.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use clap::error::ErrorKind;
+
+use crate::output;
 
 /// Variables with the rank of a process.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
@@ -55,9 +60,24 @@ pub fn exit_unparsed(error: &clap::Error) -> ExitCode {
     } else if !is_root() {
         return ExitCode::SUCCESS;
     }
-    // A closed pipe is no failure of its own.
-    let _ = error.print();
-    ExitCode::from(error.exit_code() as u8)
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        let arguments = std::env::args_os();
+        let unreadable = arguments.map(|argument| argument.to_string_lossy().into_owned());
+        let unreadable = unreadable.filter(|text| text.contains(char::REPLACEMENT_CHARACTER));
+        output::fail(format_args!(
+            "{}: names and paths here are UTF-8: rename the file, or name a link to it",
+            unreadable.collect::<Vec<_>>().join(", ")
+        ));
+        return ExitCode::from(2);
+    }
+    match error.print() {
+        // A closed pipe is no failure of its own.
+        Err(failed) if failed.kind() != io::ErrorKind::BrokenPipe => {
+            output::fail(format_args!("cannot print: {failed}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(error.exit_code() as u8),
+    }
 }
 
 /// Warns that processes which were started together do not share their work.
@@ -65,7 +85,7 @@ pub(crate) fn warn_of_separate_processes() {
     if is_root()
         && let Some(warning) = separate_processes(variable)
     {
-        eprintln!("rounds: {warning}");
+        output::warn(warning);
     }
 }
 

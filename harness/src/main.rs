@@ -1,11 +1,13 @@
 //! The `rounds` command: parses, runs one command, prints one error.
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use rounds::cluster::SharedError;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, evaluate, factorize, list, machine, predict, report, run, schema,
+    Output, UsageError, account, audit, compare, evaluate, factorize, list, machine, output, predict, report, run, schema,
     simulate, train, with_causes,
 };
 use rounds::launcher;
@@ -52,30 +54,53 @@ enum Command {
     List(list::ListArguments),
 }
 
-/// Ends without an error when the reader of stdout is gone (`rounds … | head`); other panics are reported.
-fn end_quietly_on_closed_pipes() {
+/// Ends when nothing more can be printed: without an error if the reader of stdout is gone (`rounds … | head`), with one if its
+/// disk is full, say. Other panics are reported.
+fn end_on_failed_prints() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let closed =
-            |message: &str| message.starts_with("failed printing to stdout") && message.contains("Broken pipe");
-        if panic
-            .payload()
-            .downcast_ref::<String>()
-            .is_some_and(|message| closed(message))
-        {
-            std::process::exit(0);
+        let message = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if let Some(cause) = message.strip_prefix("failed printing to ") {
+            if cause.starts_with("stdout") && cause.contains("Broken pipe") {
+                std::process::exit(0);
+            }
+            let _ = writeln!(std::io::stderr(), "error: cannot print to {cause}");
+            std::process::exit(1);
         }
         report(panic);
     }));
 }
 
+/// The arguments, with a negative number joined to the option before it (`--epsilon -1`): clap would take it for options of one
+/// letter.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut are_options = true;
+    for argument in std::env::args_os() {
+        are_options &= argument != "--";
+        let is_negative = |text: &str| text.starts_with('-') && text.parse::<f64>().is_ok();
+        let is_open = |option: &&mut OsString| {
+            let option = option.to_string_lossy();
+            option.starts_with("--") && !option.contains('=')
+        };
+        match arguments.last_mut().filter(is_open) {
+            Some(option) if are_options && argument.to_str().is_some_and(is_negative) => {
+                option.push("=");
+                option.push(argument);
+            }
+            _ => arguments.push(argument),
+        }
+    }
+    arguments
+}
+
 fn main() -> ExitCode {
-    end_quietly_on_closed_pipes();
+    end_on_failed_prints();
     if let Err(error) = check_processor() {
-        eprintln!("rounds: {error}");
+        output::fail(error);
         return ExitCode::FAILURE;
     }
-    let line = match CommandLine::try_parse() {
+    let line = match CommandLine::try_parse_from(arguments()) {
         Ok(line) => line,
         Err(error) => return launcher::exit_unparsed(&error),
     };
@@ -102,7 +127,7 @@ fn main() -> ExitCode {
             if let Some(shared) = error.downcast_ref::<SharedError>() {
                 return ExitCode::from(shared.code());
             }
-            eprintln!("rounds: {}", with_causes(&error));
+            output::fail(with_causes(&error));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }

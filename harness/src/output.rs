@@ -57,6 +57,11 @@ impl Output {
     }
 }
 
+/// Prints the error that ends the program on stderr.
+pub fn fail(error: impl Display) {
+    eprintln!("error: {error}");
+}
+
 /// Prints a warning on stderr.
 pub fn warn(warning: impl Display) {
     eprintln!("warning: {warning}");

@@ -1,6 +1,8 @@
 //! Failures as a person reads them. Bad usage is an error of its own: `main` ends with exit code 2 for it, with 1 for
 //! everything else.
 
+use std::path::Path;
+
 /// A command line that cannot be carried out: what is wrong, and the way out.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -25,14 +27,53 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     })
 }
 
+/// The command line of this process as a shell reads it, with `flags` instead of its own of these names: the whole way to go on.
+pub fn command_again(flags: &[(&str, Option<&Path>)]) -> String {
+    let arguments = std::env::args_os().skip(1);
+    let arguments: Vec<String> = arguments.map(|own| own.to_string_lossy().into_owned()).collect();
+    again(&arguments, flags)
+}
+
+fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
+    let own = arguments.iter().position(|own| own == "--").unwrap_or(arguments.len());
+    let (own, rest) = arguments.split_at(own);
+    let mut words = vec!["rounds".to_owned()];
+    let mut own = own.iter();
+    while let Some(word) = own.next() {
+        match flags.iter().find(|(name, _)| word.split('=').next() == Some(*name)) {
+            Some((name, Some(_))) if word == name => drop(own.next()),
+            Some(_) => {}
+            None => words.push(quoted(word)),
+        }
+    }
+    for (name, value) in flags {
+        words.push((*name).to_owned());
+        words.extend(value.map(|path| quoted(&path.to_string_lossy())));
+    }
+    words.extend(rest.iter().map(|word| quoted(word)));
+    words.join(" ")
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// The candidate that is nearest to a name, if any is near: few letters apart, or alike at the beginning.
 pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    // Of candidates that are equally far, the one that is more alike: dp-sgd for dpsgd, not dp-gd.
     let similarity = |candidate: &str| {
         let apart = strsim::damerau_levenshtein(name, candidate);
+        let alike = strsim::jaro_winkler(name, candidate);
         if apart <= (name.chars().count() / 3).max(1) {
-            2.0 - apart as f64
+            alike - apart as f64
         } else {
-            strsim::jaro_winkler(name, candidate) - 1e3
+            alike - 1e3
         }
     };
     let near = |candidate: &str| similarity(candidate) > 0.8 - 1e3;
@@ -52,6 +93,23 @@ mod tests {
     #[error("c.csv: cannot be read: {source}")]
     struct Quoting {
         source: std::io::Error,
+    }
+
+    #[test]
+    fn a_command_is_said_again_with_all_its_flags() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let line = words("run a --out=x --threads 1-2 --resume --out y -- --out z");
+        let flags = [("--resume", None), ("--out", Some(Path::new("a b")))];
+        let expected = "rounds run a --threads 1-2 --resume --out 'a b' -- --out z";
+        assert_eq!(again(&line, &flags), expected);
+        assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
+        assert_eq!((quoted("it's").as_str(), quoted("").as_str()), (r"'it'\''s'", "''"));
+    }
+
+    #[test]
+    fn near_names_are_suggested() {
+        assert_eq!(nearest("dpsgd", &["dp-gd", "dp-sgd", "sgd"]), Some("dp-sgd"));
+        assert_eq!(nearest("nothing-like-it", &["dp-gd"]), None);
     }
 
     #[test]

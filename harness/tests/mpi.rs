@@ -113,7 +113,7 @@ fn on_ranks(ranks: usize, arguments: &[String]) -> serde_json::Value {
 fn own_lines(output: &Output) -> Vec<String> {
     let all = text(&output.stderr);
     all.lines()
-        .filter(|line| line.starts_with("rounds: "))
+        .filter(|line| line.starts_with("error: "))
         .map(str::to_owned)
         .collect()
 }
@@ -294,7 +294,7 @@ fn a_file_that_one_rank_cannot_read_ends_all_with_one_message() {
     write_data(&there, 500, false);
     let missing = folder.path().join("missing");
     let output = two_ranks((ROUNDS, arguments_in(&there)), (ROUNDS, arguments_in(&missing)));
-    assert_ended(&output, 1, &["rounds: rank 1 of 2: ", "missing"]);
+    assert_ended(&output, 1, &["error: rank 1 of 2: ", "missing"]);
 }
 
 #[test]

@@ -133,6 +133,19 @@ pub enum FactorizationError {
         /// The gap requested.
         asked: f64,
     },
+    /// T × T matrices that do not fit into memory.
+    #[error(
+        "T = {rounds} rounds need {needed:.1} GiB of memory for matrices of T × T numbers, and {available:.1} GiB are free: take \
+         fewer rounds, or the method blt=m or toeplitz, which need none"
+    )]
+    Memory {
+        /// T.
+        rounds: usize,
+        /// GiB that the matrices take.
+        needed: f64,
+        /// GiB that there are.
+        available: f64,
+    },
     /// A combination that is not factorised.
     #[error("{what} is not supported: {reason}")]
     Unsupported {

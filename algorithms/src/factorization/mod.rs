@@ -165,6 +165,17 @@ impl FactorizationRequest {
         }
     }
 
+    /// Number of T × T matrices of f64 that [`factorize`](Self::factorize) holds at once, at most (measured at T = 1000 and 2000).
+    pub fn matrices(&self) -> usize {
+        match (self.method, &self.participation) {
+            (Method::Optimal, Participation::Single) => 8,
+            (Method::Optimal, _) => 16,
+            (Method::Banded { .. }, _) => 3,
+            (Method::Tree(TreeVariant::HonakerFull), _) => 5,
+            (Method::Blt { .. } | Method::Toeplitz | Method::Tree(_) | Method::Identity, _) => 0,
+        }
+    }
+
     /// Computes the factorisation.
     ///
     /// ```

@@ -258,8 +258,8 @@ impl AcceleratedPlan {
         let sampling = method.sampling(common.sampling, batch, rows)?;
         let adjacency = plan::adjacency(problem, &common)?;
         let constants = Constants::new(method, problem, &common, &own)?;
-        let by_epochs = |epochs: f64| (epochs * rows as f64 / batch as f64).ceil() as usize;
-        let rounds = common.rounds.or(common.epochs.map(by_epochs)).unwrap_or(100);
+        let by_epochs = common.epochs.map(|epochs| plan::rounds_of(epochs, rows, batch));
+        let rounds = common.rounds.or(by_epochs.transpose()?).unwrap_or(100);
         let gaussian = method.is_gaussian(common.noise)?;
         let clip_norm = clip_norm(problem, settings.budget, common.clip_norm, gaussian)?;
         let budget = BudgetOf {

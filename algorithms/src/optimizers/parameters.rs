@@ -3,6 +3,8 @@
 
 use std::fmt::Display;
 
+use rounds_kernels::linear::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM};
+
 use super::Algorithm;
 use super::settings::{Settings, SettingsError};
 use crate::choices::Choice;
@@ -53,6 +55,14 @@ impl Range {
     pub const FRACTION: Self = Self::new("a number in [0, 1)", |value| (0.0..1.0).contains(&value));
     /// (0, 1].
     pub const SHARE: Self = Self::new("a number in (0, 1]", |value| value > 0.0 && value <= 1.0);
+    /// The norms that the kernels clip to.
+    pub const CLIPPABLE: Self = Self::new("a number in [2^-64, 2^64], about 5e-20 to 2e19,", |value| {
+        (f64::from(MINIMUM_CLIP_NORM)..=f64::from(MAXIMUM_CLIP_NORM)).contains(&value)
+    });
+    /// Numbers of passes over the data that end.
+    pub const EPOCHS: Self = Self::new("a number above 0 and at most 10^6", |value| value > 0.0 && value <= 1e6);
+    /// Numbers of rounds that end.
+    pub const ROUNDS: Self = Self::new("a whole number from 1 to 10^8", |value| (1.0..=1e8).contains(&value));
     /// Whole numbers of at least 1.
     pub const COUNT: Self = Self::new("a whole number of at least 1", |value| value >= 1.0);
 
@@ -333,9 +343,9 @@ parameters! {
     /// Parameters that many algorithms share. The catalogue's entry of an algorithm lists those that it reads.
     pub struct Common {
         /// Passes over the data (expected ones for Poisson sampling)
-        epochs: Option<f64> [Range::POSITIVE],
+        epochs: Option<f64> [Range::EPOCHS],
         /// Number of rounds, instead of passes over the data
-        rounds: Option<usize> [Range::COUNT],
+        rounds: Option<usize> [Range::ROUNDS],
         /// Batch size B (expected size for Poisson sampling)
         batch_size: Option<usize> [Range::COUNT],
         /// Sampling scheme of the batches
@@ -345,7 +355,7 @@ parameters! {
         /// Momentum β
         momentum: Option<f64> [Range::FRACTION],
         /// Clip norm C of per-example gradients
-        clip_norm: Option<f64> [Range::POSITIVE],
+        clip_norm: Option<f64> [Range::CLIPPABLE],
         /// Neighbouring relation of the guarantee (default: that of the domain)
         adjacency: Option<Adjacency>,
         /// Accountant (default: the best for the mechanism)

@@ -55,7 +55,7 @@ impl BatchPlan {
         let epochs = common.epochs.unwrap_or(defaults.epochs);
         let rounds = match common.rounds {
             Some(rounds) => rounds,
-            None => (epochs * rows as f64 / batch_size as f64).ceil().max(1.0) as usize,
+            None => rounds_of(epochs, rows, batch_size)?,
         };
         let sampling = match common.sampling.unwrap_or(defaults.sampling) {
             SamplingKind::Poisson => Sampling::Poisson {
@@ -95,6 +95,16 @@ impl BatchPlan {
     pub fn participations(&self) -> usize {
         self.rounds.div_ceil(self.rounds_per_epoch)
     }
+}
+
+/// Rounds of batches of B that make `epochs` passes over n rows: ⌈epochs·n/B⌉.
+///
+/// # Errors
+/// More than a run could ever end.
+pub(super) fn rounds_of(epochs: f64, rows: usize, batch_size: usize) -> Result<usize, SettingsError> {
+    let rounds = (epochs * rows as f64 / batch_size as f64).ceil().max(1.0);
+    Range::ROUNDS.check("rounds (epochs × rows / batch size)", rounds)?;
+    Ok(rounds as usize)
 }
 
 /// The batch size that is set, or `default` cut to the number of rows.
@@ -169,18 +179,18 @@ pub struct CalibratedNoise {
 /// The clip norm as the f32 that the kernels clip to: what is clipped to and what is accounted for are one number.
 ///
 /// # Errors
-/// A clip norm that is not finite and above 0.
+/// A clip norm outside of what the kernels clip to.
 pub fn clip_norm(settings: &Settings, default: f64) -> Result<f32, SettingsError> {
     let given = settings.common()?.clip_norm.unwrap_or(default);
     single_clip_norm(given as f32)
 }
 
-/// A clip norm that is finite and above 0 as an f32.
+/// A clip norm that the kernels can clip to.
 ///
 /// # Errors
 /// Any other.
 pub(super) fn single_clip_norm(clip_norm: f32) -> Result<f32, SettingsError> {
-    Range::POSITIVE
+    Range::CLIPPABLE
         .check("clip-norm", f64::from(clip_norm))
         .map(|_| clip_norm)
 }

@@ -364,7 +364,11 @@ impl Dataset {
             Labels::Classes { classes, .. } => not_binary(&format!("{classes} classes")),
             Labels::Values(values) => match values.iter().position(|value| value.abs() != 1.0 && !value.is_nan()) {
                 None => Ok(values.clone()),
-                Some(row) => not_binary(&format!("the target {} in row {row}", values[row])),
+                Some(row) => not_binary(&format!(
+                    "the target {} in row {} (counted from 1)",
+                    values[row],
+                    row + 1
+                )),
             },
         }
     }
@@ -685,10 +689,18 @@ mod tests {
             (dense(&[1.0; 5], 3), ok(), "5 values do not fill rows of 3"),
             (dense(&[1.0; 2], 3), ok(), "2 values do not fill rows of 3"),
             (dense(&[1.0; 9], 3), ok(), "3 rows but 2 labels"),
-            (dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok(), "row 1, column 1|NaN"),
-            (dense(&[1.0, -f32::INFINITY, 3.0, 4.0], 2), ok(), "row 0, column 1|-inf"),
-            (ones(), classes(&[0, 2], 2), "row 1: class 2 is not below"),
-            (ones(), Labels::Values(vec![0.0, f32::INFINITY]), "row 1: the target"),
+            (dense(&[1.0, 2.0, 3.0, f32::NAN], 2), ok(), "row 2, column 2|NaN"),
+            (dense(&[1.0, -f32::INFINITY, 3.0, 4.0], 2), ok(), "row 1, column 2|-inf"),
+            (
+                ones(),
+                classes(&[0, 2], 2),
+                "row 2 (counted from 1): class 2 is not below",
+            ),
+            (
+                ones(),
+                Labels::Values(vec![0.0, f32::INFINITY]),
+                "row 2 (counted from 1): the target",
+            ),
             (ones(), one_name, "1 class names for 2 classes"),
             (Features::bytes(&[1; 4], 2, 0.0), ok(), "scale is 0"),
             (Features::bytes(&[1; 4], 2, f32::MAX), ok(), "largest byte"),
@@ -700,13 +712,25 @@ mod tests {
             (sparse(&[0], &[], &[], 3), ok(), "no rows"),
             (sparse(&[], &[], &[], 3), ok(), "no rows"),
             (sparse(&[0, 1, 2], &[0], &[1.0, 2.0], 3), ok(), "offsets"),
-            (sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3), ok(), "row 0: column 1"),
-            (sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3), ok(), "row 1: column 1"),
-            (sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3), ok(), "row 1: column 3"),
+            (
+                sparse(&[0, 2, 2], &[1, 1], &[1.0, 2.0], 3),
+                ok(),
+                "row 1 (counted from 1): column 2",
+            ),
+            (
+                sparse(&[0, 0, 2], &[2, 1], &[1.0, 2.0], 3),
+                ok(),
+                "row 2 (counted from 1): column 2",
+            ),
+            (
+                sparse(&[0, 1, 2], &[0, 3], &[1.0, 2.0], 3),
+                ok(),
+                "row 2 (counted from 1): column 4",
+            ),
             (
                 sparse(&[0, 0, 2], &[0, 2], &[1.0, f32::NAN], 3),
                 ok(),
-                "row 1, column 2",
+                "row 2, column 3",
             ),
         ]
         .into_iter()
@@ -760,7 +784,7 @@ mod tests {
         let error = three.one_against_rest(3).unwrap_err();
         assert!(error.to_string().contains("class 3 is not below"));
         let real = data(dense(&[1.0; 2], 1), Labels::Values(vec![1.0, 0.5]));
-        assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 1"));
+        assert!(real.binary_targets().unwrap_err().to_string().contains("0.5 in row 2"));
         let error = real.one_against_rest(0).unwrap_err();
         assert!(error.to_string().contains("real targets, where a binary loss"));
     }

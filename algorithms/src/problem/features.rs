@@ -322,7 +322,10 @@ impl Features {
         }
         let non_finite = |row, column, value: f32| {
             let problem = format!("the feature is {value}; features are finite (remove the row or fill the value in)");
-            fault(format!(", row {row}, column {column}"), problem)
+            fault(
+                format!(", row {}, column {} (counted from 1)", row + 1, column + 1),
+                problem,
+            )
         };
         match self {
             Features::F32 { .. } | Features::U8 { .. } if !self.stored().is_multiple_of(columns) => {
@@ -371,17 +374,18 @@ impl SparseMatrix {
                     "its offsets {start}..{end} do not lie in order within {stored} stored values; offsets start at 0, never \
                      fall and end at the number of stored values"
                 );
-                return fault(format!(", row {row}"), problem);
+                return fault(place(row), problem);
             }
             let indices = &self.indices[start..end];
             let descending = indices.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
             let outside = indices.last().filter(|&&column| column as usize >= self.columns);
             if let Some(column) = descending.or(outside) {
                 let problem = format!(
-                    "column {column} is repeated, out of order or not below {}; columns of a row ascend strictly",
+                    "column {} is repeated, out of order or beyond {}; columns of a row ascend strictly",
+                    u64::from(*column) + 1,
                     self.columns
                 );
-                return fault(format!(", row {row}"), problem);
+                return fault(place(row), problem);
             }
         }
         Ok(())
@@ -479,7 +483,7 @@ impl Labels {
                 if let Some(row) = values.iter().position(|&label| !is_class(label)) {
                     let label = values[row];
                     let problem = format!("class {label} is not below the number of classes, {classes}");
-                    return fault(format!(", row {row}"), problem);
+                    return fault(place(row), problem);
                 }
                 match names.as_ref().map(Vec::len).filter(|names| names != classes) {
                     Some(names) => {
@@ -493,7 +497,7 @@ impl Labels {
             Labels::Values(values) => match values.iter().position(|value| value.is_infinite()) {
                 Some(row) => {
                     let problem = format!("the target is {}; targets are finite (remove the row)", values[row]);
-                    fault(format!(", row {row}"), problem)
+                    fault(place(row), problem)
                 }
                 None => Ok(()),
             },
@@ -501,7 +505,12 @@ impl Labels {
     }
 }
 
-/// The refusal of rows or labels; `place` begins with a comma, and rows and columns count from 0.
+/// The place of a row in a message: rows and columns count from 1 there, as lines do in an editor; a header is no row.
+fn place(row: usize) -> String {
+    format!(", row {} (counted from 1)", row + 1)
+}
+
+/// The refusal of rows or labels; `place` begins with a comma.
 pub(super) fn fault<T>(place: impl Into<String>, problem: impl Into<String>) -> Result<T, DatasetError> {
     Err(DatasetError {
         name: String::new(),

@@ -55,6 +55,17 @@ pub enum ProblemError {
         /// What there is.
         found: &'static str,
     },
+    /// A single class, which leaves nothing to tell apart.
+    #[error(
+        "all rows of data set '{dataset}' have one class, and {loss} loss tells at least two apart: give rows of another class, \
+         or declare all classes (--classes A,B)"
+    )]
+    OneClass {
+        /// The loss.
+        loss: Loss,
+        /// The data set.
+        dataset: String,
+    },
     /// A regularisation that is negative or not finite.
     #[error("a regularisation of {0} is not a finite number of at least 0")]
     Regularization(f64),

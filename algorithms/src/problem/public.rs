@@ -253,6 +253,10 @@ fn outputs(name: &str, loss: Loss, classes: Option<usize>) -> Result<usize, Prob
         found,
     };
     match (loss.targets(), classes) {
+        (TargetKind::Classes, Some(classes)) if classes < 2 => Err(ProblemError::OneClass {
+            loss,
+            dataset: name.to_owned(),
+        }),
         (TargetKind::Classes, Some(classes)) => Ok(classes),
         (TargetKind::Classes, None) => Err(refuse("class labels", "real targets")),
         (_, Some(_)) => Err(refuse("real (or ±1) targets", "class labels")),

@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, black_box, output, threads};
+use crate::experiment::definition::{counts, most_threads};
 
 /// Arguments of `rounds audit`.
 #[derive(clap::Args)]
@@ -44,7 +45,7 @@ pub struct AuditArguments {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// Number of threads [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = counts(most_threads() as u64))]
     threads: Option<usize>,
     #[command(flatten)]
     released: ReleasedArguments,

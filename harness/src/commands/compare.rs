@@ -8,7 +8,7 @@ use clap::Args;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::run::stop_on_interrupt;
+use super::run::{AFTER_THIS_RUN, stop_on_interrupt};
 use super::{Output, UsageError, output};
 use crate::builds::{Builds, measure_in_turn};
 use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
@@ -17,6 +17,7 @@ use crate::format::time;
 use crate::report::{Column, Entry, Look, Table};
 use crate::results::read_run;
 use crate::statistics::SampleWarning;
+use crate::usage::command_again;
 
 /// Compares the times of run B with those of run A: ratio B/A, its interval, and the significant changes.
 #[derive(Debug, Clone, Args)]
@@ -131,7 +132,7 @@ fn of_builds(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
         Path::new("results").join(now.strftime("%Y-%m-%d/builds-%H%M%S").to_string())
     });
     builds.bind(&folder)?;
-    let (stopped, pairs) = (stop_on_interrupt()?, arguments.pairs as usize);
+    let (stopped, pairs) = (stop_on_interrupt(AFTER_THIS_RUN)?, arguments.pairs as usize);
     let (whole, [before, after]) = measure_in_turn(&folder, pairs, &|side, out| builds.measure(side, out, &stopped))?;
     // The state of the machine between processes is in the scatter of the pairs.
     let machine_noise = arguments.machine_noise.map_or(0.0, |_| rules.machine_noise);
@@ -142,9 +143,9 @@ fn of_builds(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
     };
     let mut comparison = compare(&before, &after, rules)?;
     if whole < pairs {
-        let resume = format!("--out {}", folder.display());
         comparison.remarks.push(format!(
-            "stopped after {whole} of {pairs} pairs; the same command with {resume} measures the others"
+            "stopped after {whole} of {pairs} pairs; to measure the others:\n  {}",
+            command_again(&[("--out", Some(&folder))])
         ));
     }
     Ok(comparison)

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use rounds_algorithms::factorization::{
-    Factorization, FactorizationRequest, Method, Objective, Participation, Workload, WorkloadSpecification,
+    Factorization, FactorizationError, FactorizationRequest, Method, Objective, Participation, Workload,
+    WorkloadSpecification,
 };
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -15,6 +16,7 @@ use super::UsageError;
 use super::output::{Output, table};
 use crate::factorization_cache;
 use crate::factorization_file::{self, FactorizationFile};
+use crate::files;
 
 /// Arguments of `rounds factorize`.
 #[derive(clap::Args)]
@@ -70,6 +72,11 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
     participation
         .check(arguments.rounds)
         .map_err(|error| usage("--epochs", &error))?;
+    if let Some(path) = &arguments.out {
+        // C as a matrix, as an array and as bytes; B the same.
+        factorization_cache::check_memory(arguments.rounds, 6).map_err(|error| usage("--out", &error))?;
+        files::check_replaceable(path).with_context(|| format!("--out {}: C cannot be written", path.display()))?;
+    }
     let started = Instant::now();
     let (factorization, from_cache) = if let Some(path) = &arguments.check {
         let file = FactorizationFile::read(path)?;
@@ -84,7 +91,11 @@ pub fn run(arguments: &FactorizeArguments, output: Output) -> anyhow::Result<()>
             ..FactorizationRequest::new(workload, participation, method)
         };
         let folder = factorization_cache::default_folder().filter(|_| !arguments.no_cache);
-        factorization_cache::factorize(request, folder.as_deref())?
+        let made = factorization_cache::factorize(request, folder.as_deref());
+        made.map_err(|error| match error {
+            FactorizationError::Memory { .. } => usage("--rounds", &error),
+            error => error.into(),
+        })?
     };
     let seconds = started.elapsed().as_secs_f64();
     if let Some(path) = &arguments.out {

@@ -8,16 +8,16 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::{Output, UsageError, output};
-use crate::experiment::definition::counts;
+use crate::experiment::definition::thread_counts;
 use crate::kernel_rates::{self, KernelRate};
 use crate::machine::{Environment, PinPolicy, Pinning, Place, Roofline, Topology, disturbances, measure_roofline};
 
 /// Topology, instruction set, caches, state, and the measured peak and bandwidth for each thread count
 #[derive(Debug, Clone, Args)]
 pub struct MachineArguments {
-    /// Thread counts to measure [default: 1 and the number of cores]
-    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = counts(u16::MAX.into()))]
-    pub threads: Vec<usize>,
+    /// Thread counts to measure, such as 1,2 or 1-64 [default: 1 and the number of cores]
+    #[arg(long, value_name = "COUNTS", value_parser = thread_counts, default_value = "", hide_default_value = true)]
+    pub threads: std::vec::Vec<usize>,
     /// Binding of the measuring threads to cores; the places of every policy are shown in any case
     #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
     pub pin: PinPolicy,

@@ -87,7 +87,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
     let root = arguments.out.clone();
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
-    let stopped = stop_on_interrupt()?;
+    let stopped = stop_on_interrupt(AFTER_THIS_RUN)?;
     let at_root = plans.iter().any(|(group, ..)| group.kind.at_root);
     for (group, selection, plan) in plans {
         let session = Session {
@@ -96,6 +96,7 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
             data_dir: arguments.data_dir.clone(),
             mode,
             output,
+            root: &root,
             stopped: Arc::clone(&stopped),
         };
         let keys: Vec<String> = plan.cells().iter().map(|cell| cell.configuration.key()).collect();
@@ -171,15 +172,19 @@ fn list(plans: &[(Group, Selection, Box<dyn Plan>)], output: Output, cluster: &C
     Ok(())
 }
 
-/// A flag that the first Ctrl-C raises: the run stops after the cell in flight. A second one ends the process.
-pub(super) fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+/// What the first Ctrl-C says of measurements.
+pub(super) const AFTER_THIS_RUN: &str =
+    "stopping after the current run; press Ctrl-C again to stop at once (the run is then lost)";
+
+/// A flag that the first Ctrl-C raises, with a `message`: the command stops where it next can. A second one ends the process.
+pub(super) fn stop_on_interrupt(message: &'static str) -> anyhow::Result<Arc<AtomicBool>> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping after the current run; press Ctrl-C again to stop at once (the run is then lost)");
+        eprintln!("\n{message}");
     })
     .context("Ctrl-C cannot be handled")?;
     Ok(stopped)

@@ -1,6 +1,7 @@
 //! `rounds schema FILE`: drafts the schema of a data file for a person to check.
 
 use std::fmt::{self, Display, Formatter};
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -40,7 +41,11 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
     let schema = draft::draft(&arguments.file)?;
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
-        let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(schema.as_bytes()));
+        let written = File::create_new(path).and_then(|mut file| {
+            let written = file.write_all(schema.as_bytes());
+            // No half of a schema.
+            written.inspect_err(|_| drop(fs::remove_file(path)))
+        });
         let refused = || {
             format!(
                 "{}: cannot be written; if it is there, move it away first",

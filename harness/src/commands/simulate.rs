@@ -9,6 +9,7 @@ use rounds_algorithms::theory::parallel::Method;
 use serde::Serialize;
 
 use super::{Output, UsageError, output};
+use crate::files;
 use crate::format::time;
 use crate::machine::Topology;
 use crate::prediction::presentation;
@@ -248,7 +249,7 @@ fn predict_ranks(arguments: &SimulateArguments, alone: &Path, output: Output) ->
         );
         for (name, text) in files {
             let path = out.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            files::replace(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
     print(&rows, output, || {

@@ -16,7 +16,8 @@ pub(crate) fn listing<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -
     shown.join(", ")
 }
 
-/// The reason for which data cannot be loaded. Lines count from 1, as editors do; rows and columns from 0.
+/// The reason for which data cannot be loaded. Lines, rows and columns count from 1; a header is a line
+/// and no row.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message describes its fields")]
@@ -132,7 +133,7 @@ impl DataError {
     pub(super) fn label(path: &Path, row: usize, found: impl Display, classes: impl Display) -> Self {
         Self::Rows {
             path: path.into(),
-            place: format!(", row {row}"),
+            place: format!(", row {} (counted from 1)", row + 1),
             problem: format!("label {found} is not one of the classes {classes}"),
             summary: "its labels are not what is expected",
         }

@@ -229,9 +229,9 @@ mod tests {
         }
         let (labels, numbers) = decided(RawLabels::Numbers(vec![0.0, -0.0, 3.0]));
         assert_eq!(labels.classes(), Some(2));
-        assert!(refusal(RawLabels::Numbers(vec![-0.0, 4.0]), &numbers).contains("row 1: label 4"));
+        assert!(refusal(RawLabels::Numbers(vec![-0.0, 4.0]), &numbers).contains("row 2 (counted from 1): label 4"));
         let (_, yes_no) = decided(words(&["yes", "no"], &[0, 1]));
-        assert!(refusal(words(&["maybe"], &[0]), &yes_no).contains("row 0: label \"maybe\""));
+        assert!(refusal(words(&["maybe"], &[0]), &yes_no).contains("row 1 (counted from 1): label \"maybe\""));
         assert!(refusal(RawLabels::Numbers(vec![1.0]), &yes_no).contains("words"));
         assert!(refusal(words(&["0"], &[0]), &numbers).contains("words"));
     }

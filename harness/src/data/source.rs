@@ -76,14 +76,17 @@ impl<'a> Source<'a> {
     /// No such file, or one that cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, DataError> {
         let read = DataError::read(path);
-        let mut file = File::open(path).map_err(|source| match source.kind() {
+        let system = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => DataError::missing(path, "a data file"),
             _ => read(source),
-        })?;
-        let metadata = file.metadata().map_err(&read)?;
+        };
+        // Before it is opened: a pipe would wait for its writer.
+        let metadata = std::fs::metadata(path).map_err(system)?;
         if !metadata.is_file() {
-            return Err(DataError::missing(path, "a regular file"));
+            let problem = "a pipe or device, and rows are read more than once: write them to a file, and name that";
+            return Err(DataError::file(path, problem));
         }
+        let mut file = File::open(path).map_err(&read)?;
         let mut start = Vec::with_capacity(6);
         (&mut file).take(6).read_to_end(&mut start).map_err(&read)?;
         let compression = Compression::of(&start);

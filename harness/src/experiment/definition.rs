@@ -221,9 +221,9 @@ pub struct Method {
 /// The part of an experiment that a command line selects. The default is everything that needs no files, on one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Selection {
-    /// Numbers of threads [default: 1 and all cores]
-    #[arg(long, value_delimiter = ',', value_name = "COUNTS", value_parser = counts(u16::MAX.into()))]
-    pub threads: Vec<usize>,
+    /// Numbers of threads, such as 1,2 or 1-64 [default: 1 and all cores]
+    #[arg(long, value_name = "COUNTS", value_parser = thread_counts, default_value = "", hide_default_value = true)]
+    pub threads: std::vec::Vec<usize>,
     /// Thread counts where neither the command line nor the definition names any; one thread where these are empty, too.
     #[arg(skip)]
     pub default_threads: Vec<usize>,
@@ -242,6 +242,37 @@ pub struct Selection {
     /// Number of ranks that run every cell, if there are any.
     #[arg(skip)]
     pub ranks: Option<usize>,
+}
+
+/// The largest number of threads: 256, or twice the processors. Far more than processors only wait for each other.
+pub fn most_threads() -> usize {
+    std::thread::available_parallelism().map_or(256, |processors| (2 * processors.get()).max(256))
+}
+
+/// Reads a list of thread counts and ranges of them, such as `1,2,8-16`; nothing is an empty list.
+///
+/// # Errors
+/// The first part that is neither a count from 1 to [`most_threads`] nor an ascending range of them.
+pub fn thread_counts(text: &str) -> Result<Vec<usize>, String> {
+    let (mut all, most) = (Vec::new(), most_threads());
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let count = |text: &str| {
+            text.trim()
+                .parse()
+                .ok()
+                .filter(|count: &usize| (1..=most).contains(count))
+        };
+        match (count(first), count(last)) {
+            (Some(first), Some(last)) if first <= last => all.extend(first..=last),
+            _ => {
+                return Err(format!(
+                    "'{part}' is no number from 1 to {most} and no range of them, such as 1-64"
+                ));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Whole numbers from 1 to `most` on a command line.

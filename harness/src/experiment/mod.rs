@@ -293,6 +293,7 @@ pub mod testing {
             selection,
             data_dir: None,
             mode: Mode::New,
+            root: folder.path(),
             output: Output::Json,
             stopped: std::sync::Arc::default(),
         };

@@ -21,6 +21,7 @@ use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
 use crate::statistics::Choices;
+use crate::usage::command_again;
 
 /// A call of `rounds run`: what holds for all of its experiments.
 pub struct Session<'a> {
@@ -34,6 +35,8 @@ pub struct Session<'a> {
     pub mode: Mode,
     /// Form of stdout.
     pub output: Output,
+    /// The folder of the whole command, which `--resume` continues.
+    pub root: &'a Path,
     /// Raised by Ctrl-C.
     pub stopped: Arc<AtomicBool>,
 }
@@ -194,7 +197,7 @@ impl<S: Study> Plan for Planned<S> {
             return Ok(());
         }
         for (reason, count) in left_out {
-            eprintln!("rounds: {count} not measured: {reason}");
+            output::warn(format_args!("{count} not measured: {reason}"));
         }
         if timed {
             context.disturbances = found(&context, watch);
@@ -207,9 +210,10 @@ impl<S: Study> Plan for Planned<S> {
         }
         ensure!(
             done == missing.len(),
-            "stopped after {done} of {} runs; all of them are kept in {}. Continue with the same command, --out and --resume",
+            "stopped after {done} of {} runs; all of them are kept in {}. To go on:\n  {}",
             missing.len(),
-            folder.display()
+            folder.display(),
+            command_again(&[("--resume", None), ("--out", Some(session.root))])
         );
         Ok(())
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::format::{bytes, plural, three_digits};
+use crate::usage::command_again;
 
 use super::{Build, Known, PinPolicy, Pinning, Place, ProcessorState, Roofline, Topology};
 
@@ -99,7 +100,7 @@ impl Environment {
         let state = ProcessorState::read();
         Self {
             date: Timestamp::now(),
-            command: command_line(),
+            command: command_again(&[]),
             machine: Machine::detect(),
             state,
             build: Build::current().clone(),
@@ -165,26 +166,6 @@ impl Environment {
     }
 }
 
-/// The command as typed, with `rounds` for the program's path and quotes where a shell needs them.
-fn command_line() -> String {
-    let arguments = std::env::args_os()
-        .skip(1)
-        .map(|argument| quoted(&argument.to_string_lossy()));
-    std::iter::once("rounds".to_string())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
-}
-
-fn quoted(argument: &str) -> String {
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        argument.into()
-    } else {
-        format!("'{}'", argument.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,14 +206,6 @@ mod tests {
         );
         assert_eq!(path_word("AMD Ryzen 9 7950X 16-Core Processor"), "amd-ryzen-9-7950x");
         assert_eq!(path_word("??"), std::env::consts::ARCH);
-    }
-
-    #[test]
-    fn arguments_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("--threads=1,2"), "--threads=1,2");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted(""), "''");
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Input that cannot be: bad usage ends with exit code 2 and the remedy, damaged results are named, and combinations that
 //! cannot be measured are skipped with their reason.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
-use rounds::results::{Binding, Mode, Store, read_run};
+use rounds::results::{Binding, Mode as Begin, Store, read_run};
+use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::process::Pid;
 
-use crate::support::{assert_ends, assert_refused, assert_succeeds};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr};
 use crate::synthetic::{Deviation, cell, environment, write_run};
 
 /// Thirty rows of two features and a label.
@@ -34,7 +41,17 @@ const REFUSED: [(&str, &str); 4] = [
 --epsilon=-1 --batch-size=10 | epsilon
 --epsilon=1 --delta=2 --batch-size=10 | delta
 --epsilon=1 --set=no-such-key=1 --batch-size=10 | no-such-key
---epsilon=1 --loss=hnge --batch-size=10 | --loss",
+--epsilon=1 --loss=hnge --batch-size=10 | --loss
+--epsilon=1 --batch-size=10 --clip-norm=1e-30 | clip-norm 1e-30
+--epsilon=1 --batch-size=10 --clip-norm 1e30 | 2^64
+--epsilon=1 --epochs=1e9 | epochs 1000000000
+--epsilon=1 --set rounds=1000000000000 | rounds 1000000000000
+--epsilon=1 --epochs=1e6 --batch-size=1 --set rounds=1e9 | rounds 1e9
+--epsilon=1 --threads 100000 | --threads
+--epsilon -1 | found -1
+--epsilon -1e-3 | found -0.001
+--epsilon -inf | found -inf
+--epsilon 1 --learning-rate -0.5 | learning-rate -0.5",
     ),
     (
         "--data {} --epsilon 1 --epochs 1 --batch-size 10 --threads 1 --algorithm",
@@ -82,6 +99,188 @@ fn settings_that_cannot_be_are_bad_usage_and_named() {
     // A budget of a run without privacy is a warning.
     let message = assert_succeeds(&format!("{good} sgd"));
     assert!(message.contains("--epsilon"), "{message}");
+}
+
+/// Whole lines with a file in a folder, with their exit code and a part of the message.
+const ENDING: &str = "\
+train --epsilon 1 --algorithm dpsgd | 2 | did you mean 'dp-sgd'
+train --epsilon 1 --algorithm DP-SGD | 2 | did you mean 'dp-sgd'
+run --algorithms dpsgd --list | 2 | did you mean 'dp-sgd'
+run --threads 4-1 --list | 2 | '4-1'
+run --threads 1,0 --list | 2 | '0'
+machine --threads 1-100000 | 2 | '1-100000'
+account gaussian --noise-multiplier -1 --delta 1e-5 | 2 | -1
+simulate --workers 2 --latency -1 | 2 | '-1'
+factorize --rounds 1000000 | 2 | GiB
+factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
+factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
+train --epsilon 1 --data {}/one-row.csv | 1 | one class
+train --epsilon 1 --data {}/one-class.csv | 1 | one class
+train --epsilon 1 --data {}/header.csv | 1 | no rows
+train --epsilon 1 --data {}/tested.csv | 1 | tested.csv.t|no rows
+train --epsilon 1 --data {}/pipe | 1 | pipe|file
+schema {}/pipe | 1 | pipe|file
+train --epsilon 1 --data {}/table.csv --model {}/pipe | 1 | pipe|file
+train --epsilon 1 --data {}/table.csv --model {} | 1 | folder
+report {}/run --out {}/pipe | 1 | pipe|file";
+
+#[test]
+fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    table(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let one_class: String = (0..30).map(|row| format!("{row},1\n")).collect();
+    for (name, text) in [
+        ("one-row.csv", "a,b,y\n1,2,1\n"),
+        ("one-class.csv", &one_class),
+        ("header.csv", "a,b,y\n"),
+        ("tested.csv", "a,b,y\n1,2,1\n2,1,0\n"),
+        ("tested.csv.t", "a,b,y\n"),
+    ] {
+        fs::write(at(name), text).unwrap();
+    }
+    mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+    let deviation = Deviation {
+        factor: 1.0,
+        noise: 0.01,
+        seed: 1,
+    };
+    drop(write_run(&at("run"), &[cell("sgd", "mnist", 64, 1, 0, deviation)]));
+    for line in ENDING.lines() {
+        let parts: Vec<&str> = line.splitn(3, " | ").collect();
+        let line = parts[0].replace("{}", &folder.path().display().to_string());
+        let message = assert_ends(&line, parts[1].parse().unwrap(), parts[2]);
+        assert!(
+            message.starts_with("error: ") && !message.contains("panicked"),
+            "{line}: {message}"
+        );
+        assert!(fs::metadata(at("pipe")).unwrap().file_type().is_fifo(), "{line}");
+    }
+}
+
+#[test]
+fn names_that_are_no_text_are_refused_in_words() {
+    let mut command = command("train --epsilon 1 --data");
+    let output = command.arg(OsStr::from_bytes(b"caf\xe9.csv")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("UTF-8: rename"), "{}", stderr(&output));
+}
+
+#[test]
+fn output_that_cannot_be_printed_is_an_error_and_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = table(folder.path());
+    let train = format!("train --data {data} --epsilon 1 --epochs 1 --threads 1");
+    for line in ["list algorithms", "train --help", "list datasets --json", &train] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(line).stdout(full).output().unwrap();
+        let message = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{line}: {message}");
+        assert!(message.contains("error: cannot print"), "{line}: {message}");
+        assert!(!message.contains("panicked"), "{line}: {message}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_says_how_to_go_on_and_ends_in_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = table(folder.path());
+    let checkpoint = folder.path().join("run.checkpoint");
+    let line = format!("train --data {data} --epsilon 1 --epochs 20000 --batch-size 30 --threads 1 --seed 7 --json");
+    let whole = document(&line.replace(" --json", ""))["model_sha256"].clone();
+    let line = format!("{line} --checkpoint {} --checkpoint-every 50", checkpoint.display());
+    let child = command(&line)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !checkpoint.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let process = Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let again = message.lines().last().unwrap().trim();
+    let again = again.strip_prefix("rounds ").unwrap_or_else(|| panic!("{message}"));
+    assert_eq!(again, format!("{line} --resume {}", checkpoint.display()));
+    assert_eq!(document(&again.replace(" --json", ""))["model_sha256"], whole);
+}
+
+/// The options in a text, such as `--data`.
+fn options(text: &str) -> BTreeSet<String> {
+    let is_option = |word: &&str| word.len() > 2 && word.starts_with(|letter: char| letter.is_ascii_lowercase());
+    let parts = text.match_indices("--").map(|(place, _)| &text[place + 2..]);
+    let starts_word = |part: &&str| {
+        let before = text[..text.len() - part.len() - 2].chars().last();
+        before.is_none_or(|letter| " `'\"([".contains(letter) || letter.is_whitespace())
+    };
+    let parts = parts.filter(starts_word);
+    let names = parts.map(|part| {
+        let end = part.find(|letter: char| !(letter.is_ascii_lowercase() || letter == '-'));
+        &part[..end.unwrap_or(part.len())]
+    });
+    names.filter(is_option).map(|name| format!("--{name}")).collect()
+}
+
+/// Options of other programs that messages name.
+const OF_OTHERS: [&str; 5] = ["--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"];
+
+#[test]
+fn messages_help_and_guides_name_no_option_that_does_not_exist() {
+    let help = |line: &str| {
+        let output = rounds(&format!("{line} --help"));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let commands = |text: &str| -> Vec<String> {
+        let list = text
+            .split("Commands:")
+            .nth(1)
+            .and_then(|rest| rest.split("\n\n").next());
+        let lines = list
+            .unwrap_or_default()
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        lines
+            .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
+            .collect()
+    };
+    let mut known: BTreeSet<String> = OF_OTHERS.map(str::to_owned).into();
+    let mut named = Vec::new();
+    for command in commands(&help("")).iter().filter(|command| *command != "help") {
+        let own = help(command);
+        let below = commands(&own).into_iter().filter(|name| name != "help");
+        let texts = below.map(|name| help(&format!("{command} {name}")));
+        for text in texts.chain([own.clone()]) {
+            let declared = text.lines().filter(|line| line.trim_start().starts_with('-'));
+            known.extend(declared.flat_map(options));
+            named.push((format!("rounds {command} --help"), text));
+        }
+    }
+    assert!(known.contains("--sampling-rate") && known.contains("--secure"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut folders = vec![
+        root.join("harness/src"),
+        root.join("algorithms/src"),
+        root.join("kernels/src"),
+    ];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                named.push((path.display().to_string(), code.to_owned()));
+            }
+        }
+    }
+    for (place, text) in named {
+        let unknown: Vec<String> = options(&text).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{place} names {unknown:?}");
+    }
 }
 
 /// The same folder made private serves, and a run that is finished leaves nothing in it.
@@ -196,7 +395,7 @@ fn a_folder_that_another_run_writes_is_left_alone() {
     let out = folder.path().join("out");
     let environment = environment();
     let binding = Binding::new(&environment, []);
-    let _held = Store::open(&out, environment, binding, Mode::New).unwrap();
+    let _held = Store::open(&out, environment, binding, Begin::New).unwrap();
     assert_ends(&measuring(&suite, &out), 1, "is being written by another run|--out");
 }
 

@@ -140,7 +140,7 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
             idx(8, &[2, 2, 2], &[0; 8]),
             "2 rows|train-labels-idx1-ubyte has 3 labels",
         ),
-        (IMAGES, idx(0x0d, &[3, 2, 2], &nan), "row 1, column 1|NaN"),
+        (IMAGES, idx(0x0d, &[3, 2, 2], &nan), "row 2, column 2|NaN"),
         (
             "t10k-images-idx3-ubyte",
             idx(8, &[2, 3], &[0; 6]),
@@ -148,8 +148,8 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
         ),
         (LABELS, idx(8, &[3, 1], &[0; 3]), "one dimension"),
         (LABELS, idx(0x0d, &[3], &[0; 12]), "integer labels"),
-        (LABELS, idx(0x09, &[3], &[0, 255, 1]), "row 1|-1"),
-        ("t10k-labels-idx1-ubyte", idx(8, &[2], &[0, 9]), "row 1|label 9|0 to 2"),
+        (LABELS, idx(0x09, &[3], &[0, 255, 1]), "row 2|-1"),
+        ("t10k-labels-idx1-ubyte", idx(8, &[2], &[0, 9]), "row 2|label 9|0 to 2"),
     ] {
         let folder = small_mnist();
         folder.write(name, bytes);
@@ -159,7 +159,7 @@ fn idx_files_that_do_not_keep_their_promises_are_refused() {
     fs::rename(folder.path(), root.path().join("mnist")).unwrap();
     root.write("mnist/train-labels-idx1-ubyte", idx(8, &[3], &[2, 0, 10]));
     let undeclared = load_declared("mnist", Some(root.path()), None);
-    assert_says(undeclared, "row 2|label 10|0 to 9");
+    assert_says(undeclared, "row 3|label 10|0 to 9");
     assert_says(load("mnist", Some(root.path())), "4 columns|schema declares 784");
 }
 
@@ -186,7 +186,7 @@ fn cifar_records_of_several_files_are_one_data_set() {
         ("x.bin", [record(3, 1), vec![0]].concat(), "3074 bytes|6146"),
         ("x.bin.gz", gzip(&record(3, 1)[..3000]), "3000 bytes|3073"),
         ("x.bin.xz", xz([]), "empty file"),
-        ("x.bin", [record(3, 1), record(10, 1)].concat(), "row 1|label 10|0 to 9"),
+        ("x.bin", [record(3, 1), record(10, 1)].concat(), "row 2|label 10|0 to 9"),
     ] {
         assert_says(loaded(name, bytes), &format!("{name}|{parts}"));
     }
@@ -241,7 +241,7 @@ fn libsvm_test_rows_follow_the_training_rows() {
     assert_eq!(classes(&test).0, [1, 0]);
     folder.write("a.t.gz", gzip("2 1:1\n4 5:1\n"));
     let unknown = loaded_in(&folder, "a", "1 4:1\n2 1:3\n");
-    assert_says(unknown, "a.t.gz, row 1|label 4|1, 2");
+    assert_says(unknown, "a.t.gz, row 2|label 4|1, 2");
     folder.write("a.t.gz", "2 1:1\n1 12:1\n");
     let data = loaded_in(&folder, "a", "1 4:1\n2 9:3\n").unwrap();
     assert_eq!((data.train.columns(), data.test.unwrap().columns()), (12, 12));
@@ -452,8 +452,8 @@ fn npy_that_is_wrong_is_refused() {
         (npy_with_header(1, &"x".repeat(20_000), &ones), "20001 bytes of header"),
         (b"\x93NUMPY\x01".to_vec(), "NPY file|93"),
         (b"\x93NUMPY\x01\x00\xff\x00{".to_vec(), "ends after 11 bytes|265"),
-        (npy("<f4", false, "2, 2", &nan), "row 0|NaN"),
-        (npy("<f4", false, "1, 4", &nan), "row 0, column 1"),
+        (npy("<f4", false, "2, 2", &nan), "row 1|NaN"),
+        (npy("<f4", false, "1, 4", &nan), "row 1, column 2"),
     ] {
         assert_says(loaded("a.npy", bytes), parts);
     }
@@ -477,7 +477,7 @@ fn npz_that_is_wrong_or_a_bomb_is_refused() {
         (archive(&[("x", &x), ("y", &three)]), "2 rows|3 labels"),
         (archive(&[("x", &x), ("y", &x)]), "y.npy|argmax"),
         (good[..good.len() - 10].to_vec(), "zip stream"),
-        (archive(&[("x", &x), ("y", &nan)]), "y.npy|row 0|NaN"),
+        (archive(&[("x", &x), ("y", &nan)]), "y.npy|row 1|NaN"),
         (archive(&[("x", &bomb), ("y", &y)]), "x.npy|would unpack|plain"),
     ] {
         assert_says(loaded("a.npz", bytes), parts);

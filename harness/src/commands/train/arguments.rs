@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::cluster::EngineKind;
 use crate::commands::UsageError;
 use crate::data::Declaration;
+use crate::experiment::definition::{counts, most_threads};
 use crate::experiment::text;
 use crate::factorization_cache;
 use crate::machine::PinPolicy;
@@ -145,7 +146,7 @@ pub(super) struct OptimizerArguments {
 #[derive(clap::Args)]
 pub(super) struct ExecutionArguments {
     /// Number of threads [default: all cores]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = counts(most_threads() as u64))]
     pub(super) threads: Option<usize>,
     /// Binding of threads to cores
     #[arg(long, value_enum, default_value_t, value_name = "POLICY")]

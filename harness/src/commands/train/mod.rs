@@ -24,6 +24,7 @@ use rounds_algorithms::problem::{self, Domain, Problem, PublicProblem, Relation}
 use rounds_kernels::random::StreamKey;
 use zeroize::Zeroizing;
 
+use super::run::stop_on_interrupt;
 use super::{Output, UsageError, output, threads};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
 use crate::cluster::Cluster;
@@ -33,6 +34,7 @@ use crate::files;
 use crate::machine::{Build, vector_extension};
 use crate::measure;
 use crate::model_file::{Header, TrainedOn};
+use crate::usage::command_again;
 
 /// Loads, calibrates, fits and publishes.
 ///
@@ -182,7 +184,9 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
     let pinning = threads::pinning(arguments.execution.pin, context.cluster)?;
     let engine = context.cluster.engine(&pinning, threads)?;
     if let Some(path) = arguments.model.as_ref().filter(|_| context.cluster.is_root()) {
-        check_writable(path)?;
+        // Before the work rather than after it.
+        files::check_replaceable(path)
+            .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
     }
     let domain = declared(arguments)?;
     let parameters = arguments.bound_parameters(domain.as_deref())?;
@@ -263,6 +267,10 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     Ok((prepared, calibrated))
 }
 
+/// What the first Ctrl-C says of a run with a checkpoint.
+const AFTER_THIS_ROUND: &str =
+    "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
+
 /// Runs all rounds, from the checkpoint's if one is resumed.
 fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> anyhow::Result<Fitted<'p>> {
     let Context { arguments, cluster, .. } = *context;
@@ -283,6 +291,12 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
     executor.place();
     let before = cluster.traffic();
     let started = Instant::now();
+    // Ranks are ended by their launcher.
+    let stopped = if checkpoints.checkpoint.is_some() && cluster.count().is_none() {
+        stop_on_interrupt(AFTER_THIS_ROUND)?
+    } else {
+        Arc::default()
+    };
     let mut show = |executor: &mut Executor<'_>| {
         if executor.round() % 16 == 1 {
             progress.set_position(executor.round());
@@ -290,8 +304,9 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
         Ok(ControlFlow::Continue(()))
     };
     let mut save = |executor: &mut Executor<'_>| {
+        let stopped = stopped.load(Ordering::Relaxed);
         if let (Some(path), Some(binding)) = (&checkpoints.checkpoint, &loaded.binding)
-            && executor.round() % checkpoints.checkpoint_every == 0
+            && (stopped || executor.round() % checkpoints.checkpoint_every == 0)
             && !executor.is_finished()
         {
             cluster.root_only(|| {
@@ -300,6 +315,13 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
                     .write(path)
                     .map_err(CheckpointError::reported)
             })?;
+            anyhow::ensure!(
+                !stopped,
+                "stopped after round {} of {}; to go on:\n  {}",
+                executor.round(),
+                executor.rounds(),
+                command_again(&[("--resume", Some(path))])
+            );
         }
         anyhow::Ok(ControlFlow::Continue(()))
     };
@@ -560,15 +582,4 @@ fn write_model(path: &Path, loaded: &Loaded, privacy: &PrivacyStatement, weights
         weights,
     );
     Ok(files::replace(path, &header.to_file(weights)?)?)
-}
-
-/// Fails before the work rather than after it when a file cannot be written.
-fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let existed = path.exists();
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
-    if !existed {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
 }
