@@ -52,6 +52,11 @@ impl Estimate {
         Self { value, low, high }
     }
 
+    /// The ends of the interval; none where too few values were measured for one.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        (self.low.is_finite() && self.high.is_finite()).then_some((self.low, self.high))
+    }
+
     /// Both ends and the value divided by a positive number.
     #[must_use]
     pub fn over(self, divisor: f64) -> Self {
@@ -81,12 +86,12 @@ pub fn deviation(values: &[f64]) -> f64 {
     (squares / (values.len() as f64 - 1.0)).sqrt()
 }
 
-/// The mean of `values` and its two-sided interval at confidence `level`, by Student's t; the mean itself for fewer than two
+/// The mean of `values` and its two-sided interval at confidence `level`, by Student's t; without ends (NaN) for fewer than two
 /// values.
 pub fn of_mean(values: &[f64], level: f64) -> Estimate {
     let (value, count) = (mean(values), values.len() as f64);
     let half = if values.len() < 2 {
-        0.0
+        f64::NAN
     } else {
         student_quantile(0.5 + 0.5 * level, count - 1.0) * deviation(values) / count.sqrt()
     };

@@ -15,6 +15,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use super::cache::PLANTED_LOGISTIC;
 use super::cell::{Cell, Configuration, Parameters};
 use crate::data;
 use crate::usage::nearest;
@@ -436,6 +437,26 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
         parameters
     }
 
+    /// Checks that parameters of the rows, and draws of them, change the data set: else one run would be counted as several.
+    fn check_applies(&self, problem: &Problem, parameters: &Parameters) -> Result<(), DefinitionError> {
+        let dataset = problem.dataset.as_str();
+        let own = OF_GENERATORS.iter().find(|(name, _)| *name == dataset);
+        if own.is_none() && data::NAMES.iter().all(|named| named.name != dataset) {
+            return Ok(());
+        }
+        let own = own.map_or(&[][..], |(_, own)| own);
+        let of_rows = OF_GENERATORS.iter().flat_map(|(_, names)| *names);
+        let mut unread = of_rows.filter(|name| parameters.contains_key(**name) && !own.contains(*name));
+        let choice = match unread.next() {
+            Some(name) => name,
+            None if self.draws > 1 && own.is_empty() => "draws",
+            None => return Ok(()),
+        };
+        Err(self.invalid(format!(
+            "{choice} does not apply to {dataset}, whose rows are as they are: leave it out, or take a generator such as {PLANTED_LOGISTIC}"
+        )))
+    }
+
     fn cell(
         &self,
         index: usize,
@@ -504,6 +525,7 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                     .iter()
                     .try_for_each(|name| known("[[problem]] with the data set", name, &datasets))?;
                 let parameters = self.parameters_of(problem, method, &[]);
+                self.check_applies(problem, &parameters)?;
                 let mut all = parameters.iter();
                 if let Some((name, _)) = all.find(|(_, value)| value.as_array().is_some_and(Vec::is_empty)) {
                     return Err(self.invalid(format!("{}: {name} has no values", method.algorithm)));
@@ -517,9 +539,18 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
                 }
             }
         }
+        let all = self.possible(&Selection::everything());
+        for (index, problem) in self.problems.iter().enumerate() {
+            let is_on_axis = |cell: &Cell| cell.problem == index && cell.axis.is_some();
+            if let Some(axis) = problem.axis.as_ref().filter(|_| !all.iter().any(is_on_axis)) {
+                let dataset = &problem.dataset;
+                return Err(self.invalid(format!(
+                    "axis = \"{axis}\": no method on {dataset} has this parameter as a number; vary it in parameters"
+                )));
+            }
+        }
         let mut keys = BTreeSet::new();
-        let all = self.possible(&Selection::everything()).into_iter();
-        let mut all = all.map(|cell| cell.configuration.key());
+        let mut all = all.into_iter().map(|cell| cell.configuration.key());
         let twice = all.find(|key| !keys.insert(key.clone()));
         twice.map_or(Ok(()), |key| {
             Err(self.invalid(format!("{key} is defined twice; keep one")))
@@ -528,6 +559,14 @@ impl<O: DeserializeOwned + Serialize> Definition<O> {
 }
 
 const BATCH_SIZE: &str = "batch-size";
+
+/// The parameters of each generator of rows. Any other data set has the rows that it has.
+const OF_GENERATORS: [(&str, &[&str]); 4] = [
+    (PLANTED_LOGISTIC, &["rows", "dimension", "norm", "data-seed"]),
+    ("synthetic-logistic", &["rows", "dimension", "data-seed"]),
+    ("synthetic-mnist", &["data-seed"]),
+    ("quadratic", &["dimension", "smoothness", "data-seed"]),
+];
 
 /// True for a data set that is read from files.
 pub fn needs_files(dataset: &str) -> bool {
@@ -623,7 +662,6 @@ dataset = "synthetic-mnist"
 [[problem]]
 dataset = "mnist"
 features = "u8"
-axis = "momentum"
 [[method]]
 algorithm = "sgd"
 parameters = { batch-size = 32 }
@@ -675,10 +713,68 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
     #[test]
     fn an_axis_is_a_swept_parameter() {
         let text = SMALL.replace("[\"synthetic-mnist\"]", "[\"mnist\"]");
+        let text = text.replace("features = \"u8\"", "features = \"u8\"\naxis = \"momentum\"");
         let cells = parse(&text).unwrap().cells(&Selection::everything()).unwrap();
         let axis: Vec<_> = cells.iter().filter_map(|cell| cell.axis).collect();
         assert_eq!(axis.len(), 8);
         assert!(axis.contains(&0.9));
+    }
+
+    #[test]
+    fn what_does_not_change_the_rows_is_refused() {
+        let sweep = |dataset: &str, head: &str, parameters: &str| {
+            let text = format!(
+                "name = \"a\"\nabout = \"a test\"\n{head}\n[[problem]]\ndataset = \"{dataset}\"\n{parameters}\n[[method]]\nalgorithm = \"sgd\""
+            );
+            parse(&text).map(drop).map_err(|error| error.to_string())
+        };
+        for (dataset, head, parameters, refused) in [
+            (
+                "mnist",
+                "",
+                "parameters = { rows = [1000, 2000] }",
+                "rows does not apply to mnist",
+            ),
+            ("mnist", "draws = 3", "", "draws does not apply to mnist"),
+            (
+                "synthetic-mnist",
+                "",
+                "parameters = { rows = 10, data-seed = 2 }",
+                "rows does not apply",
+            ),
+            ("quadratic", "", "parameters = { rows = 10 }", "rows does not apply"),
+            (
+                "synthetic-logistic",
+                "",
+                "parameters = { norm = [1, 2] }",
+                "norm does not apply",
+            ),
+            ("mnist", "", "axis = \"rows\"", "axis = \"rows\": no method"),
+            (
+                "mnist",
+                "",
+                "axis = \"loss\"\nparameters = { loss = \"hinge\" }",
+                "axis = \"loss\": no method",
+            ),
+        ] {
+            let error = sweep(dataset, head, parameters).unwrap_err();
+            assert!(error.contains(refused), "{error}");
+        }
+        for (dataset, head, parameters) in [
+            (
+                "planted-logistic",
+                "draws = 3",
+                "parameters = { rows = 10, dimension = 2, norm = 3 }",
+            ),
+            (
+                "synthetic-logistic",
+                "draws = 3",
+                "axis = \"rows\"\nparameters = { rows = [10, 20] }",
+            ),
+            ("another-study's", "draws = 2", "parameters = { rows = 10 }"),
+        ] {
+            sweep(dataset, head, parameters).unwrap();
+        }
     }
 
     #[test]

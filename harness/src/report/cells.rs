@@ -14,7 +14,8 @@ use crate::statistics::SampleWarning;
 /// Every configuration with everything that was measured.
 pub(super) fn all(cells: &[Pooled]) -> Table {
     let columns = "algorithm|data|#batch|#threads|#time per round|#95 % interval|#10 % to 90 %|#sampling|#gradient|#noise|\
-                   #update|#epoch|#of roofline|limit|#GFLOP/s|#GB/s|#accuracy|#ε|#rounds|#queries|#repeats|remarks|parameters";
+                   #update|#epoch|#of roofline|limit|#GFLOP/s|#GB/s|#accuracy|#ε|#δ|adjacency|#rounds|#queries|#repeats|remarks|\
+                   parameters";
     table("All cells", columns, &[], &cells.iter().collect::<Vec<_>>())
 }
 

@@ -470,7 +470,7 @@ pub(super) fn accuracy(cells: &[&Pooled], environment: &Environment) -> Option<C
         title: "Test accuracy against ε",
         cells,
         environment,
-        x: Axis::logarithmic("ε"),
+        x: Axis::logarithmic(&labels::epsilon(cells.iter().map(|cell| &cell.cell.privacy))),
         y: Axis::new("test accuracy", Scale::Linear, Format::Percent),
         style: Style::Points,
     };

@@ -22,6 +22,42 @@ pub(super) fn phases(phases: &Phases) -> [(&'static str, u64); 4] {
     ]
 }
 
+/// The relations and δ that the ε of privacy statements are under, such as `zero-out, δ = 1e-5`.
+fn guarantees<'a>(statements: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
+    let guarantee = |statement: &Value| {
+        statement.get("epsilon")?.as_f64()?;
+        let relation = statement
+            .get("adjacency")
+            .and_then(Value::as_str)
+            .unwrap_or("an unknown relation");
+        let delta = statement.get("delta").and_then(Value::as_f64).unwrap_or(0.0);
+        Some(format!("{relation}, δ = {delta:e}"))
+    };
+    let found: BTreeSet<String> = statements.into_iter().filter_map(guarantee).collect();
+    found.into_iter().collect()
+}
+
+/// `ε` with the relation and δ of all these statements, for a heading or an axis.
+pub(super) fn epsilon<'a>(statements: impl IntoIterator<Item = &'a Value>) -> String {
+    match &guarantees(statements)[..] {
+        [] => "ε".to_owned(),
+        [one] => format!("ε ({one})"),
+        _ => "ε (several relations or δ)".to_owned(),
+    }
+}
+
+/// The relation and δ that all ε of privacy statements are under, or a warning where there are several; nothing without ε.
+pub(crate) fn sentence_of_guarantees<'a>(statements: impl IntoIterator<Item = &'a Value>) -> Option<String> {
+    match &guarantees(statements)[..] {
+        [] => None,
+        [one] => Some(format!("ε is under {one}.")),
+        several => Some(format!(
+            "Do not compare all ε here with each other: they are under {}.",
+            several.join("; ")
+        )),
+    }
+}
+
 /// The names of a set of configurations.
 pub(super) struct Labels {
     /// Parameters that differ within an algorithm, by algorithm.

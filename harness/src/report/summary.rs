@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::figures::{by_dataset, is_shown_first, of_most_threads};
-use super::labels::Labels;
+use super::labels::{Labels, epsilon};
 use super::warnings;
 use crate::format::{count, percent, plural, three_digits, time, wrapped};
 use crate::machine::Environment;
@@ -24,6 +24,7 @@ const WARNINGS: usize = 12;
 pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let pooled = pool(cells);
     let shown = of_most_threads(&pooled);
+    let epsilon = epsilon(shown.iter().map(|cell| &cell.cell.privacy));
     let threads = shown.first().map_or(1, |cell| cell.configuration().threads);
     let warned = warnings::lines(&pooled, environment, threads);
     let warned = warned
@@ -49,7 +50,7 @@ pub fn summary(cells: &[Cell], environment: &Environment) -> String {
     let tables = datasets
         .into_iter()
         .flat_map(|(heading, lines)| [heading].into_iter().chain(lines));
-    let title = format!("Median time of a round on {}", plural(threads, "thread"));
+    let title = format!("Median time of a round on {}; {epsilon}", plural(threads, "thread"));
     [title]
         .into_iter()
         .chain(tables)
@@ -134,6 +135,7 @@ mod tests {
         let text = summary(&cells, &Environment::capture(&[]));
         assert_eq!(text.lines().count(), LINES, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.contains("2 threads; ε (zero-out, δ = "), "{text}");
         assert!(text.contains("\nsgd ") && text.contains("\ndp-sgd ") && text.contains("B = 60"));
         assert_eq!(text.matches(" more: rounds report").count(), 2);
     }

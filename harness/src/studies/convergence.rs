@@ -92,6 +92,14 @@ impl Study for Convergence {
     type Outcome = Gaps;
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+        let options = definition.options();
+        for (name, value) in [
+            ("runs", options.runs),
+            ("columns", options.columns),
+            ("evaluations", options.evaluations),
+        ] {
+            anyhow::ensure!(value > 0, "{name} must be at least 1");
+        }
         for method in definition.all_methods() {
             method_of(&method.algorithm)?;
         }
@@ -201,8 +209,11 @@ impl Gaps {
             let (mean, error) = (self.gap_mean[index], self.gap_standard_error[index]);
             let floor = self.gap_least[index].max(1e-12);
             let note = format!("t = {iteration}: {mean:.3e}");
-            Point::new(iteration as f64, mean.max(floor), note)
-                .interval((mean - width * error).max(floor), (mean + width * error).max(floor))
+            let interval = ((mean - width * error).max(floor), (mean + width * error).max(floor));
+            Point {
+                interval: (self.runs > 1).then_some(interval),
+                ..Point::new(iteration as f64, mean.max(floor), note)
+            }
         };
         self.iterations.iter().enumerate().map(point).collect()
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::factorization_cache;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
@@ -162,6 +162,14 @@ impl Study for CorrelatedNoise {
     type Options = Options;
     type Outcome = Norms;
 
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            definition.options().runs > 1,
+            "runs must be at least 2: the intervals are those of several runs"
+        );
+        Ok(())
+    }
+
     fn measure(&self, run: &Run<'_, Norms>, context: &Context<'_>) -> anyhow::Result<Outcome<Norms>> {
         let setting = Setting::of(&run.cell.configuration)?;
         let options = self.definition.options();
@@ -300,6 +308,14 @@ fn table(samples: &[&Sample<Norms>]) -> Table {
 mod tests {
     use super::*;
     use crate::experiment::testing;
+
+    #[test]
+    fn a_study_without_runs_is_refused() {
+        let text = "options = { title = 't', runs = 0, shown-step-size = 0.1, shown-period = 1 }\n\
+                    [[problem]]\ndataset = 'quadratic'\n[[method]]\nalgorithm = 'dp-mf'";
+        let error = testing::small::<CorrelatedNoise>(text, 1).err().unwrap();
+        assert!(error.to_string().contains("runs must be at least 2"), "{error:#}");
+    }
 
     #[test]
     fn runs_agree_with_the_exact_means_and_the_best_period_is_no_worse_than_dp_mf() {

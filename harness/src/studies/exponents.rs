@@ -1,6 +1,8 @@
 //! Exponents of power laws, with intervals: least squares in logarithms; and those of depth and work beside Table I of paper
 //! 002.
 
+use std::collections::BTreeSet;
+
 use rounds_algorithms::theory::parallel::Method;
 use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
@@ -9,8 +11,8 @@ use crate::prediction::queries::{Cell, Kind};
 use crate::statistics::{Estimate, Interval, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
-/// with its 95 % interval under independent errors. `None` where a variable does not vary, or with no more rows than
-/// unknowns.
+/// with its 95 % interval under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
+/// `None` where a variable does not vary, or with no more rows than unknowns.
 pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
     let variables = rows.first()?.0.len();
     let unknowns = variables + 1;
@@ -41,7 +43,16 @@ pub fn fit(rows: &[(Vec<f64>, f64)]) -> Option<Vec<Estimate>> {
         .map(|(row, y)| (y - fitted(row)).powi(2))
         .sum();
     let freedom = (rows.len() - unknowns) as f64;
+    let values_of = |i: usize| {
+        rows.iter()
+            .map(|(x, _)| x[i - 1].to_bits())
+            .collect::<BTreeSet<_>>()
+            .len()
+    };
     let estimate = |i: usize| {
+        if values_of(i) < 3 {
+            return Estimate::new(f64::NAN, Interval::new(f64::NAN, f64::NAN));
+        }
         let half = student_quantile(0.975, freedom) * (residual / freedom * inverse(i, i)).sqrt();
         let value = solution[i];
         Estimate::new(value, Interval::new(value - half, value + half))
@@ -139,6 +150,7 @@ fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
                 found
                     .into_iter()
                     .zip(names)
+                    .filter(|(exponent, _)| exponent.value.is_finite())
                     .map(|(exponent, (variable, theory))| FittedExponent {
                         family,
                         algorithm: method.id().to_owned(),
@@ -168,6 +180,11 @@ mod tests {
             }
         }
         let found = fit(&rows).unwrap();
+        rows.retain(|(x, _)| x[0] < 100.0);
+        let two_dimensions = fit(&rows).unwrap();
+        assert!(two_dimensions[0].value.is_nan() && two_dimensions[1].value.is_finite());
+        rows.retain(|(x, _)| x[1] < 30.0 && x[0] < 20.0);
+        assert!(fit(&rows).is_none(), "two rows");
         assert!((found[0].value - 1.0 / 3.0).abs() < 1e-9 && (found[1].value - 2.0 / 3.0).abs() < 1e-9);
         assert!(found[0].high - found[0].low < 1e-6);
     }

@@ -474,6 +474,39 @@ mod tests {
     }
 
     #[test]
+    fn one_run_has_no_interval_and_different_relations_are_named() {
+        let text = r#"
+            options = { title = "small" }
+            [[problem]]
+            dataset = "planted-logistic"
+            parameters = { rows = 500, dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            [[method]]
+            label = "zero"
+            algorithm = "dp-sgd"
+            [[method]]
+            label = "one"
+            algorithm = "dp-sgd"
+            parameters = { adjacency = "replace-one" }
+        "#;
+        let shown = |text: &str| {
+            let (study, results) = testing::small::<Training>(text, 1).unwrap();
+            presentation::present(study.definition(), &study.panels(&results).unwrap()).terminal()
+        };
+        let one = shown(text);
+        assert!(!one.contains('±') && one.contains("Do not compare all ε"), "{one}");
+        assert!(one.contains("replace-one, δ = 1e-5; zero-out, δ = 1e-5"), "{one}");
+        let two = shown(
+            &text
+                .replace("options", "repeats = 2\noptions")
+                .replace("\"replace-one\"", "\"zero-out\""),
+        );
+        assert!(
+            two.contains('±') && two.contains("ε is under zero-out, δ = 1e-5."),
+            "{two}"
+        );
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let fails = |from: &str, to: &str| {
             let error = testing::small::<Training>(&SMALL.replace(from, to), 1)

@@ -2,6 +2,7 @@
 //!
 //! The writer is this test program itself, started again with the folder in an environment variable.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,54 @@ use std::time::Duration;
 use rounds::results::{Binding, Cell, Mode, Record, Store, read_run};
 use rounds::statistics::Choices;
 
+use crate::support::{assert_succeeds, command, stderr};
 use crate::synthetic::{Deviation, cell, environment};
+
+/// A study of two tiny cells with three runs each.
+const STUDY: &str = r#"
+name = "twice"
+study = "training"
+about = "a test"
+repeats = 3
+options = { title = "small" }
+[[problem]]
+dataset = "planted-logistic"
+parameters = { rows = 500, dimension = 5, norm = 3.0, epsilon = 1.0, epochs = 1, batch-size = [50, 100] }
+[[method]]
+algorithm = "dp-sgd"
+"#;
+
+#[test]
+fn two_processes_on_one_study_pool_no_run_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let (study, out) = (folder.path().join("twice.toml"), folder.path().join("out"));
+    fs::write(&study, STUDY).unwrap();
+    let line = format!("run {} --threads 1 --out {}", study.display(), out.display());
+    let start = || {
+        command(&line)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let outputs = [start(), start()].map(|child| child.wait_with_output().unwrap());
+    let refused = outputs
+        .iter()
+        .filter(|output| output.status.code() == Some(1))
+        .map(stderr);
+    let refused: Vec<String> = refused.collect();
+    // The second found the first at work, or its results.
+    let is_named = |message: &String| message.contains("another run") || message.contains("finished runs already");
+    assert!(refused.len() == 1 && refused.iter().all(is_named), "{refused:?}");
+    let lines = out.join("twice/measurements.jsonl");
+    let text = fs::read_to_string(&lines).unwrap();
+    assert_eq!(text.lines().count(), 6);
+    // Lines of two folders put together hold no more runs than one.
+    fs::write(&lines, format!("{text}{text}")).unwrap();
+    assert_succeeds(&format!("{line} --resume"));
+    let table = fs::read_to_string(out.join("twice/measurements.csv")).unwrap();
+    assert_eq!(table.lines().count(), 1 + 6);
+}
 
 const FOLDER: &str = "ROUNDS_TEST_WRITER_FOLDER";
 /// How many kills: a few by default.

@@ -6,6 +6,7 @@ use crate::experiment::{Definition, text};
 use crate::format::{count, number, percent, three_digits};
 use crate::report::{
     Axis, Chart, Entry, Figure, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
+    sentence_of_guarantees,
 };
 use crate::studies::exponents::fit;
 
@@ -37,6 +38,10 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
     for panel in panels {
         presentation.parts.push(Part::Heading(panel.label.clone()));
         presentation.parts.push(Part::Table(table(panel)));
+        let statements = best(panel).map(|setting| &setting.runs[0].privacy);
+        presentation
+            .parts
+            .extend(sentence_of_guarantees(statements).map(Part::Text));
         let left_out = panel.left_out.iter().map(|reason| format!("Left out: {reason}"));
         let left_out: Vec<String> = left_out.collect();
         presentation
@@ -64,7 +69,7 @@ fn table(panel: &Panel<'_>) -> Table {
     let target = panel.problem.target.map_or_else(String::new, three_digits);
     let columns = format!(
         "method|#{axis}|{metric}|#final risk F|#accuracy|#runs|#published|#difference|#rounds to {target}|#queries to {target}|\
-         #rounds|#queries|#epochs|#clipped|#s a run|#ε|#noise multiplier|adjacency|chosen"
+         #rounds|#queries|#epochs|#clipped|#s a run|#ε|#δ|relation|#noise multiplier|chosen"
     );
     let mut table = Table::new(&panel.label, &columns);
     for setting in best(panel) {
@@ -73,7 +78,7 @@ fn table(panel: &Panel<'_>) -> Table {
     table.without_empty_columns()
 }
 
-fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
+fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
     let decimals = |value: f64| match panel.metric {
         Metric::TestAccuracy => format!("{value:.2}"),
         Metric::ExcessRisk | Metric::ExcessObjective => three_digits(value),
@@ -106,12 +111,14 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
     let accuracy = accuracy.map(|_| setting.mean_of(&|run| run.test_accuracy.unwrap_or(f64::NAN)));
     let epsilon = first.privacy_number("epsilon");
     let adjacency = first.privacy["adjacency"].as_str().unwrap_or_default();
-    let half = decimals(0.5 * (mean.high - mean.low));
+    let half = mean
+        .ends()
+        .map(|(low, high)| format!(" ± {}", decimals(0.5 * (high - low))));
     let queries = setting.mean_of(&|run| run.gradient_queries as f64);
     [
         Entry::text(configuration.label_of_method()),
         Entry::number(setting.cell.axis, number),
-        Entry::sorted(format!("{} ± {half}", decimals(mean.value)), mean.value),
+        Entry::sorted(decimals(mean.value) + &half.unwrap_or_default(), mean.value),
         Entry::number(objective, |value| format!("{value:.4}")),
         Entry::number(accuracy, percent),
         Entry::count(setting.runs.len()),
@@ -129,8 +136,11 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
         }),
         Entry::number(setting.seconds(), three_digits),
         epsilon.map_or_else(|| Entry::text("∞"), |epsilon| Entry::number(epsilon, three_digits)),
-        Entry::number(first.privacy_number("noise_multiplier"), three_digits),
+        Entry::number(first.privacy_number("delta").filter(|_| epsilon.is_some()), |delta| {
+            format!("{delta:e}")
+        }),
         Entry::text(adjacency),
+        Entry::number(first.privacy_number("noise_multiplier"), three_digits),
         Entry::text(chosen.join(", ")),
     ]
 }
@@ -203,12 +213,12 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
         Metric::TestAccuracy => vec![chart("", "test accuracy (%)", Scale::Linear, &|outcome| {
             (
                 outcome.mean.value,
-                Some((outcome.mean.low.max(0.0), outcome.mean.high.min(100.0))),
+                outcome.mean.ends().map(|(low, high)| (low.max(0.0), high.min(100.0))),
             )
         })],
         Metric::ExcessRisk | Metric::ExcessObjective => vec![
             chart("", "excess risk", Scale::Logarithmic, &|outcome| {
-                (outcome.mean.value, Some((outcome.mean.low, outcome.mean.high)))
+                (outcome.mean.value, outcome.mean.ends())
             }),
             chart(
                 "-seconds",
