@@ -27,6 +27,7 @@ use thiserror::Error;
 
 use crate::experiment::store::Difference;
 use crate::format::plural;
+use crate::machine::Build;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
     Choices, Interval, SampleWarning, as_numbers, deviation, mean, median, normal_quantile, percentile_interval,
@@ -107,6 +108,8 @@ pub struct CommonChange {
 /// Two runs compared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Names of the builds: their revisions, with the begin of the executable's digest where these are equal.
+    pub builds: [String; 2],
     /// The configurations of both runs.
     pub changes: Vec<Change>,
     /// Geometric mean of all ratios.
@@ -176,7 +179,10 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     let mut remarks = Vec::new();
     for difference in before.binding.differences(&after.binding) {
         let Difference { what, recorded, now } = &difference;
-        if let Some(suite) = what.strip_prefix("suite ") {
+        // The builds are what is compared; their names stand in the table.
+        if what == "build" {
+            continue;
+        } else if let Some(suite) = what.strip_prefix("suite ") {
             remarks.push(format!("the definition of suite {suite} changed between the runs"));
         } else if rules.force {
             remarks.push(format!("another {what}: {recorded} and {now}"));
@@ -219,6 +225,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         ));
     }
     remarks.extend(other_peaks(before, after));
+    remarks.extend(other_models(before, after));
     let changes: Vec<Change> = verdicts(&samples, rules)
         .into_iter()
         .zip(&pairs)
@@ -242,6 +249,7 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     };
     let mean_ratio = (changes.iter().map(|change| change.ratio.ln()).sum::<f64>() / changes.len() as f64).exp();
     Ok(Comparison {
+        builds: names_of_builds(&before.environment.build, &after.environment.build),
         changes,
         mean_ratio,
         common,
@@ -249,6 +257,42 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         only_after: only_in(&second, &first),
         remarks,
     })
+}
+
+/// Names that tell two builds apart.
+fn names_of_builds(before: &Build, after: &Build) -> [String; 2] {
+    let names = [before, after].map(|build| {
+        let (revision, star) = (build.revision.as_str(), if build.dirty == "true" { "*" } else { "" });
+        format!("{}{star}", revision.get(..7).unwrap_or(revision))
+    });
+    if names[0] != names[1] || before.executable_sha256 == after.executable_sha256 {
+        return names;
+    }
+    let digests = [before, after].map(|build| build.executable_sha256.chars().take(4).collect::<String>());
+    std::array::from_fn(|side| format!("{}+{}", names[side], digests[side]))
+}
+
+/// A remark about runs of the same cell, seed and repeat that end in another model or value.
+fn other_models(before: &Run, after: &Run) -> Option<String> {
+    let ends = |run: &Run| -> BTreeMap<String, String> {
+        let samples = run.results.samples.iter();
+        samples
+            .map(|sample| (sample.key(), sample.model_sha256.clone()))
+            .collect()
+    };
+    let (first, second) = (ends(before), ends(after));
+    let common = || {
+        first
+            .iter()
+            .filter_map(|(key, model)| Some((key, model, second.get(key)?)))
+    };
+    let differ = || common().filter(|(_, model, other)| model != other);
+    let (example, ..) = differ().next()?;
+    Some(format!(
+        "{} of {} runs end in another model or value, for example {example}",
+        differ().count(),
+        common().count()
+    ))
 }
 
 /// Remarks about thread counts whose measured peak differs between the runs.

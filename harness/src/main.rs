@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::SharedError;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, evaluate, factorize, list, machine, output, predict, report, run, schema,
-    simulate, train, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, list, machine, manual, output, predict,
+    report, run, schema, simulate, train, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;
@@ -52,6 +52,10 @@ enum Command {
     Compare(compare::CompareArguments),
     /// Lists algorithms, suites or data sets.
     List(list::ListArguments),
+    /// Prints a script that completes command lines in a shell.
+    Completions(completions::CompletionsArguments),
+    /// Writes manual pages.
+    Manual(manual::ManualArguments),
 }
 
 /// Ends when nothing more can be printed: without an error if the reader of stdout is gone (`rounds … | head`), with one if its
@@ -119,6 +123,8 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(arguments, output),
         Command::Compare(arguments) => compare::run(arguments, output),
         Command::List(arguments) => list::run(arguments, output),
+        Command::Completions(arguments) => completions::run(arguments, CommandLine::command(), output),
+        Command::Manual(arguments) => manual::run(arguments, CommandLine::command(), output),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

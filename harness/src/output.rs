@@ -3,8 +3,8 @@
 
 use std::fmt::Display;
 
-use comfy_table::presets::{NOTHING, UTF8_HORIZONTAL_ONLY};
-use comfy_table::{CellAlignment, ContentArrangement, Row, Table};
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Row, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -67,12 +67,19 @@ pub fn warn(warning: impl Display) {
     eprintln!("warning: {warning}");
 }
 
-/// A table with a header and rules between its rows.
+/// A table with a header, for the width of the terminal.
 pub fn table(header: impl Into<Row>) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header);
+    fitted(table)
+}
+
+/// The table with a rule below its header, in the width of the terminal, or 80 columns without one. Long cells are broken.
+pub fn fitted(mut table: Table) -> Table {
+    let width = table.width().unwrap_or(80);
+    table.load_style(NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(width);
     table
 }
 

@@ -1,5 +1,6 @@
 //! `rounds compare A B`: significant changes between two runs, or between two builds that are measured in turn.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -13,9 +14,9 @@ use super::{Output, UsageError, output};
 use crate::builds::{Builds, measure_in_turn};
 use crate::calibration::{CHANGES, NOISES, Noise, Rates, calibrate};
 use crate::compare::{Change, Comparison, Rules, Verdict, compare};
-use crate::format::time;
-use crate::report::{Column, Entry, Look, Table};
-use crate::results::read_run;
+use crate::format::{plural, three_digits, time};
+use crate::report::{Column, Entry, Labels, Look, Table};
+use crate::results::read_any;
 use crate::statistics::SampleWarning;
 use crate::usage::command_again;
 
@@ -46,38 +47,39 @@ pub struct CompareArguments {
     /// Compare runs of different machines, instruction sets, builds or data.
     #[arg(long)]
     pub force: bool,
-    /// Least relative change that counts, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    /// Least change that counts: a percentage (5%) or a ratio (1.05). Exit code 1 if a significant slowdown exceeds it.
+    #[arg(long, value_name = "CHANGE", default_value = "1%", value_parser = change)]
     pub threshold: f64,
-    /// Standard deviation of the machine's effect on all times of a run, in percent. Smaller common changes are not
-    /// significant [default: 1, or 2 if a run is from a virtual machine].
-    #[arg(long, value_name = "PERCENT")]
+    /// Standard deviation of the machine's effect on all times of a run, as a percentage or a ratio. Smaller common changes are
+    /// not significant [default: 1%, or 2% if a run is from a virtual machine].
+    #[arg(long, value_name = "CHANGE", value_parser = change)]
     pub machine_noise: Option<f64>,
     /// Show unchanged configurations too.
     #[arg(long)]
     pub all: bool,
 }
 
+/// Reads `5%` or `1.05` as 0.05.
+fn change(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text).map(|ratio| ratio - 1.0),
+    };
+    share.filter(|share| (0.0..10.0).contains(share)).ok_or_else(|| {
+        format!("'{text}' is neither a percentage from 0% up, such as 5%, nor a ratio from 1 up, such as 1.05")
+    })
+}
+
 /// Reads both runs and prints the changes.
 ///
 /// # Errors
-/// Folders without runs, damaged files, runs that cannot be compared, a threshold that is no percentage.
+/// Folders without runs, damaged files, runs that cannot be compared; a significant slowdown.
 pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
-    for (name, percentage) in [
-        ("--threshold", arguments.threshold),
-        ("--machine-noise", arguments.machine_noise.unwrap_or(0.0)),
-    ] {
-        if !(0.0..1000.0).contains(&percentage) {
-            return Err(UsageError::of(format!(
-                "{name} {percentage}: expected a percentage from 0 up"
-            )));
-        }
-    }
     let default = Rules::default();
-    let noise = arguments.machine_noise;
     let rules = Rules {
-        threshold: arguments.threshold / 100.0,
-        machine_noise: noise.map_or(default.machine_noise, |percent| percent / 100.0),
+        threshold: arguments.threshold,
+        machine_noise: arguments.machine_noise.unwrap_or(default.machine_noise),
         force: arguments.force,
         ..default
     };
@@ -92,17 +94,19 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
     if output == Output::Text {
         comparison.remarks.iter().for_each(output::warn);
     }
-    output.print(&Shown {
+    let shown = Shown {
         comparison,
         all: arguments.all || !arguments.build.is_empty(),
-    })
+    };
+    output.print(&shown)?;
+    shown.judge(arguments.threshold)
 }
 
 fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
     let [before, after] = &arguments.operands[..] else {
         return Err(UsageError::of("expected two folders of rounds run, or --build twice"));
     };
-    let (before, after) = (read_run(before)?, read_run(after)?);
+    let (before, after) = (read_any(before)?, read_any(after)?);
     let rules = if arguments.machine_noise.is_none() {
         rules.with_noise_of([&before, &after])
     } else {
@@ -210,27 +214,66 @@ struct Shown {
     all: bool,
 }
 
+impl Shown {
+    /// Fails where a configuration, or all of them together, became slower: the exit code that continuous integration reads.
+    fn judge(&self, threshold: f64) -> Result<()> {
+        let changes = self.comparison.changes.iter();
+        let slower = changes.filter(|change| change.verdict == Verdict::Slower).count();
+        let common = self
+            .comparison
+            .common
+            .is_some_and(|common| common.verdict == Verdict::Slower);
+        let together = if common { ", and all together" } else { "" };
+        anyhow::ensure!(
+            slower == 0 && !common,
+            "{slower} of {} configurations are slower by more than {} %{together}",
+            self.comparison.changes.len(),
+            three_digits(100.0 * threshold)
+        );
+        Ok(())
+    }
+}
+
 impl fmt::Display for Shown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let comparison = &self.comparison;
-        let columns = "algorithm|data|#batch|#threads|#before|#after|#ratio|#95 % interval|verdict";
-        let mut table = Table::new("Changes", columns);
+        let [before, after] = &comparison.builds;
+        let (before, after) = if before == after {
+            ("before", "after")
+        } else {
+            (&**before, &**after)
+        };
+        let columns = format!("algorithm|data|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|verdict");
+        let mut table = Table::new("Changes", &columns);
         let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
         let changes = &comparison.changes;
-        changes.iter().filter(shown).for_each(|change| table.row(row(change)));
+        let labels = Labels::of(changes.iter().map(|change| &change.configuration));
+        changes
+            .iter()
+            .filter(shown)
+            .for_each(|change| table.row(row(change, &labels)));
+        let (table, shared) = table
+            .without_empty_columns()
+            .without_shared_columns(&["data", "batch", "threads"]);
+        let shared = shared.iter().map(|one| format!("; {one}")).collect::<String>();
+        writeln!(
+            formatter,
+            "builds {} and {}{shared}",
+            comparison.builds[0], comparison.builds[1]
+        )?;
         if !table.rows.is_empty() {
             writeln!(formatter, "{}", table.terminal())?;
         }
         let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
-        write!(
-            formatter,
-            "{} configurations: {} faster, {} slower, {} without significant change; geometric mean of the ratios {:.3}",
-            changes.len(),
+        let counts = format!(
+            "{}: {} faster, {} slower, {} without significant change; geometric mean of the ratios {:.3}",
+            plural(changes.len(), "configuration"),
             count(Verdict::Faster),
             count(Verdict::Slower),
             count(Verdict::Unchanged),
             comparison.mean_ratio
-        )?;
+        );
+        write!(formatter, "{}", output::wrapped(&counts, 0))?;
         if let Some(common) = &comparison.common {
             let word = match common.verdict {
                 Verdict::Faster => "faster",
@@ -256,30 +299,37 @@ impl fmt::Display for Shown {
     }
 }
 
-fn row(change: &Change) -> Vec<Entry> {
+fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
     let (word, look) = match change.verdict {
         Verdict::Faster => ("faster", Look::Better),
         Verdict::Slower => ("slower", Look::Worse),
         Verdict::Unchanged => ("", Look::Plain),
     };
-    let mut kinds: Vec<&str> = change.warnings.iter().map(SampleWarning::name).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let warnings = if kinds.is_empty() {
-        String::new()
+    // A run of a study is one sample.
+    let kinds = change
+        .warnings
+        .iter()
+        .filter(|warning| !matches!(warning, SampleWarning::TooFew { .. }));
+    let kinds: BTreeSet<&str> = kinds.map(SampleWarning::name).collect();
+    let warnings = kinds.into_iter().collect::<Vec<_>>().join(", ");
+    let warnings = if warnings.is_empty() {
+        warnings
     } else {
-        format!(" (suspicious samples: {})", kinds.join(", "))
+        format!(" ({warnings})")
     };
     let configuration = &change.configuration;
     vec![
-        Entry::text(configuration.label()),
-        Entry::text(format!("{} ({})", configuration.dataset, configuration.features)),
+        Entry::text(labels.name(configuration)),
+        Entry::text(match configuration.problem.as_str() {
+            "" => format!("{} ({})", configuration.dataset, configuration.features),
+            problem => problem.to_owned(),
+        }),
         Entry::count(configuration.batch_size),
         Entry::count(configuration.threads),
         Entry::number(change.before_ns, time),
         Entry::number(change.after_ns, time),
         Entry::number(change.ratio, |ratio| format!("{ratio:.3}")),
-        Entry::text(format!("{:.3} – {:.3}", change.interval.low, change.interval.high)),
+        Entry::text(format!("{:.3}–{:.3}", change.interval.low, change.interval.high)),
         Entry::text(format!("{word}{warnings}").trim()).look(look),
     ]
 }

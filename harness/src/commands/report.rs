@@ -1,21 +1,24 @@
 //! `rounds report DIR`: the page of a run.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Output, output};
+use crate::experiment::store::{self, Stored};
+use crate::experiment::{Results, Sample};
 use crate::files;
 use crate::report::{Studies, report_html};
-use crate::results::read_run;
+use crate::results::{Run, folders, read_run};
 
 /// Writes report.html: figures, tables and the machine, in one file that loads nothing from the network.
 #[derive(Debug, Clone, Args)]
 pub struct ReportArguments {
-    /// A folder of `rounds run`.
+    /// A folder of `rounds run`, or one of its studies.
     pub folder: PathBuf,
     /// The page [default: report.html in the folder].
     #[arg(long, value_name = "FILE")]
@@ -36,12 +39,30 @@ impl fmt::Display for Written {
     }
 }
 
+/// The cells of a folder. Of a folder of studies, which are shown beside cells, the machine and the messages alone.
+fn run_of(folder: &Path) -> Result<Run> {
+    let first = folders(folder).into_iter().next();
+    let own = first.as_deref().unwrap_or(folder);
+    let stored: Stored<Value> = store::read(own)?;
+    let is_suite = |sample: &Sample<Value>| sample.outcome.get("phases_ns").is_some();
+    if own == folder && stored.results.samples.iter().all(is_suite) {
+        return Ok(read_run(folder)?);
+    }
+    Ok(Run {
+        results: Results::default(),
+        folder: folder.to_owned(),
+        environment: stored.environment,
+        binding: stored.binding,
+        messages: stored.messages,
+    })
+}
+
 /// Reads the run, writes the page and prints its path.
 ///
 /// # Errors
 /// No run in the folder, damaged files, a page that cannot be written.
 pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
-    let run = read_run(&arguments.folder)?;
+    let run = run_of(&arguments.folder)?;
     let studies = Studies::read(&arguments.folder);
     let page = report_html(&run, &studies);
     let report = arguments

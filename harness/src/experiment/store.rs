@@ -527,6 +527,11 @@ pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError>
     Ok(run)
 }
 
+/// True for a folder that an experiment wrote.
+pub fn holds_results(folder: &Path) -> bool {
+    folder.join(ENVIRONMENT).is_file()
+}
+
 /// Folder of a run below `root`: `<day>/<machine>` when it starts anew, `<day>-2/<machine>` and so on when that
 /// holds a run already; the newest folder of this machine when it is resumed (a new one where there is none).
 pub fn results_directory(root: &Path, environment: &Environment, mode: Mode) -> PathBuf {

@@ -59,8 +59,8 @@ pub(crate) fn sentence_of_guarantees<'a>(statements: impl IntoIterator<Item = &'
 }
 
 /// The names of a set of configurations.
-pub(super) struct Labels {
-    /// Parameters that differ within an algorithm, by algorithm.
+pub(crate) struct Labels {
+    /// Parameters that differ within a method of a problem, by [`method`].
     apart: BTreeMap<String, BTreeSet<String>>,
     /// Parameters with one value wherever they are given, by more than half of the algorithms.
     shared: BTreeMap<String, String>,
@@ -68,13 +68,13 @@ pub(super) struct Labels {
 
 impl Labels {
     /// The names that distinguish these configurations.
-    pub(super) fn of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> Self {
-        // The sets of parameters of each algorithm.
-        let mut sets: BTreeMap<&str, BTreeSet<BTreeMap<&str, String>>> = BTreeMap::new();
+    pub(crate) fn of<'a>(configurations: impl IntoIterator<Item = &'a Configuration>) -> Self {
+        // The sets of parameters of each method.
+        let mut sets: BTreeMap<String, BTreeSet<BTreeMap<&str, String>>> = BTreeMap::new();
         for configuration in configurations {
             let parameters = configuration.parameters.iter();
             let parameters = parameters.map(|(name, value)| (name.as_str(), text(value))).collect();
-            sets.entry(&configuration.algorithm).or_default().insert(parameters);
+            sets.entry(method(configuration)).or_default().insert(parameters);
         }
         let mut apart: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut values: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
@@ -83,11 +83,11 @@ impl Labels {
             for name in names {
                 let of_name: BTreeSet<Option<&String>> = sets.iter().map(|set| set.get(name)).collect();
                 if of_name.len() > 1 {
-                    let names = apart.entry((*algorithm).to_owned()).or_default();
+                    let names = apart.entry(algorithm.clone()).or_default();
                     names.insert(name.to_owned());
                 }
                 let (algorithms, known) = values.entry(name).or_default();
-                algorithms.insert(algorithm);
+                algorithms.insert(algorithm.as_str());
                 known.extend(of_name.into_iter().flatten().map(String::as_str));
             }
         }
@@ -101,17 +101,16 @@ impl Labels {
         Self { apart, shared }
     }
 
-    /// The algorithm, with those of its parameters that differ between configurations.
-    pub(super) fn name(&self, configuration: &Configuration) -> String {
-        let Some(apart) = self.apart.get(&configuration.algorithm) else {
-            return configuration.algorithm.clone();
-        };
+    /// The method's label or its algorithm, with those of its parameters that differ between configurations.
+    pub(crate) fn name(&self, configuration: &Configuration) -> String {
+        let name = configuration.label_of_method();
+        let apart = self.apart.get(&method(configuration)).into_iter().flatten();
         let own = |name: &String| Some(written(name, &text(configuration.parameters.get(name)?)));
-        let own: Vec<String> = apart.iter().filter_map(own).collect();
+        let own: Vec<String> = apart.filter_map(own).collect();
         if own.is_empty() {
-            configuration.algorithm.clone()
+            name.to_owned()
         } else {
-            format!("{} {}", configuration.algorithm, own.join(", "))
+            format!("{name} {}", own.join(", "))
         }
     }
 
@@ -119,6 +118,11 @@ impl Labels {
     pub(super) fn shared(&self) -> String {
         listed(self.shared.iter().map(|(name, value)| (name, value.clone())))
     }
+}
+
+/// The method on its problem: algorithms that have labels are told apart by them.
+fn method(configuration: &Configuration) -> String {
+    format!("{}/{}", configuration.problem, configuration.label_of_method())
 }
 
 /// All parameters of a configuration: `ε = 1, δ = 1e-5, clip norm = 1`.

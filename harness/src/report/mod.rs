@@ -21,7 +21,7 @@ mod warnings;
 
 pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, grouped};
 pub use figures::time_per_round_svg;
-pub(crate) use labels::sentence_of_guarantees;
+pub(crate) use labels::{Labels, sentence_of_guarantees};
 pub use page::report_html;
 pub use presentation::{FILE as PRESENTATION, Figure, Panel, Part, Picture, Presentation};
 pub use studies::Studies;

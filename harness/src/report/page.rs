@@ -82,9 +82,9 @@ fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Mar
             (plural(datasets.len(), "data set")) ", " (plural(run.results.samples.len(), "measurement")) " in all"
             @if !shared.is_empty() { "; " (shared) } "."
         }
-        @if cells.is_empty() {
+        @if cells.is_empty() && studies.presentations.is_empty() {
             p.notes { "No cell is finished yet, or measurements.jsonl is missing." }
-        } @else {
+        } @else if !cells.is_empty() {
             dl.tiles {
                 @for (name, value, about) in key_numbers(cells) {
                     div { dt { (name) } dd { (value) small { (about) } } }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::chart::{Bars, Chart};
 use super::svg::trace;
 use crate::format::{of_limit, percent, three_digits, time};
+use crate::output;
 
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -210,6 +211,24 @@ impl Table {
         self
     }
 
+    /// The table without columns of texts and counts that are the same in all rows, and these as `name value`.
+    #[must_use]
+    pub fn without_shared_columns(mut self, candidates: &[&str]) -> (Self, Vec<String>) {
+        let mut shared = Vec::new();
+        for name in candidates {
+            let place = self.columns.iter().position(|column| column.name == *name);
+            let Some(place) = place.filter(|_| !self.rows.is_empty()) else {
+                continue;
+            };
+            if self.rows.iter().all(|row| row[place].text == self.rows[0][place].text) {
+                shared.push(format!("{name} {}", self.rows[0][place].text));
+                self.columns.remove(place);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(place)));
+            }
+        }
+        (self, shared)
+    }
+
     /// The table on a page. A `tall` one scrolls in a box of its own.
     pub(super) fn html(&self, id: &str, tall: bool) -> Markup {
         html! {
@@ -260,10 +279,7 @@ impl Table {
 
     /// The whole table for a terminal.
     pub fn terminal(&self) -> String {
-        let mut table = self.drawn(self.rows.len(), self.columns.len());
-        table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-        table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic);
-        table.to_string()
+        output::fitted(self.drawn(self.rows.len(), self.columns.len())).trim_fmt()
     }
 
     /// The first [`EXCERPT_ROWS`] rows for a terminal of 80 columns, and the columns that fit; numbers of rows and columns that
@@ -303,6 +319,8 @@ impl Table {
         for (place, column) in self.columns[..columns].iter().enumerate() {
             if let Some(own) = table.column_mut(place).filter(|_| column.numeric) {
                 own.set_cell_alignment(comfy_table::CellAlignment::Right);
+                // Only texts are broken.
+                own.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
             }
         }
         table

@@ -3,10 +3,16 @@
 mod cell;
 mod pooled;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
 
 pub use cell::{Cell, Exchange, Phases, Quality, Rates, RoundCost, RoundTimes, RunWork, Shape};
 pub use pooled::{Pooled, pool};
+
+use crate::experiment::store::{self, Stored};
+use crate::experiment::{Sample, text};
+use crate::machine::PinPolicy;
 
 pub use crate::experiment::cell::SCHEMA;
 pub use crate::experiment::store::{Binding, Mode, StoreError};
@@ -25,6 +31,97 @@ pub type Run = crate::experiment::store::Stored<RoundCost>;
 /// As [`crate::experiment::store::read`].
 pub fn read_run(folder: &Path) -> Result<Run, StoreError> {
     crate::experiment::store::read(folder)
+}
+
+/// Reads the results of suites, or those of a study as runs of one round each: its seconds, with what came out in place of the
+/// model. Of a folder without results of its own the only one below it is read.
+///
+/// # Errors
+/// As [`crate::experiment::store::read`]; several folders of results.
+pub fn read_any(folder: &Path) -> anyhow::Result<Run> {
+    let found = folders(folder);
+    anyhow::ensure!(
+        found.len() < 2,
+        "{} holds the results of several studies; name one of {}",
+        folder.display(),
+        found
+            .iter()
+            .map(|one| one.display().to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let folder = found.first().map_or(folder, |own| own.as_path());
+    let rows: Stored<Value> = store::read(folder)?;
+    let mut samples = rows.results.samples.iter();
+    if samples.all(|sample| sample.outcome.get("phases_ns").is_some()) {
+        return Ok(read_run(folder)?);
+    }
+    let samples = rows.results.samples.into_iter().filter_map(of_study);
+    Ok(Run {
+        results: samples.collect(),
+        folder: rows.folder,
+        environment: rows.environment,
+        binding: rows.binding,
+        messages: rows.messages,
+    })
+}
+
+/// The folder, or those below it, that hold results; the folder alone if it does.
+pub fn folders(folder: &Path) -> Vec<PathBuf> {
+    /// Depth of studies: `paper/srg-table-1`.
+    const DEPTH: usize = 3;
+    fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        if store::holds_results(folder) {
+            found.push(folder.to_owned());
+        } else if depth > 0 {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let mut below: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+            below.sort();
+            below.iter().for_each(|path| search(path, depth - 1, found));
+        }
+    }
+    let mut found = Vec::new();
+    search(folder, DEPTH, &mut found);
+    found
+}
+
+/// A run of a study as one round. None without a time.
+fn of_study(sample: Sample<Value>) -> Option<Cell> {
+    let outcome = &sample.outcome;
+    let times = match (outcome.get("seconds"), outcome.get("round_ns")) {
+        (Some(seconds), _) => vec![(seconds.as_f64()? * 1e9) as u64],
+        (None, Some(Value::Number(nanoseconds))) => vec![nanoseconds.as_f64()? as u64],
+        (None, Some(times)) => serde_json::from_value(times.get("samples")?.clone()).ok()?,
+        (None, None) => return None,
+    };
+    let result = ["value", "model_sha256"].iter().find_map(|name| outcome.get(*name));
+    let cost = RoundCost {
+        shape: Shape {
+            n: 0,
+            dimension: 0,
+            classes: 0,
+        },
+        work: RunWork {
+            rounds: 1,
+            gradient_queries: 0,
+            timed_queries: 0,
+        },
+        pinning: PinPolicy::None,
+        round_ns: RoundTimes::new(times),
+        phases_ns: Phases::default(),
+        exchange: Exchange::default(),
+        rates: Rates::default(),
+        quality: Quality::default(),
+        model_sha256: result.map_or_else(String::new, text),
+        privacy: Value::Null,
+        warnings: Vec::new(),
+    };
+    Some(Cell {
+        configuration: sample.configuration,
+        trial: sample.trial,
+        outcome: cost,
+        date: sample.date,
+    })
 }
 
 #[cfg(test)]

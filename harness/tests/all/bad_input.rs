@@ -159,6 +159,27 @@ fn what_cannot_succeed_ends_with_its_remedy_and_leaves_files_as_they_are() {
 }
 
 #[test]
+fn completions_and_manual_pages_cover_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = document(&format!("completions {shell}"))["script"].to_string();
+        assert!(
+            script.contains("factorize") && script.contains("allow-weak-privacy"),
+            "{shell}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_succeeds(&format!("manual {}/man1", folder.path().display()));
+    let page = |name: &str| fs::read_to_string(folder.path().join("man1").join(name)).unwrap();
+    assert!(page("rounds.1").contains("rounds\\-train(1)") && page("rounds-train.1").contains("\\-\\-epsilon"));
+    assert!(page("rounds-account-gaussian.1").contains("rounds account gaussian"));
+    assert_ends(
+        &format!("manual {}/man1/rounds.1", folder.path().display()),
+        1,
+        "rounds.1",
+    );
+}
+
+#[test]
 fn names_that_are_no_text_are_refused_in_words() {
     let mut command = command("train --epsilon 1 --data");
     let output = command.arg(OsStr::from_bytes(b"caf\xe9.csv")).output().unwrap();

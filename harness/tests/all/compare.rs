@@ -7,6 +7,8 @@ use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
 use rounds::results::{Run, read_run};
 use serde_json::{Deserializer, Value};
 
+use crate::results::STUDY;
+use crate::support::{assert_ends, assert_refused, assert_succeeds, rounds, stderr};
 use crate::synthetic::{Plan, write_run};
 
 type Alter = fn(&mut Run);
@@ -78,12 +80,11 @@ fn what_all_configurations_share_in_a_virtual_machine_may_be_the_machine() {
 }
 
 #[test]
-fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced() {
+fn different_machines_instruction_sets_and_data_are_refused_unless_forced() {
     let first = run(1, 2, &|_, _| 1.0);
-    let cases: [(&str, Alter); 4] = [
+    let cases: [(&str, Alter); 3] = [
         ("machine", |run| run.binding.machine = "other".into()),
         ("instruction set", |run| run.binding.isa = "avx2".into()),
-        ("build", |run| run.binding.build = "other".into()),
         ("data set mnist", |run| {
             run.binding.data.insert("mnist".into(), "other".into());
         }),
@@ -106,6 +107,81 @@ fn different_machines_instruction_sets_builds_and_data_are_refused_unless_forced
         let forced = compare(&first, &second, rules).unwrap();
         assert!(forced.remarks[0].contains(what), "{:?}", forced.remarks);
     }
+}
+
+#[test]
+fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revision() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let slower = |algorithm: &str, size: usize| if algorithm == "sgd" && size == 64 { 1.1 } else { 1.0 };
+    drop(write_run(&at("a"), &plan(1, 5, &|_, _| 1.0).cells()));
+    drop(write_run(&at("b"), &plan(2, 5, &slower).cells()));
+    let sheet = at("b/environment.json");
+    let mut changed: Value = serde_json::from_str(&std::fs::read_to_string(&sheet).unwrap()).unwrap();
+    changed["revision"] = "feedbeefcafe0123".into();
+    changed["binding"]["build"] = "other".into();
+    std::fs::write(&sheet, changed.to_string()).unwrap();
+    let line = |from: &str, to: &str, own: &str| format!("compare {} {} {own}", at(from).display(), at(to).display());
+    assert_ends(
+        &line("a", "b", ""),
+        1,
+        "error: 2 of 12 configurations are slower by more than 1 %",
+    );
+    for own in ["--threshold 15%", "--threshold 1.15"] {
+        assert_succeeds(&line("a", "b", own));
+    }
+    // Faster is no failure.
+    assert_succeeds(&line("b", "a", ""));
+    assert_refused(&line("a", "b", "--threshold 0.9"), "ratio from 1 up");
+    assert_refused(&line("a", "b", "--threshold -5%"), "--threshold");
+    let text = String::from_utf8(rounds(&line("a", "b", "--all")).stdout).unwrap();
+    assert!(text.contains("feedbee") && !text.contains("before"), "{text}");
+    let rules = text.lines().filter(|line| line.contains("───")).count();
+    assert!(
+        rules == 1 && text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn folders_of_studies_are_reported_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("twice.toml"), STUDY).unwrap();
+    for out in ["a", "b"] {
+        assert_succeeds(&format!(
+            "run {} --threads 1 --out {}",
+            at("twice.toml").display(),
+            at(out).display()
+        ));
+    }
+    for own in ["a", "a/twice"] {
+        assert_succeeds(&format!("report {}", at(own).display()));
+        let page = std::fs::read_to_string(at(own).join("report.html")).unwrap();
+        assert!(page.contains("<table") && page.contains("small"), "{own}");
+        // Its times are those of this machine; the values are equal.
+        let output = rounds(&format!("compare {} {}", at(own).display(), at("b").display()));
+        let (code, said) = (output.status.code(), String::from_utf8_lossy(&output.stdout));
+        assert!(code == Some(0) || code == Some(1), "{}", stderr(&output));
+        assert!(
+            said.contains("2 configurations: ") && !stderr(&output).contains("another model"),
+            "{said}"
+        );
+    }
+    let lines = at("b/twice/measurements.jsonl");
+    let text = std::fs::read_to_string(&lines).unwrap();
+    std::fs::write(&lines, text.replacen("\"value\":", "\"value\":1", 1)).unwrap();
+    let output = rounds(&format!("compare {} {}", at("a").display(), at("b").display()));
+    assert!(
+        stderr(&output).contains("1 of 6 runs end in another model or value"),
+        "{}",
+        stderr(&output)
+    );
+    assert_ends(
+        &format!("compare {} {}", folder.path().display(), at("a").display()),
+        1,
+        "several studies",
+    );
 }
 
 #[test]

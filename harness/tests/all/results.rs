@@ -15,7 +15,7 @@ use crate::support::{assert_succeeds, command, stderr};
 use crate::synthetic::{Deviation, cell, environment};
 
 /// A study of two tiny cells with three runs each.
-const STUDY: &str = r#"
+pub(crate) const STUDY: &str = r#"
 name = "twice"
 study = "training"
 about = "a test"
