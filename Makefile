@@ -7,7 +7,7 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test test-all verify-exact bench peers report readme lint mpi deps deps-mpi
+.PHONY: run test test-all verify-exact bad-input bench peers report readme lint mpi deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -24,6 +24,11 @@ test-all: test
 # The output is committed as results/exact-noise.txt.
 verify-exact:
 	$(CARGO) test --release --package rounds-kernels --lib exact_noise_in_full -- --ignored --nocapture
+
+# Two thousand bad command lines and damaged files: no panic, hang, lost file, or message that names an option that does not exist.
+bad-input: deps
+	$(CARGO) build --release --quiet --package rounds
+	python3 bench/bad_input.py $(ARGS)
 
 # The engine over MPI: installs what it needs, runs its tests on ranks, and lints what only its feature builds.
 mpi: deps-mpi

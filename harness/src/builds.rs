@@ -38,6 +38,7 @@ impl Builds {
     /// A folder with other pairs, programs that cannot be read, a folder that cannot be written.
     pub fn bind(&self, folder: &Path) -> anyhow::Result<()> {
         let digest = |program: &PathBuf| {
+            ensure!(program.is_file(), "--build {}: no program is there", program.display());
             let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
             anyhow::Ok(hexadecimal(&Sha256::digest(&bytes)))
         };

@@ -67,6 +67,14 @@ impl FactorizationFile {
     /// # Errors
     /// A file that cannot be opened or has another form.
     pub fn read(path: &Path) -> Result<Self, FactorizationFileError> {
+        let refused = |reason: String| FactorizationFileError::Format {
+            path: path.to_owned(),
+            reason,
+        };
+        // A pipe would wait for its writer, and an archive cannot be read from one.
+        if path.exists() && !path.is_file() {
+            return Err(refused("it is no regular file".to_owned()));
+        }
         let file = File::open(path).map_err(|source| FactorizationFileError::Io {
             path: path.to_owned(),
             source,
@@ -87,10 +95,7 @@ impl FactorizationFile {
                 sensitivity: sensitivity.map(Array0::into_scalar),
             })
         };
-        read().map_err(|reason| FactorizationFileError::Format {
-            path: path.to_owned(),
-            reason,
-        })
+        read().map_err(refused)
     }
 
     /// The factorisation of `workload`, measured and checked under `participation`.

@@ -82,7 +82,7 @@ fn arguments() -> Vec<OsString> {
     let mut are_options = true;
     for argument in std::env::args_os() {
         are_options &= argument != "--";
-        let is_negative = |text: &str| text.starts_with('-') && text.parse::<f64>().is_ok();
+        let is_negative = |text: &str| text.starts_with('-') && text.trim_end_matches('%').parse::<f64>().is_ok();
         let is_open = |option: &&mut OsString| {
             let option = option.to_string_lossy();
             option.starts_with("--") && !option.contains('=')

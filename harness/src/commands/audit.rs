@@ -21,7 +21,7 @@ pub struct AuditArguments {
     #[arg(long, value_name = "A")]
     algorithm: String,
     /// Runs of the algorithm in all [default: 20000, on a problem of a few rows; 300 with --black-box]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000), value_name = "N")]
     runs: Option<u64>,
     /// ε of the claim [default: that of μ = 2 (Gaussian mechanisms), 4 (with subsampling), 2 (Laplace); 0.1 with --black-box]
     #[arg(long, value_name = "E")]

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::UsageError;
 use super::output::{Output, table};
+use crate::experiment::definition::counts;
 use crate::factorization_cache;
 use crate::factorization_file::{self, FactorizationFile};
 use crate::files;
@@ -22,7 +23,7 @@ use crate::files;
 #[derive(clap::Args)]
 pub struct FactorizeArguments {
     /// Number of rounds T.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = counts(10_000_000))]
     rounds: usize,
     /// Workload: prefix, momentum=β, srg=c[,momentum=β], or lr=FILE (one positive learning rate a line).
     #[arg(long, default_value = "prefix", value_name = "A")]

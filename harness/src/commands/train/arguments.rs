@@ -186,8 +186,12 @@ fn debug<T: Debug, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S:
 /// SHA-256 of a file. One that cannot be read fails before the first round.
 #[expect(clippy::ref_option, reason = "serde's signature")]
 fn content<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    let digest = |path| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
-    path.as_ref().map(digest).serialize(serializer)
+    // A pipe would wait for its writer.
+    let digest = |path: &PathBuf| hexadecimal(&Sha256::digest(std::fs::read(path).unwrap_or_default()));
+    path.as_ref()
+        .filter(|path| path.is_file())
+        .map(digest)
+        .serialize(serializer)
 }
 
 /// Splits `KEY=VALUE`.

@@ -1,0 +1,463 @@
+#!/usr/bin/env python3
+"""Runs `rounds` with bad input and reports panics, aborts, hangs, lost files and messages that name an unknown option.
+
+    python3 bench/bad_input.py [PROGRAM] [--seconds 5] [--only WORD] [--list]
+
+Every case runs in a scratch folder of its own making. A case is bad usage, a damaged file, or an output that cannot be written:
+it ends with 0, 1 or 2 within the limit, says why, leaves all other files as they were and no temporary file behind. Exit code 1
+if any case does not.
+"""
+
+import argparse
+import collections
+import gzip
+import hashlib
+import io
+import itertools
+import lzma
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Options of other programs that messages name.
+OF_OTHERS = {"--bind-to", "--cpu-bind", "--mpi", "--governor", "--release"}
+OPTION = re.compile(r"(?:^|(?<=[\s`'\"(\[]))--[a-z][a-z-]*")
+# The quickest prediction.
+SMALL = ["--algorithms", "sgd", "--dimension", "4"]
+# The least number of cases of a group: a command, a format, or a kind of option.
+LEAST = 25
+
+COMMANDS = ["run", "train", "account", "schema", "factorize", "audit", "machine", "report", "simulate", "compare", "list",
+            "completions", "manual"]
+NUMBERS = ["-1", "nan", "inf", "-inf", "1e400", "", "abc", "1,2", "0x10", "1e", "--", "1 2", "∞", "1_0", "-1e-3", "٣", "1;", "NaN%", "-0x1"]
+COUNTS = ["0", "-1", "1.5", "nan", "", "abc", "1e9", "99999999999999999999", "0x10", "1-", "+", "1,,2", "∞", "-0", "4294967296000"]
+NAMES = ["", "no-such-name", "dpsgd", "DP-SGD", "dp sgd", "../dp-sgd", "a" * 5000, "é", "--help=1", "1", "none,", ";", "*", "\\", "\"", "dp-sgd\n"]
+PATHS = ["", "missing/file", "/", ".", "/dev/full/x", "pipe", "loop", "a" * 300, "/proc/self/mem/x", "dir", "no-rights-to/\u0007", "device/x"]
+# A named pipe waits for its writer, as everywhere; files that are read in one go may come through one.
+READABLE = [path for path in PATHS if path != "pipe"]
+
+
+class Cases:
+    """All cases: (groups, arguments)."""
+
+    def __init__(self):
+        self.all = []
+
+    def add(self, groups, *arguments, stdout=None):
+        arguments = [one if isinstance(one, bytes) else str(one) for one in arguments]
+        command = [f"command:{arguments[0]}"] if arguments and arguments[0] in COMMANDS else []
+        self.all.append((command + groups.split(), arguments, stdout))
+
+
+def npy(values, shape, descr="<f4", fortran=False, version=(1, 0)):
+    """Bytes of an NPY file."""
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    header += b" " * ((-(len(header) + 11)) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes(version) + struct.pack("<H", len(header)) + header + values
+
+
+def floats(numbers):
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def npz(arrays):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            archive.writestr(f"{name}.npy", array)
+    return packed.getvalue()
+
+
+def idx(kind, shape, values):
+    return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", size) for size in shape) + values
+
+
+def good_files():
+    """One whole file of each format, small."""
+    rows = range(60)
+    x = [float((row * 7 + column * 3) % 11) / 11 for row in rows for column in range(3)]
+    y = [float(row % 2) for row in rows]
+    table = "a,b,c,y\n" + "".join(f"{x[3 * row]:.3f},{x[3 * row + 1]:.3f},{x[3 * row + 2]:.3f},{row % 2}\n" for row in rows)
+    libsvm = "".join(f"{row % 2} 1:{x[3 * row]:.3f} 3:{x[3 * row + 2]:.3f}\n" for row in rows)
+    schema = (
+        "drafted = false\n[rows]\nrelation = \"zero-out\"\n[columns.a]\nkind = \"number\"\nbounds = [0, 1]\n"
+        "[columns.b]\nkind = \"number\"\nbounds = [0, 1]\n[columns.c]\nkind = \"number\"\nbounds = [0, 1]\nmissing = 0\n"
+        "[label]\ncolumn = \"y\"\nclasses = [\"0\", \"1\"]\n[test]\npublic = false\n"
+    )
+    definition = (
+        "name = \"tiny\"\nstudy = \"training\"\nabout = \"a test\"\nseed = 1\nrepeats = 1\noptions = { title = \"t\" }\n"
+        "[[problem]]\ndataset = \"planted-logistic\"\naxis = \"epsilon\"\n"
+        "parameters = { rows = 200, dimension = 3, norm = 3.0, epsilon = [1.0, 2.0], delta = 1e-5, batch-size = 50 }\n"
+        "[[method]]\nlabel = \"m\"\nalgorithm = \"dp-sgd\"\nparameters = { epochs = 1 }\n"
+    )
+    lower = [1.0 if row >= column else 0.0 for row in range(4) for column in range(4)]
+    matrix = npy(struct.pack("<16d", *lower), (4, 4), "<f8")
+    return {
+        "csv": ("table.csv", table.encode()),
+        "tsv": ("table.tsv", table.replace(",", "\t").encode()),
+        "libsvm": ("table.svm", libsvm.encode()),
+        "npz": ("table.npz", npz({"x_train": npy(floats(x), (60, 3)), "y_train": npy(floats(y), (60,))})),
+        "npy": ("x_train.npy", npy(floats(x), (60, 3))),
+        "idx": ("train-images-idx3-ubyte", idx(8, (60, 2, 2), bytes(row % 256 for row in range(240)))),
+        "cifar": ("data_batch_1.bin", bytes(itertools.islice(itertools.cycle([3, 17, 200]), 2 * 3073))),
+        "gzip": ("packed.csv.gz", gzip.compress(table.encode(), mtime=0)),
+        "xz": ("packed.csv.xz", lzma.compress(table.encode())),
+        "schema-file": ("schema.toml", schema.encode()),
+        "definition": ("tiny.toml", definition.encode()),
+        "factorization": ("C.npy", matrix),
+        "factorization-npz": ("F.npz", npz({"C": matrix})),
+    }
+
+
+def damaged(good, seed):
+    """Damaged versions of a file: cut, changed, too long, empty, of other kinds."""
+    choose = random.Random(seed)
+    size = len(good)
+    yield from (b"", b"\0", b"\n", b"\xff\xfe" + good, b"\xef\xbb\xbf", b"\x1f\x8b" + good[2:], b"PK\x03\x04", b"PAR1" + good)
+    yield from (good[: size * part // 8] for part in range(1, 8))
+    yield good[:-1]
+    yield good + b"\0" * 7
+    yield b"\0" * size
+    yield good.replace(b"1", b"1e39").replace(b"2", b"nan")
+    yield good.replace(b"0", b"-inf")
+    yield good.replace(b"\n", b"\r\r")
+    yield good.replace(b"\n", b"")
+    for _ in range(14):
+        changed = bytearray(good)
+        for _ in range(1 + size // 200):
+            changed[choose.randrange(size)] = choose.randrange(256)
+        yield bytes(changed)
+
+
+def formats(cases, scratch, files):
+    """Damaged files of every format, each read by the commands that take it."""
+    train = ["train", "--epsilon", "1", "--threads", "1", "--epochs", "1", "--data"]
+    for name, (file, good) in files.items():
+        for number, bad in enumerate(damaged(good, name)):
+            folder = scratch / f"damaged-{name}-{number}"
+            folder.mkdir()
+            path = folder / file
+            path.write_bytes(bad)
+            group = f"format:{name}"
+            if name == "npy":
+                (folder / "y_train.npy").write_bytes(npy(floats([float(row % 2) for row in range(60)]), (60,)))
+            if name == "idx":
+                labels = idx(8, (60,), bytes(row % 3 for row in range(60)))
+                (folder / "train-labels-idx1-ubyte").write_bytes(labels)
+            if name == "cifar":
+                (folder / "test_batch.bin").write_bytes(good)
+            if name == "schema-file":
+                cases.add(f"{group}", *train, "table.csv", "--schema", path)
+            elif name == "definition":
+                cases.add(f"{group}", "run", path, "--out", folder / "out", "--threads", "1")
+            elif name.startswith("factorization"):
+                cases.add(f"{group}", "factorize", "--rounds", "4", "--check", path)
+            else:
+                data = folder if name in ("npy", "idx", "cifar") else path
+                cases.add(f"{group}", *train, data)
+                if number % 3 == 0:
+                    cases.add(f"{group}", "schema", data)
+                if number % 3 == 1:
+                    cases.add(f"{group} secure", *train, data, "--secure", "--bounds", "0,1", "--classes", "0,1")
+
+
+def results(cases, scratch):
+    """Damaged results, for report, compare, run --resume and simulate --from-run."""
+    good = scratch / "results"
+    names = ["environment.json", "measurements.jsonl"]
+    number = 0
+    for name in names:
+        for bad in itertools.islice(damaged((good / name).read_bytes(), name), 26):
+            folder = scratch / f"results-{number}"
+            number += 1
+            shutil.copytree(good, folder)
+            (folder / name).write_bytes(bad)
+            out = folder / "page.html"
+            cases.add("format:results", "report", folder, "--out", out)
+            cases.add("format:results", "compare", good, folder)
+            if number % 2:
+                cases.add("format:results", "run", "tiny.toml", "--resume", "--out", folder)
+
+
+def flags(cases):
+    """Values that options cannot have."""
+    train = ["train", "--data", "table.csv", "--threads", "1", "--epochs", "1"]
+    numbers = ["--epsilon", "--delta", "--noise-multiplier", "--learning-rate", "--momentum", "--clip-norm", "--epochs"]
+    numbers += ["--regularization", "--scale-features"]
+    for option, value in itertools.product(numbers, NUMBERS):
+        rest = [] if option in ("--epsilon", "--noise-multiplier") else ["--epsilon", "1"]
+        base = train[:-2] if option == "--epochs" else train
+        cases.add("option:number", *base, *rest, option, value)
+    for option, value in itertools.product(["--batch-size", "--threads", "--seed", "--checkpoint-every", "--dimension"], COUNTS):
+        base = [word for word in train if option != "--threads" or word not in ("--threads", "1")]
+        base = base if option != "--threads" else ["train", "--data", "table.csv", "--epochs", "1"]
+        cases.add("option:count", *base, "--epsilon", "1", option, value)
+    names = ["--algorithm", "--loss", "--noise", "--sampling", "--accountant", "--adjacency", "--pin", "--engine", "--data"]
+    for option, value in itertools.product(names, NAMES[:8]):
+        base = ["train", "--epsilon", "1", "--threads", "1"] + ([] if option == "--data" else ["--data", "table.csv"])
+        cases.add("option:name", *base, option, value)
+    pairs = ["", "=", "x", "x=", "=1", "rounds=", "rounds=0", "rounds=-1", "rounds=1e30", "clip-norm=1e-30", "smoothness=nan", "x=y=z"]
+    pairs += ["noise=", "sampling=poisson,fixed", "epochs=1,2", "rounds=1e9", "batch-size=1e18", "momentum=2", "é=1", "rounds=٣"]
+    cases_of = [("--set", pairs), ("--bounds", pairs + ["1", "1,1", "2,1", "a=1:0", "nan,nan", "private:0", "private:x", "0,1,2", "-inf,inf"])]
+    cases_of += [("--clip-features", pairs + ["l2=0", "l3=1", "l2=-1", "l2=nan", "l2="]), ("--classes", ["", ",", "0", "0,0", "a,,b", "0,1," * 9])]
+    cases_of += [("--label", NAMES[:9]), ("--public-rows", COUNTS)]
+    for option, values in cases_of:
+        for value in values:
+            cases.add("option:pair", *train, "--epsilon", "1", option, value)
+    for option, path in itertools.product(["--model", "--checkpoint"], PATHS):
+        cases.add("option:output", *train, "--epsilon", "1", option, path)
+    for option, path in itertools.product(["--resume", "--factorization", "--data-dir", "--schema"], PATHS):
+        if option == "--schema" and path not in READABLE:
+            continue
+        cases.add("option:input", *train, "--epsilon", "1", option, path)
+    for extra in (["--secure"], ["--secure", "--seed", "1"], ["--epsilon", "1", "--epsilon", "2"], ["--unknown"], ["extra"], []):
+        cases.add("", *train, *extra)
+
+
+def commands(cases, scratch):
+    """Bad usage of every other command."""
+    mechanisms = ["gaussian", "subsampled-gaussian", "laplace", "tree", "zcdp"]
+    for mechanism, value in itertools.product(mechanisms, NUMBERS[:14]):
+        for option in ("--noise-multiplier", "--epsilon"):
+            more = ["--sampling-rate", "0.1", "--steps", "10"] if mechanism.startswith("sub") else []
+            cases.add("option:number", "account", mechanism, option, value, "--delta", "1e-5", *more)
+    for option, value in itertools.product(["--sampling-rate", "--steps", "--delta"], NUMBERS):
+        more = {"--sampling-rate": "0.1", "--steps": "10", "--delta": "1e-5", option: value}
+        words = [word for pair in more.items() for word in pair]
+        cases.add("", "account", "subsampled-gaussian", "--noise-multiplier", "1", *words)
+    for path in READABLE + ["table.csv", "x_train.npy", "schema.toml"]:
+        cases.add("option:input", "account", "--statement", path)
+    for path in PATHS:
+        cases.add("option:input", "schema", path)
+        cases.add("option:output", "schema", "table.csv", "--output", path)
+        cases.add("option:input", "report", path)
+        cases.add("option:output", "report", "results", "--out", path)
+        cases.add("option:input", "compare", path, "results")
+        cases.add("option:input", "compare", "results", path)
+        cases.add("", "compare", "--build", path, "--build", path, "--out", "pairs")
+        cases.add("option:input", "run", path, "--list")
+        cases.add("option:input", "run", f"{path}.toml", "--list")
+        cases.add("option:output", "run", "tiny.toml", "--threads", "1", "--out", path)
+        cases.add("option:output", "factorize", "--rounds", "4", "--out", path)
+        cases.add("option:input", "simulate", "--from-run", path, "--measured", f"0={path}")
+        cases.add("option:output", "manual", path)
+    for path in READABLE:
+        cases.add("option:input", "factorize", "--rounds", "4", "--workload", f"lr={path}")
+        cases.add("option:input", "simulate", "--from", path, "--workers", "2", "--latency", "0.1")
+    # What fails for another reason leaves its output as it was.
+    for words in (["train", "--data", "table.csv", "--epsilon", "nan", "--model"], ["train", "--data", "x", "--epsilon", "1", "--model"],
+                  ["factorize", "--rounds", "4", "--method", "x", "--out"], ["factorize", "--rounds", "0", "--out"],
+                  ["report", "missing", "--out"], ["schema", "missing", "--output"], ["schema", "table.csv", "--output"]):
+        for path in ("kept.txt", "device", "pipe"):
+            cases.add("option:output", *words, path)
+    for words in (["train", "--data", "table.csv", "--epsilon", "1", "--epochs", "1", "--model"], ["factorize", "--rounds", "4", "--out"],
+                  ["report", "results", "--out"]):
+        cases.add("option:output", *words, "device")
+    for value in NUMBERS + ["0.5", "-5%", "%", "5%%", "1000000%", "0"]:
+        cases.add("option:number", "compare", "results", "results", "--threshold", value)
+        cases.add("option:number", "compare", "results", "results", "--machine-noise", value)
+        cases.add("option:number", "simulate", *SMALL, "--workers", "2", "--latency", value)
+        cases.add("option:number", "simulate", *SMALL, "--workers", "2", "--accuracy", value)
+        cases.add("option:number", "factorize", "--rounds", "4", "--gap", value)
+        cases.add("option:number", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", "1", "--epsilon", value)
+        cases.add("option:number", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", "1", "--delta", value)
+    for value in COUNTS:
+        cases.add("option:count", "run", "tiny.toml", "--list", "--repeats", value)
+        cases.add("option:count", "run", "tiny.toml", "--list", "--batch-sizes", value)
+        cases.add("option:list", "run", "tiny.toml", "--list", "--threads", value)
+        cases.add("option:list", "machine", "--no-measure", "--threads", value)
+        cases.add("option:count", "factorize", "--rounds", value)
+        cases.add("option:count", "factorize", "--rounds", "4", "--epochs", value)
+        cases.add("option:count", "factorize", "--rounds", "4", "--lambda-tau", value)
+        cases.add("option:count", "audit", "--algorithm", "dp-gd", "--threads", "1", "--runs", "1" if value == "1e9" else value)
+        cases.add("option:count", "audit", "--algorithm", "dp-gd", "--runs", "400", "--threads", value)
+        if value != "4294967296000":
+            cases.add("option:count", "simulate", *SMALL, "--latency", "0.1", "--workers", value)
+        cases.add("option:count", "simulate", "--workers", "2", "--latency", "0.1", "--dimension", value)
+        cases.add("option:count", "compare", "--build", "x", "--build", "y", "--pairs", value)
+    for value in ["4-1", "1-", "-2", "1-2-3", "1..2", "1,0", "a-b", "1-100000", "1,2,", ",", "1- 2", "1–2", "2-٣"]:
+        cases.add("option:list", "run", "tiny.toml", "--list", "--threads", value)
+        cases.add("option:list", "machine", "--no-measure", "--threads", value)
+    for value in NAMES:
+        cases.add("option:name", "list", value)
+        cases.add("option:name", "list", "algorithms", value)
+        cases.add("option:name", "list", "datasets", value)
+        cases.add("option:name", "completions", value)
+        cases.add("option:name", "run", value, "--list")
+        cases.add("option:name", "run", "tiny.toml", "--list", "--algorithms", value)
+        cases.add("option:name", "audit", "--algorithm", value, "--runs", "400")
+        cases.add("option:name", "account", value)
+        cases.add("option:name", "factorize", "--rounds", "4", "--method", value)
+        cases.add("option:name", "factorize", "--rounds", "4", "--workload", value)
+        cases.add("option:name", "simulate", "--algorithms", value)
+        cases.add("option:name", "machine", "--no-measure", "--pin", value)
+    for words in (["bash", "zsh"], ["--shell", "bash"], ["BASH"], ["bash", "--out", "x"], [], ["powershel"], ["bash\0"[:4] + "x"], ["é"], ["-"]):
+        cases.add("", "completions", *words)
+    for words in ([], ["a", "b"], ["--dir", "x"], ["table.csv"], ["table.csv/man"], ["/proc/man"], ["/dev/null"], ["--json"], ["pipe/man"], ["loop/man"],
+                  ["kept.txt"], ["--out", "man"], ["man", "--threads", "1"], ["a" * 300], ["/sys/man"]):
+        cases.add("", "manual", *words)
+    for words in (["--rounds", "1000000"], ["--rounds", "200000", "--method", "honaker-full"], ["--rounds", "1000000", "--method", "banded=4"]):
+        cases.add("", "factorize", *words)
+    # Outputs on a full disk.
+    for words in (["list", "algorithms"], ["list", "suites", "--json"], ["train", "--help"], ["--version"], ["completions", "bash"],
+                  ["machine", "--no-measure"], ["factorize", "--rounds", "4"], ["account", "gaussian", "--noise-multiplier", "1", "--delta", "1e-5"],
+                  ["schema", "table.csv"], ["report", "results"], ["compare", "results", "results"], ["run", "tiny.toml", "--list"],
+                  ["train", "--data", "table.csv", "--epsilon", "1", "--epochs", "1", "--threads", "1"], ["manual", "man"]):
+        cases.add("full-disk", *words, stdout="/dev/full")
+    # Words that are no text.
+    for words in (["train", "--data", b"caf\xe9.csv"], ["schema", b"\xff"], ["report", b"\xff"], ["compare", b"\xff", b"\xfe"], ["run", b"\xff"],
+                  ["run", b"\xff.toml"], ["manual", b"/proc/\xff"], ["list", b"\xff"], ["completions", b"\xff"], [b"\xff"], ["account", b"\xff"]):
+        cases.add("not-text", *words)
+    for words in ([], ["no-such-command"], ["--no-such-option"], ["trian"], ["train", "train"], ["help", "nothing"], ["-x"], ["--json"]):
+        cases.add("", *words)
+
+
+def prepare(scratch, program):
+    """Whole files that cases read, and things that must not be replaced."""
+    files = good_files()
+    for file, contents in files.values():
+        if file != "schema.toml":
+            (scratch / file).write_bytes(contents)
+    os.mkfifo(scratch / "pipe")
+    (scratch / "loop").symlink_to("loop")
+    (scratch / "dir").mkdir()
+    try:
+        # A full disk that a bad program may replace, unlike that of the system.
+        os.mknod(scratch / "device", 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+    except PermissionError:
+        print("no right to make a device: its cases write a plain file", file=sys.stderr)
+    (scratch / "kept.txt").write_text("not to be touched\n")
+    line = [program, "run", "quick", "--algorithms", "sgd", "--batch-sizes", "64", "--threads", "1", "--repeats", "1", "--out", "results"]
+    made = subprocess.run(line, cwd=scratch, capture_output=True)
+    if made.returncode != 0:
+        sys.exit(f"the whole run that cases damage failed: {made.stderr.decode()}")
+    return files
+
+
+def known_options(program):
+    """All options of all commands, from their help."""
+    def help_of(*words):
+        return subprocess.run([program, *words, "--help"], capture_output=True, text=True).stdout
+
+    def below(text):
+        part = text.split("Commands:\n")[1].split("\n\n")[0] if "Commands:\n" in text else ""
+        return [line.split()[0] for line in part.splitlines() if re.match(r"  \S", line)]
+
+    found = set(OF_OTHERS)
+    for command in below(help_of()):
+        own = help_of(command)
+        for text in [own, *(help_of(command, name) for name in below(own))]:
+            found |= {option for line in text.splitlines() if line.strip().startswith("-") for option in OPTION.findall(line)}
+    return found
+
+
+def snapshot(scratch, contents):
+    """Every file with its kind and digest; folders that cases write are left out."""
+    found = {}
+    for path in sorted(scratch.rglob("*")):
+        name = str(path.relative_to(scratch))
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        if name.split("/")[0] in ("out", "man", "pairs", ".cache"):
+            continue
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if contents and stat.S_ISREG(kind) else path.lstat().st_size
+        found[name] = (kind, digest)
+    return found
+
+
+def complaints(output, known, before, after, arguments):
+    """What is wrong with the end of a case."""
+    text = output.stderr.decode(errors="replace")
+    found = []
+    if "panicked" in text:
+        found.append("panic")
+    if output.returncode not in (0, 1, 2):
+        found.append(f"ended with {output.returncode}")
+    if output.returncode and not text.strip():
+        found.append("no message")
+    given = set(OPTION.findall(" ".join(map(str, arguments))))
+    quoted = {option for option in OPTION.findall(text) if option not in known and option not in given}
+    if quoted:
+        found.append(f"names {', '.join(sorted(quoted))}")
+    for name, own in before.items():
+        now = after.get(name)
+        if now is None:
+            found.append(f"lost {name}")
+        elif now != own and (now[0] != own[0] or output.returncode != 0) and not name.startswith("results-"):
+            found.append(f"changed {name}")
+    found += [f"left {name}" for name in after if "/.rounds-" in f"/{name}"]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", nargs="?", default=ROOT / "target/release/rounds", type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=5.0, help="limit of a case")
+    parser.add_argument("--only", default="", help="cases whose groups or words hold this")
+    parser.add_argument("--list", action="store_true", help="print the cases and run none")
+    options = parser.parse_args()
+    program = str(options.program.resolve())
+    with tempfile.TemporaryDirectory(prefix="rounds-bad-input-") as name:
+        scratch = pathlib.Path(name)
+        files = prepare(scratch, program)
+        cases = Cases()
+        formats(cases, scratch, files)
+        results(cases, scratch)
+        flags(cases)
+        commands(cases, scratch)
+        words = lambda case: " ".join(case[0]) + " | " + " ".join(map(str, case[1]))
+        chosen = [case for case in cases.all if options.only in words(case)]
+        if options.list:
+            print("\n".join(map(words, chosen)))
+            return 0
+        known = known_options(program)
+        environment = {name: value for name, value in os.environ.items() if name != "ROUNDS_DATA"}
+        environment |= {"HOME": str(scratch), "XDG_CACHE_HOME": str(scratch / ".cache"), "RUST_BACKTRACE": "0"}
+        groups, ends, bad = collections.Counter(), collections.Counter(), []
+        before = snapshot(scratch, True)
+        for number, (of, arguments, stdout) in enumerate(chosen):
+            groups.update(of)
+            out = open(stdout, "wb") if stdout else subprocess.PIPE
+            child = subprocess.Popen(
+                [program, *arguments], cwd=scratch, env=environment, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.PIPE, start_new_session=True,
+            )
+            try:
+                _, errors = child.communicate(timeout=options.seconds)
+                output = subprocess.CompletedProcess(arguments, child.returncode, b"", errors)
+                after = snapshot(scratch, True)
+                found = complaints(output, known, before, after, arguments)
+                before = after
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                _, errors = child.communicate()
+                before, found = snapshot(scratch, True), [f"still ran after {options.seconds:g} s"]
+            ends[child.returncode] += 1
+            if stdout:
+                out.close()
+            if found:
+                bad.append((found, arguments, errors.decode(errors="replace").strip().splitlines()[-1:]))
+            if sys.stderr.isatty():
+                print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr)
+    print(f"{len(chosen)} cases; exit codes: " + ", ".join(f"{code}: {count}" for code, count in sorted(ends.items())))
+    print("by group: " + ", ".join(f"{group} {count}" for group, count in sorted(groups.items())))
+    for found, arguments, last in bad:
+        print(f"BAD: {'; '.join(found)}\n     rounds {' '.join(map(repr, arguments))}\n     {last}")
+    few = [] if options.only else [f"{group} ({count})" for group, count in sorted(groups.items()) if count < LEAST and ":" in group]
+    if few:
+        print(f"fewer than {LEAST} cases: {', '.join(few)}")
+    print(f"{len(bad)} bad outcomes")
+    return 1 if bad or few else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
