@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use rounds::cluster::SharedError;
 use rounds::commands::{
-    Output, UsageError, account, audit, compare, completions, evaluate, factorize, list, machine, manual, output, predict,
-    report, run, schema, simulate, train, with_causes,
+    Output, UsageError, account, audit, compare, completions, evaluate, factorize, list, machine, manual, output,
+    predict, report, run, schema, simulate, train, with_causes,
 };
 use rounds::launcher;
 use rounds::machine::check_processor;

@@ -12,7 +12,7 @@ use super::packing::{Layout, PackedWeights};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally};
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
-use crate::vector::lanes::{self, LANES, load, sum_each_of_sixteen};
+use crate::vector::lanes::{self, LANES, load, put, sum_each_of_sixteen, vector};
 
 /// Most vectors a row.
 const MOST_VECTORS: usize = 4;
@@ -85,7 +85,10 @@ pub(super) fn accumulate_front(
                         prefetch(row as usize);
                     }
                     let row = row as usize;
-                    values[place * features..][..features].copy_from_slice(&dense.values[row * features..][..features]);
+                    copy(
+                        &dense.values[row * features..][..features],
+                        &mut values[place * features..][..features],
+                    );
                     own_targets[place] = targets[row];
                     if let Some(norms) = norms {
                         own_norms[place] = norms[row];
@@ -105,6 +108,15 @@ pub(super) fn accumulate_front(
             }
             tally
         }
+    }
+}
+
+/// Copies a row of 16 features or more in vectors, the last of which may overlap: a call of `memcpy` costs more.
+#[inline(always)]
+fn copy(row: &[f32], to: &mut [f32]) {
+    let last = row.len() - LANES;
+    for start in (0..last).step_by(LANES).chain([last]) {
+        put(to, start, vector(row, start));
     }
 }
 
