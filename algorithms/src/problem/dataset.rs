@@ -385,9 +385,14 @@ impl Dataset {
     /// The same rows with the targets that `loss` takes, and the loss: by default softmax for classes, squared for reals.
     ///
     /// # Errors
-    /// As [`Dataset::into_binary`], for classes and a loss of one output.
+    /// A single class; as [`Dataset::into_binary`], for classes and a loss of one output.
     pub fn for_loss(self, loss: Option<Loss>) -> Result<(Self, Loss), DatasetError> {
         let has_classes = self.classes().is_some();
+        if self.classes() == Some(1) {
+            let problem =
+                "all its labels are one class; a classifier needs at least two: choose another label, or more rows";
+            return refused(&self.name, problem.to_owned());
+        }
         let loss = loss.unwrap_or(if has_classes { Loss::Softmax } else { Loss::Squared });
         if has_classes && loss.targets() != TargetKind::Classes {
             Ok((self.into_binary()?, loss))
@@ -527,6 +532,22 @@ impl Dataset {
         self.features.keep(rows.clone());
         self.labels.keep(rows);
         self
+    }
+
+    /// The rows `rows` alone, in this order, with all class names and the domain.
+    ///
+    /// # Panics
+    /// Rows that do not exist, or none.
+    #[must_use]
+    pub fn select(&self, rows: &[usize]) -> Self {
+        assert!(!rows.is_empty(), "a data set has rows");
+        Self {
+            name: self.name.clone(),
+            features: self.features.select(rows),
+            labels: self.labels.select(rows),
+            feature_bound: self.feature_bound,
+            declared: self.declared.clone(),
+        }
     }
 
     /// Takes the features out: the data set keeps its name, labels and columns, and has no rows to read.

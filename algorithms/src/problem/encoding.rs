@@ -13,10 +13,11 @@ pub const NULL_LABEL: u32 = NULL_CLASS;
 
 /// The number that a field holds, blanks around it allowed; NaN for an empty field or a word.
 pub fn number(field: &[u8]) -> f64 {
-    std::str::from_utf8(field)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(f64::NAN)
+    let Ok(text) = std::str::from_utf8(field) else {
+        return f64::NAN;
+    };
+    // Few fields have blanks.
+    text.parse().or_else(|_| text.trim().parse()).unwrap_or(f64::NAN)
 }
 
 /// Declared words. A field is one of them if it is spelt the same, or else if both are the same number (`+1`, `1.0` and `1`),

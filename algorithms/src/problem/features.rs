@@ -286,6 +286,35 @@ impl Features {
         }
     }
 
+    /// Copies of the rows `rows`, in their order.
+    pub(super) fn select(&self, rows: &[usize]) -> Self {
+        let mut selected = self.emptied();
+        match (&mut selected, self) {
+            (Features::F32 { values, columns }, Features::F32 { values: all, .. }) => {
+                values.reserve_exact(rows.len() * *columns);
+                for row in rows {
+                    values.extend_from_slice(&all[row * *columns..(row + 1) * *columns]);
+                }
+            }
+            (Features::U8 { rows: bytes, .. }, Features::U8 { rows: all, .. }) => {
+                let (memory, stride) = all.memory();
+                bytes.reserve_exact(rows.len() * all.columns());
+                for row in rows {
+                    bytes.extend_from_slice(&memory[row * stride..][..all.columns()]);
+                }
+            }
+            (Features::Sparse(sparse), Features::Sparse(all)) => {
+                for &row in rows {
+                    let stored = all.offsets[row]..all.offsets[row + 1];
+                    let indices = all.indices[stored.clone()].iter().copied();
+                    sparse.push_row(indices.zip(all.values[stored].iter().copied()));
+                }
+            }
+            _ => unreachable!("an emptied copy has the same format"),
+        }
+        selected
+    }
+
     /// Keeps the first `rows` rows, and the memory.
     pub(super) fn truncate(&mut self, rows: usize) {
         match self {
@@ -449,6 +478,18 @@ impl Labels {
         match self {
             Labels::Classes { values, .. } => keep(values, rows),
             Labels::Values(values) => keep(values, rows),
+        }
+    }
+
+    /// Copies of the labels of `rows`, in their order.
+    pub(super) fn select(&self, rows: &[usize]) -> Self {
+        match self {
+            Labels::Classes { values, classes, names } => Labels::Classes {
+                values: rows.iter().map(|&row| values[row]).collect(),
+                classes: *classes,
+                names: names.clone(),
+            },
+            Labels::Values(values) => Labels::Values(rows.iter().map(|&row| values[row]).collect()),
         }
     }
 

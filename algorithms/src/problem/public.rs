@@ -191,9 +191,10 @@ impl PublicProblem {
     pub fn unclaimable(&self) -> Option<&'static str> {
         match &self.domain {
             None => Some("the data have no declared domain: shapes, scales and classes were read off the rows"),
-            Some(domain) if domain.is_draft() => {
-                Some("the domain is a draft that was read off the rows: check it and set drafted = false")
-            }
+            Some(domain) if domain.is_draft() => Some(
+                "the domain was read from the rows: write it down by `rounds schema FILE > schema.toml`, check every line, \
+                     and set drafted = false",
+            ),
             Some(_) if self.measured != Measured::default() => Some("a constant was read off the rows"),
             Some(_) => None,
         }
