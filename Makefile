@@ -7,7 +7,7 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test test-all verify-exact bad-input bench peers report readme lint mpi deps deps-mpi
+.PHONY: run test test-all verify-exact bad-input bench peers report readme lint mpi parquet deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -34,6 +34,11 @@ bad-input: deps
 mpi: deps-mpi
 	$(CARGO) test --workspace --features rounds/mpi --test mpi
 	$(CARGO) clippy --workspace --all-targets --features rounds/mpi -- --deny warnings
+
+# Tables in Parquet files, whose reader is an optional feature.
+parquet: deps
+	$(CARGO) test --workspace --features rounds/parquet --test all tables
+	$(CARGO) clippy --workspace --all-targets --features rounds/parquet -- --deny warnings
 
 bench: deps
 	$(CARGO) bench --package rounds-bench $(ARGS)

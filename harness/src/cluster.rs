@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::oracle::ranks::{Ranks, gather_messages};
-use rounds_algorithms::problem::{Dataset, Domain, Problem};
+use rounds_algorithms::problem::{Dataset, Problem};
 use rounds_kernels::loss::Loss;
 use zeroize::Zeroizing;
 
-use crate::data::DataError;
 use crate::data::part::{self, Digests, Part, PartError};
+use crate::data::{DataError, Request};
 use crate::launcher;
 use crate::machine::{Build, PinPolicy, Pinning};
 use crate::output;
@@ -226,7 +226,7 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the data, encoded into `domain`, and checks that all ranks read the same files. `explain`
+    /// Loads this rank's part of the data that are asked for, and checks that all ranks read the same files. `explain`
     /// makes the reported error of an error of the data.
     ///
     /// # Errors
@@ -235,18 +235,18 @@ impl Cluster {
         &self,
         name_or_path: &str,
         data_dir: Option<&std::path::Path>,
-        domain: Option<&Arc<Domain>>,
+        request: Request<'_>,
         explain: &dyn Fn(DataError) -> anyhow::Error,
     ) -> anyhow::Result<Part> {
         let Some(ranks) = self.ranks() else {
-            let whole = crate::data::load_declared(name_or_path, data_dir, domain).map_err(explain)?;
+            let whole = crate::data::load_requested(name_or_path, data_dir, request).map_err(explain)?;
             return Ok(Part {
                 train: whole.train,
                 test: whole.test,
                 digests: Digests::default(),
             });
         };
-        let found = part::load(name_or_path, data_dir, domain, ranks.rank(), ranks.count());
+        let found = part::load(name_or_path, data_dir, request, ranks.rank(), ranks.count());
         let part = self.all_ok(found.map_err(|error| match error {
             PartError::MoreRanksThanRows { .. } => UsageError::of(error),
             PartError::Data(error) => explain(error),
@@ -690,7 +690,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("few.csv");
         std::fs::write(&file, "a,b,label\n1,2,0\n3,4,1\n").unwrap();
-        let load = |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, None, &anyhow::Error::from);
+        let load =
+            |_, cluster: Cluster| cluster.load(file.to_str().unwrap(), None, Request::default(), &anyhow::Error::from);
         for (code, text) in refusals(3, load) {
             assert!(
                 code == 2 && text.contains("fewer rows than there are ranks, 3"),

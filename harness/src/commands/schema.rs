@@ -9,13 +9,15 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::Output;
-use crate::data::draft;
+use crate::data::{ColumnFlags, draft};
 
 /// Arguments of `rounds schema`.
 #[derive(clap::Args)]
 pub struct SchemaArguments {
     /// A data file, or a folder in one of the known layouts.
     file: PathBuf,
+    #[command(flatten)]
+    columns: ColumnFlags,
     /// Output file; `schema.toml` beside the data is found by itself [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -38,7 +40,7 @@ impl Display for Draft {
 /// # Errors
 /// Data that cannot be read, with the line, and an output that cannot be written.
 pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
-    let schema = draft::draft(&arguments.file)?;
+    let schema = draft::draft(&arguments.file, &arguments.columns)?;
     if let Some(path) = &arguments.output {
         // Never over a schema that a person has checked.
         let written = File::create_new(path).and_then(|mut file| {

@@ -5,13 +5,14 @@
 
 use crate::data::capacity::reserve_promised;
 use crate::data::error::DataError;
+use crate::data::labels::{RawLabels, Words};
 use crate::data::source::Source;
 use rounds_algorithms::problem::{Buffer, ByteRows, Features};
 
 /// Bytes that are read at a time, whole elements.
 pub(super) const BLOCK: usize = 1 << 19;
 
-/// Type of an element: bytes that are 0 or not, integers and IEEE 754 numbers of so many bits.
+/// Type of an element: bytes that are 0 or not, integers and IEEE 754 numbers of so many bits, and words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Bool,
@@ -25,6 +26,10 @@ pub(super) enum Element {
     I64,
     F32,
     F64,
+    /// Up to so many bytes, zeros behind them.
+    Bytes(usize),
+    /// Up to so many characters of four bytes, zeros behind them.
+    Characters(usize),
 }
 
 impl Element {
@@ -35,7 +40,32 @@ impl Element {
             Self::U16 | Self::I16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
+            Self::Bytes(length) => length,
+            Self::Characters(length) => 4 * length,
         }
+    }
+
+    /// Elements are words.
+    pub(super) fn is_word(self) -> bool {
+        matches!(self, Self::Bytes(_) | Self::Characters(_))
+    }
+
+    /// The word in an element's bytes; a character that is none becomes the replacement character.
+    fn word(self, big_endian: bool, bytes: &[u8]) -> Vec<u8> {
+        let Self::Characters(_) = self else {
+            let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            return bytes[..end].to_vec();
+        };
+        let character = |&bytes: &[u8; 4]| {
+            let code = if big_endian {
+                u32::from_be_bytes(bytes)
+            } else {
+                u32::from_le_bytes(bytes)
+            };
+            char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+        };
+        let text: String = bytes.as_chunks::<4>().0.iter().map(character).collect();
+        text.trim_end_matches('\0').as_bytes().to_vec()
     }
 
     /// Appends the elements in `bytes`, each rounded to the nearest f32.
@@ -60,6 +90,7 @@ impl Element {
             Self::I64 => extend(bytes, out, big_endian, |element| i64::from_le_bytes(element) as f32),
             Self::F32 => extend(bytes, out, big_endian, f32::from_le_bytes),
             Self::F64 => extend(bytes, out, big_endian, |element| f64::from_le_bytes(element) as f32),
+            Self::Bytes(_) | Self::Characters(_) => unreachable!("words are no features"),
         }
     }
 }
@@ -132,6 +163,10 @@ impl Header {
             let found = format!("the shape {:?}", self.shape);
             return Err(DataError::header(source.path(), &found, expected));
         }
+        if self.element.is_word() {
+            let expected = "features that are numbers; encode words as columns of 0 and 1, or write the table as CSV";
+            return Err(DataError::header(source.path(), "words", expected));
+        }
         let mut rows = Rows::new(self, source.justified_bytes(), scale);
         self.for_each_block(source, |bytes| rows.extend(bytes))?;
         Ok(rows.features)
@@ -143,10 +178,12 @@ impl Header {
     /// Files that cannot be read, or are not as long as the header promises.
     pub(super) fn for_each_block(&self, source: &mut Source<'_>, mut take: impl FnMut(&[u8])) -> Result<(), DataError> {
         let mut left = self.bytes();
-        let mut block = Vec::with_capacity(left.min(BLOCK));
+        let size = self.element.bytes();
+        let most = (BLOCK / size).max(1) * size;
+        let mut block = Vec::with_capacity(left.min(most));
         while left > 0 {
             block.clear();
-            let wanted = left.min(BLOCK);
+            let wanted = left.min(most);
             let read = source.read_up_to(wanted, &mut block)?;
             if read < wanted {
                 let found = self.promised() - (left - read) as u128;
@@ -159,7 +196,7 @@ impl Header {
     }
 
     /// All elements as numbers.
-    pub(super) fn read_numbers(&self, source: &mut Source<'_>) -> Result<Vec<f32>, DataError> {
+    fn read_numbers(&self, source: &mut Source<'_>) -> Result<Vec<f32>, DataError> {
         let mut numbers = Vec::new();
         let justified = source.justified_bytes() / self.element.bytes();
         self.for_each_block(source, |bytes| {
@@ -168,6 +205,20 @@ impl Header {
             self.element.decode(self.big_endian, bytes, &mut numbers);
         })?;
         Ok(numbers)
+    }
+
+    /// All elements as labels: numbers, or words.
+    pub(super) fn read_labels(&self, source: &mut Source<'_>) -> Result<RawLabels, DataError> {
+        if !self.element.is_word() {
+            return self.read_numbers(source).map(RawLabels::Numbers);
+        }
+        let (mut words, mut rows) = (Words::default(), Vec::new());
+        self.for_each_block(source, |bytes| {
+            let elements = bytes.chunks_exact(self.element.bytes());
+            rows.extend(elements.map(|bytes| words.index(&self.element.word(self.big_endian, bytes))));
+        })?;
+        words.check(source.path())?;
+        Ok(words.labels(rows))
     }
 }
 

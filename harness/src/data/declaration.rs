@@ -1,5 +1,6 @@
 //! The domain that a run declares, from its sources in order: a schema file that is named, `schema.toml` beside the data, the
-//! built-in schema of a named data set, flags. Of a table only the header is read, for the names of its columns.
+//! built-in schema of a named data set, flags. Of a table only the header is read, for the names of its columns. Where nothing
+//! declares a table with a header, a run that claims nothing may draft its domain from the rows ([`drafted`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,13 +8,43 @@ use std::sync::Arc;
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage};
 
-use super::error::listing;
+use super::error::{DataError, listing};
 use super::formats::{self, csv::FirstLine};
-use super::names;
+use super::labels::Task;
 use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
+use super::{draft, names};
 
 /// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
+
+/// The use of a table's columns, by flags.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct ColumnFlags {
+    /// Label column by its name in the header [default: label, class, target or y, else the last one]
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Columns to leave out, separated by commas
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    pub drop: Vec<String>,
+    /// Meaning of the label [default: classes for words and for up to 256 different integers, else numbers]
+    #[arg(long, value_enum, value_name = "TASK")]
+    pub task: Option<Task>,
+}
+
+impl ColumnFlags {
+    /// Refuses names of columns for a file in which columns have none.
+    pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
+        let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => {
+                let problem =
+                    format!("{flag}: its columns have no names; leave it out, or write a header in its first line");
+                Err(DataError::file(path, problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
 
 /// Declarations by flags. They override a schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -21,16 +52,16 @@ pub struct Declaration {
     /// Schema of the data: columns, label, relation (TOML) [default: schema.toml beside the data, or the built-in one]
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
-    /// Label column by its name in the header
-    #[arg(long, value_name = "NAME")]
-    pub label: Option<String>,
+    /// The use of a table's columns.
+    #[command(flatten)]
+    pub columns: ColumnFlags,
     /// Class names in order, separated by commas
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub classes: Option<Vec<String>>,
     /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column; the label's name makes it a number
     #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
     pub bounds: Option<String>,
-    /// Number of columns, for files without a header
+    /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
     #[arg(long, value_name = "D")]
     pub dimension: Option<usize>,
     /// Public number of rows N for add-remove, chosen without looking at the rows
@@ -68,19 +99,65 @@ pub fn declare(
         (None, _) => name_or_path.to_owned(),
     };
     let domain = match declared {
-        None if !flags.declare_rows() && flags.public_rows.is_none() => return Ok(None),
+        None if flags.bounds.is_none() => return Ok(None),
         None => from_flags(&place, path, flags)?,
         Some(_) if names::is_generated(name_or_path) && flags.declare_rows() => {
             return refuse(
                 &place,
-                "it is generated in its own domain; leave out --schema, --label, --classes, --bounds and --dimension",
+                "it is generated in its own domain; leave out --schema, --label, --drop, --task, --classes, --bounds and \
+                 --dimension",
             );
         }
         Some(domain) => overridden(&place, domain, flags)?,
     };
     let domain = related(&place, domain, flags.relation, flags.public_rows)?;
     domain.check().map_err(|error| of_domain(&place, "", &error))?;
+    check_task(&place, &domain, flags)?;
     Ok(Some(Arc::new(domain)))
+}
+
+/// The domain of a table with a header that nothing declares, drafted from its training rows and changed by flags, and what to
+/// say of it; `None` for other data. It reads the rows: for runs that claim nothing.
+///
+/// # Errors
+/// A table that cannot be read, or has columns that are no features; flags that make no domain, or need a declared one.
+pub fn drafted(name_or_path: &str, flags: &Declaration) -> Result<Option<(Arc<Domain>, Vec<String>)>, SchemaError> {
+    let path = Path::new(name_or_path);
+    let draft = match names::find(name_or_path) {
+        None if path.exists() => draft::of_file(path, &flags.columns)?,
+        _ => None,
+    };
+    let Some(draft) = draft else {
+        flags.columns.refuse_names(path)?;
+        if flags.classes.is_some() || flags.public_rows.is_some() {
+            let problem = "--classes and --public-rows declare data whose bounds are declared; add --bounds LO,HI, or a schema \
+                           (`rounds schema FILE` drafts one)";
+            return refuse(name_or_path, problem);
+        }
+        return Ok(None);
+    };
+    let draft = draft.check(path)?;
+    let domain = overridden(name_or_path, draft.domain, flags)?;
+    let domain = related(name_or_path, domain, flags.relation, flags.public_rows)?;
+    domain.check().map_err(|error| of_domain(name_or_path, "", &error))?;
+    Ok(Some((Arc::new(domain), draft.warnings)))
+}
+
+/// Refuses a task that is not that of the declared label.
+fn check_task(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), SchemaError> {
+    match (flags.columns.task, &domain.label) {
+        (Some(Task::Regression), Label::Classes(_)) => {
+            let name = domain.label_column.as_deref().unwrap_or("label");
+            let problem =
+                format!("--task regression: the label is declared as classes; give its bounds: --bounds {name}=LO:HI");
+            refuse(place, problem)
+        }
+        (Some(Task::Classification), Label::Number(_)) => {
+            let problem = "--task classification: the label is declared as a number; give its classes: --classes A,B";
+            refuse(place, problem)
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Declaration {
@@ -133,8 +210,20 @@ impl BoundsFlag {
 
 /// A schema's domain, changed by flags.
 fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Domain, SchemaError> {
-    if let Some(label) = &flags.label {
+    if let Some(label) = &flags.columns.label {
         domain.label_column = Some(label.clone());
+    }
+    for name in &flags.columns.drop {
+        if let Columns::Named(columns) = &mut domain.columns {
+            columns.retain(|column| column.name != *name);
+        }
+        if domain.label_column.is_none() || domain.label_column.as_ref() == Some(name) {
+            let problem = format!("--drop {name}: a column with a name is dropped, and not the label");
+            return refuse(place, problem);
+        }
+        if !domain.dropped.contains(name) {
+            domain.dropped.push(name.clone());
+        }
     }
     if let Some(classes) = &flags.classes {
         domain.label = Label::Classes(classes.clone());
@@ -184,12 +273,12 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
     };
     let bounds = BoundsFlag::parse(place, bounds)?;
     let (columns, label_column) = match (flags.dimension, &bounds) {
-        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.label.clone()),
+        (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
         (Some(_), BoundsFlag::Named(_)) => {
             return refuse(place, "columns without names have common bounds: --bounds LO,HI");
         }
         (None, _) => {
-            let (columns, label) = named_columns(place, path, flags.label.as_ref(), &bounds)?;
+            let (columns, label) = named_columns(place, path, &flags.columns, &bounds)?;
             (Columns::Named(columns), Some(label))
         }
     };
@@ -204,6 +293,7 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
     };
     let mut domain = Domain::new(columns, Storage::Dense, label, DomainSource::Arguments);
     domain.label_column = label_column;
+    domain.dropped.clone_from(&flags.columns.drop);
     Ok(domain)
 }
 
@@ -211,25 +301,26 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
 fn named_columns(
     place: &str,
     path: &Path,
-    label: Option<&String>,
+    flags: &ColumnFlags,
     bounds: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
     let Some(file) = formats::table(path) else {
         return refuse(place, "no number of columns; add --dimension D");
     };
     let header = FirstLine::read(&file)?;
-    if !header.has_only_words() {
+    if !header.is_header(flags.label.as_deref()) {
         let problem = "its first line is no header; declare columns without names by --dimension D";
         return refuse(place, problem);
     }
     // A first line that does not hold the label's name may be a row: no name is taken from it.
-    let Some(label) = label.filter(|label| header.fields.contains(label)) else {
+    let Some(label) = flags.label.as_ref().filter(|label| header.fields.contains(label)) else {
         let problem = "its first line holds no label column of that name; name the label by --label NAME, or declare \
                        columns without names by --dimension D";
         return refuse(place, problem);
     };
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
-    for name in header.fields.iter().filter(|name| *name != label) {
+    let is_feature = |name: &&String| *name != label && !flags.drop.contains(name);
+    for name in header.fields.iter().filter(is_feature) {
         let own = match bounds {
             BoundsFlag::All(all) => Some(*all),
             BoundsFlag::Named(_) => bounds.named(name),
@@ -247,6 +338,6 @@ fn named_columns(
     let names = listing(unbounded);
     refuse(
         place,
-        format!("--bounds: none for {names}; add NAME=LO:HI, or use a schema"),
+        format!("--bounds: none for {names}; add NAME=LO:HI, leave them out by --drop, or use a schema"),
     )
 }

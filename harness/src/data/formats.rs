@@ -8,8 +8,9 @@ use rounds_algorithms::problem::Domain;
 use serde::Deserialize;
 
 use super::error::{DataError, listing};
+use super::load::Request;
 use super::number;
-use super::source::{Source, unpacked_name};
+use super::source::{Compression, Source, unpacked_name};
 use super::table::{Table, TrainTest};
 use npy::{Archive, Roles};
 
@@ -19,24 +20,27 @@ pub(super) mod idx;
 mod libsvm;
 mod npy;
 pub(super) mod one_file;
+mod parquet;
 
-/// The table of training rows at `path`, a file or a folder: a CSV file.
+/// The table of training rows at `path`, a file or a folder: a CSV or Parquet file.
 pub(super) fn table(path: &Path) -> Option<PathBuf> {
     let file = match path.is_dir().then(|| list(path)) {
         Some(files) => path.join(files.ok()?.into_iter().find(|file| file.starts_with("train."))?),
         None => path.to_owned(),
     };
-    matches!(format_of(&file, None), Ok(Format::Csv)).then_some(file)
+    matches!(format_of(&file, None), Ok(Format::Csv | Format::Parquet)).then_some(file)
 }
 
 /// A name for the data set at `path`.
 pub(super) fn stem(path: &Path) -> String {
     let name = unpacked_name(path);
-    [".csv", ".tsv", ".npy", ".npz", ".libsvm", ".svm", ".txt", ".bin"]
-        .iter()
-        .find_map(|ending| name.strip_suffix(ending))
-        .unwrap_or(&name)
-        .to_owned()
+    [
+        ".csv", ".tsv", ".parquet", ".npy", ".npz", ".libsvm", ".svm", ".txt", ".bin",
+    ]
+    .iter()
+    .find_map(|ending| name.strip_suffix(ending))
+    .unwrap_or(&name)
+    .to_owned()
 }
 
 /// The file called `name` in `folder`, plain or packed.
@@ -79,6 +83,8 @@ pub(super) enum Format {
     Npy,
     /// An archive of arrays.
     Npz,
+    /// A table, read as the text that it would be in a CSV file.
+    Parquet,
     /// CIFAR-10's records.
     Cifar,
     /// MNIST's four files.
@@ -92,13 +98,15 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     let mut start = Vec::new();
     source.read_up_to(1 << 16, &mut start)?;
     let refuse = |found: &str| {
-        let formats = "LIBSVM, CSV, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
+        let formats =
+            "LIBSVM, CSV, Parquet, NPY or NPZ format, or a folder of IDX files, CIFAR-10 records or NPY arrays";
         Err(DataError::file(path, format!("{found}; expected a file in {formats}")))
     };
     match start[..] {
         [] => return refuse("an empty file"),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => return Ok(Format::Npy),
         [b'P', b'K', 3..=6, 4..=8, ..] => return Ok(Format::Npz),
+        _ if source.compression() == Compression::Parquet => return Ok(Format::Parquet),
         [0, 0, 8..=14, _, ..] => return refuse("a single IDX file, which lacks features or labels; give its folder"),
         _ => {}
     }
@@ -126,7 +134,7 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
         Ok(Format::Libsvm)
     } else if line.iter().any(|byte| matches!(byte, b',' | b';' | b'\t')) {
         Ok(Format::Csv)
-    } else if fields.next().is_some_and(|field| number::parse(field).is_some()) && fields.next().is_none() {
+    } else if fields.next().is_some_and(|field| number::parse::<f32>(field).is_some()) && fields.next().is_none() {
         // A row without a feature that is not zero.
         Ok(Format::Libsvm)
     } else {
@@ -144,23 +152,6 @@ pub enum LabelUse {
     Ignored,
 }
 
-/// Properties of rows that are known before they are read.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Hints<'a> {
-    /// CSV without a domain: the label's column.
-    pub label: Option<&'a str>,
-    /// The number of features; without a domain needed by LIBSVM alone, and by files whose labels may be missing.
-    pub columns: Option<usize>,
-    pub labels: LabelUse,
-}
-
-impl Hints<'_> {
-    /// A row of so many fields has no label.
-    fn has_no_label(&self, fields: usize) -> bool {
-        self.labels == LabelUse::Ignored && self.columns == Some(fields)
-    }
-}
-
 impl Format {
     /// Training and test rows of a file each.
     pub(super) fn load(
@@ -168,50 +159,71 @@ impl Format {
         name: &str,
         train: &Path,
         test: Option<&Path>,
-        hints: Hints<'_>,
-        domain: Option<&Arc<Domain>>,
+        request: Request<'_>,
     ) -> Result<TrainTest, DataError> {
-        let declared = domain.map(AsRef::as_ref);
-        let shape = libsvm::Shape::of_columns(hints.columns);
         if self == Self::Npz {
-            return load_npz(name, train, domain);
+            return load_npz(name, train, request);
         }
-        let train = self.read(train, shape, hints, declared)?;
-        let test = test.map(|test| self.read(test, shape.like(train.features()), hints, declared));
-        TrainTest::of(name, train, test.transpose()?, domain)
+        let shape = libsvm::Shape::new(request);
+        let train = self.read(train, request, shape)?;
+        let read_test = |test: &Path| {
+            let shape = shape.like(train.features());
+            format_of(test, request.domain)?.read(test, request, shape)
+        };
+        let test = test.map(read_test).transpose()?;
+        TrainTest::of(name, train, test, request)
     }
 
-    /// Rows of one file.
-    fn read(
-        self,
-        path: &Path,
-        shape: libsvm::Shape,
-        hints: Hints<'_>,
-        domain: Option<&Domain>,
-    ) -> Result<Table, DataError> {
+    /// The rows of a file that holds features and labels.
+    fn read(self, path: &Path, request: Request<'_>, shape: libsvm::Shape) -> Result<Table, DataError> {
+        let declared = request.domain.map(AsRef::as_ref);
         match self {
-            Self::Libsvm => libsvm::read(path, domain, shape),
-            Self::Csv => csv::read(path, domain, hints),
-            Self::Npy => npy::read_table(path, hints),
+            Self::Libsvm => libsvm::read(path, declared, shape),
+            Self::Csv | Self::Parquet => csv::read(path, request),
+            Self::Npy => npy::read_table(path, request),
             Self::Cifar => cifar::read(&[path.into()]),
-            Self::Npz | Self::Idx => unreachable!("training and test rows are several arrays"),
+            Self::Npz | Self::Idx => {
+                let expected = "an archive of training rows holds test rows, too: x_test and y_test";
+                Err(DataError::file(path, format!("no file of test rows; {expected}")))
+            }
         }
     }
 }
 
-/// Training rows of a file, and test rows of the file beside it, if there is one.
-pub(super) fn load_file(path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
-    format_of(path, domain)?.load(&stem(path), path, test_file(path).as_deref(), Hints::default(), domain)
+/// Training rows of a file, and test rows of the file that is asked for, else of the file beside it, if there is one.
+pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
+    let format = format_of(path, request.domain)?;
+    let is_undeclared = request.domain.is_none();
+    let of_libsvm = [
+        ("--first-index", request.first_index.is_some()),
+        (
+            "--dimension without --bounds",
+            is_undeclared && request.columns.is_some(),
+        ),
+    ];
+    if let Some((flag, _)) = of_libsvm.iter().find(|(_, given)| *given && format != Format::Libsvm) {
+        return Err(DataError::file(
+            path,
+            format!("{flag}: this is for LIBSVM files; leave it out"),
+        ));
+    }
+    if format == Format::Npz && request.test.is_some() {
+        let problem = "--test: an archive holds its own test rows, x_test and y_test; leave it out";
+        return Err(DataError::file(path, problem));
+    }
+    let beside = test_file(path).filter(|_| request.test.is_none() && request.split.is_none());
+    let test = request.test.or(beside.as_deref());
+    format.load(&stem(path), path, test, request)
 }
 
 /// Rows of a folder in one of the known layouts.
-pub(super) fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+pub(super) fn load_folder(folder: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
     let name = stem(folder);
     if let Some(files) = idx_files(folder) {
-        return load_idx(&name, &files, None, domain);
+        return load_idx(&name, &files, None, request);
     }
     if let Some(files) = cifar_files(folder) {
-        return load_cifar(&name, &files, domain);
+        return load_cifar(&name, &files, request);
     }
     let files = list(folder)?;
     let arrays = files
@@ -219,7 +231,7 @@ pub(super) fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result
         .filter_map(|file| file.strip_suffix(".npy").map(str::to_owned));
     let arrays: Vec<String> = arrays.collect();
     if let Some(roles) = Roles::of(&arrays) {
-        return load_arrays(&name, &roles, domain, |[features, labels]| {
+        return load_arrays(&name, &roles, request, |[features, labels]| {
             let path = |array: &String| folder.join(format!("{array}.npy"));
             let (features, labels) = (path(features), path(labels));
             Ok(Table::of_files(
@@ -236,7 +248,7 @@ pub(super) fn load_folder(folder: &Path, domain: Option<&Arc<Domain>>) -> Result
     };
     if let Some(train) = start("train.") {
         let test = start("test.");
-        return format_of(&train, domain)?.load(&name, &train, test.as_deref(), Hints::default(), domain);
+        return format_of(&train, request.domain)?.load(&name, &train, test.as_deref(), request);
     }
     let found = match &files[..] {
         [] => "no files".to_owned(),
@@ -260,12 +272,12 @@ fn list(folder: &Path) -> Result<Vec<String>, DataError> {
     Ok(files)
 }
 
-fn load_npz(name: &str, path: &Path, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+fn load_npz(name: &str, path: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
     let mut archive = Archive::open(path)?;
     let Some(roles) = Roles::of(archive.names()) else {
         return Err(no_roles(path, archive.names()));
     };
-    load_arrays(name, &roles, domain, |[features, labels]| {
+    load_arrays(name, &roles, request, |[features, labels]| {
         let entry = |array: &String| path.join(format!("{array}.npy"));
         Ok(Table::of_files(
             &entry(features),
@@ -289,11 +301,11 @@ fn no_roles(path: &Path, names: &[String]) -> DataError {
 fn load_arrays(
     name: &str,
     roles: &Roles,
-    domain: Option<&Arc<Domain>>,
+    request: Request<'_>,
     mut read: impl FnMut(&[String; 2]) -> Result<Table, DataError>,
 ) -> Result<TrainTest, DataError> {
     let train = read(&roles.train)?;
-    TrainTest::of(name, train, roles.test.as_ref().map(read).transpose()?, domain)
+    TrainTest::of(name, train, roles.test.as_ref().map(read).transpose()?, request)
 }
 
 /// CIFAR-10's files of training and of test rows.
@@ -310,14 +322,10 @@ pub(super) fn cifar_files(folder: &Path) -> Option<CifarFiles> {
     Some(files).filter(|[train, _]| !train.is_empty())
 }
 
-pub(super) fn load_cifar(
-    name: &str,
-    [train, test]: &CifarFiles,
-    domain: Option<&Arc<Domain>>,
-) -> Result<TrainTest, DataError> {
+pub(super) fn load_cifar(name: &str, [train, test]: &CifarFiles, request: Request<'_>) -> Result<TrainTest, DataError> {
     let read_test = || (!test.is_empty()).then(|| cifar::read(test)).transpose();
     let (train, test) = rayon::join(|| cifar::read(train), read_test);
-    TrainTest::of(name, train?, test?, domain)
+    TrainTest::of(name, train?, test?, request)
 }
 
 /// MNIST's files: training images and labels, test images and labels.
@@ -341,12 +349,12 @@ pub(super) fn load_idx(
     name: &str,
     files: &IdxFiles,
     classes: Option<usize>,
-    domain: Option<&Arc<Domain>>,
+    request: Request<'_>,
 ) -> Result<TrainTest, DataError> {
     let [images, labels, test_images, test_labels] = files;
     let (train, test) = rayon::join(
         || idx::read_table(images, labels, classes),
         || idx::read_table(test_images, test_labels, classes),
     );
-    TrainTest::of(name, train?, Some(test?), domain)
+    TrainTest::of(name, train?, Some(test?), request)
 }

@@ -1,12 +1,24 @@
 //! Labels as they stand in a file, and without a declared domain the classes or real targets that training labels make.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::data::error::{DataError, listing};
-use rounds_algorithms::problem::Labels;
+use rounds_algorithms::problem::{Encoder, Labels};
+use serde::Serialize;
+
+/// The meaning of a label whose values are integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// Each value is a class.
+    Classification,
+    /// Values are numbers.
+    Regression,
+}
 
 /// Numbers are classes if they are integers of which at most so many differ.
-const AUTOMATIC_CLASSES: usize = 256;
+pub(super) const AUTOMATIC_CLASSES: usize = 256;
 /// The largest number of classes.
 pub(super) const MOST_CLASSES: usize = 65_536;
 
@@ -33,6 +45,43 @@ pub(super) enum RawLabels {
         /// The different words, in any order.
         words: Vec<String>,
     },
+}
+
+/// Different words and the order in which they came.
+#[derive(Default)]
+pub(super) struct Words {
+    indices: HashMap<Vec<u8>, u32>,
+    pub(super) ordered: Vec<Vec<u8>>,
+}
+
+impl Words {
+    pub(super) fn index(&mut self, word: &[u8]) -> u32 {
+        if let Some(&index) = self.indices.get(word) {
+            return index;
+        }
+        let index = self.ordered.len() as u32;
+        self.indices.insert(word.to_vec(), index);
+        self.ordered.push(word.to_vec());
+        index
+    }
+
+    /// Refuses more words than there may be classes.
+    pub(super) fn check(&self, path: &Path) -> Result<(), DataError> {
+        if self.ordered.len() <= MOST_CLASSES {
+            return Ok(());
+        }
+        let problem = format!("more than {MOST_CLASSES} different words as labels; choose another label column");
+        Err(DataError::rows(path, problem, "its labels are not what is expected"))
+    }
+
+    /// The labels of rows with these words.
+    pub(super) fn labels(&self, rows: Vec<u32>) -> RawLabels {
+        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
+        RawLabels::Words {
+            rows,
+            words: self.ordered.iter().map(text).collect(),
+        }
+    }
 }
 
 /// The meaning of labels, which training labels define for the test labels.
@@ -79,35 +128,58 @@ impl RawLabels {
         }
     }
 
-    /// Labels of columns without names, as numbers.
-    ///
-    /// # Panics
-    /// Labels of a text: their reader encodes them.
-    pub(super) fn numbers(&self) -> Box<dyn Iterator<Item = f64> + '_> {
+    /// The codes of these labels in the encoder's domain.
+    pub(super) fn codes(self, encoder: &Encoder<'_>) -> Vec<u32> {
         match self {
-            Self::Numbers(values) => Box::new(values.iter().map(|&number| f64::from(number))),
-            Self::Indices { values, .. } => Box::new(values.iter().map(|&number| number as f64)),
-            Self::Encoded(_) | Self::Words { .. } | Self::Absent(_) => {
-                unreachable!("a text's labels are encoded by its reader")
+            Self::Encoded(codes) => codes,
+            // Any class: it is not read.
+            Self::Absent(rows) => vec![0; rows],
+            Self::Numbers(values) => {
+                let code = |number| encoder.label_number(f64::from(number));
+                values.into_iter().map(code).collect()
+            }
+            Self::Indices { values, .. } => {
+                let code = |number| encoder.label_number(number as f64);
+                values.into_iter().map(code).collect()
+            }
+            Self::Words { rows, words } => {
+                let codes: Vec<u32> = words.iter().map(|word| encoder.label(word.as_bytes())).collect();
+                rows.into_iter().map(|word| codes[word as usize]).collect()
             }
         }
     }
 
     /// The meaning of these labels of training rows: words are classes; numbers are, too, if they are integers of which at most
-    /// [`AUTOMATIC_CLASSES`] differ.
+    /// [`AUTOMATIC_CLASSES`] differ. `task` decides otherwise.
     ///
     /// # Errors
-    /// A label that is not finite or not a class.
-    pub(super) fn meaning(&self, path: &Path) -> Result<Meaning, DataError> {
+    /// A label that is not finite or not a class; words for a regression, fractions for classes.
+    pub(super) fn meaning(&self, path: &Path, task: Option<Task>) -> Result<Meaning, DataError> {
+        let refuse = |problem: &str| {
+            let summary = "its labels are not what is expected";
+            Err(DataError::rows(path, problem, summary))
+        };
         Ok(match self {
             Self::Encoded(_) => unreachable!("encoded labels have a domain"),
             Self::Absent(_) => Meaning::Targets,
+            Self::Words { .. } if task == Some(Task::Regression) => {
+                return refuse("its labels are words; a regression needs numbers, or leave out --task");
+            }
             Self::Numbers(values) => {
                 check_finite(path, values)?;
+                let limit = match task {
+                    Some(Task::Regression) => return Ok(Meaning::Targets),
+                    Some(Task::Classification) => MOST_CLASSES,
+                    None => AUTOMATIC_CLASSES,
+                };
                 let integers = values.iter().all(|value| value.fract() == 0.0);
-                let numbers = integers.then(|| distinct(values, AUTOMATIC_CLASSES)).flatten();
-                numbers.map_or(Meaning::Targets, Meaning::Numbers)
+                match integers.then(|| distinct(values, limit)).flatten() {
+                    Some(numbers) => Meaning::Numbers(numbers),
+                    None if task.is_none() => Meaning::Targets,
+                    None => return refuse("its labels are fractions, or too many different numbers, for classes"),
+                }
             }
+            Self::Indices { .. } if task == Some(Task::Regression) => Meaning::Targets,
             Self::Indices {
                 classes: Some(classes), ..
             } => Meaning::Indices(*classes),
@@ -137,6 +209,9 @@ impl RawLabels {
                 return Ok(Labels::Values(values));
             }
             (Self::Absent(rows), Meaning::Targets) => return Ok(Labels::Values(vec![0.0; rows])),
+            (Self::Indices { values, .. }, Meaning::Targets) => {
+                return Ok(Labels::Values(values.into_iter().map(|value| value as f32).collect()));
+            }
             (Self::Indices { values, .. }, Meaning::Indices(classes)) => {
                 check_indices(path, &values, *classes)?;
                 return Ok(Labels::Classes {
@@ -210,7 +285,7 @@ mod tests {
     /// Labels of training rows, and their meaning.
     fn decided(labels: RawLabels) -> (Labels, Meaning) {
         let path = Path::new("p");
-        let meaning = labels.meaning(path).unwrap();
+        let meaning = labels.meaning(path, None).unwrap();
         (labels.with_meaning(path, &meaning).unwrap(), meaning)
     }
 

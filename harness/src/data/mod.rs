@@ -8,6 +8,7 @@
 mod array;
 mod capacity;
 mod declaration;
+mod doubts;
 pub mod draft;
 mod error;
 mod formats;
@@ -22,11 +23,13 @@ pub mod schema;
 mod source;
 mod table;
 
-pub use declaration::{Declaration, declare};
+pub use declaration::{ColumnFlags, Declaration, declare, drafted};
+pub use doubts::doubts;
 pub use error::DataError;
 pub(crate) use error::listing;
 pub use formats::LabelUse;
-pub use load::{load, load_declared};
+pub use labels::Task;
+pub use load::{Request, Split, load, load_declared, load_requested};
 pub use model_rows::{ModelInput, ModelRows, load_for_model};
 pub use names::{NAMES, Name, built_in, is_generated, optimum};
 pub use schema::SchemaError;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rounds_algorithms::problem::{Dataset, Domain, Labels};
 
 use super::error::{DataError, listing};
-use super::formats::{self, Hints, LabelUse, one_file};
-use super::load::load_declared;
+use super::formats::{self, LabelUse, one_file};
+use super::load::{Request, load_declared};
 use super::names;
 use super::table::TrainTest;
 
@@ -53,14 +53,14 @@ pub fn load_for_model(
         let are_test_rows = test.is_some();
         (test.unwrap_or(train), are_test_rows)
     } else {
-        let hints = Hints {
+        let request = Request {
             columns: Some(input.features),
             labels: input.labels,
-            ..Hints::default()
+            ..Request::of(input.domain)
         };
-        let (table, are_test_rows) = one_file::read(path, input.domain, hints)?;
+        let (table, are_test_rows) = one_file::read(path, request)?;
         check_features(path, table.features().columns(), input)?;
-        (table.alone(&formats::stem(path), input.domain)?, are_test_rows)
+        (table.alone(&formats::stem(path), request)?, are_test_rows)
     };
     check_features(path, dataset.columns(), input)?;
     let dataset = match (input.labels, input.domain) {

@@ -11,7 +11,8 @@ use rounds_algorithms::problem::{Dataset, Domain, DomainSource};
 use serde::Deserialize;
 
 use super::error::DataError;
-use super::formats::{self, Format, Hints, IdxFiles};
+use super::formats::{self, Format, IdxFiles};
+use super::load::Request;
 use super::schema::SchemaTable;
 use super::source::unpacked_name;
 use super::table::TrainTest;
@@ -186,26 +187,26 @@ impl Files {
         ))
     }
 
-    fn load(&self, name: &str, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+    fn load(&self, name: &str, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
         let folders = self.data_folders(name, data_dir)?;
         match self.format {
-            Format::Idx => return formats::load_idx(name, &find_idx(&folders)?, Some(10), domain),
+            Format::Idx => return formats::load_idx(name, &find_idx(&folders)?, Some(10), request),
             Format::Cifar => {
                 let files = folders.iter().find_map(|folder| formats::cifar_files(folder));
                 let expected = "data_batch_1.bin … or train_1.bin … (CIFAR-10's records)";
-                return formats::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, domain);
+                return formats::load_cifar(name, &files.ok_or_else(|| missing(&folders, expected))?, request);
             }
-            Format::Libsvm | Format::Csv | Format::Npy | Format::Npz => {}
+            Format::Libsvm | Format::Csv | Format::Parquet | Format::Npy | Format::Npz => {}
         }
         let described = self.domain(name);
         let file = formats::first_file(&folders, &self.train).ok_or_else(|| missing(&folders, &self.train[0]))?;
         let test = formats::first_file(&folders, &self.test);
-        let hints = Hints {
+        let request = Request {
             label: described.label_column.as_deref(),
             columns: Some(described.features()),
-            ..Hints::default()
+            ..request
         };
-        self.format.load(name, &file, test.as_deref(), hints, domain)
+        self.format.load(name, &file, test.as_deref(), request)
     }
 }
 
@@ -220,14 +221,14 @@ impl Name {
         }
     }
 
-    /// Loads the data set. Generated rows come in their own domain; `domain` may declare another relation.
-    pub(super) fn load(&self, data_dir: Option<&Path>, domain: Option<&Arc<Domain>>) -> Result<TrainTest, DataError> {
+    /// Loads the data set. Generated rows come in their own domain; that of the request may declare another relation.
+    pub(super) fn load(&self, data_dir: Option<&Path>, request: Request<'_>) -> Result<TrainTest, DataError> {
         match &self.contents {
             Contents::Generated(generated) => {
                 let (train, test) = (generated.data)(SEED);
-                TrainTest { train, test }.redeclared(domain)
+                TrainTest { train, test }.redeclared(request.domain)
             }
-            Contents::Files(files) => files.load(self.name, data_dir, domain),
+            Contents::Files(files) => files.load(self.name, data_dir, request),
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Decimal numbers from text, correctly rounded to f32.
+//! Decimal numbers from text, correctly rounded to f32 or f64.
+
+use fast_float2::FastFloat;
 
 /// The decimal number at the beginning of `text`, `[+-]digits[.digits][(e|E)[+-]digits]` with digits on at least one side of
 /// the point, and its length in bytes. Rounded to nearest (ties to even); an overflow is an infinity. `None` if there is no
 /// number; words such as `nan` are no numbers.
 #[inline]
-pub(super) fn scan(text: &[u8]) -> Option<(f32, usize)> {
+pub(super) fn scan<Float: FastFloat>(text: &[u8]) -> Option<(Float, usize)> {
     let sign = usize::from(matches!(text.first(), Some(b'-' | b'+')));
     // The crate takes nan and inf for numbers.
     text.get(sign).filter(|byte| matches!(byte, b'0'..=b'9' | b'.'))?;
@@ -12,7 +14,8 @@ pub(super) fn scan(text: &[u8]) -> Option<(f32, usize)> {
 }
 
 /// The number that is all of `text`, blanks around it allowed.
-pub(super) fn parse(text: &[u8]) -> Option<f32> {
+#[inline]
+pub(super) fn parse<Float: FastFloat>(text: &[u8]) -> Option<Float> {
     let text = text.trim_ascii();
     scan(text)
         .filter(|&(_, length)| length == text.len())
@@ -38,15 +41,16 @@ mod tests {
             ("0e99999999999999999999999", 0.0, 25),
             ("00000000000000000000000001", 1.0, 26),
         ] {
-            let found = scan(text.as_bytes()).unwrap();
+            let found = scan::<f32>(text.as_bytes()).unwrap();
             assert_eq!((found.0.to_bits(), found.1), (number.to_bits(), length), "{text}");
         }
         for text in [
             "", "-", "+", ".", "-.", "nan", "-inf", "infinity", "e5", ".e5", " 1", "x",
         ] {
-            assert_eq!(scan(text.as_bytes()), None, "{text:?}");
+            assert_eq!(scan::<f32>(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!((parse(b" 1.5 "), parse(b"1.5x"), parse(b"1e")), (Some(1.5), None, None));
+        let all = parse::<f32>;
+        assert_eq!((all(b" 1.5 "), all(b"1.5x"), all(b"1e")), (Some(1.5), None, None));
     }
 
     proptest! {
@@ -61,7 +65,7 @@ mod tests {
             // Many programs write f32 as f64 with 17 digits.
             for text in [text, format!("{written:e}"), format!("{:.17e}", f64::from(written))] {
                 let expected: Option<f32> = text.parse().ok();
-                prop_assert_eq!(parse(text.as_bytes()).map(f32::to_bits), expected.map(f32::to_bits), "{}", text);
+                prop_assert_eq!(parse::<f32>(text.as_bytes()).map(f32::to_bits), expected.map(f32::to_bits), "{}", text);
             }
         }
     }

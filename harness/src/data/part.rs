@@ -6,16 +6,15 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use rounds_algorithms::oracle::partition::leaf_range;
-use rounds_algorithms::problem::{Dataset, Domain};
+use rounds_algorithms::problem::Dataset;
 use sha2::{Digest as _, Sha256};
 
 use super::error::DataError;
 use super::formats::idx;
 use super::labels::RawLabels;
-use super::load::{idx_data, load_declared};
+use super::load::{Request, idx_data, load_requested};
 use super::table::{Reading, Table, check_counts};
 
 /// Digests that ranks compare to find out if they read the same data.
@@ -61,18 +60,20 @@ fn rows_of(name: &str, rows: usize, rank: usize, ranks: usize) -> Result<Range<u
     Ok(leaf_range(rows, ranks, rank))
 }
 
-/// Loads the part of rank `rank` of `ranks`, encoded into `domain`; without one as it is.
+/// Loads the part of rank `rank` of `ranks` of the rows that are asked for.
 ///
 /// # Errors
-/// As [`super::load_declared`], and fewer rows than ranks.
+/// As [`load_requested`], and fewer rows than ranks.
 pub fn load(
     name_or_path: &str,
     data_dir: Option<&Path>,
-    domain: Option<&Arc<Domain>>,
+    request: Request<'_>,
     rank: usize,
     ranks: usize,
 ) -> Result<Part, PartError> {
-    if let Some((name, [images, labels_file, test_images, test_labels], classes)) = idx_data(name_or_path, data_dir)?
+    if request.is_whole()
+        && let Some((name, [images, labels_file, test_images, test_labels], classes)) =
+            idx_data(name_or_path, data_dir)?
         && let Some(rows) = idx::seekable_rows(&images)?
     {
         let own = rows_of(&name, rows, rank, ranks)?;
@@ -87,7 +88,7 @@ pub fn load(
         let own_labels = labels[own].to_vec();
         let raw = |values| RawLabels::Indices { values, classes };
         // Without a domain there are as many classes as all ranks' rows have.
-        let reading = Reading::of(domain, columns, &labels_file, &raw(labels))?;
+        let reading = Reading::of(request, columns, &labels_file, &raw(labels))?;
         let own = Table::of_files(&images, part.features, &labels_file, raw(own_labels));
         let test = (rank == 0).then(|| {
             let test = idx::read_table(&test_images, &test_labels, classes)?;
@@ -103,7 +104,7 @@ pub fn load(
             },
         });
     }
-    let whole = load_declared(name_or_path, data_dir, domain)?;
+    let whole = load_requested(name_or_path, data_dir, request)?;
     let own = rows_of(whole.train.name(), whole.train.len(), rank, ranks)?;
     let common = whole.train.digest();
     Ok(Part {

@@ -1,4 +1,4 @@
-//! A data file as a stream of plain bytes: gzip or xz is recognised by its magic number, the file is sized before it is
+//! A data file as a stream of plain bytes: gzip, xz or Parquet is recognised by its magic number, the file is sized before it is
 //! read, and the bytes that come out are bounded by those that go in.
 
 use crate::data::error::DataError;
@@ -22,6 +22,8 @@ pub(super) enum Compression {
     Xz,
     /// An entry of a zip archive.
     Zip,
+    /// A Parquet file, or the text of its table.
+    Parquet,
 }
 
 impl Compression {
@@ -30,6 +32,7 @@ impl Compression {
         match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'P', b'A', b'R', b'1', ..] => Self::Parquet,
             _ => Self::Plain,
         }
     }
@@ -40,6 +43,7 @@ impl Compression {
             Self::Gzip => "gzip",
             Self::Xz => "xz",
             Self::Zip => "zip",
+            Self::Parquet => "Parquet",
         }
     }
 }
@@ -98,7 +102,7 @@ impl<'a> Source<'a> {
             consumed: Arc::clone(&consumed),
         };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::Plain | Compression::Zip => Box::new(Metered {
+            Compression::Plain | Compression::Zip | Compression::Parquet => Box::new(Metered {
                 reader: raw,
                 consumed: Arc::clone(&consumed),
             }),
@@ -183,7 +187,9 @@ impl<'a> Source<'a> {
             Compression::Plain if total != u128::from(self.file_bytes) => {
                 Err(DataError::size(&self.path, total, u128::from(self.file_bytes)))
             }
-            Compression::Gzip | Compression::Xz | Compression::Zip if total > u128::from(self.byte_bound()) => {
+            Compression::Gzip | Compression::Xz | Compression::Zip | Compression::Parquet
+                if total > u128::from(self.byte_bound()) =>
+            {
                 Err(expansion(&self.path, self.file_bytes))
             }
             _ => Ok(()),

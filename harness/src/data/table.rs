@@ -7,6 +7,7 @@ use rounds_algorithms::problem::{Columns, Dataset, DatasetError, Domain, Encoder
 
 use super::error::DataError;
 use super::labels::{Meaning, RawLabels};
+use super::load::Request;
 
 /// A data set as a run needs it.
 #[derive(Clone, Debug)]
@@ -55,9 +56,9 @@ impl Table {
         Self { labels, ..self }
     }
 
-    /// The data set of these rows on their own: in `domain`, or with the classes or targets that their labels make.
-    pub(super) fn alone(self, name: &str, domain: Option<&Arc<Domain>>) -> Result<Dataset, DataError> {
-        let reading = Reading::of(domain, self.features.columns(), &self.labels_path, &self.labels)?;
+    /// The data set of these rows on their own: in the domain that is asked for, or with the classes or targets that their labels make.
+    pub(super) fn alone(self, name: &str, request: Request<'_>) -> Result<Dataset, DataError> {
+        let reading = Reading::of(request, self.features.columns(), &self.labels_path, &self.labels)?;
         reading.dataset(name, self)
     }
 
@@ -80,12 +81,7 @@ impl Table {
                         format!("it has {found} columns, but its schema declares {declared}; mend the schema");
                     return Err(DataError::schema(&path, problem));
                 }
-                let codes = match labels {
-                    // Any class: it is not read.
-                    RawLabels::Absent(rows) => vec![0; rows],
-                    labels => labels.numbers().map(|label| encoder.label_number(label)).collect(),
-                };
-                (encoder.matrix(self.features), codes)
+                (encoder.matrix(self.features), labels.codes(&encoder))
             }
         };
         let (features, labels) = encoder.finish(features, codes);
@@ -124,18 +120,18 @@ pub(super) enum Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Encoding into `domain`; without one the reading of training rows with `columns` and `labels`.
+    /// Encoding into the request's domain; without one the reading of training rows with `columns` and `labels`.
     pub(super) fn of(
-        domain: Option<&'a Arc<Domain>>,
+        request: Request<'a>,
         columns: usize,
         labels_path: &Path,
         labels: &RawLabels,
     ) -> Result<Self, DataError> {
-        Ok(match domain {
+        Ok(match request.domain {
             Some(domain) => Self::Declared(domain),
             None => Self::Undeclared {
                 columns,
-                meaning: labels.meaning(labels_path)?,
+                meaning: labels.meaning(labels_path, request.task)?,
             },
         })
     }
@@ -165,7 +161,7 @@ impl TrainTest {
         name: &str,
         mut train: Table,
         mut test: Option<Table>,
-        domain: Option<&Arc<Domain>>,
+        request: Request<'_>,
     ) -> Result<Self, DataError> {
         if let Some(test) = &mut test
             && let (Features::Sparse(a), Features::Sparse(b)) = (&mut train.features, &mut test.features)
@@ -174,7 +170,7 @@ impl TrainTest {
             a.columns = a.columns.max(b.columns);
             b.columns = a.columns;
         }
-        let reading = Reading::of(domain, train.features.columns(), &train.labels_path, &train.labels)?;
+        let reading = Reading::of(request, train.features.columns(), &train.labels_path, &train.labels)?;
         Ok(Self {
             train: reading.dataset(name, train)?,
             test: test.map(|test| reading.dataset(name, test)).transpose()?,

@@ -141,7 +141,7 @@ impl<'a> Context<'a> {
             let part = self.cluster.load(
                 &cell.dataset,
                 self.data_dir.as_deref(),
-                domain.as_ref(),
+                data::Request::of(domain.as_ref()),
                 &anyhow::Error::from,
             )?;
             (part.train, part.test, None)

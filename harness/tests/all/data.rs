@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use rounds::data::{DataError, NAMES, TrainTest, load, load_declared, part};
+use rounds::data::{DataError, NAMES, Request, TrainTest, load, load_declared, part};
 use rounds_algorithms::oracle::partition::leaf_range;
 use rounds_algorithms::problem::{Dataset, Features, Labels, SparseMatrix};
 
@@ -654,7 +654,7 @@ fn parts_make_up_the_whole_and_neighbours_agree() {
     let path = folder.name();
     let whole = load(path, None).unwrap();
     for ranks in [1, 2, 5, 23] {
-        let part_of = |rank| part::load(path, None, None, rank, ranks).unwrap();
+        let part_of = |rank| part::load(path, None, Request::default(), rank, ranks).unwrap();
         let parts: Vec<_> = (0..ranks).map(part_of).collect();
         for (rank, part) in parts.iter().enumerate() {
             assert_eq!(part.train, whole.train.clone().part(leaf_range(23, ranks, rank)));
@@ -663,8 +663,11 @@ fn parts_make_up_the_whole_and_neighbours_agree() {
             assert_eq!(part.test.is_some(), rank == 0);
         }
     }
-    assert_eq!(part::load(path, None, None, 0, 2).unwrap().test, whole.test);
-    let refused = part::load(path, None, None, 3, 24).err().unwrap();
+    assert_eq!(
+        part::load(path, None, Request::default(), 0, 2).unwrap().test,
+        whole.test
+    );
+    let refused = part::load(path, None, Request::default(), 3, 24).err().unwrap();
     assert!(refused.to_string().contains("ranks, 24"), "{refused}");
 }
 
@@ -674,7 +677,11 @@ fn a_byte_that_differs_is_seen_by_the_neighbour() {
     let mut bytes = fs::read(folders[1].path().join(IMAGES)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     folders[1].write(IMAGES, bytes);
-    let [first, second] = [0, 1].map(|rank| part::load(folders[rank].name(), None, None, rank, 2).unwrap().digests);
+    let [first, second] = [0, 1].map(|rank| {
+        part::load(folders[rank].name(), None, Request::default(), rank, 2)
+            .unwrap()
+            .digests
+    });
     assert_eq!(first.common, second.common);
     assert_ne!(first.next, second.own);
     assert_eq!(second.next, first.own);

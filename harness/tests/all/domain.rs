@@ -8,7 +8,9 @@ use std::sync::Arc;
 use clap::Parser as _;
 use proptest::prelude::*;
 use rounds::data::schema::{parse, write};
-use rounds::data::{DataError, Declaration, NAMES, TrainTest, built_in, declare, draft, load, load_declared, part};
+use rounds::data::{
+    DataError, Declaration, NAMES, Request, TrainTest, built_in, declare, draft, load, load_declared, part,
+};
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Relation};
 use rounds_kernels::features::Targets;
@@ -257,7 +259,7 @@ fn arrays_and_images_are_encoded_whatever_they_hold() {
     assert!(train.is_null(1) && test.unwrap().classes() == Some(3));
     for ranks in [1, 2, 3] {
         for rank in 0..ranks {
-            let part = part::load(path, None, Some(&domain), rank, ranks).unwrap();
+            let part = part::load(path, None, Request::of(Some(&domain)), rank, ranks).unwrap();
             assert_eq!(part.train, train.clone().part(3 * rank / ranks..3 * (rank + 1) / ranks));
         }
     }
@@ -355,11 +357,13 @@ fn a_domain_comes_from_a_schema_a_name_or_flags() {
         let message = of(flags).unwrap_err().to_string();
         assert!(message.contains(part), "{part:?} in {message:?}");
     };
-    assert!(of(&flags("")).unwrap().is_none());
+    // Without bounds nothing is declared.
+    for line in ["", "--classes no,yes", "--label y --drop id --task classification"] {
+        assert!(of(&flags(line)).unwrap().is_none(), "{line}");
+    }
 
     // Flags alone: bounds, label and classes.
     for (line, part) in [
-        ("--classes no,yes", "--bounds LO,HI"),
         ("--bounds 1,0", "lower one first"),
         ("--bounds one", "LO,HI for all columns"),
         ("--bounds 0,1 --label y", "--classes"),
@@ -477,7 +481,7 @@ fn a_draft_describes_the_data_and_claims_nothing() {
     let folder = Folder::new();
     let check = |name: &str, text: &str| {
         let path = folder.write(name, text);
-        let text = draft::draft(&path).unwrap();
+        let text = draft::draft(&path, &Default::default()).unwrap();
         let domain = parse("s", &text).unwrap();
         assert!(domain.is_draft() && text.contains("A person checks"), "{text}");
         let data = load_declared(path.to_str().unwrap(), None, Some(&Arc::new(domain.clone())))
@@ -502,7 +506,7 @@ fn a_draft_describes_the_data_and_claims_nothing() {
     assert!(domain.features() == 70 && domain.storage.name() == "sparse");
     check("numbers.csv", "1,2,0\n3,4,1\n");
     let says = |path: &Path, part: &str| {
-        let message = draft::draft(path).unwrap_err().to_string();
+        let message = draft::draft(path, &Default::default()).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
     };
     let path = folder.write("bad.csv", "a,b,y\n1,2,0\n1,2\n");

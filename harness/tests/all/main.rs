@@ -16,4 +16,5 @@ mod report;
 mod results;
 mod support;
 mod synthetic;
+mod tables;
 mod without_mpi;

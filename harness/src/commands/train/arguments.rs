@@ -2,6 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
@@ -17,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cluster::EngineKind;
 use crate::commands::UsageError;
-use crate::data::Declaration;
+use crate::data::{Declaration, Request, Split};
 use crate::experiment::definition::{counts, most_threads};
 use crate::experiment::text;
 use crate::factorization_cache;
@@ -59,6 +60,16 @@ pub(super) struct DataArguments {
     #[arg(long, env = "ROUNDS_DATA", value_name = "FOLDER")]
     #[serde(skip)]
     pub(super) data_dir: Option<PathBuf>,
+    /// File of test rows; columns that have names are matched by them [default: DATA.t beside the data]
+    #[arg(long, value_name = "FILE", conflicts_with = "test_split")]
+    #[serde(skip)]
+    test: Option<PathBuf>,
+    /// Part of the rows that is kept for testing, drawn by position from --seed
+    #[arg(long, value_name = "FRACTION", value_parser = fraction)]
+    pub(super) test_split: Option<f64>,
+    /// First index of LIBSVM files, 0 or 1 [default: 1]
+    #[arg(long, value_name = "INDEX", value_parser = clap::value_parser!(u64).range(..=1))]
+    first_index: Option<u64>,
     #[command(flatten)]
     #[serde(skip)]
     declared: Declaration,
@@ -208,6 +219,12 @@ fn positive<T: std::str::FromStr + Into<f64> + Copy>(text: &str) -> Option<T> {
         .filter(|&number: &T| number.into() > 0.0 && number.into().is_finite())
 }
 
+/// A number between 0 and 1.
+fn fraction(text: &str) -> Result<f64, String> {
+    let number = positive(text).filter(|&number: &f64| number < 1.0);
+    number.ok_or_else(|| format!("'{text}' is not between 0 and 1"))
+}
+
 /// Reads `l2=BOUND` or `l1=BOUND`.
 fn norm_bound(text: &str) -> Result<(Norm, f64), String> {
     match text.split_once('=').map(|(norm, bound)| (norm, positive(bound))) {
@@ -225,6 +242,22 @@ impl TrainArguments {
         Declaration {
             relation: self.privacy.adjacency,
             ..self.data.declared.clone()
+        }
+    }
+
+    /// The rows that the run asks for.
+    pub(super) fn request<'a>(&'a self, domain: Option<&'a Arc<Domain>>) -> Request<'a> {
+        let data = &self.data;
+        let seed = self.execution.seed;
+        Request {
+            domain,
+            task: data.declared.columns.task,
+            label: data.declared.columns.label.as_deref(),
+            columns: data.declared.dimension,
+            first_index: data.first_index,
+            test: data.test.as_deref(),
+            split: data.test_split.map(|fraction| Split { fraction, seed }),
+            ..Request::default()
         }
     }
 

@@ -28,7 +28,7 @@ use super::run::stop_on_interrupt;
 use super::{Output, UsageError, output, threads};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
 use crate::cluster::Cluster;
-use crate::data::{self, DataError};
+use crate::data::{self, DataError, SchemaError};
 use crate::factorization_file::FactorizationFile;
 use crate::files;
 use crate::machine::{Build, vector_extension};
@@ -77,6 +77,8 @@ struct Setup {
     threads: usize,
     engine: Engine,
     domain: Option<Arc<Domain>>,
+    /// What there is to say of a domain that was drafted.
+    warnings: Vec<String>,
     settings: Settings,
     /// Set when the algorithm takes the factorisation of --factorization.
     factorization_used: Option<Arc<AtomicBool>>,
@@ -130,7 +132,12 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     let started = Instant::now();
     let data_dir = arguments.data.data_dir.as_deref();
     let explain = |error| explained(context, error);
-    let data = cluster.load(&arguments.data.data, data_dir, setup.domain.as_ref(), &explain)?;
+    let data = cluster.load(
+        &arguments.data.data,
+        data_dir,
+        arguments.request(setup.domain.as_ref()),
+        &explain,
+    )?;
     let dataset = data.train.name().to_owned();
     let treatment = (arguments.data.scale_features, arguments.data.clip_features);
     let trained_on = TrainedOn::of(&data.train, treatment.0, treatment.1);
@@ -140,6 +147,11 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         Ok((train, loss, test.transpose()?))
     });
     let (train, loss, test) = cluster.all_ok(treated)?;
+    if train.domain().is_none() {
+        setup
+            .warnings
+            .extend(data::doubts(&train, arguments.declaration().columns.task));
+    }
     let keeps_state = checkpoints.checkpoint.is_some() || checkpoints.resume.is_some();
     let binding = keeps_state.then(|| checkpoint::Binding {
         data: KeyedDigest::new(&setup.settings.key, &cluster.digest(&train)),
@@ -188,7 +200,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         files::check_replaceable(path)
             .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
     }
-    let domain = declared(arguments)?;
+    let (domain, drafted) = declared(arguments)?;
     let parameters = arguments.bound_parameters(domain.as_deref())?;
     let mut settings = arguments.settings(algorithm)?;
     let given = arguments
@@ -209,6 +221,7 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         threads,
         engine,
         domain,
+        warnings: drafted,
         settings,
         factorization_used,
     };
@@ -245,7 +258,8 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         format!("--epsilon and --noise-multiplier: algorithm '{id}' does not read them, they change nothing")
     });
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
-    let warnings: Vec<String> = unread.into_iter().chain(assumptions).collect();
+    let of_data = setup.warnings.iter().cloned();
+    let warnings: Vec<String> = of_data.chain(unread).chain(assumptions).collect();
     let mut privacy = prepared.privacy.clone();
     if let Some((norm, bound)) = arguments.data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
@@ -253,6 +267,13 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     }
     if let Some(factor) = arguments.data.scale_features {
         privacy = privacy.with_note(format!("features are multiplied by {factor}, a public constant"));
+    }
+    if let Some(fraction) = arguments.data.test_split {
+        let seed = arguments.execution.seed;
+        privacy = privacy.with_note(format!(
+            "a part of {fraction} of the rows is kept for testing and enters no sum; their positions follow from the number of \
+             rows and the seed {seed}, both public"
+        ));
     }
     if context.cluster.is_root() {
         warnings.iter().for_each(output::warn);
@@ -421,22 +442,47 @@ fn publish(
     })
 }
 
-/// The declared domain of the data, from a schema or flags; a release needs one that a person has confirmed.
-fn declared(arguments: &TrainArguments) -> anyhow::Result<Option<Arc<Domain>>> {
+/// The declared domain of the data, from a schema or flags; a release needs one that a person has confirmed. For a run that is no
+/// release the domain of a table that nothing declares is drafted from its rows; then there are warnings to print.
+fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, Vec<String>)> {
     let (name, folder) = (&arguments.data.data, arguments.data.data_dir.as_deref());
-    let domain = data::declare(name, folder, &arguments.declaration()).map_err(UsageError::of)?;
+    let flags = arguments.declaration();
+    let mut domain = data::declare(name, folder, &flags).map_err(UsageError::of)?;
+    let mut warnings = Vec::new();
     match domain.as_ref().map(|domain| domain.is_draft()) {
-        _ if !arguments.privacy.secure => Ok(domain),
-        Some(false) => Ok(domain),
-        Some(true) => Err(UsageError::of(
-            "--secure: the schema is a draft that was read from the rows. Check every line of it, then set drafted = false",
-        )),
-        None => Err(UsageError::of(format!(
-            "--secure: a release needs the declared domain of its data: columns, bounds and classes that are known without \
-             the rows. `rounds schema {name}` drafts a schema to check; for a uniform table --bounds LO,HI --classes A,B are \
-             enough"
-        ))),
+        Some(_) if !arguments.privacy.secure => {}
+        Some(false) => {}
+        Some(true) => {
+            return Err(UsageError::of(
+                "--secure: the schema is a draft that was read from the rows. Check every line of it, then set drafted = false",
+            ));
+        }
+        None if arguments.privacy.secure => {
+            return Err(UsageError::of(format!(
+                "--secure: a release needs the declared domain of its data: columns, bounds and classes that are known without \
+                 the rows. `rounds schema {name}` drafts a schema to check; for a uniform table --bounds LO,HI --classes A,B \
+                 are enough"
+            )));
+        }
+        None => {
+            let drafted = data::drafted(name, &flags).map_err(|error| match error {
+                SchemaError::Data(error) => error.into(),
+                error => UsageError::of(error),
+            })?;
+            (domain, warnings) = drafted.map_or_else(Default::default, |(domain, warnings)| (Some(domain), warnings));
+        }
     }
+    if let Some(domain) = domain.as_mut().filter(|_| arguments.data.test_split.is_some()) {
+        if let Relation::AddRemove { .. } = domain.relation {
+            return Err(UsageError::of(
+                "--test-split: under add-remove the number of rows is private, and with it the positions of the split; put the \
+                 test rows in a file of their own (--test FILE)",
+            ));
+        }
+        // They are rows of the private file, whatever the schema says of test rows.
+        Arc::make_mut(domain).test_is_public = false;
+    }
+    Ok((domain, warnings))
 }
 
 /// Refuses a release that claims nothing, or a claim that protects next to nothing.

@@ -4,13 +4,15 @@
 //! The splitter is its own: lines are parsed in parallel blocks, and a quoted field ends in its line, so that a lost quote is
 //! an error of one line and not a field of the rest of the file.
 
+use super::parquet;
 use crate::data::capacity::reserve;
 use crate::data::error::{DataError, listing};
-use crate::data::formats::{Hints, LabelUse};
-use crate::data::labels::{MOST_CLASSES, RawLabels};
+use crate::data::formats::LabelUse;
+use crate::data::labels::{MOST_CLASSES, RawLabels, Words};
 use crate::data::lines::{BadLine, excerpt, first_block, parse_blocks};
+use crate::data::load::Request;
 use crate::data::number;
-use crate::data::source::{Source, unpacked_name};
+use crate::data::source::{Compression, Source, unpacked_name};
 use crate::data::table::Table;
 use rounds_algorithms::problem::{Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
@@ -19,6 +21,15 @@ use std::path::Path;
 
 /// Usual names of a label column.
 const LABEL_NAMES: [&str; 4] = ["label", "class", "target", "y"];
+
+/// A file's text: that of a Parquet file's table, or its own.
+fn open(path: &Path) -> Result<Source<'static>, DataError> {
+    let source = Source::open(path)?;
+    match source.compression() {
+        Compression::Parquet => parquet::open(&source),
+        _ => Ok(source),
+    }
+}
 
 /// The beginning of a file, without a byte order mark.
 fn begin(source: &mut Source<'_>) -> Result<Vec<u8>, DataError> {
@@ -39,6 +50,8 @@ pub(crate) struct FirstLine {
     end: usize,
     /// Number of the line, from 1.
     number: usize,
+    /// The format says that it names columns.
+    names_columns: bool,
 }
 
 impl FirstLine {
@@ -47,10 +60,13 @@ impl FirstLine {
     /// # Errors
     /// Missing or damaged files, no line, and a line that does not split.
     pub(crate) fn read(path: &Path) -> Result<Self, DataError> {
-        Self::of(path, &begin(&mut Source::open(path)?)?)
+        let mut source = open(path)?;
+        let text = begin(&mut source)?;
+        Self::of(&source, &text)
     }
 
-    fn of(path: &Path, text: &[u8]) -> Result<Self, DataError> {
+    fn of(source: &Source<'_>, text: &[u8]) -> Result<Self, DataError> {
+        let path = source.path();
         let (mut end, mut number) = (0, 0);
         let line = loop {
             let Some(length) = text[end..].iter().position(|&byte| byte == b'\n') else {
@@ -86,123 +102,204 @@ impl FirstLine {
             text,
             end,
             number,
+            names_columns: source.compression() == Compression::Parquet,
         })
     }
 
     /// No field is a number.
-    pub(crate) fn has_only_words(&self) -> bool {
-        self.fields
-            .iter()
-            .all(|field| number::parse(field.as_bytes()).is_none())
+    fn has_only_words(&self) -> bool {
+        self.fields.iter().all(|field| !is_number(field))
     }
 
     /// The place of the column with a usual label name, in any case.
-    fn usual_label(&self) -> Option<usize> {
+    pub(crate) fn usual_label(&self) -> Option<usize> {
         LABEL_NAMES
             .iter()
             .find_map(|usual| self.fields.iter().position(|name| name.eq_ignore_ascii_case(usual)))
     }
 
-    /// The place of the label: the column with a usual name, else the last one.
-    pub(crate) fn label(&self) -> usize {
-        self.usual_label().unwrap_or(self.fields.len() - 1)
+    /// The line names columns: it has `label` or a usual label name, or no number.
+    pub(crate) fn is_header(&self, label: Option<&str>) -> bool {
+        let named = label.is_some_and(|label| self.fields.iter().any(|field| field == label));
+        named || self.names_columns || self.usual_label().is_some() || self.has_only_words()
     }
+
+    /// The place of the label: the column called `label`, else the one with a usual name, else the last one.
+    ///
+    /// # Errors
+    /// No column called `label`.
+    pub(crate) fn label(&self, path: &Path, label: Option<&str>) -> Result<usize, DataError> {
+        let Some(label) = label else {
+            return Ok(self.usual_label().unwrap_or(self.fields.len() - 1));
+        };
+        let place = self.fields.iter().position(|field| field == label);
+        place.ok_or_else(|| {
+            let found = listing(&self.fields);
+            DataError::file(path, format!("no label column named {label:?}; found {found}"))
+        })
+    }
+}
+
+fn is_number(field: &str) -> bool {
+    number::parse::<f32>(field.as_bytes()).is_some()
 }
 
 /// So many different words are still taken for a category.
 pub(crate) const MOST_WORDS: usize = 64;
 
+/// Fields that stand for a missing value, as pandas and R write them.
+const MISSING: [&[u8]; 10] = [
+    b"", b"NA", b"N/A", b"n/a", b"nan", b"NaN", b"null", b"NULL", b"None", b"?",
+];
+
+/// A date such as 2024-01-31, 31.12.2024 or 01/31/24, perhaps with a time of day.
+fn is_date(field: &[u8]) -> bool {
+    let date = field.split(|byte| matches!(byte, b'T' | b' ')).next().unwrap_or(field);
+    let mut lengths = [0; 3];
+    let mut parts = 0;
+    for part in date.split(|byte| matches!(byte, b'-' | b'/' | b'.')) {
+        if parts == 3 || !(1..=4).contains(&part.len()) || !part.iter().all(u8::is_ascii_digit) {
+            return false;
+        }
+        lengths[parts] = part.len();
+        parts += 1;
+    }
+    parts == 3 && (lengths.contains(&4) || lengths == [2; 3])
+}
+
 /// Fields of a column.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
-    pub(crate) empty: usize,
+    pub(crate) missing: usize,
     pub(crate) words: usize,
+    /// Words that are dates.
+    pub(crate) dates: usize,
+    /// Finite numbers, their sum and range.
+    pub(crate) numbers: usize,
+    sum: f64,
     pub(crate) lo: f64,
     pub(crate) hi: f64,
-    /// The different fields, or `None` if they are more than [`MOST_WORDS`].
+    /// A number is no integer.
+    pub(crate) has_fractions: bool,
+    /// The different fields, or `None` if they are more than `limit`, or than [`MOST_WORDS`] and some have fractions.
     pub(crate) distinct: Option<BTreeSet<Vec<u8>>>,
+    limit: usize,
     /// The first and the last number, while each is the one before plus 1.
     pub(crate) counting: Option<Option<(f64, f64)>>,
-}
-
-impl Default for Summary {
-    fn default() -> Self {
-        Self {
-            empty: 0,
-            words: 0,
-            lo: f64::INFINITY,
-            hi: f64::NEG_INFINITY,
-            distinct: Some(BTreeSet::new()),
-            counting: Some(None),
-        }
-    }
+    /// The first word.
+    pub(crate) word: Option<Vec<u8>>,
 }
 
 impl Summary {
-    fn take(&mut self, field: &[u8]) {
-        let number = encoding::number(field);
-        let first_last = number.is_finite().then_some((number, number));
-        self.append(&Self {
-            empty: usize::from(field.is_empty()),
-            words: usize::from(!field.is_empty() && number.is_nan()),
-            lo: if number.is_finite() { number } else { f64::INFINITY },
-            hi: if number.is_finite() { number } else { f64::NEG_INFINITY },
-            distinct: None,
-            counting: first_last.map(Some),
-        });
-        if let Some(distinct) = &mut self.distinct
-            && !field.is_empty()
-            && !distinct.contains(field)
-        {
-            distinct.insert(field.to_vec());
-            if distinct.len() > MOST_WORDS {
-                self.distinct = None;
-            }
+    /// No fields of a column of which up to `limit` different fields are kept.
+    fn new(limit: usize) -> Self {
+        Self {
+            missing: 0,
+            words: 0,
+            dates: 0,
+            numbers: 0,
+            sum: 0.0,
+            lo: f64::INFINITY,
+            hi: f64::NEG_INFINITY,
+            has_fractions: false,
+            distinct: Some(BTreeSet::new()),
+            limit,
+            counting: Some(None),
+            word: None,
         }
     }
 
-    fn append(&mut self, later: &Self) {
-        self.empty += later.empty;
+    fn take(&mut self, field: &[u8]) {
+        let number = match number::parse(field) {
+            Some(number) => number,
+            None if MISSING.contains(&field) => {
+                self.missing += 1;
+                self.counting = None;
+                return;
+            }
+            None => encoding::number(field),
+        };
+        if number.is_finite() {
+            self.numbers += 1;
+            self.sum += number;
+            (self.lo, self.hi) = (self.lo.min(number), self.hi.max(number));
+            self.has_fractions |= number.fract() != 0.0;
+        } else if number.is_nan() {
+            self.words += 1;
+            self.dates += usize::from(is_date(field));
+            self.word.get_or_insert_with(|| field.to_vec());
+        }
+        self.counting = match self.counting {
+            Some(None) if number.is_finite() => Some(Some((number, number))),
+            Some(Some((first, last))) if number == last + 1.0 => Some(Some((first, number))),
+            _ => None,
+        };
+        if let Some(distinct) = &mut self.distinct
+            && !distinct.contains(field)
+        {
+            distinct.insert(field.to_vec());
+            self.limit_distinct();
+        }
+    }
+
+    fn limit_distinct(&mut self) {
+        let limit = if self.has_fractions { MOST_WORDS } else { self.limit };
+        self.distinct = self.distinct.take().filter(|distinct| distinct.len() <= limit);
+    }
+
+    /// Adds the fields of the lines that follow.
+    fn merge(&mut self, later: Self) {
+        self.missing += later.missing;
         self.words += later.words;
+        self.dates += later.dates;
+        self.numbers += later.numbers;
+        self.sum += later.sum;
         (self.lo, self.hi) = (self.lo.min(later.lo), self.hi.max(later.hi));
+        self.has_fractions |= later.has_fractions;
         self.counting = match (self.counting, later.counting) {
             (Some(None), counting) => counting,
             (Some(Some((first, last))), Some(Some((next, end)))) if next == last + 1.0 => Some(Some((first, end))),
             _ => None,
         };
-    }
-
-    /// Adds the fields of the lines that follow.
-    fn merge(&mut self, later: Self) {
-        self.append(&later);
+        self.word = self.word.take().or(later.word);
         self.distinct = match (self.distinct.take(), later.distinct) {
             (Some(mut distinct), Some(more)) => {
                 distinct.extend(more);
-                Some(distinct).filter(|distinct| distinct.len() <= MOST_WORDS)
+                Some(distinct)
             }
             _ => None,
         };
+        self.limit_distinct();
     }
 
-    /// The different fields, numbers by size.
+    /// The mean of the finite numbers.
+    pub(crate) fn mean(&self) -> f64 {
+        self.sum / self.numbers as f64
+    }
+
+    /// The different fields, numbers by size, each once and without needless digits.
     pub(crate) fn values(&self) -> Vec<String> {
-        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        let mut values: Vec<String> = self.distinct.iter().flatten().map(text).collect();
-        if self.words == 0 {
-            values.sort_by(|a, b| encoding::number(a.as_bytes()).total_cmp(&encoding::number(b.as_bytes())));
+        let fields = self.distinct.iter().flatten();
+        if self.words > 0 {
+            return fields.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         }
-        values
+        let mut numbers: Vec<f64> = fields.map(|field| encoding::number(field) + 0.0).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        numbers.iter().map(ToString::to_string).collect()
     }
 }
 
-/// Summaries of the columns of a file with the header `header`.
-pub(crate) fn summarise(path: &Path, header: &FirstLine) -> Result<Vec<Summary>, DataError> {
-    let mut source = Source::open(path)?;
+/// Summaries of the columns of a file with the header `header`, whose label stands at `label`.
+pub(crate) fn summarise(path: &Path, header: &FirstLine, label: usize) -> Result<Vec<Summary>, DataError> {
+    let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     text.drain(..header.end);
-    let mut summaries = vec![Summary::default(); header.fields.len()];
+    let limit = |place| if place == label { MOST_CLASSES } else { MOST_WORDS };
+    let nothing = || (0..header.fields.len()).map(|place| Summary::new(limit(place)));
+    let mut summaries: Vec<Summary> = nothing().collect();
     let summarise = |text: &[u8]| {
-        let mut summaries = vec![Summary::default(); header.fields.len()];
+        let mut summaries: Vec<Summary> = nothing().collect();
         let lines = for_each_row(text, header.fields.len(), header.delimiter, |_, fields| {
             let columns = summaries.iter_mut().zip(fields);
             columns.for_each(|(summary, field)| summary.take(field));
@@ -248,7 +345,8 @@ struct Layout {
 impl Layout {
     /// Columns are found by the names in the header; a file without one has unnamed columns, the label last, and is separated
     /// by commas, or tabs if it is called `.tsv`.
-    fn declared(path: &Path, text: &[u8], domain: &Domain, labels: LabelUse) -> Result<Self, DataError> {
+    fn declared(source: &Source<'_>, text: &[u8], domain: &Domain, labels: LabelUse) -> Result<Self, DataError> {
+        let path = source.path();
         let mut layout = Self {
             start: 0,
             lines_before: 0,
@@ -258,7 +356,7 @@ impl Layout {
             words: false,
         };
         if let Some(label) = &domain.label_column {
-            let header = FirstLine::of(path, text)?;
+            let header = FirstLine::of(source, text)?;
             (layout.start, layout.lines_before) = (header.end, header.number);
             layout.delimiter = header.delimiter;
             layout.places = places(path, &header.fields, domain, label, labels)?;
@@ -268,7 +366,7 @@ impl Layout {
             }
             let label = match labels {
                 LabelUse::Needed => Some(Place::Label),
-                LabelUse::Ignored if FirstLine::of(path, text)?.fields.len() == count => None,
+                LabelUse::Ignored if FirstLine::of(source, text)?.fields.len() == count => None,
                 LabelUse::Ignored => Some(Place::Dropped),
             };
             layout.places = (0..count).map(Place::Value).chain(label).collect();
@@ -281,28 +379,25 @@ impl Layout {
 
     /// The first line is a header if it has `label` or a usual label name, or no number; it is a row if everything but the
     /// label is a number.
-    fn guessed(path: &Path, text: &[u8], hints: Hints<'_>) -> Result<Self, DataError> {
-        let first = FirstLine::of(path, text)?;
-        let is_number = |field: &str| number::parse(field.as_bytes()).is_some();
-        let label = hints.label;
-        let place = match label {
-            // No field: the label is missing.
-            None if hints.has_no_label(first.fields.len()) => usize::MAX,
-            None => first.label(),
-            Some(label) => first.fields.iter().position(|field| field == label).ok_or_else(|| {
-                let found = listing(&first.fields);
-                DataError::file(path, format!("no label column named {label:?}; found {found}"))
-            })?,
+    fn guessed(source: &Source<'_>, text: &[u8], request: Request<'_>) -> Result<Self, DataError> {
+        let path = source.path();
+        let first = FirstLine::of(source, text)?;
+        let is_number = |field: &str| number::parse::<f32>(field.as_bytes()).is_some();
+        let label = request.label;
+        let place = if label.is_none() && request.has_no_label(first.fields.len()) {
+            usize::MAX
+        } else {
+            first.label(path, label)?
         };
-        let is_header = label.is_some() || first.usual_label().is_some() || first.has_only_words();
+        let is_header = label.is_some() || first.is_header(None);
         let mut features = first.fields.iter().enumerate().filter(|(other, _)| *other != place);
         if !is_header && !features.all(|(_, field)| is_number(field)) {
             let expected = "a header without numbers, or a row of numbers; mend the first line";
             return Err(BadLine::new(0, expected, format_args!("both: {}", first.text)).at(path, first.number - 1));
         }
         // Labels are words if the first one is.
-        let is_word = |field: &[u8]| number::parse(field).is_none();
-        let words = if hints.labels == LabelUse::Ignored {
+        let is_word = |field: &[u8]| number::parse::<f32>(field).is_none();
+        let words = if request.labels == LabelUse::Ignored {
             false
         } else if is_header {
             let mut fields = Vec::new();
@@ -315,7 +410,7 @@ impl Layout {
         };
         let places = (0..first.fields.len()).map(|field| match field.cmp(&place) {
             std::cmp::Ordering::Less => Place::Value(field),
-            std::cmp::Ordering::Equal if hints.labels == LabelUse::Ignored => Place::Dropped,
+            std::cmp::Ordering::Equal if request.labels == LabelUse::Ignored => Place::Dropped,
             std::cmp::Ordering::Equal => Place::Label,
             std::cmp::Ordering::Greater => Place::Value(field - 1),
         });
@@ -331,19 +426,20 @@ impl Layout {
 }
 
 /// Reads a file. In `domain` fields are mapped, whatever they hold. Without it all columns but the label are features, in their
-/// order; the label is the column that the hints name, the one with a usual name, or the last.
+/// order; the label is the column that the request names, the one with a usual name, or the last.
 ///
 /// # Errors
 /// Missing or damaged files, and text that is not CSV: rows with more or fewer fields, quotes that do not close. In a domain
 /// columns that are declared and not there or there and not declared; no field is refused. Without one no such label column;
 /// fields that are empty, no numbers, NaN or infinite; labels that are words in one row and numbers in another, or too many
 /// different words.
-pub(super) fn read(path: &Path, domain: Option<&Domain>, hints: Hints<'_>) -> Result<Table, DataError> {
-    let mut source = Source::open(path)?;
+pub(super) fn read(path: &Path, request: Request<'_>) -> Result<Table, DataError> {
+    let domain = request.domain.map(AsRef::as_ref);
+    let mut source = open(path)?;
     let mut text = begin(&mut source)?;
     let layout = match domain {
-        Some(domain) => Layout::declared(path, &text, domain, hints.labels)?,
-        None => Layout::guessed(path, &text, hints)?,
+        Some(domain) => Layout::declared(&source, &text, domain, request.labels)?,
+        None => Layout::guessed(&source, &text, request)?,
     };
     text.drain(..layout.start);
     let encoder = domain.map(Encoder::new);
@@ -356,11 +452,7 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, hints: Hints<'_>) -> Re
         if layout.words {
             let known: Vec<u32> = part.words.ordered.iter().map(|word| words.index(word)).collect();
             part.labels.iter_mut().for_each(|word| *word = known[*word as usize]);
-            if words.ordered.len() > MOST_CLASSES {
-                let problem =
-                    format!("more than {MOST_CLASSES} different words as labels; choose another label column");
-                return Err(DataError::rows(path, problem, "its labels are not what is expected"));
-            }
+            words.check(path)?;
         }
         reserve(&mut labels, part.labels.len(), progress);
         labels.extend_from_slice(&part.labels);
@@ -374,11 +466,7 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, hints: Hints<'_>) -> Re
         }
         RawLabels::Encoded(labels)
     } else if layout.words {
-        let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        RawLabels::Words {
-            rows: labels,
-            words: words.ordered.iter().map(text).collect(),
-        }
+        words.labels(labels)
     } else {
         RawLabels::Numbers(labels.into_iter().map(f32::from_bits).collect())
     };
@@ -502,7 +590,7 @@ fn parse_block(text: &[u8], layout: &Layout, encoder: Option<&Encoder<'_>>) -> R
 /// The finite number of a field.
 #[inline]
 fn finite(field: &[u8], line: usize, place: usize, is_label: bool) -> Result<f32, BadLine> {
-    match number::parse(field) {
+    match number::parse::<f32>(field) {
         Some(number) if number.is_finite() => Ok(number),
         _ => Err(not_finite(field, line, place + 1, is_label)),
     }
@@ -538,7 +626,11 @@ fn for_each_row<'a>(
 ) -> Result<usize, BadLine> {
     let mut fields = Vec::with_capacity(count);
     let mut lines = 0;
-    for line in text.strip_suffix(b"\n").unwrap_or(text).split(|&byte| byte == b'\n') {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
+        let line = &text[start..end];
+        start = end + 1;
         // A line of tabs is a row of empty fields.
         if !line.trim_ascii().is_empty() || line.contains(&delimiter) {
             fields.clear();
@@ -575,25 +667,6 @@ fn split_all<'a>(line: &'a [u8], delimiter: u8, number: usize, fields: &mut Vec<
                 return Err(BadLine::new(number, expected, excerpt(&line[end..])));
             }
         }
-    }
-}
-
-/// Different words and the order in which they came.
-#[derive(Default)]
-struct Words {
-    indices: HashMap<Vec<u8>, u32>,
-    ordered: Vec<Vec<u8>>,
-}
-
-impl Words {
-    fn index(&mut self, word: &[u8]) -> u32 {
-        if let Some(&index) = self.indices.get(word) {
-            return index;
-        }
-        let index = self.ordered.len() as u32;
-        self.indices.insert(word.to_vec(), index);
-        self.ordered.push(word.to_vec());
-        index
     }
 }
 

@@ -1,18 +1,17 @@
-//! LIBSVM text: one row a line, `label index:value index:value …`, indices ascending from 1. Plain, gzip or xz; `#` starts a
+//! LIBSVM text: one row a line, `label index:value index:value …`, indices ascending from 1, or from 0 if that is asked for. Plain, gzip or xz; `#` starts a
 //! comment. Sparse rows stay sparse.
 
 use crate::data::capacity::reserve;
 use crate::data::error::DataError;
 use crate::data::labels::RawLabels;
 use crate::data::lines::{BadLine, excerpt, parse_blocks};
+use crate::data::load::Request;
 use crate::data::number;
 use crate::data::source::{Progress, Source};
 use crate::data::table::{Table, check_unnamed};
 use rounds_algorithms::problem::{Buffer, Domain, Encoder, Features, SparseMatrix, Storage};
 use std::path::Path;
 
-/// The index of the first feature.
-const FIRST_INDEX: u64 = 1;
 /// Undeclared columns may be so many …
 const FREE_COLUMNS: usize = 1 << 20;
 /// … or so many times the stored values, if that is more: a larger index is a damaged one.
@@ -34,14 +33,20 @@ pub(super) struct Shape {
     /// Dense or sparse. Without it dense if at least half of the values of the first block (256 KiB) are stored, when dense rows
     /// are the smaller ones; explicit zeros of sparse rows are kept.
     storage: Option<Storage>,
-    /// Features a row. Without it, the largest index of the file.
+    /// Features a row. Without it, as many as the largest index of the file says.
     columns: Option<usize>,
+    /// The index of the first feature.
+    first: u64,
 }
 
 impl Shape {
-    /// Rows of so many columns, in any storage.
-    pub(super) fn of_columns(columns: Option<usize>) -> Self {
-        Self { storage: None, columns }
+    /// Rows in any storage.
+    pub(super) fn new(request: Request<'_>) -> Self {
+        Self {
+            storage: None,
+            columns: request.columns,
+            first: request.first_index.unwrap_or(1),
+        }
     }
 
     /// The shape of test rows, which are stored as the training rows `train` are. The columns of sparse ones may be more.
@@ -53,6 +58,7 @@ impl Shape {
                 Storage::Sparse => self.columns,
                 _ => Some(train.columns()),
             },
+            ..self
         }
     }
 }
@@ -61,7 +67,7 @@ impl Shape {
 /// and infinities may be written as words. Without it the rows have `shape`.
 ///
 /// # Errors
-/// Missing or damaged files, and text that is not LIBSVM: tokens other than `index:value`, indices that do not ascend from 1.
+/// Missing or damaged files, and text that is not LIBSVM: tokens other than `index:value`, indices that do not ascend from the first one.
 /// In a domain no value, index or label is refused. Without one indices beyond the known columns; values that are NaN or
 /// infinite; an index so large that the file cannot mean it.
 pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result<Table, DataError> {
@@ -70,6 +76,7 @@ pub(super) fn read(path: &Path, domain: Option<&Domain>, shape: Shape) -> Result
         let shape = Shape {
             storage: Some(domain.storage),
             columns: Some(domain.features()),
+            ..shape
         };
         let encoder = Encoder::new(domain);
         let rows = read_rows(path, shape, DECLARED_DENSE, Some(&encoder))?;
@@ -129,7 +136,7 @@ fn read_rows(
     let mut text_bytes = 0;
     let mut features: Option<Features> = None;
     let mut too_wide = false;
-    let parse = |text: &[u8]| parse_block(text, shape.columns, encoder);
+    let parse = |text: &[u8]| parse_block(text, shape, encoder);
     let append = |part: Part, progress| {
         reserve(&mut labels, part.labels.len(), progress);
         labels.extend_from_slice(&part.labels);
@@ -238,7 +245,12 @@ fn widen(values: &mut Buffer<f32>, before: usize, columns: usize) {
 }
 
 /// Parses whole lines. With an `encoder` any value and label is taken, and values beyond the declared columns are dropped.
-fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
+fn parse_block(text: &[u8], shape: Shape, encoder: Option<&Encoder<'_>>) -> Result<(Part, usize), BadLine> {
+    let Shape {
+        columns: declared,
+        first,
+        ..
+    } = shape;
     let mut part = Part {
         text_bytes: text.len(),
         ..Part::default()
@@ -257,7 +269,7 @@ fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_
         part.labels.push(label);
         at += length;
         // The next index may not be below this.
-        let mut lowest = FIRST_INDEX;
+        let mut lowest = first;
         loop {
             at = blanks(text, at);
             if let Some(after) = end_of_line(text, at) {
@@ -271,12 +283,12 @@ fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_
             if at == start || text.get(at) != Some(&b':') {
                 return Err(bad("index:value with a whole number as the index"));
             }
-            let beyond = (index.saturating_sub(FIRST_INDEX)) as usize >= limit;
+            let beyond = index.saturating_sub(first) as usize >= limit;
             if index < lowest || (beyond && encoder.is_none()) {
-                return Err(bad_index(index, lowest, limit, line));
+                return Err(bad_index(index, lowest, first + limit as u64 - 1, line));
             }
             at += 1;
-            let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
+            let scanned = number::scan::<f32>(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
             let (value, length) = match (scanned, encoder) {
                 (Some((value, _)), None) if !value.is_finite() => {
                     return Err(bad("a finite value that f32 can hold"));
@@ -289,11 +301,11 @@ fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_
             // Of the indices that count no further, one may follow the other.
             lowest = (index + 1).min(LAST_INDEX);
             if !beyond {
-                part.indices.push((index - FIRST_INDEX) as u32);
+                part.indices.push((index - first) as u32);
                 part.values.push(value);
             }
         }
-        columns = columns.max(lowest - FIRST_INDEX);
+        columns = columns.max(lowest - first);
         part.ends.push(part.values.len());
     }
     part.columns = declared.unwrap_or(columns as usize);
@@ -303,7 +315,7 @@ fn parse_block(text: &[u8], declared: Option<usize>, encoder: Option<&Encoder<'_
 /// The bits of a row's label, or its code, and its length.
 #[inline]
 fn read_label(text: &[u8], at: usize, line: usize, encoder: Option<&Encoder<'_>>) -> Result<(u32, usize), BadLine> {
-    let scanned = number::scan(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
+    let scanned = number::scan::<f32>(&text[at..]).filter(|&(_, length)| ends_field(text, at + length));
     match (scanned, encoder) {
         (Some((label, length)), Some(encoder)) => Ok((encoder.label_number(f64::from(label)), length)),
         (Some((label, length)), None) if label.is_finite() => Ok((label.to_bits(), length)),
@@ -381,16 +393,13 @@ fn bad_label(text: &[u8], at: usize, line: usize) -> BadLine {
 }
 
 #[cold]
-fn bad_index(index: u64, lowest: u64, limit: usize, line: usize) -> BadLine {
-    let expected = if index < FIRST_INDEX {
-        "indices that count from 1 (add 1 to each)".to_owned()
+fn bad_index(index: u64, lowest: u64, last: u64, line: usize) -> BadLine {
+    let expected = if index == 0 && lowest == 1 {
+        "indices that count from 1 (for those that count from 0 give --first-index 0)".to_owned()
     } else if index < lowest {
         format!("an index of at least {lowest}: the indices of a row ascend and none is repeated")
     } else {
-        format!(
-            "an index of at most {}, the last column",
-            limit as u64 - 1 + FIRST_INDEX
-        )
+        format!("an index of at most {last}, the last column")
     };
     BadLine::new(line, expected, format!("index {index}"))
 }

@@ -5,8 +5,9 @@
 
 use crate::data::array::{Element, Header};
 use crate::data::error::DataError;
-use crate::data::formats::{Hints, LabelUse};
+use crate::data::formats::LabelUse;
 use crate::data::labels::RawLabels;
+use crate::data::load::Request;
 use crate::data::source::{Compression, Source, damaged, expansion, expansion_bound};
 use crate::data::table::Table;
 use rounds_algorithms::problem::Features;
@@ -19,9 +20,18 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Headers are one line of text; numpy itself refuses longer ones.
 const LONGEST_HEADER: usize = 10_000;
 
+/// Words of an array are no longer than this.
+const LONGEST_WORD: usize = 1 << 12;
+
 /// The element that numpy calls so, without the byte order.
 fn element_named(code: &str) -> Option<Element> {
     use Element::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    let length = |digits: &str| digits.parse().ok().filter(|length| (1..=LONGEST_WORD).contains(length));
+    match code.as_bytes().first() {
+        Some(b'S') => return length(&code[1..]).map(Element::Bytes),
+        Some(b'U') => return length(&code[1..]).map(Element::Characters),
+        _ => {}
+    }
     let codes = ["b1", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"];
     let elements = [Bool, U8, I8, U16, I16, U32, I32, U64, I64, F32, F64];
     let place = codes.iter().position(|known| *known == code)?;
@@ -72,8 +82,8 @@ fn read_header(source: &mut Source<'_>) -> Result<Header, DataError> {
     let Some(element) = element_named(fields.descr.trim_start_matches(['<', '>', '|', '='])) else {
         return Err(refuse(
             format!("the dtype {:?}", shorten(&fields.descr)),
-            "an element type among bool, integers, float32 and float64, in either byte order; convert with \
-             array.astype('float32') and save again",
+            "an element type among bool, integers, float32 and float64, in either byte order, or words of labels \
+             ('U' or 'S'); convert with array.astype('float32') and save again",
         ));
     };
     let header = Header {
@@ -181,16 +191,16 @@ pub(super) fn read_labels(source: &mut Source<'_>) -> Result<RawLabels, DataErro
         let found = format!("the shape {:?}", header.shape);
         return Err(DataError::header(source.path(), &found, expected));
     }
-    header.read_numbers(source).map(RawLabels::Numbers)
+    header.read_labels(source)
 }
 
-/// A single array whose last column is the label, unless the hints say that it has none.
+/// A single array whose last column is the label, unless the request says that it has none.
 ///
 /// # Errors
 /// As [`read_features`], and arrays without a second column.
-pub(super) fn read_table(path: &Path, hints: Hints<'_>) -> Result<Table, DataError> {
+pub(super) fn read_table(path: &Path, request: Request<'_>) -> Result<Table, DataError> {
     let features = read_features(&mut Source::open(path)?)?;
-    if hints.has_no_label(features.columns()) {
+    if request.has_no_label(features.columns()) {
         let labels = RawLabels::Absent(features.len());
         return Ok(Table::of_file(path, features, labels));
     }

@@ -7,9 +7,10 @@ use rounds_algorithms::problem::{Columns, Domain};
 
 use super::csv::FirstLine;
 use super::npy::{self, Archive, Roles};
-use super::{Format, Hints, LabelUse, format_of, libsvm, no_roles};
+use super::{Format, LabelUse, format_of, libsvm, no_roles};
 use crate::data::error::{DataError, listing};
 use crate::data::labels::RawLabels;
+use crate::data::load::Request;
 use crate::data::table::Table;
 
 /// Reads a file, of an archive the test rows, if it has any; and whether these are test rows. Columns of a table are matched by
@@ -17,25 +18,26 @@ use crate::data::table::Table;
 ///
 /// # Errors
 /// Files that cannot be read, and tables with columns that the model does not know or without some that it reads, by name.
-pub(in crate::data) fn read(
-    path: &Path,
-    domain: Option<&Arc<Domain>>,
-    hints: Hints<'_>,
-) -> Result<(Table, bool), DataError> {
-    let format = format_of(path, domain)?;
+pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table, bool), DataError> {
+    let format = format_of(path, request.domain)?;
     if format == Format::Npz {
-        return archive(path, hints);
+        return archive(path, request.labels);
     }
-    let matched = match domain {
-        Some(domain) if format == Format::Csv => Some(matched(path, domain, hints.labels)?),
-        _ => domain.map(Arc::clone),
+    let is_table = matches!(format, Format::Csv | Format::Parquet);
+    let matched = match request.domain {
+        Some(domain) if is_table => Some(matched(path, domain, request.labels)?),
+        domain => domain.cloned(),
     };
-    let shape = libsvm::Shape::of_columns(hints.columns);
-    let table = format.read(path, shape, hints, matched.as_deref())?;
+    let matched = Request {
+        domain: matched.as_ref(),
+        ..request
+    };
+    let table = format.read(path, matched, libsvm::Shape::new(matched))?;
     // Where a text's labels are ignored, its reader has done so.
-    let table = match (hints.labels, format) {
-        (LabelUse::Needed, _) | (_, Format::Csv) => table,
-        (LabelUse::Ignored, _) => table.unlabelled(),
+    let table = match request.labels {
+        LabelUse::Needed => table,
+        LabelUse::Ignored if is_table => table,
+        LabelUse::Ignored => table.unlabelled(),
     };
     Ok((table, false))
 }
@@ -84,9 +86,9 @@ fn matched(path: &Path, domain: &Arc<Domain>, labels: LabelUse) -> Result<Arc<Do
     Ok(Arc::new(matched))
 }
 
-fn archive(path: &Path, hints: Hints<'_>) -> Result<(Table, bool), DataError> {
+fn archive(path: &Path, labels: LabelUse) -> Result<(Table, bool), DataError> {
     let mut archive = Archive::open(path)?;
-    let Some((features, labels, is_test)) = Roles::of_model(archive.names(), hints.labels) else {
+    let Some((features, labels, is_test)) = Roles::of_model(archive.names(), labels) else {
         return Err(no_roles(path, archive.names()));
     };
     let entry = |array: &str| path.join(format!("{array}.npy"));

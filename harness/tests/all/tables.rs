@@ -1,0 +1,563 @@
+//! Tables as people have them: words, missing values and columns in thousands, without a declaration; test rows; columns that are no
+//! features. They are read in a domain drafted from their rows, and claim nothing.
+
+use std::fmt::Write as _;
+
+use rounds::data::{ColumnFlags, Declaration, Request, Split, declare, draft, drafted, load_requested, schema};
+use rounds::statistics::Choices;
+use rounds_algorithms::problem::{ColumnKind, Columns, Dataset, Features, Label, Labels};
+
+use crate::files::{Folder, npy, npz};
+use crate::support::{assert_ends, assert_refused, document, rounds, stderr};
+
+#[expect(dead_code, reason = "the example has a main function")]
+#[path = "../../examples/practitioner_table.rs"]
+mod practitioner_table;
+
+/// The practitioner's table with so many training and test rows, and its schema under another name.
+fn practitioner(rows: usize, test_rows: usize) -> Folder {
+    let (folder, mut choices) = (Folder::new(), Choices::new(1));
+    folder.write("train.csv", practitioner_table::table(rows, &mut choices));
+    folder.write("test.csv", practitioner_table::table(test_rows, &mut choices));
+    folder.write("declared.toml", practitioner_table::schema());
+    folder
+}
+
+/// A line of `rounds train` on a file of `folder`.
+fn train(folder: &Folder, rest: &str) -> String {
+    let name = folder.name();
+    let rest = rest.replace("{}", name);
+    format!("train --epsilon 3 --threads 1 --data {name}/{rest}")
+}
+
+const BOUGHT: &str = "--label bought --drop next_year";
+
+#[test]
+fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gives_the_same_model() {
+    let folder = practitioner(4_000, 1_000);
+    let undeclared = document(&train(&folder, &format!("train.csv {BOUGHT} --test {{}}/test.csv")));
+    let privacy = &undeclared["privacy"];
+    assert_eq!(
+        (&privacy["claim"], undeclared["dimension"].as_u64()),
+        (&"none".into(), Some(26))
+    );
+    let reason = privacy["reason"].as_str().unwrap();
+    for part in [
+        "read from the rows",
+        "rounds schema FILE > schema.toml",
+        "drafted = false",
+    ] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(undeclared["warnings"], serde_json::json!([]));
+    // 83.9 % without privacy on 45,000 rows; the majority has 51 %.
+    assert!(undeclared["test_accuracy"].as_f64().unwrap() > 0.78, "{undeclared}");
+
+    // What a person writes down is what was read.
+    let text = rounds(&format!("schema {}/train.csv {BOUGHT}", folder.name())).stdout;
+    let text = String::from_utf8(text).unwrap();
+    folder.write("schema.toml", text.replace("drafted = true", "drafted = false"));
+    let declared = document(&train(&folder, "train.csv --test {}/test.csv"));
+    assert_eq!(declared["privacy"]["claim"], "simulation");
+    for key in ["model_sha256", "test_accuracy", "dimension"] {
+        assert_eq!(declared[key], undeclared[key], "{key}");
+    }
+    let by_hand = document(&train(
+        &folder,
+        "train.csv --schema {}/declared.toml --test {}/test.csv",
+    ));
+    assert!(by_hand["test_accuracy"].as_f64().unwrap() > 0.78, "{by_hand}");
+    // A release reads no row to decide.
+    folder.write("schema.toml", text);
+    assert_refused(&train(&folder, "train.csv --secure"), "drafted = false");
+    std::fs::remove_file(folder.path().join("schema.toml")).unwrap();
+    assert_refused(
+        &train(&folder, &format!("train.csv --secure {BOUGHT}")),
+        "declared domain|rounds schema",
+    );
+}
+
+fn flags(label: Option<&str>, drop: &[&str]) -> Declaration {
+    Declaration {
+        columns: ColumnFlags {
+            label: label.map(str::to_owned),
+            drop: drop.iter().map(ToString::to_string).collect(),
+            task: None,
+        },
+        ..Declaration::default()
+    }
+}
+
+#[test]
+fn missing_numbers_take_the_mean_missing_words_a_value_of_their_own_and_features_keep_the_order_of_the_file() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "t.csv",
+        "b,town,y,a\n1000,x,no,3\nNA,y,yes,\n3000,,no,5\n2000,x,,4\n2000,y,yes,4\n",
+    );
+    let (domain, warnings) = drafted(path.to_str().unwrap(), &flags(None, &[])).unwrap().unwrap();
+    let Columns::Named(columns) = &domain.columns else {
+        panic!("names")
+    };
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["b", "town", "a"]);
+    let missing = |place: usize| match &columns[place].kind {
+        ColumnKind::Number { missing, .. } => *missing,
+        ColumnKind::Category { values, .. } => panic!("{values:?}"),
+    };
+    assert_eq!((missing(0), missing(2)), (Some(2000.0), Some(4.0)));
+    assert_eq!(domain.label, Label::Classes(vec!["no".into(), "yes".into()]));
+    assert!(
+        domain.is_draft() && warnings.len() == 1 && warnings[0].contains("1 rows have no label"),
+        "{warnings:?}"
+    );
+    let data = load_requested(path.to_str().unwrap(), None, Request::of(Some(&domain)))
+        .unwrap()
+        .train;
+    let Features::F32 { values, columns } = data.features() else {
+        panic!("dense")
+    };
+    // b in [1000, 3000]; x, y and nothing; a in [3, 5].
+    let row = |row: usize| &values[row * columns..(row + 1) * columns];
+    assert_eq!(row(0), [-1.0, 1.0, 0.0, 0.0, -1.0]);
+    assert_eq!(row(1), [0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(row(2), [1.0, 0.0, 0.0, 1.0, 1.0]);
+    assert!(data.is_null(3) && !data.is_null(4));
+    // The draft is the same for any number of blocks of text.
+    let long: String = (0..60_000)
+        .map(|row| format!("{},{},{}\n", row * 7 % 1000, row % 13, row % 2))
+        .collect();
+    let path = folder.write("long.csv", format!("a,b,y\n{long}"));
+    let of = || drafted(path.to_str().unwrap(), &flags(None, &[])).unwrap().unwrap().0;
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    assert_eq!(one.install(of).digest(), of().digest());
+}
+
+#[test]
+fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
+    let folder = Folder::new();
+    let rows = |row: &dyn Fn(usize) -> String| (0..100).map(|place| row(place) + "\n").collect::<String>();
+    let dates = rows(&|row| format!("{row},2024-01-{:02},t{row},{}", row % 28 + 1, row % 2));
+    folder.write("dates.csv", format!("a,when,note,y\n{dates}"));
+    assert_ends(
+        &train(&folder, "dates.csv"),
+        1,
+        "\"when\"|dates such as \"2024-01-01\"|--drop when,note",
+    );
+    let message = assert_ends(&train(&folder, "dates.csv --drop when,note"), 0, "");
+    assert!(
+        message.contains("\"a\" counts the rows") && message.contains("--drop"),
+        "{message}"
+    );
+    assert_ends(
+        &train(&folder, "dates.csv --drop when"),
+        1,
+        "\"note\"|64 different words|\"t0\"",
+    );
+    let schema = String::from_utf8(rounds(&format!("schema {}/dates.csv", folder.name())).stdout).unwrap();
+    assert!(
+        schema.contains("drop = [\"when\", \"note\"]") && schema.contains("dates such as"),
+        "{schema}"
+    );
+
+    for (name, text, parts) in [
+        ("one-row.csv", "a,b,y\n1,2,0\n", "\"y\"|nothing but 0"),
+        ("one-class.csv", "a,b,y\n1,2,no\n2,3,no\n", "\"y\"|nothing but no"),
+        ("no-label.csv", "a,b,y\n1,2,\n2,3,\n", "\"y\"|is empty"),
+        ("header.csv", "a,b,y\n", "is empty"),
+        ("row.csv", "1,2,0\n", "one class|another label"),
+        ("class.csv", "1,2,0\n1,3,0\n", "one class|another label"),
+        ("class.svm", "1 1:1\n1 2:1\n", "one class|another label"),
+    ] {
+        folder.write(name, text);
+        let output = rounds(&train(&folder, name));
+        let message = stderr(&output);
+        assert!(
+            !output.status.success() && !message.contains("panicked"),
+            "{name}: {message}"
+        );
+        assert!(parts.split('|').all(|part| message.contains(part)), "{name}: {message}");
+    }
+}
+
+#[test]
+fn a_task_decides_what_integers_mean() {
+    let folder = Folder::new();
+    let rows: String = (0..300)
+        .map(|row| format!("{},{},{}\n", row % 7, row % 5, row % 30))
+        .collect();
+    folder.write("named.csv", format!("a,b,y\n{rows}"));
+    folder.write("bare.csv", &rows);
+    let array: Vec<u8> = (0..300i16)
+        .flat_map(|row| [row % 7, row % 30])
+        .flat_map(i16::to_le_bytes)
+        .collect();
+    folder.write("array.npy", npy("<i2", false, "300, 2", &array));
+    for name in ["named.csv", "bare.csv", "array.npy"] {
+        let of = |task: &str| document(&train(&folder, &format!("{name} {task}")));
+        assert_eq!(of("")["classes"], 30);
+        let said = of("")["warnings"].to_string();
+        assert!(
+            said.contains("30 different integers") && said.contains("--task regression"),
+            "{said}"
+        );
+        for (task, classes) in [("classification", 30), ("regression", 1)] {
+            let document = of(&format!("--task {task}"));
+            assert_eq!(document["classes"], classes, "{name}");
+            assert_eq!(document["warnings"], serde_json::json!([]), "{name}");
+        }
+    }
+    folder.write("schema.toml", "[columns.a]\nkind='number'\nbounds=[0,7]\n[columns.b]\nkind='number'\nbounds=[0,5]\n[label]\ncolumn='y'\nclasses=[0,1]\n");
+    assert_refused(
+        &train(&folder, "named.csv --task regression"),
+        "declared as classes|--bounds y=LO:HI",
+    );
+}
+
+#[test]
+fn numbers_that_are_not_scaled_are_warned_of_where_nothing_scales_them() {
+    let folder = Folder::new();
+    let row = |row: usize| format!("{},{},{}\n", row % 9, 100 * (row % 50), row % 2);
+    let rows: String = (0..100).map(row).collect();
+    folder.write("bare.csv", &rows);
+    folder.write("named.csv", format!("a,b,y\n{rows}"));
+    folder.write(
+        "rows.svm",
+        (0..100)
+            .map(|row| format!("{} 1:{}\n", row % 2, row % 50))
+            .collect::<String>(),
+    );
+    let warnings = |rest: &str| document(&train(&folder, rest))["warnings"].to_string();
+    let said = warnings("bare.csv");
+    for part in ["1 of 2 columns", "column 2, from 1, reaches 4900", "--bounds LO,HI"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(warnings("rows.svm").contains("1 of 1 columns"));
+    for quiet in [
+        "named.csv",
+        "bare.csv --bounds 0,5000 --dimension 2 --classes 0,1",
+        "bare.csv --scale-features 0.001",
+    ] {
+        assert_eq!(warnings(quiet), "[]", "{quiet}");
+    }
+    // A release says nothing of the values.
+    let release = "bare.csv --secure --allow-weak-privacy --bounds 0,9 --dimension 2 --classes 0,1";
+    assert_eq!(stderr(&rounds(&train(&folder, release))), "");
+}
+
+#[test]
+fn columns_of_a_test_file_are_matched_by_name() {
+    let folder = practitioner(600, 300);
+    let path = folder.path().join("train.csv");
+    let name = path.to_str().unwrap();
+    let (domain, _) = drafted(name, &flags(Some("bought"), &["next_year"])).unwrap().unwrap();
+    let request = Request::of(Some(&domain));
+    let test = folder.path().join("test.csv");
+    let with_test = Request {
+        test: Some(&test),
+        ..request
+    };
+    let expected = load_requested(name, None, with_test).unwrap().test.unwrap();
+    assert_eq!(expected.len(), 300);
+    // The same columns from the last to the first.
+    let text = std::fs::read_to_string(&test).unwrap();
+    let reversed: String = text
+        .lines()
+        .map(|line| line.rsplit(',').collect::<Vec<_>>().join(",") + "\n")
+        .collect();
+    let reversed = folder.write("reversed.csv", reversed);
+    let found = load_requested(
+        name,
+        None,
+        Request {
+            test: Some(&reversed),
+            ..with_test
+        },
+    );
+    assert_eq!(found.unwrap().test.unwrap().digest(), expected.digest());
+    let other = folder.write("other.csv", text.replacen("income", "salary", 1));
+    let refused = load_requested(
+        name,
+        None,
+        Request {
+            test: Some(&other),
+            ..with_test
+        },
+    )
+    .unwrap_err();
+    assert!(refused.to_string().contains("no column income"), "{refused}");
+}
+
+/// Every row as text.
+fn texts(data: &Dataset) -> Vec<String> {
+    let (Features::F32 { values, columns }, Labels::Classes { values: labels, .. }) = (data.features(), data.labels())
+    else {
+        panic!("dense rows of classes")
+    };
+    let rows = values.chunks(*columns).zip(labels);
+    rows.map(|row| format!("{row:?}")).collect()
+}
+
+#[test]
+fn a_split_depends_on_positions_alone() {
+    let folder = practitioner(600, 1);
+    let path = folder.path().join("train.csv");
+    let name = path.to_str().unwrap();
+    let (domain, _) = drafted(name, &flags(Some("bought"), &["next_year"])).unwrap().unwrap();
+    let request = Request::of(Some(&domain));
+    let whole = load_requested(name, None, request).unwrap().train;
+    let split = |fraction, seed| {
+        let split = Some(Split { fraction, seed });
+        let data = load_requested(name, None, Request { split, ..request }).unwrap();
+        (data.train, data.test.unwrap())
+    };
+    let (train_rows, test_rows) = split(0.25, 1);
+    assert_eq!((train_rows.len(), test_rows.len()), (450, 150));
+    assert_eq!(split(0.25, 1).0.digest(), train_rows.digest());
+    assert_ne!(split(0.25, 2).0.digest(), train_rows.digest());
+    // Every row is in one of the parts, in the order of the file.
+    let (all, mut own, mut kept) = (texts(&whole), texts(&train_rows), texts(&test_rows));
+    own.reverse();
+    kept.reverse();
+    for row in &all {
+        let part = if own.last() == Some(row) { &mut own } else { &mut kept };
+        assert_eq!(part.pop().as_ref(), Some(row));
+    }
+
+    // Neighbours keep the same positions: another row elsewhere changes one row of one part.
+    let changed = text_with_row(&path, 17, "1,1,1,1,1,1,clerk,north,plus,phone,no,1");
+    let changed = folder.write("changed.csv", changed);
+    let request = Request {
+        split: Some(Split {
+            fraction: 0.25,
+            seed: 1,
+        }),
+        ..request
+    };
+    let neighbour = load_requested(changed.to_str().unwrap(), None, request).unwrap();
+    let differ = |one: &Dataset, other: &Dataset| {
+        let (one, other) = (texts(one), texts(other));
+        one.len().abs_diff(other.len()) + one.iter().zip(&other).filter(|(one, other)| one != other).count()
+    };
+    assert_eq!(
+        differ(&train_rows, &neighbour.train) + differ(&test_rows, &neighbour.test.unwrap()),
+        1
+    );
+
+    assert_ends(
+        &train(&folder, &format!("train.csv {BOUGHT} --test-split 0.0001")),
+        1,
+        "leaves none",
+    );
+    assert_ends(&train(&folder, "train.csv --test-split 1"), 2, "between 0 and 1");
+    assert_ends(
+        &train(&folder, "train.csv --test-split 0.1 --test x.csv"),
+        2,
+        "cannot be used with",
+    );
+    let add_remove = "train.csv --schema {}/declared.toml --adjacency add-remove --public-rows 600 --test-split 0.2";
+    assert_refused(&train(&folder, add_remove), "--test FILE");
+    assert_ends(
+        "train --data synthetic-mnist --epsilon 1 --test-split 0.2",
+        1,
+        "comes with test rows",
+    );
+    // Rows of the private file are no public test rows, whatever the schema says of those.
+    let release = "train.csv --schema {}/declared.toml --secure --allow-weak-privacy";
+    let accuracy = |rest: &str| document(&train(&folder, &format!("{release} {rest}")))["test_accuracy"].is_number();
+    assert!(accuracy("--test {}/test.csv") && !accuracy("--test-split 0.2"));
+}
+
+/// A file's text with another row.
+fn text_with_row(path: &std::path::Path, row: usize, other: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().enumerate();
+    lines.fold(String::new(), |mut text, (line, own)| {
+        writeln!(text, "{}", if line == row + 1 { other } else { own }).unwrap();
+        text
+    })
+}
+
+#[test]
+fn columns_are_dropped_from_tables_schemas_and_flags() {
+    let folder = practitioner(60, 10);
+    let dimension = |rest: &str| document(&train(&folder, rest))["dimension"].as_u64();
+    assert_eq!(
+        dimension("train.csv --label bought --drop next_year,income,job"),
+        Some(18)
+    );
+    assert_eq!(
+        dimension("train.csv --schema {}/declared.toml --drop income,job"),
+        Some(18)
+    );
+    assert_refused(
+        &train(&folder, "train.csv --schema {}/declared.toml --drop bought"),
+        "not the label",
+    );
+    assert_refused(
+        &train(&folder, "train.csv --schema {}/declared.toml --drop nothing"),
+        "no column nothing",
+    );
+    folder.write("n.csv", "a,b,c,y\n1,2,3,0\n2,3,4,1\n3,4,5,0\n");
+    assert_eq!(
+        dimension("n.csv --label y --bounds 0,9 --classes 0,1 --drop b"),
+        Some(2)
+    );
+    assert_ends(
+        &train(&folder, "train.csv --drop nothing"),
+        1,
+        "--drop nothing|found income",
+    );
+    folder.write("bare.csv", "1,2,0\n3,4,1\n");
+    assert_ends(&train(&folder, "bare.csv --drop a"), 1, "--drop|no names");
+}
+
+#[test]
+fn indices_of_libsvm_files_count_from_0_or_1_and_may_be_declared() {
+    let folder = Folder::new();
+    folder.write("zero.svm", "1 0:1 2:0.5\n-1 1:1\n1 0:0.25\n");
+    folder.write("one.svm", "1 1:1 3:0.5\n-1 2:1\n1 1:0.25\n");
+    let model = |rest: &str| document(&train(&folder, rest))["model_sha256"].clone();
+    assert_eq!(model("zero.svm --first-index 0"), model("one.svm"));
+    let declared = "--bounds 0,1 --dimension 3 --classes=-1,1";
+    assert_eq!(
+        model(&format!("zero.svm --first-index 0 {declared}")),
+        model(&format!("one.svm {declared}"))
+    );
+    assert_ends(&train(&folder, "zero.svm"), 1, "line 1|--first-index 0");
+    assert_ends(&train(&folder, "zero.svm --first-index 2"), 2, "--first-index");
+    assert_eq!(document(&train(&folder, "one.svm --dimension 7"))["dimension"], 7);
+    assert_ends(&train(&folder, "one.svm --dimension 2"), 1, "line 1|at most 2|index 3");
+    folder.write("bare.csv", "1,2,0\n3,4,1\n");
+    for flag in ["--first-index 0", "--dimension 2"] {
+        assert_ends(&train(&folder, &format!("bare.csv {flag}")), 1, "LIBSVM");
+    }
+}
+
+#[test]
+fn labels_of_arrays_may_be_words() {
+    let folder = Folder::new();
+    let x = npy("<f4", false, "3, 1", &[0.5f32.to_le_bytes(); 3].concat());
+    let words = ["no", "yes", "no"];
+    let unicode: Vec<u8> = words
+        .iter()
+        .flat_map(|word| {
+            let mut characters: Vec<u32> = word.chars().map(u32::from).collect();
+            characters.resize(3, 0);
+            characters.into_iter().flat_map(u32::to_be_bytes)
+        })
+        .collect();
+    let ascii = b"no\0yesno\0";
+    for y in [npy(">U3", false, "3,", &unicode), npy("|S3", false, "3,", ascii)] {
+        let path = folder.write(
+            "a.npz",
+            npz(&[("x", x.clone()), ("y", y)], zip::CompressionMethod::Stored),
+        );
+        let load = |domain| {
+            load_requested(path.to_str().unwrap(), None, Request::of(domain))
+                .unwrap()
+                .train
+        };
+        let expected = Labels::Classes {
+            values: vec![0, 1, 0],
+            classes: 2,
+            names: Some(vec!["no".into(), "yes".into()]),
+        };
+        assert_eq!(load(None).labels(), &expected);
+        let text = "[columns]\ncount = 1\nbounds = [0, 1]\n[label]\nclasses = [\"yes\", \"maybe\"]\n";
+        let domain = std::sync::Arc::new(schema::parse("s", text).unwrap());
+        let declared = load(Some(&domain));
+        assert_eq!([0, 1, 2].map(|row| declared.is_null(row)), [true, false, true]);
+    }
+    let path = folder.write("w.npy", npy("|S3", false, "1, 2", b"yesno\0"));
+    let message = load_requested(path.to_str().unwrap(), None, Request::default())
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("words"), "{message}");
+}
+
+#[test]
+fn a_parquet_file_is_known_by_its_magic_number() {
+    let folder = Folder::new();
+    folder.write("t.data", b"PAR1 and more");
+    let parts = if cfg!(feature = "parquet") {
+        "t.data|Parquet|damaged"
+    } else {
+        "t.data|--features parquet|to_csv"
+    };
+    let parts = parts.replace("t.data|", "");
+    assert_ends(&train(&folder, "t.data"), 1, &parts);
+    assert!(declare(folder.name(), None, &Declaration::default()).unwrap().is_none());
+    let message = draft::draft(&folder.path().join("t.data"), &ColumnFlags::default()).unwrap_err();
+    assert!(message.to_string().contains("Parquet"), "{message}");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_table_is_the_csv_table_of_the_same_rows() {
+    use parquet::data_type::{ByteArrayType, DoubleType, Int32Type, Int64Type};
+    use parquet::file::writer::SerializedFileWriter;
+    let schema = "message table { optional double size; optional binary town (utf8); required int64 when (timestamp(nanos,true)); \
+                  required int32 y; }";
+    let schema = parquet::schema::parser::parse_message_type(schema).unwrap();
+    let rows = 3_000;
+    let (mut bytes, mut text) = (Vec::new(), "size,town,when,y\n".to_owned());
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema.into(), Default::default()).unwrap();
+    // Every seventh size and town is missing; towns hold commas, quotes and line feeds.
+    let is_there = |row: usize| row % 7 != 0;
+    let size = |row: usize| 1000.5 * (row % 90) as f64;
+    let town = |row: usize| ["Aix, south", "Ulm \"am\" Fluss", "Rom\nTrastevere"][row % 3];
+    let levels: Vec<i16> = (0..rows).map(|row| i16::from(is_there(row))).collect();
+    let present = || (0..rows).filter(|&row| is_there(row));
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let sizes: Vec<f64> = present().map(size).collect();
+    column
+        .typed::<DoubleType>()
+        .write_batch(&sizes, Some(&levels), None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let towns: Vec<_> = present().map(|row| town(row).into()).collect();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&towns, Some(&levels), None)
+        .unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let times: Vec<i64> = (0..rows).map(|row| row as i64 * 86_400_000_000_000).collect();
+    column.typed::<Int64Type>().write_batch(&times, None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let labels: Vec<i32> = (0..rows).map(|row| (row % 2) as i32).collect();
+    column.typed::<Int32Type>().write_batch(&labels, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    for row in 0..rows {
+        let quoted = town(row).replace('"', "\"\"").replace('\n', " ");
+        let fields = if is_there(row) {
+            format!("{},\"{quoted}\"", size(row))
+        } else {
+            ",".to_owned()
+        };
+        writeln!(text, "{fields},x,{}", row % 2).unwrap();
+    }
+    let folder = Folder::new();
+    folder.write("t.parquet", &bytes);
+    folder.write("t.csv", text);
+    let model = |name: &str| document(&train(&folder, &format!("{name} --drop when")))["model_sha256"].clone();
+    assert_eq!(model("t.parquet"), model("t.csv"));
+    assert_ends(
+        &train(&folder, "t.parquet"),
+        1,
+        "\"when\"|dates such as \"1970-01-01T00:00:00Z\"",
+    );
+    for (name, damaged) in [
+        ("cut.parquet", &bytes[..bytes.len() / 2]),
+        ("tail.parquet", &bytes[bytes.len() / 2..]),
+    ] {
+        folder.write(name, damaged);
+        assert_ends(&train(&folder, name), 1, name);
+    }
+}
