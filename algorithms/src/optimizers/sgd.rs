@@ -116,10 +116,10 @@ fn squared_row(problem: &PublicProblem) -> f64 {
 /// The default step size η of DP-SGD with momentum β, of public numbers alone:
 ///
 /// ```text
-/// η = (1 − β)/(R·C) · min(4·B/(σ√T), 600),      and at most 3·(1 + β)/(m·R²) for real targets
+/// η = (1 − β)/(R·C) · min(3·B/(σ√T), 600),      and at most 3·(1 + β)/(m·R²) for real targets
 /// ```
 ///
-/// The noise of T rounds moves a margin by at most `R·ησC√T/((1 − β)·B)`, one standard deviation: 4 by the first bound, which is
+/// The noise of T rounds moves a margin by at most `R·ησC√T/((1 − β)·B)`, one standard deviation: 3 by the first bound, which is
 /// some 1 for data whose rows are shorter than R. The second bound keeps the steps of a run with little noise, the third
 /// heavy ball stable where residuals are not bounded. The numbers are from a sweep over MNIST, CIFAR-10, a9a, ijcnn1, letter
 /// and covtype at ε = 0.1, 1 and 10 (results/README.md, default step size).
@@ -131,7 +131,7 @@ fn private_rate(
     clip_norm: f32,
 ) -> f64 {
     let squared_row = squared_row(problem);
-    let noisy = 4.0 * plan.batch_size as f64 / (noise.noise_multiplier * (plan.rounds as f64).sqrt());
+    let noisy = 3.0 * plan.batch_size as f64 / (noise.noise_multiplier * (plan.rounds as f64).sqrt());
     let rate = (1.0 - momentum) / (squared_row.sqrt() * f64::from(clip_norm)) * noisy.min(600.0);
     let loss = problem.model().loss;
     match loss.curvature().filter(|_| loss.targets() == TargetKind::Reals) {
