@@ -51,7 +51,7 @@ mod reading {
         let text = Text {
             in_nanoseconds,
             rows: reader.into_iter(),
-            text,
+            bytes: text,
             read: 0,
         };
         Ok(Source::entry(
@@ -100,21 +100,21 @@ mod reading {
     struct Text {
         rows: RowIter<'static>,
         in_nanoseconds: Vec<bool>,
-        text: Vec<u8>,
-        /// Bytes of `text` that were handed on.
+        bytes: Vec<u8>,
+        /// Those of `bytes` that were handed on.
         read: usize,
     }
 
     impl Text {
         fn next_rows(&mut self) -> io::Result<()> {
-            self.text.clear();
+            self.bytes.clear();
             self.read = 0;
             for row in self.rows.by_ref().take(ROWS) {
                 // The crate's message quotes values.
                 let row = row.map_err(|_| io::Error::other("a page does not hold what its header says"))?;
                 let fields = row.get_column_iter().zip(&self.in_nanoseconds);
                 end_with(
-                    &mut self.text,
+                    &mut self.bytes,
                     fields.map(|((_, field), &nanoseconds)| written(field, nanoseconds)),
                 );
             }
@@ -124,10 +124,10 @@ mod reading {
 
     impl Read for Text {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            if self.read == self.text.len() {
+            if self.read == self.bytes.len() {
                 self.next_rows()?;
             }
-            let read = (&self.text[self.read..]).read(buffer)?;
+            let read = (&self.bytes[self.read..]).read(buffer)?;
             self.read += read;
             Ok(read)
         }
