@@ -182,7 +182,8 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         // The builds are what is compared; their names stand in the table.
         if what == "build" {
             continue;
-        } else if let Some(suite) = what.strip_prefix("suite ") {
+        }
+        if let Some(suite) = what.strip_prefix("suite ") {
             remarks.push(format!("the definition of suite {suite} changed between the runs"));
         } else if rules.force {
             remarks.push(format!("another {what}: {recorded} and {now}"));

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((rate.gflops(), rate.gbytes_per_s()), (8.0, 2.0));
         assert!((rate.fraction(&roofline) - 0.5).abs() < 1e-12);
         let text = table(&[rate], &roofline);
-        assert!(text.contains("50 %") && text.contains("f32 multiply-adds"));
+        assert!(text.contains("50 %") && text.contains("f32 multi"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Row, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -77,7 +77,7 @@ pub fn table(header: impl Into<Row>) -> Table {
 /// The table with a rule below its header, in the width of the terminal, or 80 columns without one. Long cells are broken.
 pub fn fitted(mut table: Table) -> Table {
     let width = table.width().unwrap_or(80);
-    table.load_style(NOTHING.header_separator(LineStyle::none().fill('─').junction('─')));
+    table.load_style(NOTHING.header_separator(LineStyle::none().fill('─')));
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(width);
     table
@@ -86,16 +86,16 @@ pub fn fitted(mut table: Table) -> Table {
 /// A table of names and values, without rules.
 pub fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
     let mut table = Table::new();
-    table.load_style(NOTHING);
     table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
-    table
+    fitted(table)
 }
 
-/// Aligns these columns to the right.
+/// Aligns these columns to the right and does not break their numbers.
 pub fn align_right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     for index in columns {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
 }

@@ -281,10 +281,17 @@ impl fmt::Display for Shown {
                 Verdict::Unchanged => "no significant change",
             };
             let (ratio, low, high) = (common.ratio, common.tolerance.low, common.tolerance.high);
-            write!(
-                formatter,
-                "\nall together: ratio {ratio:.3}, {word} (the machine may cause {low:.3} – {high:.3})"
-            )?;
+            let line = format!("all together: ratio {ratio:.3}, {word} (the machine may cause {low:.3}–{high:.3})");
+            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
+        }
+        // A run of a study is one sample.
+        let kinds = changes.iter().flat_map(|change| &change.warnings);
+        let kinds = kinds.filter(|warning| !matches!(warning, SampleWarning::TooFew { .. }));
+        let kinds: BTreeSet<&str> = kinds.map(SampleWarning::name).collect();
+        if !kinds.is_empty() {
+            let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+            let line = format!("suspicious samples ({kinds}): --json says where, rounds report what to do");
+            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
         }
         for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
             if let [example, ..] = &keys[..] {
@@ -305,18 +312,6 @@ fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
         Verdict::Slower => ("slower", Look::Worse),
         Verdict::Unchanged => ("", Look::Plain),
     };
-    // A run of a study is one sample.
-    let kinds = change
-        .warnings
-        .iter()
-        .filter(|warning| !matches!(warning, SampleWarning::TooFew { .. }));
-    let kinds: BTreeSet<&str> = kinds.map(SampleWarning::name).collect();
-    let warnings = kinds.into_iter().collect::<Vec<_>>().join(", ");
-    let warnings = if warnings.is_empty() {
-        warnings
-    } else {
-        format!(" ({warnings})")
-    };
     let configuration = &change.configuration;
     vec![
         Entry::text(labels.name(configuration)),
@@ -330,6 +325,6 @@ fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
         Entry::number(change.after_ns, time),
         Entry::number(change.ratio, |ratio| format!("{ratio:.3}")),
         Entry::text(format!("{:.3}–{:.3}", change.interval.low, change.interval.high)),
-        Entry::text(format!("{word}{warnings}").trim()).look(look),
+        Entry::text(word).look(look),
     ]
 }

@@ -821,7 +821,7 @@ parameters = { clip-norm = 1.0, noise = ["tree", "optimal"], momentum = [0.0, 0.
             (
                 "algorithm = \"sgd\"",
                 "name = \"sgd\"",
-                "small:13: unknown key 'name'; it must be one of label, ",
+                "small:12: unknown key 'name'; it must be one of label, ",
             ),
             (
                 "features = \"u8\"",

@@ -135,7 +135,7 @@ mod tests {
         let text = summary(&cells, &Environment::capture(&[]));
         assert_eq!(text.lines().count(), LINES, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.contains("2 threads; ε (zero-out, δ = "), "{text}");
+        assert!(text.contains("2 threads; ε (add-remove, δ = 1e-5)"), "{text}");
         assert!(text.contains("\nsgd ") && text.contains("\ndp-sgd ") && text.contains("B = 60"));
         assert_eq!(text.matches(" more: rounds report").count(), 2);
     }

@@ -317,11 +317,7 @@ impl Table {
         };
         table.add_rows(self.rows[..rows].iter().map(|row| row[..columns].iter().map(cell)));
         for (place, column) in self.columns[..columns].iter().enumerate() {
-            if let Some(own) = table.column_mut(place).filter(|_| column.numeric) {
-                own.set_cell_alignment(comfy_table::CellAlignment::Right);
-                // Only texts are broken.
-                own.set_constraint(comfy_table::ColumnConstraint::ContentWidth);
-            }
+            output::align_right(&mut table, column.numeric.then_some(place));
         }
         table
     }

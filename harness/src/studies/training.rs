@@ -486,7 +486,7 @@ mod tests {
             [[method]]
             label = "one"
             algorithm = "dp-sgd"
-            parameters = { adjacency = "replace-one" }
+            parameters = { adjacency = "replace-one", sampling = "without-replacement" }
         "#;
         let shown = |text: &str| {
             let (study, results) = testing::small::<Training>(text, 1).unwrap();

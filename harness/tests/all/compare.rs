@@ -118,7 +118,7 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
     drop(write_run(&at("b"), &plan(2, 5, &slower).cells()));
     let sheet = at("b/environment.json");
     let mut changed: Value = serde_json::from_str(&std::fs::read_to_string(&sheet).unwrap()).unwrap();
-    changed["revision"] = "feedbeefcafe0123".into();
+    changed["build"]["revision"] = "feedbeefcafe0123".into();
     changed["binding"]["build"] = "other".into();
     std::fs::write(&sheet, changed.to_string()).unwrap();
     let line = |from: &str, to: &str, own: &str| format!("compare {} {} {own}", at(from).display(), at(to).display());
