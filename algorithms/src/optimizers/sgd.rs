@@ -68,7 +68,11 @@ pub static DP_SGD: Algorithm = Algorithm {
             name: "without replacement",
             // The accountant's theorem is loose at rates near ½, and the bound would be 0.
             batch_size: Some(12),
-            parameters: &[("rounds", "4"), ("sampling", "without-replacement")],
+            parameters: &[
+                ("rounds", "4"),
+                ("sampling", "without-replacement"),
+                ("learning-rate", "4"),
+            ],
             others: Row::Opposite,
             ..POISSON
         },
@@ -80,7 +84,8 @@ const POISSON: Scene = Scene {
     name: "Poisson",
     rows: 16,
     batch_size: Some(8),
-    parameters: &[("rounds", "4"), ("sampling", "poisson")],
+    // A step of its own: the default one grows with the batch size, and would hide a wrong divisor.
+    parameters: &[("rounds", "4"), ("sampling", "poisson"), ("learning-rate", "4")],
     epsilon: Some(4.0),
     second: 1,
     ..Scene::FIXED

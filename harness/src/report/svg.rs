@@ -57,8 +57,6 @@ const PANEL: Size = Size::new(360.0, 260.0, "");
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 18.0;
-/// Space for the names of series beside their lines.
-const NAMES: f64 = 170.0;
 /// Least distance of two names.
 const NAME_ROW: f64 = 15.0;
 const TOP: f64 = 12.0;
@@ -184,9 +182,15 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The same frame with space for names at the right.
-    fn with_names(self) -> Self {
-        Self { margin: NAMES, ..self }
+    /// The same frame with space for the names of series at the right, if there are several.
+    fn with_names(self, legend: &Legend) -> Self {
+        let names = self.names(legend);
+        let widest = names
+            .iter()
+            .map(|(_, name, _)| 1.1 * text_width(name))
+            .fold(0.0, f64::max);
+        let margin = if names.len() > 1 { RIGHT + 10.0 + widest } else { RIGHT };
+        Self { margin, ..self }
     }
 
     fn right(&self) -> f64 {
@@ -457,9 +461,8 @@ impl Chart {
     /// The plot for a page with its own style, title and legend. The `data-keys` of a series are its legend entries.
     pub(super) fn inline_svg(&self, size: Size, legend: &Legend) -> Markup {
         let frame = Frame::of(self, size);
-        let is_wide = size.width == WIDE.width;
-        let named = is_wide && frame.names(legend).len() > 1;
-        let plot = if named { frame.with_names() } else { frame }.drawn(legend);
+        let is_wide = size.class == WIDE.class;
+        let plot = if is_wide { frame.with_names(legend) } else { frame }.drawn(legend);
         inline(
             &self.title,
             &self.subtitle,

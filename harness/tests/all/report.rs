@@ -169,7 +169,7 @@ fn figures_and_tables_stand_in_the_loaded_page_and_work() {
         facts.panel = $('#figure-time-per-round .panel').map((p) => p.hidden).join(' ');
         facts.ids = $('[id]').length === new Set($('[id]').map((e) => e.id)).size;
         facts.anchors = $('a[href^=\'#\']').every((a) => document.getElementById(a.hash.slice(1)));
-        facts.cards = $('article.card').length;
+        facts.cards = $('details.card').length;
         facts.loads = performance.getEntriesByType('resource').length;
         facts.overflow = document.documentElement.scrollWidth <= innerWidth;
         document.title = JSON.stringify(facts);

@@ -6,8 +6,8 @@ use crate::data::{error::DataError, source::Source};
 
 #[cfg(not(feature = "parquet"))]
 pub(super) fn open(source: &Source<'_>) -> Result<Source<'static>, DataError> {
-    let problem = "a Parquet file, which this build does not read: build with the feature parquet (cargo install --path harness \
-                   --features parquet), or write the table as CSV (in pandas: frame.to_csv('table.csv', index=False))";
+    let problem = "a Parquet file, which this build does not read: build it with cargo's feature parquet, \
+                   or write the table as CSV (in pandas: frame.to_csv('table.csv', index=False))";
     Err(DataError::file(source.path(), problem))
 }
 
