@@ -115,7 +115,7 @@ factorize --rounds 1000000 | 2 | GiB
 factorize --rounds 1000000 --method toeplitz --out {}/C.npy | 2 | GiB
 factorize --rounds 8 --out {}/missing/C.npy | 1 | missing
 train --epsilon 1 --data {}/one-row.csv | 1 | nothing to learn
-train --epsilon 1 --data {}/one-class.csv | 1 | nothing to learn
+train --epsilon 1 --data {}/one-class.csv | 2 | one class
 train --epsilon 1 --data {}/header.csv | 1 | no rows
 train --epsilon 1 --data {}/tested.csv | 1 | tested.csv.t|no rows
 train --epsilon 1 --data {}/pipe | 1 | pipe|file

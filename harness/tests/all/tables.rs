@@ -483,7 +483,7 @@ fn a_parquet_file_is_known_by_its_magic_number() {
     let parts = if cfg!(feature = "parquet") {
         "t.data|Parquet|damaged"
     } else {
-        "t.data|--features parquet|to_csv"
+        "t.data|feature parquet|to_csv"
     };
     let parts = parts.replace("t.data|", "");
     assert_ends(&train(&folder, "t.data"), 1, &parts);
