@@ -1,6 +1,6 @@
 //! `rounds compare A B`: significant changes between two runs, or between two builds that are measured in turn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -243,26 +243,27 @@ impl fmt::Display for Shown {
         } else {
             (&**before, &**after)
         };
-        let columns = format!("algorithm|data|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|verdict");
-        let mut table = Table::new("Changes", &columns);
-        let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
+        let columns = format!("algorithm|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|#verdict");
         let changes = &comparison.changes;
         let labels = Labels::of(changes.iter().map(|change| &change.configuration));
-        changes
-            .iter()
-            .filter(shown)
-            .for_each(|change| table.row(row(change, &labels)));
-        let (table, shared) = table
-            .without_empty_columns()
-            .without_shared_columns(&["data", "batch", "threads"]);
-        let shared = shared.iter().map(|one| format!("; {one}")).collect::<String>();
         writeln!(
             formatter,
-            "builds {} and {}{shared}",
+            "builds {} and {}",
             comparison.builds[0], comparison.builds[1]
         )?;
-        if !table.rows.is_empty() {
-            writeln!(formatter, "{}", table.terminal())?;
+        let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+        let shown = |change: &&Change| self.all || change.verdict != Verdict::Unchanged;
+        for change in changes.iter().filter(shown) {
+            let table = tables.entry(data(change));
+            let table = table.or_insert_with(|| Table::new("Changes", &columns));
+            table.row(row(change, &labels));
+        }
+        for (data, table) in tables {
+            let (table, shared) = table
+                .without_empty_columns()
+                .without_shared_columns(&["batch", "threads"]);
+            let shared = shared.iter().map(|one| format!("; {one}")).collect::<String>();
+            writeln!(formatter, "{data}{shared}\n{}", table.terminal())?;
         }
         let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
         let counts = format!(
@@ -306,6 +307,16 @@ impl fmt::Display for Shown {
     }
 }
 
+/// The data set of a change, the heading of its table.
+fn data(change: &Change) -> String {
+    let configuration = &change.configuration;
+    match configuration.problem.as_str() {
+        "" => format!("{} ({})", configuration.dataset, configuration.features),
+        problem => problem.to_owned(),
+    }
+}
+
+/// The row of a change.
 fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
     let (word, look) = match change.verdict {
         Verdict::Faster => ("faster", Look::Better),
@@ -315,10 +326,6 @@ fn row(change: &Change, labels: &Labels) -> Vec<Entry> {
     let configuration = &change.configuration;
     vec![
         Entry::text(labels.name(configuration)),
-        Entry::text(match configuration.problem.as_str() {
-            "" => format!("{} ({})", configuration.dataset, configuration.features),
-            problem => problem.to_owned(),
-        }),
         Entry::count(configuration.batch_size),
         Entry::count(configuration.threads),
         Entry::number(change.before_ns, time),

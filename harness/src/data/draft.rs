@@ -141,6 +141,10 @@ fn of_table(source: DomainSource, file: &Path, header: &FirstLine, flags: &Colum
         return Err(DataError::file(file, problem));
     }
     let summaries = csv::summarise(file, header, place)?;
+    if summaries.iter().all(Summary::is_empty) {
+        let problem = "it has a header and no rows; at least one is needed";
+        return Err(DataError::rows(file, problem, "it has no rows"));
+    }
     let of_label = &summaries[place];
     let label = label_of(file, label_name, of_label, flags.task)?;
     let mut notes = BTreeMap::new();

@@ -191,6 +191,11 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// No row has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.missing == 0 && self.distinct.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
     /// No fields of a column of which up to `limit` different fields are kept.
     fn new(limit: usize) -> Self {
         Self {
