@@ -164,7 +164,7 @@ fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
         ("one-row.csv", "a,b,y\n1,2,0\n", "\"y\"|nothing but 0"),
         ("one-class.csv", "a,b,y\n1,2,no\n2,3,no\n", "\"y\"|nothing but no"),
         ("no-label.csv", "a,b,y\n1,2,\n2,3,\n", "\"y\"|is empty"),
-        ("header.csv", "a,b,y\n", "is empty"),
+        ("header.csv", "a,b,y\n", "no rows"),
         ("row.csv", "1,2,0\n", "one class|another label"),
         ("class.csv", "1,2,0\n1,3,0\n", "one class|another label"),
         ("class.svm", "1 1:1\n1 2:1\n", "one class|another label"),
