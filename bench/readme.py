@@ -8,6 +8,8 @@ sheet (sheet.md) beside each environment.json of a run.
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
 from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
 those of ranks from the newest with the tables of `rounds simulate --from-run`, ranks/scaling.md and latency/latency.md.
+`<!-- rounds:study ID -->` is the table of a study, recomputed from its raw runs. Between `<!-- checked -->` and
+`<!-- /checked -->` every number in prose needs a source in bench/claims.toml (studies.py).
 """
 
 import argparse
@@ -19,15 +21,13 @@ import statistics
 import sys
 from fractions import Fraction
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import studies
+from studies import ROOT, Mistake
+
 FILES = ["README.md", os.path.join("results", "README.md")]
 CLOSED_FORMS = {
     "jax-closed-form": "JAX", "numpy-whole": "NumPy", "numpy-blocked": "NumPy, blocks", "torch-closed-form": "torch"
 }
-
-
-class Mistake(Exception):
-    """What a person has to put right."""
 
 
 def newest(below):
@@ -268,21 +268,25 @@ def simulated(below):
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
           "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
+STUDIES = {"study": studies.training}
 
 
 def spliced(readme, text):
     """`text` with every place filled."""
-    def fill(match):
-        name = match.group(1)
-        if name not in PLACES:
-            raise Mistake(f"{readme}: there is no table '{name}'; there are {', '.join(PLACES)}")
-        return f"<!-- rounds:{name} -->\n" + "\n".join(PLACES[name](readme)) + f"\n<!-- /rounds:{name} -->"
+    place = r"<!-- {}rounds:([\w-]+(?: [\w/-]+)?) -->"
 
-    opened = re.findall(r"<!-- rounds:([\w-]+) -->", text)
-    closed = re.findall(r"<!-- /rounds:([\w-]+) -->", text)
+    def fill(match):
+        name, _, study = match.group(1).partition(" ")
+        if not (study and name in STUDIES) and name not in PLACES:
+            raise Mistake(f"{readme}: there is no table '{match.group(1)}'; there are {', '.join([*PLACES, *(f'{name} ID' for name in STUDIES)])}")
+        lines = STUDIES[name](study) if study else PLACES[name](readme)
+        return f"<!-- rounds:{match.group(1)} -->\n" + "\n".join(lines) + f"\n<!-- /rounds:{match.group(1)} -->"
+
+    opened = re.findall(place.format(""), text)
+    closed = re.findall(place.format("/"), text)
     if opened != closed:
         raise Mistake(f"{readme}: the places that open are {opened}, those that close are {closed}")
-    return re.sub(r"<!-- rounds:([\w-]+) -->\n.*?<!-- /rounds:\1 -->", fill, text, flags=re.DOTALL)
+    return re.sub(place.format("") + r"\n.*?<!-- /rounds:\1 -->", fill, text, flags=re.DOTALL)
 
 
 def sheet(path):
@@ -357,6 +361,9 @@ def main():
         sys.exit(f"readme: {', '.join(different)}: not what the results say; run `make readme` and commit it")
     for path in different:
         print(path)
+    faults = studies.check(text for path, text in wanted.items() if path.endswith("README.md"))
+    if faults:
+        sys.exit("\n".join(f"readme: {fault}" for fault in faults))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 //! One stage is Nesterov's method with a constant step size. Momentum is reset at the start of every stage
 //! (x_prev := x): the paper's text does not say so, its code does, and the factor 2 a stage in (4.8) needs it (E25).
 
-use super::{Curvature, TheoryError, within};
+use super::{Curvature, QuadraticMode, TheoryError, TransitionMatrix, expected_excess, within};
 
 /// Rounds with one step size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,6 +167,29 @@ impl Schedule {
         (0..self.rounds()).map(|round| self.log_contraction(round)).sum()
     }
 
+    /// `E_T ≤ 2·a_{T,0}·E_0 + Σ_t a_{T,t}·half_trace(t)` [003 (4.3), (4.8), repaired: E21]; `half_trace(t)` is half the trace of
+    /// the noise of round t (0-based).
+    pub fn bound(&self, initial_gap: f64, half_trace: impl Fn(usize) -> f64) -> f64 {
+        let weights = self.log_weights().into_iter().enumerate();
+        let noise: f64 = weights.map(|(t, weight)| weight.exp() * half_trace(t)).sum();
+        2.0 * self.log_initial_weight().exp() * initial_gap + noise
+    }
+
+    /// E F(x_t) − F* for t = 0 … T on a quadratic, exactly; `variance(t)` is that of the noise of round t, a coordinate.
+    pub fn expected_excess(&self, modes: &[QuadraticMode], variance: impl Fn(usize) -> f64) -> Vec<f64> {
+        let nesterov = |t: usize, eigenvalue: f64| {
+            let step_size = self.step_size(t);
+            // A reset sets x_prev = x, which leaves z = x whatever β is.
+            let momentum = f64::from(u8::from(!self.starts_stage(t))) * self.curvature.momentum(step_size);
+            let contraction = 1.0 - step_size * eigenvalue;
+            TransitionMatrix {
+                current: (1.0 + momentum) * contraction,
+                previous: -momentum * contraction,
+            }
+        };
+        expected_excess(modes, self.rounds(), nesterov, |t| (self.step_size(t), variance(t)))
+    }
+
     /// The T′ ≤ T with the smallest bound `2·a_{T′,0}·E_0 + noise·(Σ_{t ≤ T′} a_{T′,t}^{1/r})^r`, and that bound
     /// [003 (4.6), Remark 4.1, repaired]: r = 3 and noise = d·S_1²/(nε)² for Laplace, r = 2 and noise = d·S_2²/(4ρn²) for
     /// Gaussian noise. E_0 is a public guess.
@@ -190,7 +213,6 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::theory::{QuadraticMode, TransitionMatrix, expected_excess};
 
     fn class(mu: f64, smoothness: f64) -> Curvature {
         Curvature::new(mu, smoothness).unwrap()
@@ -290,22 +312,9 @@ mod tests {
             Schedule::multistage(class, 0.5, 1, Some(20), 150).unwrap(),
         ] {
             let variance = |t: usize| 0.02 / (1.0 + t as f64);
-            let nesterov = |t: usize, eigenvalue: f64| {
-                let step_size = full.step_size(t);
-                // A reset sets x_prev = x, which leaves z = x whatever β is.
-                let momentum = f64::from(u8::from(!full.starts_stage(t))) * class.momentum(step_size);
-                let contraction = 1.0 - step_size * eigenvalue;
-                TransitionMatrix {
-                    current: (1.0 + momentum) * contraction,
-                    previous: -momentum * contraction,
-                }
-            };
-            let exact = expected_excess(&modes, 150, nesterov, |t| (full.step_size(t), variance(t)));
+            let exact = full.expected_excess(&modes, variance);
             for (rounds, exact) in exact.into_iter().enumerate().skip(1) {
-                let schedule = full.truncated(rounds);
-                let weights = schedule.log_weights().into_iter().enumerate();
-                let noise: f64 = weights.map(|(t, weight)| weight.exp() * 2.0 * variance(t)).sum();
-                let bound = 2.0 * schedule.log_initial_weight().exp() * gap + noise;
+                let bound = full.truncated(rounds).bound(gap, |t| 2.0 * variance(t));
                 assert!(exact <= bound * (1.0 + 1e-9), "{rounds}: {exact} > {bound}");
             }
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rounds_algorithms::theory::multistage::Schedule;
-use rounds_algorithms::theory::{Curvature, QuadraticMode, allocation, heavy_ball};
+use rounds_algorithms::theory::{Curvature, QuadraticMode, allocation, correlated_noise, heavy_ball, recursive};
 use serde::{Deserialize, Serialize};
 
 use super::panels;
@@ -32,28 +32,51 @@ pub struct Options {
 /// Curves of a cell by name, each as points (x, y).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curves {
-    curves: Vec<(String, Vec<(f64, f64)>)>,
+    curves: Vec<(String, Curve)>,
 }
+
+type Curve = Vec<(f64, f64)>;
 
 /// A formula: the value of `algorithm`.
 struct Formula {
     id: &'static str,
-    curves: fn(&Configuration, &Options) -> anyhow::Result<Curves>,
+    curves: Draw,
     /// The parameter that distinguishes the curves of a panel.
     varied: &'static str,
     x: &'static str,
     y: &'static str,
-    logarithmic: bool,
+    /// The axes x and y are logarithmic.
+    logarithmic: (bool, bool),
 }
 
-const FORMULAS: [Formula; 3] = [
+impl Formula {
+    /// A bound over the exact error, against the rounds.
+    const fn looseness(id: &'static str, varied: &'static str, curves: Draw) -> Self {
+        Self {
+            id,
+            curves,
+            varied,
+            x: "rounds T",
+            y: "bound over exact error",
+            logarithmic: (true, true),
+        }
+    }
+}
+
+type Draw = fn(&Configuration, &Options) -> anyhow::Result<Curves>;
+
+const FORMULAS: [Formula; 7] = [
+    Formula::looseness("heavy-ball-looseness", "momentum", heavy_ball_looseness),
+    Formula::looseness("nesterov-looseness", "step-scale", nesterov_looseness),
+    Formula::looseness("bound-a-looseness", "beta", bound_a_looseness),
+    Formula::looseness("correlated-noise-looseness", "noise", correlated_noise_looseness),
     Formula {
         id: "heavy-ball-error",
         curves: heavy_ball_error,
         varied: "momentum",
         x: "rounds T",
         y: "error after T rounds",
-        logarithmic: true,
+        logarithmic: (false, true),
     },
     Formula {
         id: "heavy-ball-rate",
@@ -61,7 +84,7 @@ const FORMULAS: [Formula; 3] = [
         varied: "",
         x: "momentum β",
         y: "rate ρ a round",
-        logarithmic: false,
+        logarithmic: (false, false),
     },
     Formula {
         id: "laplace-allocation",
@@ -69,7 +92,7 @@ const FORMULAS: [Formula; 3] = [
         varied: "rounds",
         x: "round t",
         y: "b_t in S_1/(nε)",
-        logarithmic: true,
+        logarithmic: (false, true),
     },
 ];
 
@@ -79,29 +102,154 @@ fn curvature_of(options: &Options) -> anyhow::Result<Curvature> {
     Ok(Curvature::new(least, greatest)?)
 }
 
-/// The bound of Theorem 3.5 and the exact error after T rounds with noise of deviation T·c_w.
-fn heavy_ball_error(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+/// A quadratic of these eigenvalues, started at a point of this squared distance that weighs all directions alike.
+fn modes_of(options: &Options, squared_distance: f64) -> Vec<QuadraticMode> {
+    let start = (squared_distance / options.eigenvalues.len() as f64).sqrt();
+    let modes = options.eigenvalues.iter();
+    modes.map(|&eigenvalue| QuadraticMode { eigenvalue, start }).collect()
+}
+
+/// The bound of Theorem 3.5 and the exact error after T rounds, each with the noise of deviation `deviation(T)`.
+fn heavy_ball(
+    cell: &Configuration,
+    options: &Options,
+    rounds: &[usize],
+    deviation: impl Fn(usize) -> f64,
+) -> anyhow::Result<[Curve; 2]> {
     let step_size = curvature_of(options)?.step_size(cell.number("step-size")?)?;
-    let (momentum, level) = (cell.number("momentum")?, cell.number("noise-level")?);
+    let momentum = cell.number("momentum")?;
     let distance = cell.number("initial-squared-distance")?;
-    let start = (distance / (2.0 * options.eigenvalues.len() as f64)).sqrt();
-    let modes: Vec<_> = options
-        .eigenvalues
-        .iter()
-        .map(|&eigenvalue| QuadraticMode { eigenvalue, start })
-        .collect();
-    let (mut bound, mut error) = (Vec::new(), Vec::new());
-    for rounds in 1..=cell.whole("rounds")?.unwrap_or(200) {
-        let (x, variance) = (rounds as f64, (rounds as f64 * level).powi(2));
+    // The distance is that of the stacked start (x_0, x_0).
+    let modes = modes_of(options, distance / 2.0);
+    let mut curves = [Vec::new(), Vec::new()];
+    for &rounds in rounds {
+        let (x, variance) = (rounds as f64, deviation(rounds).powi(2));
         let eigenvalues = &options.eigenvalues;
         let log = heavy_ball::published_bound_log10(step_size, momentum, eigenvalues, distance, variance, rounds)?;
-        bound.push((x, 10f64.powf(log)));
+        curves[0].push((x, 10f64.powf(log)));
         let excess = heavy_ball::expected_excess(&modes, step_size, momentum, &vec![variance; rounds]);
-        error.push((x, excess[rounds]));
+        curves[1].push((x, excess[rounds]));
     }
+    Ok(curves)
+}
+
+/// Theorem 3.5 of paper 003 and the exact error, with noise of deviation T·c_w.
+fn heavy_ball_error(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+    let level = cell.number("noise-level")?;
+    let rounds: Vec<usize> = (1..=cell.whole("rounds")?.unwrap_or(200)).collect();
+    let [bound, error] = heavy_ball(cell, options, &rounds, |rounds| rounds as f64 * level)?;
     Ok(Curves {
         curves: vec![("bound".to_owned(), bound), ("exact".to_owned(), error)],
     })
+}
+
+/// Eight numbers of rounds a factor of ten, up to T.
+fn horizons(cell: &Configuration) -> anyhow::Result<Vec<usize>> {
+    let most = cell.number("rounds")?;
+    let steps = (8.0 * most.log10()).round() as i32;
+    let mut rounds: Vec<usize> = (0..=steps)
+        .map(|step| 10_f64.powf(f64::from(step) / 8.0).round() as usize)
+        .collect();
+    rounds.dedup();
+    Ok(rounds)
+}
+
+fn looseness(points: impl IntoIterator<Item = (usize, f64, f64)>) -> Curves {
+    let ratios = points
+        .into_iter()
+        .map(|(rounds, bound, exact)| (rounds as f64, bound / exact));
+    Curves {
+        curves: vec![(String::new(), ratios.collect())],
+    }
+}
+
+/// Theorem 3.5 of paper 003 over the exact error, with noise of one deviation.
+fn heavy_ball_looseness(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+    let (level, rounds) = (cell.number("noise-level")?, horizons(cell)?);
+    let [bound, error] = heavy_ball(cell, options, &rounds, |_| level)?;
+    let pairs = bound.into_iter().zip(error);
+    Ok(looseness(
+        pairs.map(|((rounds, bound), (_, error))| (rounds as usize, bound, error)),
+    ))
+}
+
+/// Theorem 4.1 of paper 003 over the exact error, or, with the exponent of its stages, Theorem 4.3.
+fn nesterov_looseness(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+    let (curvature, most) = (curvature_of(options)?, cell.number("rounds")? as usize);
+    let scale = cell.number("step-scale")?;
+    let schedule = match cell.whole("stage-exponent")? {
+        Some(exponent) => Schedule::multistage(curvature, scale, exponent as u32, None, most)?,
+        None => Schedule::constant(curvature, scale / curvature.smoothness(), most)?,
+    };
+    let modes = modes_of(options, cell.number("initial-squared-distance")?);
+    let variance = cell.number("noise-level")?.powi(2);
+    let exact = schedule.expected_excess(&modes, |_| variance);
+    let half_trace = 0.5 * modes.len() as f64 * variance;
+    let rounds = horizons(cell)?.into_iter();
+    Ok(looseness(rounds.map(|rounds| {
+        let bound = schedule.truncated(rounds).bound(exact[0], |_| half_trace);
+        (rounds, bound, exact[rounds])
+    })))
+}
+
+/// Bound A over the exact error, for fresh gradients or for the recursion (`recursive = true`).
+fn bound_a_looseness(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+    let (smoothness, rounds) = (curvature_of(options)?.smoothness(), horizons(cell)?);
+    let (beta, level) = (cell.number("beta")?, cell.number("noise-level")?);
+    let distance = cell.number("initial-squared-distance")?;
+    let recursive = cell.parameters.get("recursive") == Some(&true.into());
+    let modes = modes_of(options, distance);
+    let most = rounds.last().copied().unwrap_or(1);
+    let moments = recursive::expected_moments(&modes, most, beta, level * level, recursive);
+    let trace = modes.len() as f64 * level * level;
+    let error = |t: usize| {
+        let eta = (t + 1) as f64;
+        if recursive {
+            (trace * eta, moments.mirror[t].sqrt())
+        } else {
+            (trace * eta * eta, 0.0)
+        }
+    };
+    Ok(looseness(rounds.into_iter().map(|rounds| {
+        let bound = recursive::bound_a((smoothness, beta), distance, rounds, error);
+        (rounds, bound, moments.excess[rounds - 1])
+    })))
+}
+
+/// Theorem 4.7 of paper 001 with a constant of 1 and without logarithms, at τ = 1/(γL), over the exact mean error of the
+/// iterates: independent noise, the square root of the prefix workload, and anti-correlated noise.
+fn correlated_noise_looseness(cell: &Configuration, options: &Options) -> anyhow::Result<Curves> {
+    let (smoothness, step_size) = (curvature_of(options)?.smoothness(), cell.number("step-size")?);
+    let kind = cell.text("noise").unwrap_or_default();
+    // Coefficients of C⁻¹, a Toeplitz matrix: (1 − x)^p.
+    let power = match &*kind {
+        "independent" => 0.0,
+        "square-root" => 0.5,
+        "anti-correlated" => 1.0,
+        _ => anyhow::bail!("noise = {kind:?}: it is independent, square-root or anti-correlated"),
+    };
+    let distance = cell.number("initial-squared-distance")?;
+    let modes = modes_of(options, distance);
+    let variance = cell.number("noise-level")?.powi(2);
+    let tau = (1.0 / (step_size * smoothness)).round().max(1.0) as usize;
+    let points = horizons(cell)?.into_iter().map(|rounds| {
+        let mut column = vec![1.0; rounds];
+        (1..rounds).for_each(|k| column[k] = column[k - 1] * ((k - 1) as f64 - power) / k as f64);
+        let mut sums = column.clone();
+        (1..rounds).for_each(|k| sums[k] += sums[k - 1]);
+        let rows = |column: &[f64]| -> Vec<Vec<f64>> {
+            (1..=rounds)
+                .map(|t| column[..t].iter().rev().copied().collect())
+                .collect()
+        };
+        let (excess, _) = correlated_noise::quadratic_moments(&modes, step_size, variance, &rows(&column));
+        let mean = excess.iter().sum::<f64>() / excess.len() as f64;
+        let tau = tau.min(rounds);
+        let noise = modes.len() as f64 * variance / (rounds as f64 * smoothness * tau as f64);
+        let bound = distance / (step_size * rounds as f64) + noise * correlated_noise::restart_term(&rows(&sums), tau);
+        (rounds, bound, mean)
+    });
+    Ok(looseness(points.collect::<Vec<_>>()))
 }
 
 /// The rate against β, and the fastest β.
@@ -174,8 +322,8 @@ impl Formulas {
     fn panels(&self, results: &Results<Curves>) -> anyhow::Result<Vec<Panel>> {
         let axes = |cell: &Configuration| {
             let Formula { x, y, logarithmic, .. } = formula(&cell.algorithm);
-            let y = if *logarithmic { Axis::logarithmic } else { Axis::linear }(y);
-            (Axis::linear(x), y)
+            let axis = |logarithmic| if logarithmic { Axis::logarithmic } else { Axis::linear };
+            (axis(logarithmic.0)(x), axis(logarithmic.1)(y))
         };
         let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
         let curves = |found: &Curves| {
@@ -191,6 +339,25 @@ impl Formulas {
 mod tests {
     use super::*;
     use crate::experiment::testing;
+
+    #[test]
+    fn no_exact_error_exceeds_a_bound_with_constants() {
+        let text = definition::find("bounds").unwrap().text;
+        let (study, results) = testing::run::<Formulas>(&text, 1).unwrap();
+        let measured = study.measured(&results).unwrap();
+        assert_eq!(measured.len(), 38);
+        for (cell, runs) in measured {
+            let ratios = runs[0].curves[0].1.iter().map(|&(_, ratio)| ratio);
+            let least = ratios.fold(f64::INFINITY, f64::min);
+            // Theorem 4.7 has no explicit constant.
+            let is_proven = cell.configuration.algorithm != "correlated-noise-looseness";
+            assert!(
+                least >= if is_proven { 1.0 } else { 0.1 },
+                "{}: {least}",
+                cell.configuration.key()
+            );
+        }
+    }
 
     #[test]
     fn the_figures_of_the_paper_have_finite_curves() {
