@@ -24,7 +24,7 @@ from fractions import Fraction
 import studies
 from studies import ROOT, Mistake
 
-FILES = ["README.md", os.path.join("results", "README.md")]
+FILES = ["README.md", os.path.join("results", "README.md"), os.path.join("results", "history.md")]
 CLOSED_FORMS = {
     "jax-closed-form": "JAX", "numpy-whole": "NumPy", "numpy-blocked": "NumPy, blocks", "torch-closed-form": "torch"
 }

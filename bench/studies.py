@@ -203,7 +203,7 @@ def agrees(text, value):
 def check(pages):
     """The faults of the checked parts of pages, each a line."""
     with open(os.path.join(ROOT, "bench", "claims.toml"), "rb") as file:
-        claims = tomllib.load(file)["claim"]
+        claims = tomllib.load(file).get("claim", [])
     names = {"chosen": chosen, "values": values, "pm": pm, "mean": mean, "best": best, "half_width": half_width,
              "median": statistics.median, "settings": settings, "runs": runs, "log": math.log, "sqrt": math.sqrt}
     parts = "\n".join(part for page in pages for part in CHECKED.findall(page))

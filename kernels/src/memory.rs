@@ -2,7 +2,7 @@
 //!
 //! A row that begins at a cache line takes an AVX-512 load a line, one that does not takes two. Rows that are picked at random
 //! from more memory than the processor's page tables' cache covers cost a walk through the tables each; pages of 2 MiB
-//! instead of 4 KiB save most of these. `results/README.md` has the figures.
+//! instead of 4 KiB save most of these. `results/history.md` has the figures.
 
 /// Plain values of which every bit pattern is valid: the contents of a [`Buffer`].
 pub use bytemuck::Pod;
