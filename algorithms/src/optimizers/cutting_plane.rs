@@ -26,7 +26,7 @@ parameters! {
 pub static CUTTING_PLANE: Algorithm = Algorithm {
     id: "cutting-plane",
     name: "cutting planes",
-    source: "[002 Table I], after Kozlov, Tarasov and Èrlich 1988",
+    source: "[002 Table I] after Khachiyan, Tarasov and Erlikh 1988 (inscribed ellipsoids), here with analytic centres",
     promise: "no privacy; query depth d·ln(LR/ε), for up to 1,024 parameters",
     private: false,
     release: false,

@@ -140,6 +140,11 @@ impl ParallelResque {
         self.rounds
     }
 
+    /// Steps of the outer loop done; the other rounds are trials of the line search.
+    pub fn iterations(&self) -> u64 {
+        self.progress().iterations
+    }
+
     /// Computational depth so far: dependent vector operations, a mini-batch counting one (specification 0.1).
     pub fn computational_depth(&self) -> u64 {
         self.sampler.depth

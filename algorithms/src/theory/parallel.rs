@@ -8,7 +8,8 @@ pub enum Method {
     Sgd,
     /// Accelerated descent on a smoothed function [Duchi et al. 2012].
     RandomizedSmoothing,
-    /// Cutting planes with analytic centres [Kozlov et al. 1988 through inscribed ellipsoids].
+    /// Cutting planes: analytic centres here, centres of inscribed ellipsoids in the paper's reference [Khachiyan, Tarasov and
+    /// Erlikh 1988].
     CuttingPlane,
     /// Ball acceleration with EpochSGD and line search [002 Theorem 1].
     ResqueEpochSgd,
@@ -48,6 +49,15 @@ impl Method {
             Self::RandomizedSmoothing => (0.25, 1.0),
             Self::CuttingPlane => (1.0, 0.0),
             Self::ResqueEpochSgd | Self::ResqueAcSa | Self::ResqueBisectionFree => (1.0 / 3.0, 2.0 / 3.0),
+        }
+    }
+
+    /// Exponents (of d, of 1/ε) of the computational depth where ε ≤ d^{−1/4}.
+    pub fn computational_exponents(self) -> (f64, f64) {
+        match self {
+            Self::ResqueEpochSgd => (0.0, 2.0),
+            Self::ResqueAcSa | Self::ResqueBisectionFree => (0.25, 1.0),
+            _ => self.depth_exponents(),
         }
     }
 

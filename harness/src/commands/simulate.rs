@@ -17,7 +17,7 @@ use crate::prediction::queries::{self, Cell, Costs, Kind, PLACES, Place, Row};
 use crate::prediction::ranks::Measurements;
 use crate::report::{Entry, Table};
 use crate::results::{Pooled, pool, read_run};
-use crate::studies::depth_against_work::{self as study, Limits};
+use crate::studies::depth_against_work as study;
 use crate::studies::exponents::Study;
 
 /// Arguments of `rounds simulate`.
@@ -134,10 +134,7 @@ fn print<Row: Serialize>(rows: &[Row], output: Output, text: impl Fn() -> String
 /// Measures the methods now.
 fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result<Costs> {
     let function = study::hard_function(arguments.dimension as usize, arguments.accuracy)?;
-    let limits = Limits {
-        most_queries: 50_000_000,
-        most_seconds: 20.0,
-    };
+    const MOST_QUERIES: u64 = 50_000_000;
     let measure = |method: Method, threads| -> anyhow::Result<Cell> {
         let (accuracy, engine) = (arguments.accuracy, Engine::with_threads(threads)?);
         Ok(Cell {
@@ -145,7 +142,14 @@ fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::
             algorithm: method.id().to_owned(),
             accuracy,
             threads,
-            found: study::measure((&function, 0.0), method, accuracy, &engine, arguments.seed, limits)?,
+            found: study::measure(
+                (&function, 0.0),
+                method,
+                accuracy,
+                &engine,
+                arguments.seed,
+                MOST_QUERIES,
+            )?,
         })
     };
     let mut cells = Vec::new();

@@ -7,6 +7,7 @@ use std::ops::Deref;
 use serde::{Deserialize, Serialize};
 
 use super::{Overtaking, crossing};
+use crate::statistics::{as_numbers, median};
 
 /// A kind of function that costs are measured on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,8 @@ pub struct Found {
     pub gap: f64,
     /// Adaptive rounds.
     pub rounds: u64,
+    /// Steps of the outer loop: rounds without the trials of a line search.
+    pub iterations: u64,
     /// Gradient queries.
     pub gradient_queries: u64,
     /// Dependent vector operations.
@@ -70,6 +73,32 @@ pub struct Found {
     pub reweighted: u64,
 }
 
+impl Found {
+    /// The medians of runs of one cell, one a seed. Unless all of them reached the target it was not reached.
+    pub fn median(runs: &[&Self]) -> Self {
+        let number = |value: fn(&Self) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
+        let count = |value: fn(&Self) -> u64| {
+            let values: Vec<u64> = runs.iter().map(|run| value(run)).collect();
+            median(&as_numbers(&values)).round() as u64
+        };
+        Self {
+            dimension: runs.first().map_or(0, |run| run.dimension),
+            reached: runs.iter().all(|run| run.reached),
+            start_gap: number(|run| run.start_gap),
+            gap: number(|run| run.gap),
+            rounds: count(|run| run.rounds),
+            iterations: count(|run| run.iterations),
+            gradient_queries: count(|run| run.gradient_queries),
+            computational_depth: count(|run| run.computational_depth),
+            seconds: number(|run| run.seconds),
+            query_seconds: number(|run| run.query_seconds),
+            reweight_seconds: number(|run| run.reweight_seconds),
+            reweightings: count(|run| run.reweightings),
+            reweighted: count(|run| run.reweighted),
+        }
+    }
+}
+
 impl Deref for Cell {
     type Target = Found;
 
@@ -79,6 +108,12 @@ impl Deref for Cell {
 }
 
 impl Cell {
+    /// True for runs of the same cell.
+    pub fn is_of(&self, other: &Self) -> bool {
+        let setting = |cell: &Self| (cell.family, cell.dimension, cell.threads, cell.accuracy.to_bits());
+        setting(self) == setting(other) && self.algorithm == other.algorithm
+    }
+
     /// True if the counts describe the method: it reached its target, from a start well above it.
     pub fn is_typical(&self) -> bool {
         self.reached && self.start_gap > 2.0 * self.accuracy

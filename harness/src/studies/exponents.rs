@@ -7,8 +7,8 @@ use rounds_algorithms::theory::parallel::Method;
 use rounds_numerics::{Mat, dense};
 use serde::{Deserialize, Serialize};
 
-use crate::prediction::queries::{Cell, Kind};
-use crate::statistics::{Estimate, Interval, student_quantile};
+use crate::prediction::queries::{Cell, Found, Kind};
+use crate::statistics::{Estimate, Interval, of_mean, student_quantile};
 
 /// Exponents p of `y = c·Π x_j^{p_j}` from rows `(x, y)`, all positive: least squares of ln y on ln x with intercept, each
 /// with its 95 % interval under independent errors; NaN for a variable with fewer than three values, which any exponent fits.
@@ -73,30 +73,53 @@ pub struct FittedExponent {
     pub variable: String,
     /// Table I.
     pub theory: f64,
-    /// The fit.
+    /// The fit to the medians of the cells, with the interval of its residuals: the misfit of a power law.
     #[serde(flatten)]
     pub exponent: Estimate,
+    /// The mean of the fits of each seed's runs, with its interval over the seeds: chance. None for a single seed.
+    pub over_seeds: Option<Estimate>,
     /// Number of cells.
     pub cells: usize,
+}
+
+impl FittedExponent {
+    /// True if neither interval holds the theory's exponent.
+    pub fn excludes_theory(&self) -> bool {
+        let excludes = |estimate: &Estimate| self.theory < estimate.low || self.theory > estimate.high;
+        excludes(&self.exponent) && self.over_seeds.as_ref().is_none_or(excludes)
+    }
 }
 
 /// All cells with their fits: `depth-against-work.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {
-    /// Cells in the order in which they were measured.
+    /// Cells in the order in which they were measured, each with the medians of its runs.
     pub cells: Vec<Cell>,
-    /// Fits to the cells of the fewest threads.
+    /// Fits to the cells of the fewest threads that every seed reached.
     pub exponents: Vec<FittedExponent>,
     /// Seconds that a round costs two threads of one process beside its work; 0 if it was not measured.
     pub exchange_seconds: f64,
 }
 
 impl Study {
-    /// A study of these cells.
-    pub fn new(cells: Vec<Cell>, exchange_seconds: f64) -> Self {
+    /// A study of these runs, each with the place of its seed.
+    pub fn new(runs: &[(usize, Cell)], exchange_seconds: f64) -> Self {
+        let mut cells: Vec<Cell> = Vec::new();
+        for (_, run) in runs {
+            if cells.iter().any(|cell| cell.is_of(run)) {
+                continue;
+            }
+            let of_cell: Vec<&Found> = runs
+                .iter()
+                .filter(|(_, other)| other.is_of(run))
+                .map(|(_, other)| &other.found)
+                .collect();
+            let found = Found::median(&of_cell);
+            cells.push(Cell { found, ..run.clone() });
+        }
         let fewest = cells.iter().map(|cell| cell.threads).min().unwrap_or(1);
         Self {
-            exponents: fit_all(&cells, fewest),
+            exponents: fit_all(&cells, runs, fewest),
             cells,
             exchange_seconds,
         }
@@ -120,47 +143,74 @@ impl Study {
     }
 }
 
-/// Exponents of depth and queries in d and 1/ε, from the cells that reached their target on `threads` threads.
-fn fit_all(cells: &[Cell], threads: usize) -> Vec<FittedExponent> {
+/// A count of a cell.
+type Count = fn(&Found) -> u64;
+
+/// A count, its name, and its exponents (of d, of 1/ε) in Table I.
+fn counts(method: Method) -> [(&'static str, Count, (f64, f64)); 4] {
+    let (depth, computational) = (method.depth_exponents(), method.computational_exponents());
+    [
+        ("rounds", |found| found.rounds, depth),
+        ("iterations", |found| found.iterations, depth),
+        (
+            "gradient_queries",
+            |found| found.gradient_queries,
+            method.query_exponents(),
+        ),
+        ("computational_depth", |found| found.computational_depth, computational),
+    ]
+}
+
+/// The fit of a count in 1/ε and, where it varies, d.
+fn fit_cells<'c>(cells: impl Iterator<Item = &'c Cell>, count: Count) -> Vec<Estimate> {
+    let cells: Vec<&Cell> = cells.collect();
+    let varies = cells.iter().any(|cell| cell.dimension != cells[0].dimension);
+    let row = |cell: &&Cell| {
+        let dimension = varies.then_some(cell.dimension as f64);
+        let x = std::iter::once(1.0 / cell.accuracy).chain(dimension).collect();
+        (x, count(cell) as f64)
+    };
+    fit(&cells.iter().map(row).collect::<Vec<_>>()).unwrap_or_default()
+}
+
+/// Exponents of all counts in d and 1/ε on `threads` threads, from `cells` (medians) and the `runs` of each seed. A cell that
+/// one seed missed is left out for all of them: what the others needed would be too little.
+fn fit_all(cells: &[Cell], runs: &[(usize, Cell)], threads: usize) -> Vec<FittedExponent> {
     let mut fits = Vec::new();
+    let seeds: BTreeSet<usize> = runs.iter().map(|(seed, _)| *seed).collect();
     for (family, method) in Kind::ALL
         .iter()
         .flat_map(|kind| Method::ALL.map(|method| (*kind, method)))
     {
         let own = |cell: &&Cell| (cell.family, &*cell.algorithm, cell.threads) == (family, method.id(), threads);
         let used: Vec<&Cell> = cells.iter().filter(own).filter(|cell| cell.is_typical()).collect();
-        let varies = used.iter().any(|cell| cell.dimension != used[0].dimension);
-        let (theory_depth, theory_queries) = (method.depth_exponents(), method.query_exponents());
-        let quantities: [(&str, fn(&Cell) -> f64, (f64, f64)); 2] = [
-            ("rounds", |cell| cell.rounds as f64, theory_depth),
-            ("gradient_queries", |cell| cell.gradient_queries as f64, theory_queries),
-        ];
-        for (quantity, value, (of_dimension, of_accuracy)) in quantities {
-            let row = |cell: &&Cell| {
-                let dimension = varies.then_some(cell.dimension as f64);
-                (
-                    std::iter::once(1.0 / cell.accuracy).chain(dimension).collect(),
-                    value(cell),
-                )
+        for (quantity, count, (of_dimension, of_accuracy)) in counts(method) {
+            let found = fit_cells(used.iter().copied(), count);
+            let of_seed = |seed: &usize| {
+                let own = runs
+                    .iter()
+                    .filter(|(other, run)| other == seed && used.iter().any(|cell| cell.is_of(run)));
+                fit_cells(own.map(|(_, run)| run), count)
             };
-            let rows: Vec<_> = used.iter().map(row).collect();
+            let of_seeds: Vec<Vec<Estimate>> = seeds.iter().map(of_seed).collect();
             let names = [("1/accuracy", of_accuracy), ("dimension", of_dimension)];
-            let found = fit(&rows).unwrap_or_default();
-            fits.extend(
-                found
-                    .into_iter()
-                    .zip(names)
-                    .filter(|(exponent, _)| exponent.value.is_finite())
-                    .map(|(exponent, (variable, theory))| FittedExponent {
-                        family,
-                        algorithm: method.id().to_owned(),
-                        quantity: quantity.to_owned(),
-                        variable: variable.to_owned(),
-                        theory,
-                        exponent,
-                        cells: rows.len(),
-                    }),
-            );
+            for (index, (exponent, (variable, theory))) in found.into_iter().zip(names).enumerate() {
+                if !exponent.value.is_finite() {
+                    continue;
+                }
+                let values = of_seeds.iter().filter_map(|fits| Some(fits.get(index)?.value));
+                let over_seeds = of_mean(&values.collect::<Vec<_>>(), 0.95);
+                fits.push(FittedExponent {
+                    family,
+                    algorithm: method.id().to_owned(),
+                    quantity: quantity.to_owned(),
+                    variable: variable.to_owned(),
+                    theory,
+                    exponent,
+                    over_seeds: over_seeds.ends().map(|_| over_seeds),
+                    cells: used.len(),
+                });
+            }
         }
     }
     fits
@@ -215,41 +265,77 @@ mod tests {
         assert!(fit(&[(vec![1.0], 1.0), (vec![2.0], 2.0)]).is_none());
     }
 
-    #[test]
-    fn fits_take_only_cells_that_reached_their_target() {
-        let cell = |dimension: usize, accuracy: f64, reached: bool| Cell {
+    /// A cell whose counts are powers of d and 1/ε, times `factor`.
+    fn cell(dimension: usize, accuracy: f64, factor: f64) -> Cell {
+        let count = |d: f64, e: f64| (1e4 * factor * (dimension as f64).powf(d) * accuracy.powf(-e)).round() as u64;
+        Cell {
             family: Kind::MaxOfLinear,
-            algorithm: "sgd".to_owned(),
+            algorithm: "resque-ac-sa".to_owned(),
             accuracy,
             threads: 1,
             found: Found {
                 dimension,
-                reached,
+                reached: true,
                 start_gap: 4.0 * accuracy,
-                rounds: if reached { (accuracy.powi(-2)).round() as u64 } else { 1 },
-                gradient_queries: 7,
+                rounds: count(1.0 / 3.0, 2.0 / 3.0),
+                iterations: count(1.0 / 3.0, 2.0 / 3.0),
+                computational_depth: count(0.25, 1.0),
+                gradient_queries: count(0.0, 2.0),
                 ..Found::default()
             },
-        };
-        let mut cells = vec![cell(16, 0.001, false)];
-        for dimension in [16, 64] {
-            cells.extend([0.1, 0.05, 0.02].map(|accuracy| cell(dimension, accuracy, true)));
         }
-        let exponents = fit_all(&cells, 1);
-        let slope = exponents
+    }
+
+    /// All runs of three seeds, of which the second one needs half as much again in the largest dimension.
+    fn runs() -> Vec<(usize, Cell)> {
+        let mut runs = Vec::new();
+        for seed in 0..3 {
+            for dimension in [16, 64, 256] {
+                let factor = if (seed, dimension) == (1, 256) { 1.5 } else { 1.0 };
+                runs.extend([0.1, 0.05, 0.02].map(|accuracy| (seed, cell(dimension, accuracy, factor))));
+            }
+        }
+        runs
+    }
+
+    #[test]
+    fn every_count_has_an_exponent_with_its_interval_over_the_seeds() {
+        let study = Study::new(&runs(), 1e-5);
+        assert_eq!((study.cells.len(), study.exponents.len()), (9, 8));
+        for fit in &study.exponents {
+            assert!((fit.exponent.value - fit.theory).abs() < 1e-3, "{fit:?}");
+            let over_seeds = fit.over_seeds.expect("three seeds");
+            // Only the exponent of d differs between the seeds.
+            let width = over_seeds.high - over_seeds.low;
+            assert_eq!(width > 0.1, fit.variable == "dimension", "{fit:?}");
+            assert!(!fit.excludes_theory() || width < 1e-3);
+        }
+        let computational = study
+            .exponents
             .iter()
-            .find(|fit| fit.quantity == "rounds" && fit.variable == "1/accuracy")
-            .unwrap();
-        assert!((slope.exponent.value - 2.0).abs() < 1e-6 && slope.theory == 2.0 && slope.cells == 6);
-        assert!(fit_all(&cells, 2).is_empty());
-        let study = Study {
-            cells,
-            exponents,
-            exchange_seconds: 1e-5,
-        };
+            .filter(|fit| fit.quantity == "computational_depth");
+        assert_eq!(computational.map(|fit| fit.theory).collect::<Vec<_>>(), [1.0, 0.25]);
+        let document = study.document().unwrap();
+        assert_eq!(serde_json::from_str::<Study>(&document).unwrap(), study);
+        let one: Vec<_> = runs().into_iter().filter(|(seed, _)| *seed == 0).collect();
+        let study = Study::new(&one, 0.0);
+        assert!(study.exponents.iter().all(|fit| fit.over_seeds.is_none()));
         assert_eq!(
             serde_json::from_str::<Study>(&study.document().unwrap()).unwrap(),
             study
         );
+    }
+
+    #[test]
+    fn a_cell_that_one_seed_missed_is_left_out_for_all() {
+        let mut runs = runs();
+        let (_, missed) = runs
+            .iter_mut()
+            .find(|(seed, cell)| (*seed, cell.dimension) == (2, 256))
+            .unwrap();
+        missed.found.reached = false;
+        let study = Study::new(&runs, 0.0);
+        assert!(study.exponents.iter().all(|fit| fit.cells == 8));
+        assert!(fit_all(&study.cells, &runs, 2).is_empty());
     }
 }

@@ -144,6 +144,14 @@ impl Run {
         }
     }
 
+    /// Steps of the outer loop: rounds, but for those of a line search.
+    fn iterations(&self, rounds: u64) -> u64 {
+        match self {
+            Self::Resque(run) => run.iterations(),
+            _ => rounds,
+        }
+    }
+
     fn depth(&self, rounds: u64) -> u64 {
         match self {
             Self::Resque(run) => run.computational_depth(),
@@ -152,16 +160,8 @@ impl Run {
     }
 }
 
-/// When a cell is given up.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Queries.
-    pub most_queries: u64,
-    /// Seconds.
-    pub most_seconds: f64,
-}
-
-/// Runs `method` on `function`, whose least value is `minimum`, until the gap is at most `accuracy`.
+/// Runs `method` on `function`, whose least value is `minimum`, until the gap is at most `accuracy`, its planned rounds are done
+/// or it has asked more than `most_queries`.
 ///
 /// # Errors
 /// A method that refuses its parameters.
@@ -171,7 +171,7 @@ pub fn measure(
     accuracy: f64,
     engine: &Engine,
     seed: u64,
-    limits: Limits,
+    most_queries: u64,
 ) -> Result<Found, ResqueError> {
     let (dimension, lipschitz) = (function.dimension(), function.lipschitz());
     let mut oracle = BlackBoxOracle::new(function, engine.clone(), StreamKey::Simulation(seed));
@@ -188,7 +188,6 @@ pub fn measure(
     // Worker threads take tasks without leaving the pool; function values are taken outside the clock.
     engine.install(|| -> Result<(), ResqueError> {
         let mut next = 1;
-        let wall = Instant::now();
         loop {
             let started = Instant::now();
             let outcome = run.advance(&mut TimedPool {
@@ -204,10 +203,8 @@ pub fn measure(
             found.rounds = ledger.rounds;
             found.gradient_queries = ledger.gradient_queries;
             found.computational_depth = run.depth(ledger.rounds);
-            let over = ledger.gradient_queries > limits.most_queries
-                || found.seconds > limits.most_seconds
-                || wall.elapsed().as_secs_f64() > 4.0 * limits.most_seconds;
-            let last = run.finished() || over;
+            found.iterations = run.iterations(ledger.rounds);
+            let last = run.finished() || ledger.gradient_queries > most_queries;
             if ledger.rounds >= next || last || matches!(run, Run::Cutting { .. }) {
                 found.gap = run.gap(gap);
                 found.reached = found.gap <= accuracy;
@@ -284,13 +281,13 @@ mod tests {
     use super::*;
 
     fn measured(dimension: usize, accuracy: f64, method: Method, threads: usize, most_queries: u64) -> Found {
-        let limits = Limits {
-            most_queries,
-            most_seconds: 20.0,
-        };
         let function = hard_function(dimension, accuracy).unwrap();
         let engine = Engine::with_threads(threads).unwrap();
-        measure((&function, 0.0), method, accuracy, &engine, 3, limits).unwrap()
+        measure((&function, 0.0), method, accuracy, &engine, 3, most_queries).unwrap()
+    }
+
+    fn line_search(method: Method) -> bool {
+        matches!(method, Method::ResqueEpochSgd | Method::ResqueAcSa)
     }
 
     #[test]
@@ -300,7 +297,8 @@ mod tests {
             for cell in &cells {
                 assert!(cell.reached && cell.gap <= 0.1, "{cell:?}");
                 assert!(cell.rounds > 0 && cell.gradient_queries >= cell.rounds);
-                assert!(cell.computational_depth >= cell.rounds);
+                assert!(cell.computational_depth >= cell.rounds && cell.rounds >= cell.iterations);
+                assert!(cell.iterations > 0 && (cell.iterations == cell.rounds) != line_search(method));
                 assert!(cell.query_seconds + cell.reweight_seconds <= cell.seconds);
                 assert!(cell.reweighted >= 2 * cell.reweightings);
             }

@@ -5,6 +5,7 @@ use rounds_algorithms::theory::parallel::Method;
 use crate::format::{three_digits, time};
 use crate::prediction::queries::{Cell, Kind, PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
 use crate::report::{Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
+use crate::statistics::Estimate;
 use crate::studies::exponents::Study;
 
 /// Workers of the figures of time against latency.
@@ -14,8 +15,8 @@ const LEAST_SECONDS: f64 = 0.005;
 
 /// The presentation of the study of this name.
 pub fn present(study: &Study, name: &str) -> Presentation {
-    let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; black-box queries, practical \
-                 constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
+    let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; medians over seeds; black-box \
+                 queries, practical constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
                  first point.";
     let command = format!("rounds run {name}");
     let mut presentation = Presentation::new("Query depth against total work", "Depth and work", about, &command);
@@ -47,6 +48,8 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     let rounds = |cell: &Cell| cell.rounds as f64;
     let queries = |cell: &Cell| cell.gradient_queries as f64;
     let depth_slope = |method: Method| Some(method.depth_exponents().1);
+    let steps = |cell: &Cell| cell.computational_depth as f64;
+    let steps_slope = |method: Method| Some(method.computational_exponents().1);
     let query_slope = |method: Method| Some(method.query_exponents().1);
     // Depth = ε^{−p} and queries = ε^{−q}, so depth = queries^{p/q}.
     let ratio = |method: Method| {
@@ -59,6 +62,7 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
     let inverse = |cell: &Cell| 1.0 / cell.accuracy;
     let slopes = |x: Value, y: Value, slope: Slope| with_slopes(&cells, Style::Line, x, y, slope);
     let depth = slopes(&inverse, &rounds, &depth_slope);
+    let computational = slopes(&inverse, &steps, &steps_slope);
     let work = slopes(&inverse, &queries, &query_slope);
     let against = with_slopes(&cells, Style::Points, &queries, &rounds, &ratio);
     let whole = format!("Query depth against total work, d = {dimension}");
@@ -66,6 +70,10 @@ fn family_parts(study: &Study, family: Kind, first: bool) -> Vec<Part> {
         (
             "depth-against-accuracy",
             chart(to_gap("Adaptive rounds"), "1/ε", "adaptive rounds", depth),
+        ),
+        (
+            "computational-depth",
+            chart(to_gap("Computational depth"), "1/ε", "dependent steps", computational),
         ),
         (
             "work-against-accuracy",
@@ -306,9 +314,10 @@ fn places(cells: &[&Cell]) -> Vec<Part> {
 fn exponents(study: &Study) -> Table {
     let mut table = Table::new(
         "Exponents",
-        "method|family|quantity|in|#theory|#measured|#95 % interval|#cells",
+        "method|family|quantity|in|#theory|#measured|#95 % over seeds|#95 % over cells|#cells",
     );
     let two = |value: f64| format!("{value:.2}");
+    let interval = |of: Estimate| Entry::sorted(format!("[{:.2}, {:.2}]", of.low, of.high), of.low);
     for fit in &study.exponents {
         let family = serde_json::to_string(&fit.family).unwrap_or_default();
         table.row([
@@ -317,11 +326,9 @@ fn exponents(study: &Study) -> Table {
             Entry::text(fit.quantity.replace('_', " ")),
             Entry::text(fit.variable.replace('_', " ")),
             Entry::number(fit.theory, two),
-            Entry::number(fit.exponent.value, two),
-            Entry::sorted(
-                format!("[{:.2}, {:.2}]", fit.exponent.low, fit.exponent.high),
-                fit.exponent.low,
-            ),
+            Entry::number(fit.over_seeds.unwrap_or(fit.exponent).value, two),
+            fit.over_seeds.map_or_else(Entry::default, interval),
+            interval(fit.exponent),
             Entry::count(fit.cells),
         ]);
     }
