@@ -53,3 +53,15 @@ fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Pre
     let rounds = run.rounds();
     pooled::prepared(problem, settings, run, Weights::Conditional, lipschitz, rounds)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_names_the_papers_reference_and_the_centres_in_use() {
+        let centres = format!("{:?} centres", Centre::Analytic).to_lowercase();
+        assert!(CUTTING_PLANE.source.contains("Khachiyan, Tarasov and Erlikh 1988"));
+        assert!(CUTTING_PLANE.source.contains(&centres), "{}", CUTTING_PLANE.source);
+    }
+}

@@ -20,7 +20,7 @@ parameters! {
         radius: f64 [Range::POSITIVE] = 10.0,
         /// Search for λ in outer steps
         outer: Outer = Outer::BisectionFree,
-        /// Constant of the sample sizes; the theory's is 48
+        /// Constant of the sample sizes; 48 in Algorithms 1 and 2, whose bounds smaller ones give up
         samples: f64 [Range::POSITIVE] = PRACTICAL_SAMPLES,
         /// Smoothing radius ρ and ball radius r (default: ε/(2L), for losses of a linear model)
         smoothing: Option<f64> [Range::new("a radius above 0, at least 1e-30 (offsets are f32),", |radius| radius >= 1e-30 && radius.is_finite())],

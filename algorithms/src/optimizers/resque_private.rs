@@ -141,7 +141,8 @@ pub static RESQUE_PRIVATE_SCO: Algorithm = Algorithm {
     constructor: |problem, settings| prepare(problem, settings, "resque-private-sco", true),
 };
 
-/// Chunks of a localised practical run: rows halve, and below an eighth too few are left for a useful phase.
+/// Chunks of a localised practical run, where Proposition 11 takes log n: rows halve, and below an eighth too few are left for a
+/// useful phase. An eighth of the rows is never read.
 const MOST_CHUNKS: usize = 3;
 
 fn prepare(

@@ -6,7 +6,9 @@
 //! | EpochSGD (Theorem 1) | d^{1/3}κ^{2/3} | + κ² | d^{1/3}κ^{2/3} + κ² |
 //! | AC-SA (Theorem 2) | d^{1/3}κ^{2/3} | + d^{1/4}κ | the same |
 //!
-//! up to logarithms. With |f̂_ρ − f| ≤ ε/2 and the other half of ε for f̂_ρ, the final error is at most ε.
+//! up to logarithms. There |f̂_ρ − f| ≤ ε/2, and the other half of ε is left for f̂_ρ. The constants here are practical and not
+//! those of the theorems: ball accuracy, variance of the proximal estimate, sample sizes, one solve in a trial of the line
+//! search. So a run is judged by its gap.
 
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
@@ -44,13 +46,13 @@ choices! {
     }
 }
 
-/// The constant of sample sizes in use. The proofs take 48 for EpochSGD's T and AC-SA's N_k; the constants here give up their
-/// bounds, not their exponents.
+/// The constant of sample sizes in use. Algorithms 1 and 2 take 48 for T and N_k; the practical constants here give up the bounds
+/// of the theorems, not their exponents.
 pub const PRACTICAL_SAMPLES: f64 = 2.0;
-/// C of the ball accuracy φ = λr²/C; 8 in the proofs.
-const BALL_ACCURACY: f64 = 2.0;
-/// C of the proximal estimate's standard deviation ε√K/(CR); 1 in the proofs.
-const PROXIMAL: f64 = 0.5;
+/// C of the ball accuracy φ = λr²/C, practical: the theorems take λr²/(C_ba·log³κ) with a constant that they do not name.
+const PRACTICAL_BALL: f64 = 2.0;
+/// C of the proximal estimate's standard deviation ε√K/(CR), practical: C_ba in the theorems.
+const PRACTICAL_PROXIMAL: f64 = 0.5;
 
 /// Parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -203,7 +205,11 @@ struct SampledOracle<'s, 'p> {
 impl Sampler {
     fn subproblem(&self, regularization: f64) -> Result<Subproblem, ResqueError> {
         let radius = self.acceleration.ball_radius;
-        Subproblem::new(regularization, radius, regularization * radius * radius / BALL_ACCURACY)
+        Subproblem::new(
+            regularization,
+            radius,
+            regularization * radius * radius / PRACTICAL_BALL,
+        )
     }
 
     /// One round at `centre` and a solve of its ball, whose offset is kept; returns its samples.
@@ -224,7 +230,7 @@ impl Sampler {
 
 impl ProximalOracle for SampledOracle<'_, '_> {
     fn distance(&mut self, centre: &[f64], regularization: f64) -> Result<f64, ResqueError> {
-        // The theorems aggregate 2 ln(1/ζ) = 9 solves at ζ = 1/100; here it is one.
+        // Practical: one solve, where the theorems aggregate about ln(1/ζ) of them to hold with probability 1 − ζ.
         self.sampler.solve(self.pool, centre, regularization)?;
         Ok(squared_norm(&self.sampler.offset).sqrt())
     }
@@ -241,7 +247,7 @@ impl ProximalOracle for SampledOracle<'_, '_> {
         let (lipschitz, balls) = (pool.lipschitz(), sampler.acceleration.balls());
         let ball = sampler.subproblem(regularization)?;
         // (λ/2)·E‖x − x̂‖² ≤ φ gives the standard deviation ε√K/(CR)/λ of Definition 5.
-        let deviation = sampler.acceleration.accuracy * balls.sqrt() / (PROXIMAL * domain_radius);
+        let deviation = sampler.acceleration.accuracy * balls.sqrt() / (PRACTICAL_PROXIMAL * domain_radius);
         let wanted = deviation * deviation / (2.0 * regularization);
         let proximal_problem = Subproblem::new(regularization, ball_radius, wanted.min(ball.accuracy))?;
         let most_levels = balls.log2().ceil().max(1.0) as u32;

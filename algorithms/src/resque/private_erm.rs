@@ -9,9 +9,9 @@
 //! ```
 //!
 //! **Honesty.** The proof's constants ask for ρ/r in the hundreds of thousands and for T/n ≤ 1/60 in every one of
-//! thousands of calls. [`Plan::faithful`] computes with the explicit constants and refuses what they do not allow;
-//! [`first_feasible_examples`] says from which n on they do. [`Plan::scaled`] takes the user's constants and carries no
-//! claim.
+//! thousands of calls, the deepest level of a proximal estimate included. [`Plan::faithful`] computes with the explicit
+//! constants and refuses what they do not allow; [`first_feasible_examples`] says from which n on they do.
+//! [`Plan::scaled`] takes the user's constants and carries no claim.
 
 use rounds_kernels::random::StreamKey;
 
@@ -82,6 +82,9 @@ pub enum Infeasible {
     },
 }
 
+/// C_priv of a faithful plan: subsampling amplifies in the proof where T/n ≤ 1/60 [002 Lemma 6].
+const FAITHFUL_SHARE: f64 = 60.0;
+
 /// Parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
@@ -91,8 +94,10 @@ pub struct Plan {
     pub smoothing: f64,
     /// β.
     pub beta: f64,
-    /// T_1, T_2, T_3.
+    /// T_1, T_2, T_3, whole numbers.
     pub steps: [f64; 3],
+    /// C_priv: no solve of any level takes more than n/C_priv steps.
+    pub privacy_constant: f64,
     /// Runs that the line search aggregates.
     pub runs: f64,
     /// ε that the composition proves; nothing for a scaled plan.
@@ -106,7 +111,7 @@ fn optimal_error(setting: &Setting, constant: f64) -> f64 {
     constant * setting.lipschitz * setting.domain_radius * (1.0 / n.sqrt() + privacy)
 }
 
-/// [002 (32)–(34)] with `constant` for √C.
+/// [002 (32)–(34)] with `constant` for √C, rounded up to whole numbers of at least 4: two phases of a solve.
 fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant: f64) -> [f64; 3] {
     let log = condition.ln().max(1.0);
     let noise = condition * setting.dimension.sqrt() / (balls.sqrt() * beta);
@@ -117,21 +122,30 @@ fn call_steps(condition: f64, balls: f64, beta: f64, setting: &Setting, constant
         constant * (noise / log.sqrt() + statistics / log),
         constant * (noise + statistics),
     ]
+    .map(|steps| steps.ceil().max(4.0))
 }
 
 impl Plan {
-    /// Refuses a T above n/C_priv, with C_priv = 1: as many steps as examples. (The proof's constant is among the
-    /// preconditions of [`Plan::faithful`].)
+    /// Refuses a T above n/C_priv.
     ///
     /// # Errors
     /// A T that is not.
     pub fn check_steps(&self, examples: usize) -> Result<(), ResqueError> {
-        let (steps, limit) = (self.steps.into_iter().fold(0.0, f64::max).ceil(), examples as f64);
+        let (steps, limit) = (
+            self.steps.into_iter().fold(0.0, f64::max),
+            examples as f64 / self.privacy_constant,
+        );
         if steps <= limit {
             Ok(())
         } else {
             Err(ResqueError::StepsBeyondData { steps, limit })
         }
+    }
+
+    /// j_max of Algorithm 6, the deepest level and the number of repetitions: 0 where not even one level fits, which only a
+    /// scaled plan allows.
+    pub fn most_levels(&self, examples: usize) -> u32 {
+        PrivateSolver::most_levels(examples, self.privacy_constant, self.steps[2] as usize).unwrap_or(0)
     }
 
     /// The plan that the proof covers, with the explicit constants of specification 7.4: the largest β whose composed
@@ -197,10 +211,10 @@ impl Plan {
             beta *= 0.97;
         }
         let steps = call_steps(condition, balls, beta, setting, 1.0);
-        if proven(beta) > epsilon || steps[2] > n / 120.0 {
+        if proven(beta) > epsilon || 2.0 * steps[2] > (n / FAITHFUL_SHARE).floor() {
             return Err(Infeasible::TooFewExamples {
                 steps: 2.0 * steps[2],
-                limit: n / 60.0,
+                limit: n / FAITHFUL_SHARE,
             });
         }
         Ok(Self {
@@ -208,6 +222,7 @@ impl Plan {
             smoothing,
             beta,
             steps,
+            privacy_constant: FAITHFUL_SHARE,
             runs,
             epsilon: Some(proven(beta)),
         })
@@ -241,6 +256,7 @@ impl Plan {
             smoothing,
             beta,
             steps,
+            privacy_constant: 1.0,
             runs: 1.0,
             epsilon: None,
         })
@@ -375,7 +391,7 @@ impl PrivateBalls {
     }
 
     fn budget(&self, call: usize) -> Result<PrivateBudget, ResqueError> {
-        let steps = super::ball::sample_size(self.plan.steps[call])?.max(4);
+        let steps = super::ball::sample_size(self.plan.steps[call])?;
         Ok(PrivateBudget {
             beta: self.plan.beta,
             steps,
@@ -416,8 +432,8 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let Self { balls, pool } = self;
         let ball = balls.ball(centre, regularization);
         let (step, estimate) = (balls.budget(1)?, balls.budget(2)?);
-        let most = PrivateSolver::most_levels(balls.examples, 1.0, estimate.steps).unwrap_or(0);
-        let levels = levels_of_call(&balls.key, balls.calls, most.clamp(1, 2) as usize, most);
+        let most = balls.plan.most_levels(balls.examples);
+        let levels = levels_of_call(&balls.key, balls.calls, most.max(1) as usize, most);
         balls.calls += 1;
         let of_step = PrivateSolver::strongly_convex_samples(step);
         let samples = of_step + PrivateSolver::bias_reduced_samples(estimate, &levels);
@@ -463,7 +479,14 @@ mod tests {
         let plan = Plan::faithful(&Setting { examples, ..LAPTOP }).unwrap();
         assert!(plan.epsilon.unwrap() <= LAPTOP.epsilon);
         assert!(plan.smoothing / plan.acceleration.ball_radius > 1e5);
-        assert!(plan.steps.iter().all(|&steps| steps <= first / 60.0));
+        // The deepest level of a proximal estimate keeps T/n ≤ 1/60, and one more would not.
+        let deepest = plan.steps[2] * f64::powi(2.0, plan.most_levels(first as usize) as i32);
+        assert!(
+            deepest <= first / 60.0 && 2.0 * deepest > first / 60.0,
+            "{deepest:e} of {first:e}"
+        );
+        assert!(plan.check_steps(first as usize).is_ok() && plan.check_steps((first / 2.0) as usize).is_err());
+        assert!(plan.steps.iter().all(|steps| steps.fract() == 0.0));
         let smaller = first_feasible_examples(&SMALL).unwrap();
         assert!(smaller < first, "{smaller:e}");
     }
