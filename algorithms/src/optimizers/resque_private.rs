@@ -205,7 +205,7 @@ fn by_theorem(
         });
     }
     for (plan, chunk) in plans.iter().zip(&chunks) {
-        plan.check_steps(chunk.rows.len())?;
+        plan.check_steps(chunk.rows.len() as f64)?;
     }
     let statement = match own.mode {
         // A feasible faithful plan still rests on exact arithmetic and on a Lipschitz constant that is read off the data.

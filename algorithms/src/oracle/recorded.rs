@@ -55,6 +55,8 @@ impl Oracle<'_> {
         let norm = shifts.is_some().then_some(Norm::L2);
         let reader = Reader::of(problem, batch, parts, norm, ranks);
         let mut rest: Vec<&mut [f32]> = residuals.chunks_exact_mut(rows.max(1)).collect();
+        // Poisson batches may be empty: every output has residuals, if none.
+        rest.resize_with(problem.model().outputs, Default::default);
         let first = partition::leaf_range(rows, parts, own.start).start;
         rest.iter_mut().for_each(|rest| drop(rest.split_off_mut(..first)));
         let mut leaves: Vec<_> = own

@@ -220,13 +220,13 @@ impl PrivateSolver {
     ///
     /// # Errors
     /// T > n/(2C_priv): not even one level fits.
-    pub fn most_levels(examples: usize, privacy_constant: f64, steps: usize) -> Result<u32, ResqueError> {
-        let (limit, two_steps) = (examples as f64 / privacy_constant, 2.0 * steps as f64);
+    pub fn most_levels(examples: f64, privacy_constant: f64, steps: f64) -> Result<u32, ResqueError> {
+        let (limit, two_steps) = (examples / privacy_constant, 2.0 * steps);
         if two_steps > limit {
             let steps = two_steps;
             return Err(ResqueError::StepsBeyondData { steps, limit });
         }
-        Ok((limit.floor() / steps as f64).log2().floor() as u32)
+        Ok((limit.floor() / steps).log2().floor() as u32)
     }
 
     /// Samples that Algorithm 6 reads at these levels.
@@ -407,10 +407,10 @@ mod tests {
 
     #[test]
     fn too_many_steps_and_missing_regularisation_are_refused() {
-        assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 100).unwrap(), 3);
+        assert_eq!(PrivateSolver::most_levels(60_000.0, 60.0, 100.0).unwrap(), 3);
         let (steps, limit) = (1_002.0, 1_000.0);
         let beyond = Err(ResqueError::StepsBeyondData { steps, limit });
-        assert_eq!(PrivateSolver::most_levels(60_000, 60.0, 501), beyond);
+        assert_eq!(PrivateSolver::most_levels(60_000.0, 60.0, 501.0), beyond);
         let mut pool = Quadratic::new(vec![0.0], 1.0);
         let mut solver = PrivateSolver::new(StreamKey::Simulation(4));
         let budget = PrivateBudget { beta: 1.0, steps: 8 };

@@ -130,10 +130,10 @@ impl Plan {
     ///
     /// # Errors
     /// A T that is not.
-    pub fn check_steps(&self, examples: usize) -> Result<(), ResqueError> {
+    pub fn check_steps(&self, examples: f64) -> Result<(), ResqueError> {
         let (steps, limit) = (
             self.steps.into_iter().fold(0.0, f64::max),
-            examples as f64 / self.privacy_constant,
+            examples / self.privacy_constant,
         );
         if steps <= limit {
             Ok(())
@@ -144,8 +144,8 @@ impl Plan {
 
     /// j_max of Algorithm 6, the deepest level and the number of repetitions: 0 where not even one level fits, which only a
     /// scaled plan allows.
-    pub fn most_levels(&self, examples: usize) -> u32 {
-        PrivateSolver::most_levels(examples, self.privacy_constant, self.steps[2] as usize).unwrap_or(0)
+    pub fn most_levels(&self, examples: f64) -> u32 {
+        PrivateSolver::most_levels(examples, self.privacy_constant, self.steps[2]).unwrap_or(0)
     }
 
     /// The plan that the proof covers, with the explicit constants of specification 7.4: the largest β whose composed
@@ -326,7 +326,7 @@ impl PrivateErm {
         regularization: Option<f64>,
         key: StreamKey,
     ) -> Result<Self, ResqueError> {
-        plan.check_steps(examples)?;
+        plan.check_steps(examples as f64)?;
         let balls = PrivateBalls {
             plan,
             solver: PrivateSolver::new(key.clone()),
@@ -432,7 +432,7 @@ impl ProximalOracle for PrivateOracle<'_, '_> {
         let Self { balls, pool } = self;
         let ball = balls.ball(centre, regularization);
         let (step, estimate) = (balls.budget(1)?, balls.budget(2)?);
-        let most = balls.plan.most_levels(balls.examples);
+        let most = balls.plan.most_levels(balls.examples as f64);
         let levels = levels_of_call(&balls.key, balls.calls, most.max(1) as usize, most);
         balls.calls += 1;
         let of_step = PrivateSolver::strongly_convex_samples(step);
@@ -480,12 +480,12 @@ mod tests {
         assert!(plan.epsilon.unwrap() <= LAPTOP.epsilon);
         assert!(plan.smoothing / plan.acceleration.ball_radius > 1e5);
         // The deepest level of a proximal estimate keeps T/n ≤ 1/60, and one more would not.
-        let deepest = plan.steps[2] * f64::powi(2.0, plan.most_levels(first as usize) as i32);
+        let deepest = plan.steps[2] * f64::powi(2.0, plan.most_levels(first) as i32);
         assert!(
             deepest <= first / 60.0 && 2.0 * deepest > first / 60.0,
             "{deepest:e} of {first:e}"
         );
-        assert!(plan.check_steps(first as usize).is_ok() && plan.check_steps((first / 2.0) as usize).is_err());
+        assert!(plan.check_steps(first).is_ok() && plan.check_steps(50.0 * plan.steps[2]).is_err());
         assert!(plan.steps.iter().all(|steps| steps.fract() == 0.0));
         let smaller = first_feasible_examples(&SMALL).unwrap();
         assert!(smaller < first, "{smaller:e}");

@@ -9,6 +9,7 @@ pub mod formulas;
 mod logistic;
 pub mod noise_mechanisms;
 mod panels;
+pub mod private_queries;
 pub mod round_time;
 pub mod scaling;
 pub mod training;
@@ -23,6 +24,7 @@ pub const KINDS: &[Kind] = &[
     depth_against_work::DepthAgainstWork::KIND,
     formulas::Formulas::KIND,
     noise_mechanisms::NoiseMechanisms::KIND,
+    private_queries::PrivateQueries::KIND,
     round_time::RoundTime::KIND,
     scaling::Scaling::KIND,
     training::Training::KIND,
