@@ -186,6 +186,16 @@ parameters! {
     }
 }
 
+choices! {
+    /// The weights of the noise in the bound that T′ minimises.
+    pub enum RoundsRule {
+        /// Those of (4.3), `α(1 + αL)`: right for Laplace noise of scale b, whose variance is 2b².
+        Bound = "bound",
+        /// Half of them, as in the authors' code: right for the noise that this code draws, whose variance is b².
+        PublishedCode = "published-code",
+    }
+}
+
 parameters! {
     /// Parameters of an optimised budget.
     pub(super) struct Division {
@@ -194,6 +204,8 @@ parameters! {
         /// Public guess of F(x_0) − F*, for the number of rounds T′ ≤ T; fixed keeps T
         initial_gap: NumberOr<Kept> [Range::new("a number above 0, or fixed,", Range::POSITIVE.holds)]
             = NumberOr::Number(10.0),
+        /// Bound that T′ minimises: the proven one, or that of the authors' code, with half of the noise
+        rounds_rule: RoundsRule = RoundsRule::Bound,
     }
 }
 
@@ -615,6 +627,10 @@ impl BudgetOf {
                 return Ok(schedule.rounds());
             };
             self.dimension as f64 * (per_mean / Range::POSITIVE.check("epsilon", epsilon)?).powi(2)
+        };
+        let noise = match self.division.rounds_rule {
+            RoundsRule::Bound => noise,
+            RoundsRule::PublishedCode => 0.5 * noise,
         };
         Ok(schedule.best_rounds(gap, noise, if gaussian { 2 } else { 3 }).0)
     }

@@ -72,7 +72,8 @@ parameters! {
         /// Smoothness M that steps are set for (default: a quarter of the loss's curvature at 0 times a public bound on
         /// ‖a‖², else 20)
         smoothness: Option<f64> [Range::POSITIVE],
-        /// Radius R of the ball that iterates are projected on (default: none)
+        /// Radius R of the ball that iterates are projected on, a public bound on the norm of the minimiser (default: none,
+        /// with a warning)
         radius: Option<f64> [Range::POSITIVE],
     }
 }
@@ -152,6 +153,19 @@ pub(super) fn default_smoothness(problem: &PublicProblem) -> f64 {
     bound
         .zip(at_zero)
         .map_or(20.0, |(squared, curvature)| 0.25 * curvature * squared)
+}
+
+/// M of the proofs, `sup φ″·A²` of a public bound A on the rows; the practical one where the loss or the rows have no such bound.
+fn proven_smoothness(problem: &PublicProblem) -> f64 {
+    let model = problem.model();
+    let squared = problem
+        .row_bound(Norm::L2)
+        .map(|a| a * a + f64::from(u8::from(model.bias)));
+    let worst = squared.zip(model.loss.curvature());
+    worst.map_or_else(
+        || default_smoothness(problem),
+        |(squared, curvature)| curvature * squared,
+    )
 }
 
 /// S where none is given: for losses of classes or signs their Lipschitz constant, of a public bound on the rows, at most 4 (the best of 0.5, 1,
@@ -286,11 +300,14 @@ impl Proven {
     }
 }
 
-/// The assumptions that practical constants leave.
-fn left_assumptions(run: &Variant<'_>, beta: f64) -> Vec<AssumptionWarning> {
+/// The assumptions that practical constants leave. M is the one that was given, else that of the proofs, not the smaller one that
+/// practical steps are set for.
+fn left_assumptions(run: &Variant<'_>, steps: &Steps, beta: f64) -> Vec<AssumptionWarning> {
     let &Variant { plan, zeta, .. } = run;
     let mut warnings = Vec::new();
-    let needed = 2.0 * run.smoothness * plan.rounds as f64;
+    let smoothness = steps.smoothness.unwrap_or_else(|| proven_smoothness(run.problem));
+    let needed = 2.0 * smoothness * plan.rounds as f64;
+    warnings.extend(steps.radius.is_none().then_some(AssumptionWarning::NoProjection));
     if run.recursive && beta < needed {
         warnings.push(AssumptionWarning::SmallBeta { beta, needed });
     }
@@ -318,12 +335,13 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     let constrained = own.regime == Regime::Constrained;
     let mut defaulted = settings.clone();
     if common.batch_size.is_none() {
-        let rounds = if constrained {
-            (rows as f64).sqrt()
+        // The constrained regime is proven for B ≤ √n: rounded down.
+        let batch = if constrained {
+            rows.isqrt()
         } else {
-            4.0 * (rows as f64).powf(0.25)
+            rows.div_ceil((4.0 * (rows as f64).powf(0.25)).ceil() as usize)
         };
-        defaulted.set("batch-size", rows.div_ceil(rounds.ceil() as usize).max(1));
+        defaulted.set("batch-size", batch.max(1));
     }
     let plan = single_pass(&defaulted, problem, id)?;
     let smoothness = steps.smoothness.unwrap_or_else(|| default_smoothness(problem));
@@ -360,7 +378,7 @@ fn prepare(problem: &PublicProblem, settings: &Settings, recursive: bool) -> Res
     } else {
         let practical = || practical_beta(&run, &steps, clip_norm, privacy.noise_deviation);
         let beta = steps.beta.unwrap_or_else(practical);
-        (beta, left_assumptions(&run, beta))
+        (beta, left_assumptions(&run, &steps, beta))
     };
     let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
     let dimension = problem.parameters();

@@ -138,6 +138,12 @@ pub enum AssumptionWarning {
         /// √n.
         root: f64,
     },
+    /// Iterates are not projected.
+    #[error(
+        "iterates are not projected, which the proof needs: give a public bound R on the norm of the minimiser, radius=R; \
+         without one, noise may carry iterates anywhere"
+    )]
+    NoProjection,
 }
 
 /// A first-order method as a state machine. An [`Executor`](crate::executor::Executor) counts its rounds.

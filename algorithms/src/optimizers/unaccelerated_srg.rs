@@ -19,7 +19,7 @@ use super::parameters::{BATCHES, NOISE, PRIVACY, Range, parameters};
 use super::plan;
 use super::scene::Scene;
 use super::sgd::project_onto_ball;
-use super::{Algorithm, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
+use super::{Algorithm, AssumptionWarning, NoiseKind, Optimizer, PrepareError, Prepared, Settings, StepError};
 use crate::factorization::WorkloadSpecification;
 use crate::oracle::Oracle;
 use crate::problem::PublicProblem;
@@ -73,6 +73,12 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
     };
     let prepared = Prepared {
         queries: plan.difference_queries(&optimizer.sums.sampler, true),
+        warnings: own
+            .radius
+            .is_none()
+            .then_some(AssumptionWarning::NoProjection)
+            .into_iter()
+            .collect(),
         ..Prepared::new(optimizer, plan.rounds as u64, Some(privacy.mechanism), statement)
     };
     Ok(plan.told(prepared).with("beta", beta))

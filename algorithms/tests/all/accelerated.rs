@@ -279,6 +279,37 @@ fn the_noise_of_the_authors_code_spends_root_two_times_the_claim() {
 }
 
 #[test]
+fn the_number_of_rounds_is_that_of_the_bound_or_of_the_authors_code() {
+    let data = synthetic_logistic(100_000, 20, 1).into_binary();
+    let data = data
+        .and_then(|data| data.clip_features(Norm::L2, 20.0_f64.sqrt()))
+        .unwrap();
+    let problem = Problem::new(Arc::new(data), Loss::Logistic, false, 0.02).unwrap();
+    let (nesterov, stages) = (
+        Method::Nesterov { optimized: true },
+        Method::Multistage { optimized: true },
+    );
+    let rounds = |rule: &str, smoothness: &[(&str, &str)]| {
+        [(nesterov, "1"), (nesterov, "0.1"), (stages, "1")].map(|(method, scale)| {
+            let mut settings = settings(1.0, smoothness)
+                .with("rounds", 1_000)
+                .with("rounds-rule", rule);
+            settings.budget = Budget::Target {
+                epsilon: 1.0,
+                delta: 0.0,
+            };
+            let plan = AcceleratedPlan::new(method, &problem, &settings.with("step-scale", scale)).unwrap();
+            plan.steps.len()
+        })
+    };
+    // L = 20/4 + 0.02 from the public bound on the rows.
+    assert_eq!(rounds("bound", &[]), [120, 346, 88]);
+    assert_eq!(rounds("published-code", &[]), [135, 394, 88]);
+    // The authors' L, λ_max(Σ u·uᵀ/n) + 2λ without the factor 1/4, is measured on the rows: 20/4 + 1/12 + 0.02 of uniform features.
+    assert_eq!(rounds("published-code", &[("smoothness", "5.1033")]), [136, 396, 89]);
+}
+
+#[test]
 fn the_catalogue_prepares_all_six_and_batches_are_drawn_as_described() {
     let problem = problem(400, 0.1);
     for method in Method::ALL {

@@ -313,7 +313,8 @@ fn generate(cell: &Configuration, draw: usize) -> anyhow::Result<Option<Rows>> {
             let (rows, dimension) = rows
                 .zip(dimension)
                 .context("planted-logistic needs the parameters rows and dimension")?;
-            let planted = PlantedLogistic::new(dimension, cell.optional("norm")?.unwrap_or(5.0), 1);
+            // Another draw is another model and other rows.
+            let planted = PlantedLogistic::new(dimension, cell.optional("norm")?.unwrap_or(5.0), 1 + seed);
             Some((planted.dataset(rows, 2 + seed), None, Some(planted)))
         }
         "synthetic-logistic" if own => {

@@ -183,6 +183,15 @@ pub struct Trial {
     pub draw: usize,
 }
 
+impl Trial {
+    /// The seed of noise and sampling of this run, from the definition's first: other for every repeat and every draw.
+    pub fn seed(self, first: u64) -> u64 {
+        first
+            .wrapping_add(self.repeat as u64)
+            .wrapping_add((self.draw as u64) << 32)
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(value: &usize) -> bool {
     *value == 0

@@ -2,6 +2,8 @@
 //!
 //! A measurement is all runs of a cell: full-batch runs share their passes over the rows, runs on batches have an oracle each.
 
+mod presentation;
+
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -9,7 +11,7 @@ use rounds_algorithms::executor::Executor;
 use rounds_algorithms::optimizers::RoundError;
 use rounds_algorithms::optimizers::accelerated_plan::{AcceleratedPlan, Method};
 use rounds_algorithms::oracle::{Engine, Oracle, ReplicatedOracle};
-use rounds_algorithms::problem::Problem;
+use rounds_algorithms::problem::{Labels, Problem};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,7 @@ use crate::experiment::{
     Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
 };
 use crate::report::{Axis, Figure, Part, Point};
-use crate::statistics::student_quantile;
+use crate::statistics::{Interval, median, percentile_interval, student_quantile};
 
 /// The study. Runs share the minima of their problems.
 pub type Convergence = Experiment<Options, Memo<f64>>;
@@ -39,7 +41,24 @@ pub struct Options {
     runs: usize,
     /// About as many iterations are evaluated, evenly from 0 to the last.
     evaluations: usize,
+    /// Published values of F(x_T) − F*.
+    #[serde(default)]
+    published: Vec<Published>,
 }
+
+/// A published final gap, and the cell that it belongs to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Published {
+    algorithm: String,
+    rounds: f64,
+    step_scale: f64,
+    drawn_noise: String,
+    gap: f64,
+}
+
+/// Gaps below it are drawn at it.
+const FLOOR: f64 = 1e-12;
 
 /// Parameter: `correct` Laplace noise, or `published-code` for the √2 smaller noise of the authors' code, which has no claim.
 const DRAWN_NOISE: &str = "drawn-noise";
@@ -63,14 +82,12 @@ pub struct Gaps {
     pub strong_convexity_used: f64,
     /// Iterations at which F was evaluated.
     pub iterations: Vec<usize>,
-    /// Mean gap over the runs.
+    /// Share of the rows of this draw with a negative label.
+    pub negative_labels: f64,
+    /// Mean gap over the runs, the start's first.
     pub gap_mean: Vec<f64>,
     /// Its standard error.
     pub gap_standard_error: Vec<f64>,
-    /// Smallest gap of a run.
-    pub gap_least: Vec<f64>,
-    /// Largest gap of a run.
-    pub gap_greatest: Vec<f64>,
 }
 
 /// The runs of a cell before they start.
@@ -131,12 +148,44 @@ impl Study for Convergence {
         let range: Vec<f64> = gaps.copied().filter(|gap| *gap > 0.0).collect();
         let y = Axis::logarithmic("F(x_t) − F*").including(range);
         let axes = |_: &Configuration| (Axis::linear("round t"), y.clone());
-        let curves = |gaps: &Gaps| vec![(String::new(), gaps.curve())];
-        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &curves);
+        let curves = |runs: &[&Sample<Gaps>]| {
+            let published = options.published_for(&runs[0].configuration);
+            let level = |gap: f64| {
+                [0, runs[0].rounds]
+                    .map(|t| Point::new(t as f64, gap, "published"))
+                    .to_vec()
+            };
+            let own = (String::new(), curve(runs));
+            let level = published.map(|gap| ("published".to_owned(), level(gap)));
+            std::iter::once(own).chain(level).collect()
+        };
+        let mut panels = panels::by_setting(&measured, &|_| "rounds", &axes, &curves);
+        let best = presentation::best(&measured);
+        panels.extend(presentation::ratios(&best));
         let mut figure = Figure::new(&options.title, "Setting", panels);
         figure.columns = Some(options.columns);
+        let mut parts = vec![
+            Part::Figure(figure),
+            Part::Table(presentation::ends(&measured, options)),
+        ];
+        parts.push(Part::Table(presentation::table(&best)));
+        parts.extend(presentation::comparison(&best).map(Part::Table));
         let head = (&*options.title, "Papers", &*self.definition.about);
-        Presentation::of_parts(head, vec![Part::Figure(figure)], context)
+        Presentation::of_parts(head, parts, context)
+    }
+}
+
+impl Options {
+    /// The published final gap of a cell.
+    fn published_for(&self, cell: &Configuration) -> Option<f64> {
+        let number = |name| cell.parameters.get(name).and_then(serde_json::Value::as_f64);
+        let is_of = |known: &&Published| {
+            known.algorithm == cell.algorithm
+                && number("rounds") == Some(known.rounds)
+                && number("step-scale") == Some(known.step_scale)
+                && cell.text(DRAWN_NOISE).as_deref() == Some(&known.drawn_noise)
+        };
+        self.published.iter().find(is_of).map(|known| known.gap)
     }
 }
 
@@ -201,22 +250,30 @@ fn key(configuration: &Configuration, seed: u64, run: usize, draw: usize) -> any
     ))))
 }
 
-impl Gaps {
-    /// The mean gap with its 95 % interval; from 0 down the interval ends at the smallest gap.
-    fn curve(&self) -> Vec<Point> {
-        let width = student_quantile(0.975, self.runs.saturating_sub(1).max(1) as f64);
-        let point = |(index, &iteration): (usize, &usize)| {
-            let (mean, error) = (self.gap_mean[index], self.gap_standard_error[index]);
-            let floor = self.gap_least[index].max(1e-12);
-            let note = format!("t = {iteration}: {mean:.3e}");
-            let interval = ((mean - width * error).max(floor), (mean + width * error).max(floor));
-            Point {
-                interval: (self.runs > 1).then_some(interval),
-                ..Point::new(iteration as f64, mean.max(floor), note)
-            }
+/// The gap against t. Of one draw of the data the mean over its runs with its 95 % interval, of several the median over draws
+/// from the lower to the upper quartile.
+fn curve(draws: &[&Sample<Gaps>]) -> Vec<Point> {
+    let first = draws[0];
+    let width = student_quantile(0.975, first.runs.saturating_sub(1).max(1) as f64);
+    let point = |(index, &iteration): (usize, &usize)| {
+        let at = |sample: &&Sample<Gaps>| sample.gap_mean[index];
+        let mut gaps: Vec<f64> = draws.iter().map(at).collect();
+        let (value, low, high) = if let [mean] = gaps[..] {
+            let half = width * first.gap_standard_error[index];
+            (mean, mean - half, mean + half)
+        } else {
+            let Interval { low, high } = percentile_interval(&mut gaps, 0.5);
+            (median(&gaps), low, high)
         };
-        self.iterations.iter().enumerate().map(point).collect()
-    }
+        let note = format!("t = {iteration}: {value:.3e}");
+        let point = Point::new(iteration as f64, value.max(FLOOR), note);
+        if first.runs > 1 || draws.len() > 1 {
+            point.interval(low.max(FLOOR), high.max(FLOOR))
+        } else {
+            point
+        }
+    };
+    first.iterations.iter().enumerate().map(point).collect()
 }
 
 impl Plan<'_> {
@@ -311,16 +368,19 @@ impl Plan<'_> {
             smoothness_used: curvature.smoothness(),
             strong_convexity_used: curvature.mu(),
             iterations: self.iterations.clone(),
+            negative_labels: negative_labels(self.problem),
             gap_standard_error: (0..count).map(error).collect(),
-            gap_least: (0..count)
-                .map(|index| at(index).fold(f64::INFINITY, f64::min))
-                .collect(),
-            gap_greatest: (0..count)
-                .map(|index| at(index).fold(f64::NEG_INFINITY, f64::max))
-                .collect(),
             gap_mean: mean,
         })
     }
+}
+
+/// Share of the rows with a negative label.
+fn negative_labels(problem: &Problem) -> f64 {
+    let Labels::Values(labels) = problem.dataset().labels() else {
+        return f64::NAN;
+    };
+    labels.iter().filter(|&&label| label < 0.0).count() as f64 / labels.len() as f64
 }
 
 #[cfg(test)]
@@ -365,7 +425,7 @@ mod tests {
             for (sample, other) in one.samples.iter().zip(&two.samples) {
                 assert_eq!(sample.outcome, other.outcome);
                 assert_eq!(sample.gradient_queries, batch * sample.rounds as u64);
-                assert!(sample.gap_least.iter().all(|&gap| gap > -1e-6), "F below its minimum");
+                assert!(sample.gap_mean.iter().all(|&gap| gap > -1e-6), "F below its minimum");
                 if sample.configuration.text(DRAWN_NOISE).unwrap() == "correct" {
                     assert_eq!(sample.claim, "simulation");
                     assert!((sample.epsilon - 1.0).abs() < 1e-6);

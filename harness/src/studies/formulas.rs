@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::panels;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Study,
-    definition,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
+    Study, definition,
 };
 use crate::report::{Axis, Figure, Panel, Part, Point};
 
@@ -326,8 +326,8 @@ impl Formulas {
             (axis(logarithmic.0)(x), axis(logarithmic.1)(y))
         };
         let points = |points: &[(f64, f64)]| points.iter().map(|&(x, y)| Point::new(x, y, "")).collect();
-        let curves = |found: &Curves| {
-            let curves = found.curves.iter();
+        let curves = |found: &[&Sample<Curves>]| {
+            let curves = found[0].curves.iter();
             curves.map(|(name, curve)| (name.clone(), points(curve))).collect()
         };
         let varied = |cell: &Configuration| formula(&cell.algorithm).varied;

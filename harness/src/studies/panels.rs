@@ -1,6 +1,6 @@
 //! Panels of curves, one for each setting of an experiment.
 
-use crate::experiment::{Configuration, Measured};
+use crate::experiment::{Configuration, Measured, Sample};
 use crate::report::{Axis, Chart, Panel, Point, Series, Style};
 
 /// Curves of a cell, by name.
@@ -12,11 +12,11 @@ pub(super) fn by_setting<T>(
     measured: &[Measured<'_, T>],
     varied: &dyn Fn(&Configuration) -> &'static str,
     axes: &dyn Fn(&Configuration) -> (Axis, Axis),
-    curves: &dyn Fn(&T) -> Curves,
+    curves: &dyn Fn(&[&Sample<T>]) -> Curves,
 ) -> Vec<Panel> {
     let mut panels: Vec<(Configuration, Chart)> = Vec::new();
     for (cell, runs) in measured {
-        let (varied, curves) = (varied(&cell.configuration), curves(&runs[0].outcome));
+        let (varied, curves) = (varied(&cell.configuration), curves(runs));
         let mut common = cell.configuration.clone();
         let value = common.parameters.remove(varied);
         let place = panels.iter().position(|(known, _)| *known == common);
@@ -29,7 +29,7 @@ pub(super) fn by_setting<T>(
             panels.len() - 1
         });
         let chart = &mut panels[place].1;
-        let colour = chart.series.len() / curves.len().max(1);
+        let colour = chart.series.iter().filter(|series| series.variant == 0).count();
         let own = value.map_or_else(String::new, |value| format!("{varied} = {value}"));
         for (variant, (name, points)) in curves.into_iter().enumerate() {
             let series = Series::new(format!("{own} {name}"), Style::Curve, colour, points).variant(variant);

@@ -25,7 +25,7 @@ use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
 use crate::experiment::definition::Problem;
 use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
-    Run, Sample, Selection, Study,
+    Run, Sample, Selection, Study, Trial,
 };
 use crate::statistics::{Estimate, mean, median, of_draws};
 use crate::usage::with_causes;
@@ -98,7 +98,7 @@ pub struct Trained {
     /// Rounds and queries when the target was first seen to be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_target: Option<(u64, u64)>,
-    /// The privacy statement.
+    /// The privacy statement: all of it in the first run of a cell, its numbers in the others.
     pub privacy: Value,
 }
 
@@ -121,6 +121,12 @@ pub struct Setting<'r> {
 }
 
 impl Setting<'_> {
+    /// True for another combination of the same method at the same place.
+    fn competes_with(&self, other: &Self) -> bool {
+        let labels = [self, other].map(|one| one.cell.configuration.label_of_method());
+        labels[0] == labels[1] && self.cell.axis == other.cell.axis
+    }
+
     fn mean_of(&self, value: &dyn Fn(&Trained) -> f64) -> f64 {
         mean(&self.runs.iter().map(|run| value(run)).collect::<Vec<_>>())
     }
@@ -152,6 +158,37 @@ pub struct Panel<'r> {
     pub left_out: Vec<String>,
 }
 
+impl Panel<'_> {
+    /// Warnings about best values at the edge of their grid: a better one may lie beyond it.
+    fn edges(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for best in self.settings.iter().filter(|setting| setting.best) {
+            let rivals = || self.settings.iter().filter(|rival| best.competes_with(rival));
+            let configuration = &best.cell.configuration;
+            for (name, value) in configuration.of_algorithm() {
+                let Some(value) = value.as_f64() else { continue };
+                let tried = rivals().filter_map(|rival| rival.cell.configuration.parameters.get(&name)?.as_f64());
+                let (least, most) = tried.fold((value, value), |(least, most), one| (least.min(one), most.max(one)));
+                let place = if least == most || (least < value && value < most) {
+                    continue;
+                } else if value == most {
+                    "largest"
+                } else {
+                    "smallest"
+                };
+                let method = configuration.label_of_method();
+                let axis = self.problem.axis.as_ref().zip(best.cell.axis);
+                let axis = axis.map_or_else(String::new, |(axis, x)| format!(" at {axis} = {x}"));
+                warnings.push(format!(
+                    "{}: {method}{axis} is best with the {place} {name} of its grid, {value}: add values beyond it",
+                    self.label
+                ));
+            }
+        }
+        warnings
+    }
+}
+
 /// The study. Runs share the minima of their objectives.
 pub type Training = Experiment<Options, Memo<f64>>;
 
@@ -179,7 +216,7 @@ impl Study for Training {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Outcome::Skipped(with_causes(&error))),
         };
-        let mut settings = context.settings(cell, self.definition.seed + run.trial.repeat as u64)?;
+        let mut settings = context.settings(cell, run.trial.seed(self.definition.seed))?;
         let prepared = match context.prepare(cell, &loaded.train, &mut settings)? {
             Ok(prepared) => prepared,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
@@ -194,7 +231,13 @@ impl Study for Training {
             "{}: ε = {spent:?} is more than the budget {budget:?}",
             cell.key()
         );
-        let privacy = serde_json::to_value(&prepared.privacy)?;
+        let mut privacy = serde_json::to_value(&prepared.privacy)?;
+        if let Some(statement) = privacy.as_object_mut().filter(|_| run.trial != Trial::default()) {
+            // The first run of a cell has the whole statement, the others what differs or stands in tables.
+            statement.retain(|key, _| {
+                ["claim", "epsilon", "delta", "adjacency", "noise_multiplier"].contains(&key.as_str())
+            });
+        }
         let judge = self.judge(cell, run.trial.draw, &loaded)?;
         let target = self.definition.problems[run.cell.problem].target;
         let mut executor = Executor::new(&loaded.train, Engine::Sequential, prepared);
@@ -234,8 +277,12 @@ impl Study for Training {
     }
 
     fn present(&self, results: &Results<Trained>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
-        let page = presentation::present(&self.definition, &self.panels(results)?);
-        Presentation::of(&page, context)
+        let panels = self.panels(results)?;
+        let page = presentation::present(&self.definition, &panels);
+        Ok(Presentation {
+            warnings: panels.iter().flat_map(Panel::edges).collect(),
+            ..Presentation::of(&page, context)?
+        })
     }
 }
 
@@ -314,14 +361,10 @@ impl Training {
             let mut settings: Vec<Setting<'_>> = measured.filter(of_problem).map(setting).collect();
             for place in 0..settings.len() {
                 let one = &settings[place];
-                let alike = |other: &Setting<'_>| {
-                    let labels = [&one.cell, &other.cell].map(|cell| cell.configuration.label_of_method());
-                    labels[0] == labels[1] && one.cell.axis == other.cell.axis
-                };
                 // The first of equals.
                 let better = |(other, rival): (usize, &Setting<'_>)| {
                     let order = metric.compare(rival.mean.value, one.mean.value);
-                    alike(rival) && (order.is_gt() || order.is_eq() && other < place)
+                    one.competes_with(rival) && (order.is_gt() || order.is_eq() && other < place)
                 };
                 settings[place].best = !settings.iter().enumerate().any(better);
             }
@@ -429,6 +472,16 @@ mod tests {
                 setting.cell.configuration.key()
             );
         }
+        // Both best values are the larger of two.
+        let edges = panels[0].edges();
+        assert!(
+            edges.len() == 2
+                && edges[1].contains("SRG at epsilon = 20 is best with the largest learning-rate of its grid, 0.2"),
+            "{edges:?}"
+        );
+        let wider = SMALL.replace("[0.0001, 0.2]", "[0.0001, 0.2, 1000]");
+        let (study, wider) = testing::small::<Training>(&wider, 2).unwrap();
+        assert!(study.panels(&wider).unwrap()[0].edges().is_empty());
         let page = presentation::present(study.definition(), &panels);
         assert!(page.terminal().contains("SRG"));
         let (_, again) = testing::small::<Training>(SMALL, 1).unwrap();

@@ -71,7 +71,7 @@ impl Study for WrongConstants {
         own.parameters
             .retain(|name, _| ![SMOOTHNESS, STRONG_CONVEXITY].contains(&name.as_str()));
         let factor = |name| anyhow::Ok(configuration.optional(name)?.unwrap_or(1.0));
-        let mut settings = context.settings(&own, self.definition.seed + run.trial.repeat as u64)?;
+        let mut settings = context.settings(&own, run.trial.seed(self.definition.seed))?;
         let mut used = |name: &str, value: f64| settings.parameters.insert(name.to_owned(), value.to_string());
         used("smoothness", factor(SMOOTHNESS)? * smoothness);
         used("strong-convexity", factor(STRONG_CONVEXITY)? * problem.regularization());
