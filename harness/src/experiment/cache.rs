@@ -349,3 +349,26 @@ fn treat(dataset: Dataset, cell: &Configuration) -> anyhow::Result<(Dataset, Los
     let default = (cell.dataset == PLANTED_LOGISTIC).then_some(Loss::Logistic);
     Ok(dataset.for_loss(settings::loss(&cell.parameters)?.or(default))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::Trial;
+    use super::*;
+
+    #[test]
+    fn a_draw_is_another_model_other_rows_and_other_noise() {
+        let mut cell = Configuration {
+            dataset: PLANTED_LOGISTIC.to_owned(),
+            ..Configuration::default()
+        };
+        let of_rows = [("rows", 50), ("dimension", 4)];
+        cell.parameters
+            .extend(of_rows.map(|(name, value)| (name.to_owned(), value.into())));
+        let [(rows, _, model), (others, _, other)] = [0, 1].map(|draw| generate(&cell, draw).unwrap().unwrap());
+        assert_ne!(model.unwrap().optimum(), other.unwrap().optimum());
+        assert_ne!(rows.digest(), others.digest());
+        let trials = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(repeat, draw)| Trial { repeat, draw }.seed(7));
+        let seeds: std::collections::BTreeSet<_> = trials.into_iter().collect();
+        assert!(seeds.len() == 4 && seeds.contains(&7));
+    }
+}

@@ -3,6 +3,7 @@
 //! Squared gradient norms are exact means, from the covariance of the noise. Runs through the library's noise streams give
 //! them with intervals.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,11 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::Memo;
 use crate::experiment::{
-    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample, Study,
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Sample,
+    Study, Trial,
 };
 use crate::factorization_cache;
 use crate::report::{self, Axis, Chart, Entry, Figure, Panel, Part, Point, Style, Table};
-use crate::statistics::of_mean;
+use crate::statistics::{Estimate, of_mean};
 
 /// The study. Its methods are `dp-mf`, and `dp-mf-plus` with the parameter `period`.
 pub type CorrelatedNoise = Experiment<Options, Memo<Arc<Candidate>>>;
@@ -189,13 +191,18 @@ impl Study for CorrelatedNoise {
             .collect();
         let variance = setting.noise.powi(2) / setting.dimension as f64;
         let (_, gradient) = quadratic_moments(&modes, setting.step_size, variance, &own.inverse);
-        let first = self.definition.seed + (run.trial.repeat * options.runs) as u64;
+        let first = Trial {
+            repeat: run.trial.repeat * options.runs,
+            ..run.trial
+        }
+        .seed(self.definition.seed);
         let runs = (first..first + options.runs as u64)
             .map(|seed| setting.simulate(&quadratic, seed, &context.strategies))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let tau = ((1.0 / (setting.step_size * setting.smoothness)).round() as usize).clamp(1, setting.rounds);
         let term = |candidate: &Candidate| restart_term(&candidate.prefixes, tau);
-        let shown = setting.step_size == options.shown_step_size
+        let shown = run.trial.draw == 0
+            && setting.step_size == options.shown_step_size
             && setting.period.is_none_or(|period| period == options.shown_period);
         Ok(Outcome::Measured(Norms {
             average: gradient.iter().sum::<f64>() / gradient.len() as f64,
@@ -213,8 +220,10 @@ impl Study for CorrelatedNoise {
         let measured = self.measured(results)?;
         let mut samples: Vec<&Sample<Norms>> = measured.into_iter().flat_map(|(_, runs)| runs).collect();
         samples.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
-        let figure = Figure::new(title, "What is shown", panels(&samples));
-        let parts = vec![Part::Figure(figure), Part::Table(table(&samples))];
+        let gains = gains(&samples);
+        samples.retain(|sample| sample.trial.draw == 0);
+        let figure = Figure::new(title, "What is shown, of the first draw", panels(&samples));
+        let parts = vec![Part::Figure(figure), Part::Table(gains), Part::Table(table(&samples))];
         Presentation::of_parts((title, "Papers", about), parts, context)
     }
 }
@@ -285,6 +294,57 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
     ]
 }
 
+/// The best DP-MF⁺ over DP-MF on every draw, for the mean over t and for the last iterate. Samples are in the order of step sizes.
+fn gains(samples: &[&Sample<Norms>]) -> Table {
+    let mut table = Table::new(
+        "The best DP-MF⁺ over DP-MF, by draw of the quadratic",
+        "#γ|norm|#DP-MF|#best DP-MF⁺ over it|#largest of a draw|#draws|periods (draws)",
+    );
+    let values: [(_, fn(&Norms) -> f64); 2] = [("average", |norms| norms.average), ("last", |norms| norms.last)];
+    for of_step in samples.chunk_by(|a, b| step_size(a) == step_size(b)) {
+        for (name, value) in values {
+            let mut periods: BTreeMap<String, usize> = BTreeMap::new();
+            let ratio = |plain: &&Sample<Norms>| {
+                let same = |other: &&&Sample<Norms>| {
+                    other.trial == plain.trial && other.configuration.algorithm != plain.configuration.algorithm
+                };
+                let rivals = of_step.iter().filter(same);
+                let best = rivals.min_by(|a, b| value(&a.outcome).total_cmp(&value(&b.outcome)))?;
+                *periods.entry(best.configuration.text("period")?).or_default() += 1;
+                Some((value(&plain.outcome), value(&best.outcome) / value(&plain.outcome)))
+            };
+            let plain = of_step
+                .iter()
+                .filter(|sample| sample.configuration.algorithm == "dp-mf");
+            let (plain, ratios): (Vec<f64>, Vec<f64>) = plain.filter_map(ratio).unzip();
+            let [of_plain, of_ratios] = [&plain, &ratios].map(|values| of_mean(values, 0.95));
+            let shown = |estimate: Estimate| {
+                let half = estimate
+                    .ends()
+                    .map(|(low, high)| format!(" ± {:.4}", 0.5 * (high - low)));
+                Entry::text(format!("{:.4}{}", estimate.value, half.unwrap_or_default()))
+            };
+            let largest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let periods: Vec<_> = periods
+                .iter()
+                .map(|(period, draws)| format!("{period} ({draws})"))
+                .collect();
+            table.row([
+                Entry::number(of_step.first().map(|sample| step_size(sample)), |value| {
+                    value.to_string()
+                }),
+                Entry::text(name),
+                shown(of_plain),
+                shown(of_ratios),
+                Entry::number(largest, |value| format!("{value:.7}")),
+                Entry::count(ratios.len()),
+                Entry::text(periods.join(", ")),
+            ]);
+        }
+    }
+    table
+}
+
 /// Methods down, step sizes across.
 fn table(samples: &[&Sample<Norms>]) -> Table {
     let mut table = Table::new("Norms", "#γ|method|#average|runs|#last|runs|#theory");
@@ -330,7 +390,17 @@ mod tests {
             algorithm = "dp-mf-plus"
             parameters = { period = [3, 10, 60] }
         "#;
-        let samples = testing::small::<CorrelatedNoise>(text, 2).unwrap().1.samples;
+        let two = testing::small::<CorrelatedNoise>(&format!("draws = 2\n{text}"), 2).unwrap();
+        let both: Vec<_> = two.1.samples.iter().collect();
+        // Two step sizes, two norms each.
+        assert_eq!(gains(&both).rows.len(), 4);
+        assert_ne!(both[0].average, both[1].average, "draws of one quadratic");
+        let samples: Vec<_> = two
+            .1
+            .samples
+            .into_iter()
+            .filter(|sample| sample.trial.draw == 0)
+            .collect();
         assert_eq!(samples.len(), 8);
         assert_eq!(samples.iter().filter(|sample| !sample.over_time.is_empty()).count(), 2);
         for sample in &samples {

@@ -55,7 +55,20 @@ mod tests {
             };
             let plan = (kind.plan)(&[source], &selection).unwrap();
             assert!(!plan.cells().is_empty());
-            for cell in plan.cells().into_iter().map(|cell| &cell.configuration) {
+            for planned in plan.cells() {
+                let cell = &planned.configuration;
+                let generated = ["planted-logistic", "synthetic-logistic", "random-quadratic"];
+                let has_verdicts = ["training", "convergence", "correlated-noise"].contains(&kind.name);
+                if cell.suite.starts_with("paper/") && has_verdicts && generated.contains(&&*cell.dataset) {
+                    assert!(
+                        planned.draws >= 10,
+                        "{}: a verdict from one draw of the data",
+                        cell.key()
+                    );
+                    let projects = catalog::find(&cell.algorithm).is_ok_and(|algorithm| algorithm.reads("radius"));
+                    let radius = cell.parameters.contains_key("radius");
+                    assert!(!projects || radius, "{}: iterates are not projected", cell.key());
+                }
                 let of_engine = ["epsilon", "delta", "noise-multiplier", "rows-per-thread", "rounds"];
                 let own = cell.of_algorithm();
                 let mut own = own.keys().filter(|name| !of_engine.contains(&name.as_str()));
