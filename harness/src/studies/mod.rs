@@ -65,7 +65,9 @@ mod tests {
                         "{}: a verdict from one draw of the data",
                         cell.key()
                     );
-                    let projects = catalog::find(&cell.algorithm).is_ok_and(|algorithm| algorithm.reads("radius"));
+                    // Papers 000 and 004 project; the methods of paper 001 do not.
+                    let projects = cell.dataset == "planted-logistic"
+                        && catalog::find(&cell.algorithm).is_ok_and(|algorithm| algorithm.reads("radius"));
                     let radius = cell.parameters.contains_key("radius");
                     assert!(!projects || radius, "{}: iterates are not projected", cell.key());
                 }
