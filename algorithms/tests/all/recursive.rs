@@ -14,7 +14,7 @@ use rounds_algorithms::problem::synthetic::Quadratic;
 use rounds_algorithms::problem::{Dataset, Features, Labels, Problem};
 use rounds_algorithms::theory::QuadraticMode;
 use rounds_algorithms::theory::correlated_noise::quadratic_moments;
-use rounds_algorithms::theory::recursive::best_beta;
+use rounds_algorithms::theory::recursive::{self, best_beta};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
@@ -190,21 +190,10 @@ fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_i
     }
 }
 
-/// Bound A (specification 4.1, 10.1) at ζ = 1/2 and M = 1/4, with weights η_t = t + 1:
-///
-/// ```text
-/// E F(y_T) − F* ≤ [ β/(2ζ)·‖x* − z_0‖² + Σ_{t < T} ( η_{0:t}/(2(β − M))·V_t/η_t² + √V_t·D_z ) ] / η_{0:T−1}
-/// ```
-///
-/// D_z is the diameter for gradients whose error is correlated with the past and 0 for fresh ones. The bound holds for any
-/// β > M, which [000 Theorem 4.7] with its printed constants does not (errata E3, E4).
+/// Bound A at M = 1/4; errors that are correlated with the past have iterates within `correlation_radius`.
 fn bound_a(beta: f64, distance: f64, rounds: u32, correlation_radius: f64, variances: impl Fn(u32) -> f64) -> f64 {
-    let summed = |t: u32| 0.5 * f64::from((t + 1) * (t + 2));
-    let terms = (0..rounds).map(|t| {
-        let variance = variances(t);
-        summed(t) / (2.0 * (beta - 0.25)) * variance / f64::from(t + 1).powi(2) + variance.sqrt() * correlation_radius
-    });
-    (beta * distance * distance + terms.sum::<f64>()) / summed(rounds - 1)
+    let errors = |t: usize| (variances(t as u32), correlation_radius);
+    recursive::bound_a((0.25, beta), distance * distance, rounds as usize, errors)
 }
 
 /// `V_t = η_t²·(L²/B + noise)` of fresh mini-batch gradients, L = 1.
