@@ -97,7 +97,13 @@ impl Study for PrivateQueries {
 
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         for method in definition.all_methods() {
-            catalog::find(&method.algorithm)?;
+            let algorithm = catalog::find(&method.algorithm)?;
+            anyhow::ensure!(
+                algorithm.reads("accuracy") && algorithm.private,
+                "{}: '{}' is not a private method with a target accuracy",
+                definition.name,
+                algorithm.id
+            );
         }
         Ok(())
     }
@@ -432,32 +438,28 @@ mod tests {
     }
 
     #[test]
-    fn more_queries_come_closer_and_refusals_are_named() {
+    fn more_queries_come_closer_and_other_methods_are_refused() {
         let text = r#"
             repeats = 2
             parameters = { delta = 1e-6, adjacency = "zero-out" }
-            options = { radius = 2.0, error-constant = 1.0, rounds-per-ball = 3.0 }
+            options = { radius = 2.0, error-constant = 1.0, rounds-per-ball = 15.0 }
             [[problem]]
             dataset = "planted-flips"
             parameters = { loss = ["hinge", "absolute"], rows = 4000, dimension = 5, epsilon = 2.0, epochs = [0.05, 4] }
             [[method]]
             algorithm = "resque-private-sco"
-            [[method]]
-            algorithm = "phased-sgd"
         "#;
         let (study, results) = testing::small::<PrivateQueries>(text, 2).unwrap();
         let measured = study.measured(&results).unwrap();
         let of = |place: usize| mean(&measured[place].1.iter().map(|run| run.excess).collect::<Vec<_>>());
         assert_eq!(measured.len(), 4);
-        for place in [0, 2] {
-            let (few, many) = (of(place), of(place + 1));
+        for loss in [0, 1] {
+            let (few, many) = (of(loss), of(loss + 2));
             assert!(0.0 < many && many < 0.5 * few && few < 1.0, "{few} {many}");
         }
-        assert!(
-            results.skipped.iter().all(|(_, reason)| reason.contains("smooth")),
-            "{:?}",
-            results.skipped
-        );
         assert_eq!(study.needs(&measured).unwrap().len(), 2);
+        let other = text.replace("resque-private-sco", "phased-sgd");
+        let error = testing::small::<PrivateQueries>(&other, 1).err().expect("refused");
+        assert!(error.to_string().contains("phased-sgd"), "{error:#}");
     }
 }
