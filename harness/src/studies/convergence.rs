@@ -462,6 +462,33 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_rounds_has_one_colour_in_all_panels() {
+        let text = SMALL.replace("BATCH", "40").replace(
+            "algorithm = \"dp-gd\"",
+            "algorithm = \"dp-gd\"\nparameters = { rounds = [20, 10] }\n[[method]]\nalgorithm = \"dp-hb\"\nparameters = { rounds = 10 }",
+        );
+        let (study, results) = testing::small::<Convergence>(&format!("draws = 2\n{text}"), 1).unwrap();
+        let measured = study.measured(&results).unwrap();
+        let axes = |_: &Configuration| (Axis::linear("t"), Axis::linear("gap"));
+        let panels = panels::by_setting(&measured, &|_| "rounds", &axes, &|runs| {
+            vec![(String::new(), curve(runs))]
+        });
+        let series = panels.iter().flat_map(|panel| match &panel.picture {
+            crate::report::Picture::Chart(chart) => &chart.series[..],
+            _ => &[],
+        });
+        let mut of_ten: Vec<_> = series
+            .filter(|series| series.name.contains("= 10"))
+            .map(|series| series.colour)
+            .collect();
+        of_ten.dedup();
+        assert_eq!(of_ten, [1]);
+        // A share of labels a draw, and the ratio of both methods on each with each noise.
+        let best = presentation::best(&measured);
+        assert_eq!(presentation::comparison(&best).unwrap().rows.len(), 4);
+    }
+
+    #[test]
     fn unknown_methods_are_refused() {
         let text = SMALL.replace("BATCH", "400").replace("dp-gd", "dp-dg");
         let error = testing::small::<Convergence>(&text, 1).err().unwrap();

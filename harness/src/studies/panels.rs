@@ -15,6 +15,8 @@ pub(super) fn by_setting<T>(
     curves: &dyn Fn(&[&Sample<T>]) -> Curves,
 ) -> Vec<Panel> {
     let mut panels: Vec<(Configuration, Chart)> = Vec::new();
+    // A value has one colour in all panels, also in those that lack others.
+    let mut values = Vec::new();
     for (cell, runs) in measured {
         let (varied, curves) = (varied(&cell.configuration), curves(runs));
         let mut common = cell.configuration.clone();
@@ -29,7 +31,11 @@ pub(super) fn by_setting<T>(
             panels.len() - 1
         });
         let chart = &mut panels[place].1;
-        let colour = chart.series.iter().filter(|series| series.variant == 0).count();
+        let known = values.iter().position(|known| *known == value);
+        let colour = known.unwrap_or(values.len());
+        if known.is_none() {
+            values.push(value.clone());
+        }
         let own = value.map_or_else(String::new, |value| format!("{varied} = {value}"));
         for (variant, (name, points)) in curves.into_iter().enumerate() {
             let series = Series::new(format!("{own} {name}"), Style::Curve, colour, points).variant(variant);
