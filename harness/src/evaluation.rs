@@ -57,7 +57,7 @@ pub struct Bin {
 }
 
 /// Quality of predicted numbers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Regression {
     /// Root of the mean squared error.
     pub rmse: f64,

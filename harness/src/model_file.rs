@@ -146,6 +146,16 @@ pub fn treat_features(
     }
 }
 
+impl Target {
+    /// The number that an output predicts, in the units of the label.
+    pub fn number(&self, output: f64) -> f64 {
+        match *self {
+            Self::Bounds(Some([lo, hi])) => lo + 0.5 * (output + 1.0) * (hi - lo),
+            _ => output,
+        }
+    }
+}
+
 impl TrainedOn {
     /// The columns and the label of training rows as they were loaded, which a run treats so.
     pub fn of(dataset: &Dataset, scale_features: Option<f32>, clip_features: Option<(Norm, f64)>) -> Self {
@@ -340,41 +350,13 @@ impl Model {
         Ok(ModelRows { dataset, ..rows })
     }
 
-    /// Outputs `W·a` of every row: K a row, row after row. Sums are f64.
+    /// [`outputs`] of this model.
     ///
     /// # Panics
     /// Rows with another number of features.
     pub fn outputs(&self, rows: Rows<'_>) -> Vec<f64> {
-        let columns = self.header.data.dimension;
-        assert_eq!(rows.columns(), columns, "features a row");
-        let weights: Vec<&[f32]> = self.weights.chunks_exact(columns + 1).collect();
-        let mut outputs = vec![0.0; rows.len() * weights.len()];
-        let row_outputs = |features: &mut Vec<f32>, (row, outputs): (usize, &mut [f64])| {
-            let dense = match rows {
-                Rows::F32(dense) => &dense.values[row * columns..(row + 1) * columns],
-                Rows::U8(bytes) => {
-                    features.clear();
-                    features.extend(bytes.row(row).iter().map(|&byte| bytes.scale * f32::from(byte)));
-                    features.as_slice()
-                }
-                Rows::Sparse(_) => &[],
-            };
-            for (output, weights) in outputs.iter_mut().zip(&weights) {
-                let (weights, bias) = weights.split_at(columns);
-                let product = if let Rows::Sparse(sparse) = rows {
-                    let stored = sparse.offsets[row]..sparse.offsets[row + 1];
-                    let entries = sparse.indices[stored.clone()].iter().zip(&sparse.values[stored]);
-                    let weight = |column: u32| f64::from(weights[column as usize]);
-                    entries.map(|(&column, &value)| f64::from(value) * weight(column)).sum()
-                } else {
-                    vector::dot(dense, weights)
-                };
-                *output = product + f64::from(bias[0]);
-            }
-        };
-        let by_row = outputs.par_chunks_mut(weights.len()).enumerate();
-        by_row.for_each_init(Vec::new, row_outputs);
-        outputs
+        assert_eq!(rows.columns(), self.header.data.dimension, "features a row");
+        outputs(&self.weights, rows)
     }
 
     /// The class that a row's outputs predict: the first of the greatest; of a single output the sign's, 1 for 0.
@@ -395,12 +377,41 @@ impl Model {
             _ => outputs.to_vec(),
         }
     }
+}
 
-    /// The number that a row's output predicts, in the units of the label.
-    pub fn number(&self, output: f64) -> f64 {
-        match self.header.data.target {
-            Target::Bounds(Some([lo, hi])) => lo + 0.5 * (output + 1.0) * (hi - lo),
-            _ => output,
+/// Outputs `W·a` of the model with these weights (row-major `[K, d + 1]`, bias last) for every row: K a row, row after row. Sums are f64.
+///
+/// # Panics
+/// Rows with another number of features.
+pub fn outputs(weights: &[f32], rows: Rows<'_>) -> Vec<f64> {
+    let columns = rows.columns();
+    assert!(weights.len().is_multiple_of(columns + 1), "features a row");
+    let weights: Vec<&[f32]> = weights.chunks_exact(columns + 1).collect();
+    let mut outputs = vec![0.0; rows.len() * weights.len()];
+    let row_outputs = |features: &mut Vec<f32>, (row, outputs): (usize, &mut [f64])| {
+        let dense = match rows {
+            Rows::F32(dense) => &dense.values[row * columns..(row + 1) * columns],
+            Rows::U8(bytes) => {
+                features.clear();
+                features.extend(bytes.row(row).iter().map(|&byte| bytes.scale * f32::from(byte)));
+                features.as_slice()
+            }
+            Rows::Sparse(_) => &[],
+        };
+        for (output, weights) in outputs.iter_mut().zip(&weights) {
+            let (weights, bias) = weights.split_at(columns);
+            let product = if let Rows::Sparse(sparse) = rows {
+                let stored = sparse.offsets[row]..sparse.offsets[row + 1];
+                let entries = sparse.indices[stored.clone()].iter().zip(&sparse.values[stored]);
+                let weight = |column: u32| f64::from(weights[column as usize]);
+                entries.map(|(&column, &value)| f64::from(value) * weight(column)).sum()
+            } else {
+                vector::dot(dense, weights)
+            };
+            *output = product + f64::from(bias[0]);
         }
-    }
+    };
+    let by_row = outputs.par_chunks_mut(weights.len()).enumerate();
+    by_row.for_each_init(Vec::new, row_outputs);
+    outputs
 }

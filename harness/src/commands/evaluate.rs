@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use rounds_algorithms::problem::Labels;
+use rounds_algorithms::problem::{Dataset, Labels};
 use serde::Serialize;
 
 use super::predict::ModelAndData;
@@ -10,7 +10,7 @@ use super::{Output, output};
 use crate::data::{LabelUse, ModelRows};
 use crate::evaluation::{Bin, Classification, Classified, Regression};
 use crate::format::{plural, three_digits};
-use crate::model_file::Model;
+use crate::model_file::{Model, Target};
 
 /// Arguments of `rounds evaluate`.
 #[derive(clap::Args)]
@@ -47,6 +47,29 @@ struct Evaluation {
 enum Quality {
     Classification(Classification),
     Regression(Regression),
+}
+
+/// The quality of a model of numbers with these outputs, on the rows that are not null, of which there is one at least.
+pub(super) fn regression(dataset: &Dataset, target: &Target, outputs: &[f64]) -> Regression {
+    let Labels::Values(values) = dataset.labels() else {
+        unreachable!("labels of a model of numbers are numbers")
+    };
+    let rows = || (0..dataset.len()).filter(|&row| !dataset.is_null(row));
+    let targets: Vec<f64> = rows().map(|row| target.number(f64::from(values[row]))).collect();
+    let predictions: Vec<f64> = rows().map(|row| target.number(outputs[row])).collect();
+    Regression::of(&targets, &predictions)
+}
+
+/// The quality of a model of numbers in one line.
+pub(super) fn regression_text(found: &Regression) -> String {
+    let r2 = found
+        .r2
+        .map_or_else(|| "not defined".to_owned(), |r2| format!("{r2:.4}"));
+    format!(
+        "R² {r2}, RMSE {}, MAE {}",
+        three_digits(found.rmse),
+        three_digits(found.mae)
+    )
 }
 
 /// Evaluates one model.
@@ -87,15 +110,7 @@ pub fn run(arguments: &EvaluateArguments, output: Output) -> anyhow::Result<()> 
         };
         Quality::Classification(classified.quality())
     } else {
-        let Labels::Values(values) = dataset.into_parts().1 else {
-            unreachable!("labels of a model of numbers are numbers")
-        };
-        let targets: Vec<f64> = labelled
-            .iter()
-            .map(|&row| model.number(f64::from(values[row])))
-            .collect();
-        let predictions: Vec<f64> = labelled.iter().map(|&row| model.number(outputs_of(row)[0])).collect();
-        Quality::Regression(Regression::of(&targets, &predictions))
+        Quality::Regression(regression(&dataset, &model.header.data.target, &outputs))
     };
     output.print(&Evaluation {
         algorithm: model.header.algorithm.clone(),

@@ -133,7 +133,7 @@ fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<Predic
     let by_row = by_row.map(|(row, outputs)| (!rows.is_null(row)).then_some(outputs));
     let prediction = |outputs: &[f64]| match model.classes() {
         Some(classes) => Prediction::Class(classes[model.class(outputs)].clone()),
-        None => Prediction::Number(model.number(outputs[0]) as f32),
+        None => Prediction::Number(model.header.data.target.number(outputs[0]) as f32),
     };
     let probabilities = |outputs: &[f64]| -> Vec<f32> {
         let of_classes = softmax(&model.logits(outputs));

@@ -75,13 +75,24 @@ impl Split {
             let problem = "--test-split: it comes with test rows; leave it out";
             return Err(DataError::file(path, problem));
         }
-        let rows = whole.train.len();
-        let kept = (self.fraction * rows as f64).round() as usize;
-        if kept == 0 || kept >= rows {
-            let fraction = self.fraction;
+        let (rows, fraction) = (whole.train.len(), self.fraction);
+        let (train, test) = self.apart(&whole.train).ok_or_else(|| {
             let problem =
                 format!("--test-split {fraction}: of {rows} rows it leaves none for training or none for testing");
-            return Err(DataError::file(path, problem));
+            DataError::file(path, problem)
+        })?;
+        Ok(TrainTest {
+            train,
+            test: Some(test),
+        })
+    }
+
+    /// The rows for training and for testing, both in their order; `None` if that leaves no rows for one of them.
+    pub fn apart(self, whole: &Dataset) -> Option<(Dataset, Dataset)> {
+        let rows = whole.len();
+        let kept = (self.fraction * rows as f64).round() as usize;
+        if kept == 0 || kept >= rows {
+            return None;
         }
         let mut places: Vec<usize> = (0..rows).collect();
         let mut choices = Choices::new(self.seed);
@@ -91,12 +102,9 @@ impl Split {
         let (test, train) = places.split_at_mut(kept);
         let select = |places: &mut [usize]| -> Dataset {
             places.sort_unstable();
-            whole.train.select(places)
+            whole.select(places)
         };
-        Ok(TrainTest {
-            train: select(train),
-            test: Some(select(test)),
-        })
+        Some((select(train), select(test)))
     }
 }
 

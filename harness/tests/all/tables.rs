@@ -164,7 +164,7 @@ fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
         ("one-row.csv", "a,b,y\n1,2,0\n", "\"y\"|nothing but 0"),
         ("one-class.csv", "a,b,y\n1,2,no\n2,3,no\n", "\"y\"|nothing but no"),
         ("no-label.csv", "a,b,y\n1,2,\n2,3,\n", "\"y\"|is empty"),
-        ("header.csv", "a,b,y\n", "no rows"),
+        ("header.csv", "a,b,y\n", "a header and no rows"),
         ("row.csv", "1,2,0\n", "one class|another label"),
         ("class.csv", "1,2,0\n1,3,0\n", "one class|another label"),
         ("class.svm", "1 1:1\n1 2:1\n", "one class|another label"),
@@ -178,6 +178,38 @@ fn dates_text_and_labels_without_two_values_are_refused_with_the_way_out() {
         );
         assert!(parts.split('|').all(|part| message.contains(part)), "{name}: {message}");
     }
+}
+
+#[test]
+fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
+    let folder = practitioner(4_000, 1_000);
+    let target = practitioner_table::schema()
+        .replace("drop = [\"next_year\"]", "drop = [\"bought\"]")
+        .replace("column = \"bought\"", "column = \"next_year\"")
+        .replace("classes = [\"no\", \"yes\"]", "bounds = [-4000, 16000]");
+    folder.write("target.toml", target);
+    let model = format!("{}/model", folder.name());
+    let declared = "train.csv --schema {}/target.toml";
+    let tested = document(&train(&folder, &format!("{declared} --test {{}}/test.csv --model {model}")));
+    let errors = &tested["test_errors"];
+    assert!(errors["r2"].as_f64().unwrap() > 0.5, "{tested}");
+    assert!(tested["test_accuracy"].is_null() && tested["held_out"].is_null(), "{tested}");
+    assert!(tested["diagnostics"]["train_accuracy"].is_null(), "{tested}");
+    let evaluated = document(&format!("evaluate {model} {}/test.csv", folder.name()));
+    for error in ["r2", "rmse", "mae"] {
+        assert_eq!(errors[error], evaluated[error], "{error}");
+    }
+    // Without test rows: nearly as good, and no other model.
+    let alone = document(&train(&folder, declared));
+    let r2 = alone["held_out"]["test_errors"]["r2"].as_f64().unwrap();
+    assert!((r2 - errors["r2"].as_f64().unwrap()).abs() < 0.1, "{alone}");
+    assert_eq!(alone["model_sha256"], tested["model_sha256"]);
+    let classes = document(&train(&folder, "train.csv --schema {}/declared.toml"));
+    let accuracy = classes["held_out"]["test_accuracy"].as_f64().unwrap();
+    assert!((0.7..0.9).contains(&accuracy), "{classes}");
+    // A release says nothing that was read off rows.
+    let released = document(&train(&folder, &format!("{declared} --secure")));
+    assert!(released["held_out"].is_null() && released["test_errors"].is_null(), "{released}");
 }
 
 #[test]

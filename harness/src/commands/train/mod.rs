@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 pub use arguments::TrainArguments;
-use outcome::{DataFacts, Diagnostics, ExecutionFacts, Outcome, PrivateFacts, Shown, Times};
+use outcome::{DataFacts, Diagnostics, ExecutionFacts, Outcome, PrivateFacts, Quality, Shown, Times};
 use rounds_algorithms::catalog;
 use rounds_algorithms::executor::Executor;
 use rounds_algorithms::factorization::FactorizationSource;
@@ -21,19 +21,21 @@ use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Prepared, Settings};
 use rounds_algorithms::oracle::{self, Engine};
 use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
 use rounds_algorithms::problem::{self, Domain, Problem, PublicProblem, Relation};
+use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::StreamKey;
 use zeroize::Zeroizing;
 
+use super::evaluate::regression;
 use super::run::stop_on_interrupt;
 use super::{Output, UsageError, output, threads};
 use crate::checkpoint::{self, Checkpoint, CheckpointError, KeyedDigest};
 use crate::cluster::Cluster;
-use crate::data::{self, DataError, SchemaError};
+use crate::data::{self, DataError, SchemaError, Split};
 use crate::factorization_file::FactorizationFile;
 use crate::files;
 use crate::machine::{Build, vector_extension};
 use crate::measure;
-use crate::model_file::{Header, TrainedOn};
+use crate::model_file::{Header, TrainedOn, outputs};
 use crate::usage::command_again;
 
 /// Loads, calibrates, fits and publishes.
@@ -160,15 +162,7 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         parameters: parameters.clone(),
     });
     let problem = cluster.problem(train, loss, arguments.optimizer.regularization)?;
-    let mut problem = problem.placed_for(&setup.engine);
-    // A run without a claim may read constants off the rows.
-    if !setup.algorithm.private || problem.unclaimable().is_some() {
-        problem = problem.with_longest_row();
-    }
-    let smoothness = setup.settings.parameters.get("smoothness");
-    if smoothness.is_some_and(|value| value == "estimate") && cluster.count().is_none() {
-        problem = problem.with_second_moment();
-    }
+    let problem = placed(problem, &setup, cluster);
     let seconds = started.elapsed().as_secs_f64();
     Ok(Loaded {
         setup,
@@ -181,6 +175,20 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
         binding,
         seconds,
     })
+}
+
+/// The problem with what the run needs of its rows.
+fn placed(problem: Problem, setup: &Setup, cluster: &Cluster) -> Problem {
+    let mut problem = problem.placed_for(&setup.engine);
+    // A run without a claim may read constants off the rows.
+    if !setup.algorithm.private || problem.unclaimable().is_some() {
+        problem = problem.with_longest_row();
+    }
+    let smoothness = setup.settings.parameters.get("smoothness");
+    if smoothness.is_some_and(|value| value == "estimate") && cluster.count().is_none() {
+        problem = problem.with_second_moment();
+    }
+    problem
 }
 
 /// The run that the command line gives, and the parameters that bind its checkpoints.
@@ -389,13 +397,12 @@ fn publish(
         .test
         .as_ref()
         .filter(|_| test_is_public || shown.has_statistics());
-    let evaluated = test.map(|test| oracle::evaluate(test, setup.engine.local(), parameters));
-    let test_accuracy = match evaluated {
+    let evaluated = test.map(|test| quality(loaded, test, parameters));
+    let test = match evaluated {
         Some(Err(_)) if context.secure() => None,
-        evaluated => evaluated
-            .transpose()?
-            .map(|test| test.correct as f64 / test.rows as f64),
+        evaluated => evaluated.transpose()?.flatten(),
     };
+    let has_classes = problem.model().loss.targets() != TargetKind::Reals;
     let times = Times {
         seconds: fitted.seconds,
         communication_seconds: cluster.count().map(|_| fitted.communication_seconds),
@@ -404,14 +411,14 @@ fn publish(
     };
     let diagnostics = training.map(|training| Diagnostics {
         train_loss: training.loss / training.rows as f64,
-        train_accuracy: training.correct as f64 / training.rows as f64,
+        train_accuracy: has_classes.then(|| training.correct as f64 / training.rows as f64),
         clipped_fraction: ledger.clipped_fraction(),
         note: "statistics of the data, outside the privacy guarantee",
         private: shown.in_diagnostics(PrivateFacts {
             times,
             gradient_queries: ledger.gradient_queries,
             n: problem.rows(),
-            test_accuracy,
+            test,
         }),
     });
     let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
@@ -432,7 +439,8 @@ fn publish(
         rounds: ledger.rounds,
         gradient_queries: queries.unwrap_or(calibrated.expected_queries),
         times: shown.beside_claim(false, Some(times)),
-        test_accuracy: shown.beside_claim(test_is_public, test_accuracy),
+        test: shown.beside_claim(test_is_public, test),
+        held_out: held_out(context, loaded),
         diagnostics,
         parameters: calibrated.parameters,
         seed: (!context.secure()).then_some(arguments.execution.seed),
@@ -440,6 +448,43 @@ fn publish(
         model_sha256,
         privacy: calibrated.privacy,
     })
+}
+
+/// The quality of weights on test rows; `None` if all of these are null rows.
+fn quality(loaded: &Loaded, test: &Problem, weights: &[f32]) -> anyhow::Result<Option<Quality>> {
+    let rows = test.dataset();
+    if (0..rows.len()).all(|row| rows.is_null(row)) {
+        return Ok(None);
+    }
+    if test.model().loss.targets() == TargetKind::Reals {
+        let outputs = outputs(weights, rows.rows());
+        let errors = regression(rows, &loaded.trained_on.target, &outputs);
+        return Ok(Some(Quality::Errors(errors)));
+    }
+    let found = oracle::evaluate(test, loaded.setup.engine.local(), weights)?;
+    Ok(Some(Quality::Accuracy(found.correct as f64 / found.rows as f64)))
+}
+
+/// Of a simulation without test rows, the quality of the same run on four fifths of the rows, on the others. `None` of long runs,
+/// which have checkpoints or ranks, and where so few rows allow no such run.
+fn held_out(context: &Context<'_>, loaded: &Loaded) -> Option<Quality> {
+    let Context { arguments, cluster, .. } = *context;
+    let Loaded { setup, problem, .. } = loaded;
+    if context.secure() || loaded.test.is_some() || loaded.binding.is_some() || cluster.count().is_some() {
+        return None;
+    }
+    let split = Split {
+        fraction: 0.2,
+        seed: arguments.execution.seed,
+    };
+    let (train, test) = split.apart(problem.dataset())?;
+    let regularization = arguments.optimizer.regularization;
+    let of = |rows| Problem::new(Arc::new(rows), problem.model().loss, true, regularization).ok();
+    let train = placed(of(train)?, setup, cluster);
+    let prepared = setup.algorithm.prepare(&train, &setup.settings).ok()?;
+    let mut executor = Executor::new(&train, setup.engine.clone(), prepared);
+    executor.run().ok()?;
+    quality(loaded, &of(test)?, executor.solution()).ok()?
 }
 
 /// The declared domain of the data, from a schema or flags; a release needs one that a person has confirmed. For a run that is no
