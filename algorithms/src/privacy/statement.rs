@@ -91,6 +91,9 @@ pub struct PrivacyStatement {
     pub mechanisms: Vec<Mechanism>,
     /// The norm in which terms are clipped and sensitivities are stated.
     pub norm: Option<String>,
+    /// The part of ε that private bounds of the columns took, before the mechanisms (basic composition).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds_epsilon: Option<f64>,
     /// The facts that the guarantee takes for public.
     pub public: Vec<String>,
     /// The declared domain.
@@ -187,7 +190,30 @@ impl PrivacyStatement {
             epsilon: None,
             delta: None,
             replace_one: None,
+            bounds_epsilon: None,
             reason: Some(reason.into()),
+            ..self
+        }
+    }
+
+    /// The guarantee of this run after private bounds at ε, which it may depend on in every way: both budgets add up, and δ stays.
+    /// Replacing a row is two steps of a claim about one.
+    #[must_use]
+    pub fn after_private_bounds(self, epsilon: f64) -> Self {
+        let sum = |a: f64, b: f64| (a + b).next_up();
+        let steps = if self.adjacency == Some(Adjacency::ReplaceOne) {
+            1.0
+        } else {
+            2.0
+        };
+        let replaced = |replaced: ReplaceOne| ReplaceOne {
+            epsilon: sum(replaced.epsilon, steps * epsilon),
+            ..replaced
+        };
+        Self {
+            epsilon: self.epsilon.map(|main| sum(main, epsilon)),
+            replace_one: self.replace_one.map(replaced),
+            bounds_epsilon: self.epsilon.map(|_| epsilon),
             ..self
         }
     }
@@ -208,7 +234,10 @@ impl PrivacyStatement {
             return Err(PrivacyError::EmptyComposition);
         };
         let mechanism = Mechanism::Composition(self.mechanisms.clone());
-        accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)
+        let epsilon = accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)?;
+        Ok(self
+            .bounds_epsilon
+            .map_or(epsilon, |bounds| (epsilon + bounds).next_up()))
     }
 
     /// The guarantee of zero-out or add/remove at (ε, δ) for replacing one row: a row is replaced by way of the null row (or
@@ -499,6 +528,28 @@ mod tests {
             ..run(&tiny)
         });
         assert_eq!(statement.claim, Claim::None, "an infinite bound is no bound");
+    }
+
+    #[test]
+    fn private_bounds_add_their_epsilon_and_twice_as_much_for_a_replaced_row() {
+        let main = PrivacyStatement::new(&run(&MECHANISM));
+        let both = main.clone().after_private_bounds(0.5);
+        assert_eq!(both.epsilon, main.epsilon.map(|epsilon| (epsilon + 0.5).next_up()));
+        assert_eq!((both.delta, both.bounds_epsilon), (main.delta, Some(0.5)));
+        assert_eq!(both.recomputed_epsilon().unwrap(), both.epsilon.unwrap());
+        let replaced = [&main, &both].map(|statement| statement.replace_one.unwrap());
+        assert_eq!(replaced[1].epsilon, (replaced[0].epsilon + 1.0).next_up());
+        assert_eq!(replaced[1].delta, replaced[0].delta);
+        let gaussian = gaussian(2.0);
+        let compared = PrivacyStatement::new(&PrivateRun {
+            accountant: Accountant::Gdp,
+            adjacency: Adjacency::ReplaceOne,
+            ..run(&gaussian)
+        });
+        let steps = compared.clone().after_private_bounds(0.5).replace_one.unwrap().epsilon;
+        assert_eq!(steps, (compared.replace_one.unwrap().epsilon + 0.5).next_up());
+        let nothing = PrivacyStatement::none("drafted").after_private_bounds(0.5);
+        assert_eq!((nothing.epsilon, nothing.bounds_epsilon), (None, None));
     }
 
     #[test]

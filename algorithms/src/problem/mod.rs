@@ -9,6 +9,7 @@ pub mod encoding;
 pub mod features;
 pub mod objective;
 pub mod planted;
+mod private_bounds;
 pub mod public;
 mod second_moment;
 pub(crate) mod shard;
@@ -21,5 +22,6 @@ pub use domain::{
 pub use encoding::Encoder;
 pub use features::{Buffer, ByteRows, Features, Labels, SparseMatrix};
 pub use objective::{Problem, ProblemError};
+pub use private_bounds::{BinCounts, noise_scale, private_bounds};
 pub use public::{MOST_ROWS_PER_PUBLIC_ROW, Measured, PublicProblem};
 pub use second_moment::largest_second_moment;

@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rounds_algorithms::privacy::Adjacency;
-use rounds_algorithms::problem::{Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage};
+use rounds_algorithms::problem::{
+    Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, private_bounds,
+};
+use rounds_kernels::random::StreamKey;
 
 use super::error::{DataError, listing};
-use super::formats::{self, csv::FirstLine};
+use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
 use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
 use super::{draft, names};
@@ -58,7 +61,8 @@ pub struct Declaration {
     /// Class names in order, separated by commas
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     pub classes: Option<Vec<String>>,
-    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column; the label's name makes it a number
+    /// Public bounds of the values: LO,HI for all columns, or NAME=LO:HI,… by column (the label's name makes it a number); or
+    /// private:EPSILON, which reads them off the rows privately, at an EPSILON of its own beside --epsilon
     #[arg(long, value_name = "BOUNDS", allow_hyphen_values = true)]
     pub bounds: Option<String>,
     /// Number of columns, for files without a header (LIBSVM: of a run that claims nothing, too)
@@ -161,6 +165,14 @@ fn check_task(place: &str, domain: &Domain, flags: &Declaration) -> Result<(), S
 }
 
 impl Declaration {
+    /// ε of the private bounds that are asked for.
+    pub fn private_bounds(&self) -> Option<f64> {
+        match BoundsFlag::parse("", self.bounds.as_deref()?) {
+            Ok(BoundsFlag::Private(epsilon)) => Some(epsilon),
+            _ => None,
+        }
+    }
+
     /// More than the relation is declared.
     fn declare_rows(&self) -> bool {
         let relation_alone = Self {
@@ -172,8 +184,55 @@ impl Declaration {
     }
 }
 
+/// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header.
+///
+/// # Errors
+/// Another kind of data, a domain without numbers, a table that cannot be read.
+pub fn bound_privately(
+    name_or_path: &str,
+    domain: &Domain,
+    epsilon: f64,
+    key: &StreamKey,
+) -> Result<Domain, SchemaError> {
+    let mut domain = domain.clone();
+    let table = formats::table(Path::new(name_or_path)).filter(|_| names::find(name_or_path).is_none());
+    let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
+        let problem = "--bounds private:EPSILON is for tables with a header; declare other data by --bounds LO,HI";
+        return refuse(name_or_path, problem);
+    };
+    let mut found: Vec<(&String, &mut Bounds, Option<&mut f64>)> = Vec::new();
+    for Column { name, kind } in columns {
+        if let ColumnKind::Number { bounds, missing } = kind {
+            found.push((name, bounds, missing.as_mut()));
+        }
+    }
+    if let (Label::Number(bounds), Some(name)) = (&mut domain.label, &domain.label_column) {
+        found.push((name, bounds, None));
+    }
+    if found.is_empty() {
+        return refuse(
+            name_or_path,
+            "--bounds private:EPSILON: no column of numbers is declared",
+        );
+    }
+    let header = FirstLine::read(&file)?;
+    let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();
+    let counts = csv::count_numbers(&file, &header, &names)?;
+    let released = private_bounds(&counts, domain.relation, epsilon, key);
+    for ((_, bounds, missing), private) in found.into_iter().zip(released) {
+        *bounds = private;
+        // A schema's stands.
+        if let Some(missing) = missing.filter(|_| domain.source == DomainSource::Arguments) {
+            *missing = 0.5 * private.lo() + 0.5 * private.hi();
+        }
+    }
+    Ok(domain)
+}
+
 /// Bounds as a flag gives them.
 enum BoundsFlag {
+    /// ε of private bounds.
+    Private(f64),
     All(Bounds),
     Named(Vec<(String, Bounds)>),
 }
@@ -187,6 +246,11 @@ impl BoundsFlag {
             let forms = "LO,HI for all columns, or NAME=LO:HI,NAME=LO:HI";
             refuse(place, format!("--bounds {text}: give {forms}"))
         };
+        if let Some(epsilon) = text.strip_prefix("private:") {
+            let epsilon = epsilon.parse().ok().filter(|epsilon| (1e-9..=1e9).contains(epsilon));
+            let problem = || format!("--bounds {text}: give private:EPSILON, with a number above 0");
+            return epsilon.map_or_else(|| refuse(place, problem()), |epsilon| Ok(Self::Private(epsilon)));
+        }
         if !text.contains('=') {
             let (lo, hi) = text.split_once(',').unwrap_or((text, ""));
             return pair(lo, hi).map(Self::All);
@@ -202,7 +266,7 @@ impl BoundsFlag {
     /// Bounds of this name alone.
     fn named(&self, name: &str) -> Option<Bounds> {
         match self {
-            Self::All(_) => None,
+            Self::All(_) | Self::Private(_) => None,
             Self::Named(named) => named.iter().find(|(of, _)| of == name).map(|(_, bounds)| *bounds),
         }
     }
@@ -236,6 +300,7 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
     let Some(text) = &flags.bounds else { return Ok(domain) };
     let flag = BoundsFlag::parse(place, text)?;
     match (&flag, &mut domain.columns) {
+        (BoundsFlag::Private(_), _) => {}
         (BoundsFlag::All(all), Columns::Matrix { bounds, .. }) => *bounds = *all,
         (BoundsFlag::All(all), Columns::Named(columns)) => {
             for column in columns {
@@ -265,6 +330,11 @@ fn overridden(place: &str, mut domain: Domain, flags: &Declaration) -> Result<Do
     Ok(domain)
 }
 
+/// Bounds until private ones are known.
+fn unit() -> Bounds {
+    Bounds::new(-1.0, 1.0).expect("−1 is below 1")
+}
+
 /// A domain of flags alone.
 fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, SchemaError> {
     let Some(bounds) = &flags.bounds else {
@@ -274,7 +344,7 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
     let bounds = BoundsFlag::parse(place, bounds)?;
     let (columns, label_column) = match (flags.dimension, &bounds) {
         (Some(count), &BoundsFlag::All(bounds)) => (Columns::Matrix { count, bounds }, flags.columns.label.clone()),
-        (Some(_), BoundsFlag::Named(_)) => {
+        (Some(_), BoundsFlag::Named(_) | BoundsFlag::Private(_)) => {
             return refuse(place, "columns without names have common bounds: --bounds LO,HI");
         }
         (None, _) => {
@@ -282,12 +352,14 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
             (Columns::Named(columns), Some(label))
         }
     };
+    let private = matches!(bounds, BoundsFlag::Private(_));
     let label_bounds = label_column.as_deref().and_then(|name| bounds.named(name));
     let label = match (&flags.classes, label_bounds) {
         (Some(classes), _) => Label::Classes(classes.clone()),
         (None, Some(bounds)) => Label::Number(bounds),
+        (None, None) if private && flags.columns.task == Some(Task::Regression) => Label::Number(unit()),
         (None, None) => {
-            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI";
+            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI (with private bounds: --task regression)";
             return refuse(place, problem);
         }
     };
@@ -302,7 +374,7 @@ fn named_columns(
     place: &str,
     path: &Path,
     flags: &ColumnFlags,
-    bounds: &BoundsFlag,
+    flag: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
     let Some(file) = formats::table(path) else {
         return refuse(place, "no number of columns; add --dimension D");
@@ -321,15 +393,18 @@ fn named_columns(
     let (mut columns, mut unbounded) = (Vec::new(), Vec::new());
     let is_feature = |name: &&String| *name != label && !flags.drop.contains(name);
     for name in header.fields.iter().filter(is_feature) {
-        let own = match bounds {
+        let own = match flag {
             BoundsFlag::All(all) => Some(*all),
-            BoundsFlag::Named(_) => bounds.named(name),
+            BoundsFlag::Named(_) => flag.named(name),
+            BoundsFlag::Private(_) => Some(unit()),
         };
         let Some(bounds) = own else {
             unbounded.push(name);
             continue;
         };
-        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing: None });
+        // A row without one number would be no row; the middle of private bounds is as public as they are.
+        let missing = matches!(flag, BoundsFlag::Private(_)).then_some(0.0);
+        let (name, kind) = (name.clone(), ColumnKind::Number { bounds, missing });
         columns.push(Column { name, kind });
     }
     if unbounded.is_empty() {

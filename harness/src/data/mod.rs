@@ -23,7 +23,7 @@ pub mod schema;
 mod source;
 mod table;
 
-pub use declaration::{ColumnFlags, Declaration, declare, drafted};
+pub use declaration::{ColumnFlags, Declaration, bound_privately, declare, drafted};
 pub use doubts::doubts;
 pub use error::DataError;
 pub(crate) use error::listing;

@@ -190,10 +190,16 @@ fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
     folder.write("target.toml", target);
     let model = format!("{}/model", folder.name());
     let declared = "train.csv --schema {}/target.toml";
-    let tested = document(&train(&folder, &format!("{declared} --test {{}}/test.csv --model {model}")));
+    let tested = document(&train(
+        &folder,
+        &format!("{declared} --test {{}}/test.csv --model {model}"),
+    ));
     let errors = &tested["test_errors"];
     assert!(errors["r2"].as_f64().unwrap() > 0.5, "{tested}");
-    assert!(tested["test_accuracy"].is_null() && tested["held_out"].is_null(), "{tested}");
+    assert!(
+        tested["test_accuracy"].is_null() && tested["held_out"].is_null(),
+        "{tested}"
+    );
     assert!(tested["diagnostics"]["train_accuracy"].is_null(), "{tested}");
     let evaluated = document(&format!("evaluate {model} {}/test.csv", folder.name()));
     for error in ["r2", "rmse", "mae"] {
@@ -209,7 +215,79 @@ fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
     assert!((0.7..0.9).contains(&accuracy), "{classes}");
     // A release says nothing that was read off rows.
     let released = document(&train(&folder, &format!("{declared} --secure")));
-    assert!(released["held_out"].is_null() && released["test_errors"].is_null(), "{released}");
+    assert!(
+        released["held_out"].is_null() && released["test_errors"].is_null(),
+        "{released}"
+    );
+}
+
+#[test]
+fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
+    let folder = practitioner(10_000, 2_000);
+    let columns = "train.csv --label bought --drop next_year,job,region,plan,device --test {}/test.csv";
+    let privately = |rest: &str| train(&folder, &format!("{columns} {rest}"));
+    let found = document(&privately("--classes no,yes --bounds private:0.6"));
+    let privacy = &found["privacy"];
+    assert_eq!(
+        (&privacy["claim"], &privacy["bounds_epsilon"]),
+        (&"simulation".into(), &0.6.into())
+    );
+    let epsilon = privacy["epsilon"].as_f64().unwrap();
+    assert!((3.599..3.600_001).contains(&epsilon), "{privacy}");
+    assert_eq!(privacy["delta"], 1e-5);
+    // Nearly what the bounds of the generator give.
+    let bounds = "income=0:120000,balance=-15000:30000,mortgage=0:400000,mileage=0:150000,steps=0:20000,spent=0:10000";
+    let declared = document(&privately(&format!("--classes no,yes --bounds {bounds}")));
+    let [private, declared] = [&found, &declared].map(|run| run["test_accuracy"].as_f64().unwrap());
+    assert!(
+        private > declared - 0.02,
+        "{private} with private bounds, {declared} with declared ones"
+    );
+    // The statement can be recomputed.
+    let path = folder.write("statement.json", found.to_string());
+    assert!(
+        rounds(&format!("account --statement {}", path.display()))
+            .status
+            .success()
+    );
+    // A number as label has private bounds, too; of a schema the categories stay as they are.
+    let numbers = columns.replace("--label bought --drop next_year,", "--label next_year --drop bought,");
+    let numbers = document(&train(
+        &folder,
+        &format!("{numbers} --task regression --bounds private:0.7"),
+    ));
+    assert!(numbers["test_errors"]["r2"].as_f64().unwrap() > 0.5, "{numbers}");
+    let schema = "train.csv --schema {}/declared.toml --bounds private:0.6 --secure";
+    let released = document(&train(&folder, schema));
+    assert_eq!(
+        (&released["privacy"]["claim"], &released["dimension"]),
+        (&"release".into(), &26.into())
+    );
+
+    // What is not declared is not claimed.
+    for (rest, part) in [
+        ("--bounds private:1", "no classes"),
+        ("--classes no,yes --bounds private:-1", "above 0"),
+    ] {
+        assert_ends(&privately(rest), 2, part);
+    }
+    assert_ends(
+        "train --epsilon 1 --data synthetic-mnist --bounds private:1",
+        2,
+        "generated",
+    );
+    folder.write(
+        "draft.toml",
+        format!(
+            "drafted = true\n{}",
+            practitioner_table::schema().replace("drafted = false", "")
+        ),
+    );
+    let drafted = document(&train(&folder, "train.csv --schema {}/draft.toml --bounds private:1"));
+    assert_eq!(
+        (&drafted["privacy"]["claim"], drafted["privacy"]["epsilon"].is_null()),
+        (&"none".into(), true)
+    );
 }
 
 #[test]

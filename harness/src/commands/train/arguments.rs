@@ -274,6 +274,8 @@ impl TrainArguments {
         let mut bound = vec![("--algorithm".to_owned(), self.algorithm.clone())];
         bound.extend(given.map(|(name, value)| (format!("--{name}"), text(value))));
         bound.extend((!self.privacy.secure).then(|| ("--seed".to_owned(), self.execution.seed.to_string())));
+        let private = self.data.declared.private_bounds();
+        bound.extend(private.map(|epsilon| ("--bounds".to_owned(), format!("private:{epsilon}"))));
         bound.extend(domain.map(|domain| ("schema".to_owned(), hexadecimal(&domain.digest()))));
         bound.extend(
             self.parameters

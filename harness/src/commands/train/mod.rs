@@ -132,6 +132,14 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     setup.settings.key = key(context, resumed.as_ref())?;
 
     let started = Instant::now();
+    if let (Some(domain), Some(epsilon)) = (&mut setup.domain, arguments.declaration().private_bounds()) {
+        let bounded = data::bound_privately(&arguments.data.data, domain, epsilon, &setup.settings.key);
+        let bounded = bounded.map_err(|error| match error {
+            SchemaError::Data(error) => explained(context, error),
+            error => UsageError::of(error),
+        });
+        *domain = Arc::new(cluster.all_ok(bounded)?);
+    }
     let data_dir = arguments.data.data_dir.as_deref();
     let explain = |error| explained(context, error);
     let data = cluster.load(
@@ -245,7 +253,12 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     } = setup;
     let started = Instant::now();
     let prepared = algorithm.prepare(problem, settings).map_err(UsageError::of)?;
-    check_release(arguments, problem, &prepared.privacy)?;
+    let mut privacy = prepared.privacy.clone();
+    let bounds_epsilon = arguments.declaration().private_bounds();
+    if let Some(epsilon) = bounds_epsilon {
+        privacy = privacy.after_private_bounds(epsilon);
+    }
+    check_release(arguments, problem, &privacy)?;
     if problem.rows() > problem.most_rows() {
         return Err(UsageError::of(format!(
             "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
@@ -259,8 +272,8 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
             algorithm.id
         )));
     }
-    let privacy = &arguments.privacy;
-    let budget = !algorithm.private && (privacy.epsilon.is_some() || privacy.noise_multiplier.is_some());
+    let given = &arguments.privacy;
+    let budget = !algorithm.private && (given.epsilon.is_some() || given.noise_multiplier.is_some());
     let unread = budget.then(|| {
         let id = algorithm.id;
         format!("--epsilon and --noise-multiplier: algorithm '{id}' does not read them, they change nothing")
@@ -268,7 +281,6 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     let assumptions = prepared.warnings.iter().map(ToString::to_string);
     let of_data = setup.warnings.iter().cloned();
     let warnings: Vec<String> = of_data.chain(unread).chain(assumptions).collect();
-    let mut privacy = prepared.privacy.clone();
     if let Some((norm, bound)) = arguments.data.clip_features {
         let note = format!("every row of features is clipped to {norm:?} norm {bound}, a public constant");
         privacy = privacy.with_note(note);
@@ -279,8 +291,9 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     if let Some(fraction) = arguments.data.test_split {
         let seed = arguments.execution.seed;
         privacy = privacy.with_note(format!(
-            "a part of {fraction} of the rows is kept for testing and enters no sum; their positions follow from the number of \
-             rows and the seed {seed}, both public"
+            "a part of {fraction} of the rows is kept for testing and enters no sum{}; their positions follow from the number of \
+             rows and the seed {seed}, both public",
+            if bounds_epsilon.is_some() { " but the counts of the private bounds" } else { "" }
         ));
     }
     if context.cluster.is_root() {
@@ -305,7 +318,7 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
     let Context { arguments, cluster, .. } = *context;
     let Loaded { setup, problem, .. } = loaded;
     let checkpoints = &arguments.checkpoint;
-    let template = "training {bar:40} {pos}/{len} rounds, {eta} left";
+    let template = "training {bar:20.green} {pos}/{len} rounds, {left}";
     let progress = context.output.progress(prepared.rounds, template);
     if cluster.is_root() {
         progress.enable_steady_tick(Duration::from_millis(250));

@@ -187,6 +187,13 @@ fn privacy_rows(privacy: &PrivacyStatement) -> Vec<(&'static str, String)> {
         ("mechanism", known(privacy.mechanism.as_deref().map(rounded))),
         ("domain", known(domain)),
     ];
+    rows.extend(privacy.bounds_epsilon.map(|epsilon| {
+        let text = format!(
+            "private ones of the columns of numbers, ε = {} of the above",
+            shown(epsilon)
+        );
+        ("bounds", text)
+    }));
     let replaced = privacy
         .replace_one
         .filter(|_| privacy.adjacency != Some(Adjacency::ReplaceOne));

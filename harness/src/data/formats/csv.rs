@@ -14,7 +14,7 @@ use crate::data::load::Request;
 use crate::data::number;
 use crate::data::source::{Compression, Source, unpacked_name};
 use crate::data::table::Table;
-use rounds_algorithms::problem::{Buffer, Columns, Domain, Encoder, Features, encoding};
+use rounds_algorithms::problem::{BinCounts, Buffer, Columns, Domain, Encoder, Features, encoding};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -318,6 +318,34 @@ pub(crate) fn summarise(path: &Path, header: &FirstLine, label: usize) -> Result
         Ok(())
     })?;
     Ok(summaries)
+}
+
+/// The numbers of the columns called `names`, of a file with the header `header`, counted by bin.
+pub(crate) fn count_numbers(path: &Path, header: &FirstLine, names: &[String]) -> Result<Vec<BinCounts>, DataError> {
+    let mut source = open(path)?;
+    let mut text = begin(&mut source)?;
+    text.drain(..header.end);
+    let places: Vec<_> = names
+        .iter()
+        .map(|name| header.fields.iter().position(|field| field == name))
+        .collect();
+    let nothing = || vec![BinCounts::default(); names.len()];
+    let mut counts = nothing();
+    let count = |text: &[u8]| {
+        let mut counts = nothing();
+        let lines = for_each_row(text, header.fields.len(), header.delimiter, |_, fields| {
+            for (counts, place) in counts.iter_mut().zip(&places) {
+                counts.take(place.map_or(f64::NAN, |place| encoding::number(&fields[place])));
+            }
+            Ok(())
+        })?;
+        Ok((counts, lines))
+    };
+    parse_blocks(source, text, header.number, count, |part: Vec<BinCounts>, _| {
+        counts.iter_mut().zip(&part).for_each(|(sum, part)| sum.merge(part));
+        Ok(())
+    })?;
+    Ok(counts)
 }
 
 /// The use of a field.
