@@ -80,6 +80,39 @@ impl Page {
                 }
             }
         };
-        page.into_string()
+        typeset(&page.into_string())
+    }
+}
+
+/// Text with powers such as `n^(1/4)` as raised figures, which captions, labels of charts and tooltips can hold alike.
+fn typeset(text: &str) -> String {
+    let raised = |figure: char| match figure {
+        '/' => Some('⁄'),
+        _ => "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(figure.to_digit(10)? as usize),
+    };
+    let mut parts = text.split("^(");
+    let mut typeset = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let power = part.split_once(')').filter(|_| typeset.ends_with(char::is_alphabetic));
+        let power =
+            power.and_then(|(power, rest)| Some((power.chars().map(raised).collect::<Option<String>>()?, rest)));
+        match power {
+            Some((power, rest)) => typeset.extend([&power, rest]),
+            None => typeset.extend(["^(", part]),
+        }
+    }
+    typeset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn powers_are_raised_and_other_text_stays() {
+        assert_eq!(typeset("T ~ n^(1/4), n^(12/35)"), "T ~ n¹⁄⁴, n¹²⁄³⁵");
+        for text in ["", "/^(a|b)/", "n^(a)", "n^(1", "2^(1/4)", "n^2"] {
+            assert_eq!(typeset(text), text);
+        }
     }
 }
