@@ -1,11 +1,11 @@
 //! Output of the commands. A command builds one value, and [`Output::print`] prints it: as JSON through its `Serialize`, as
 //! readable text through its `Display`.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 
 use crate::format;
@@ -43,7 +43,8 @@ impl Output {
         Ok(())
     }
 
-    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's.
+    /// A progress bar on stderr: hidden with JSON and where stderr is no terminal. `template` is indicatif's, with the key `left`
+    /// for the time that is left.
     ///
     /// # Panics
     /// For a template that indicatif cannot parse.
@@ -52,7 +53,15 @@ impl Output {
             Self::Text => ProgressDrawTarget::stderr_with_hz(5),
             Self::Json => ProgressDrawTarget::hidden(),
         };
+        let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            // Of a bar: a failure to write it is none of the run.
+            let _ = match state.pos() {
+                0 => text.write_str("time left not known yet"),
+                _ => write!(text, "{:#} left", HumanDuration(state.eta())),
+            };
+        };
         let style = ProgressStyle::with_template(template).expect("a valid template");
+        let style = style.with_key("left", left);
         ProgressBar::with_draw_target(Some(length), target).with_style(style)
     }
 }

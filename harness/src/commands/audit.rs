@@ -99,7 +99,7 @@ pub fn run(arguments: &AuditArguments, output: Output) -> anyhow::Result<()> {
         rows: arguments.rows,
     };
     let length = settings.runs * audited.len() as u64;
-    let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {eta} left");
+    let progress = output.progress(length, "{msg:20} {wide_bar} {pos}/{len} runs, {per_sec}, {left}");
     let mut reports = Vec::new();
     let mut refused = 0;
     for (algorithm, scene) in &audited {

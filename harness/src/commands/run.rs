@@ -1,5 +1,6 @@
 //! `rounds run`: finds definitions, selects their cells, runs what is missing and presents the results.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use super::{Output, UsageError, threads};
 use crate::cluster::{Cluster, EngineKind};
 use crate::experiment::store::{Mode, results_directory};
 use crate::experiment::{Cell, Kind, Plan, Selection, Session, Source, definition};
+use crate::format::plural;
 use crate::machine::{Environment, PinPolicy, Pinning, Topology};
 use crate::studies;
 
@@ -84,6 +86,14 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
     if arguments.list {
         return list(&plans, output, cluster);
     }
+    if output == Output::Text && cluster.is_root() && std::io::stderr().is_terminal() {
+        let runs: usize = plans.iter().map(|(.., plan)| runs_of(plan.as_ref())).sum();
+        eprintln!(
+            "Measuring {}: {}, fewer if some are there already",
+            names.join(" and "),
+            plural(runs, "run")
+        );
+    }
     let mode = if arguments.resume { Mode::Resume } else { Mode::New };
     let root = arguments.out.clone();
     let root = root.unwrap_or_else(|| results_directory(Path::new("results"), &Environment::capture(&[]), mode));
@@ -114,6 +124,11 @@ fn run_on(arguments: &RunArguments, output: Output, cluster: &Cluster) -> anyhow
         }
     }
     Ok(())
+}
+
+/// Runs of all cells.
+fn runs_of(plan: &dyn Plan) -> usize {
+    plan.cells().iter().map(|cell| cell.repeats * cell.draws).sum()
 }
 
 fn usage(error: &anyhow::Error) -> anyhow::Error {

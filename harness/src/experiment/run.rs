@@ -169,9 +169,11 @@ impl<S: Study> Plan for Planned<S> {
         let missing: Vec<Task<'_, S>> = tasks
             .filter_map(|(task, finished)| (finished == 0).then_some(task))
             .collect();
+        let progress = session.output.progress(missing.len() as u64, PROGRESS);
         // Peaks are those of a machine at rest: ranks that wait for each other are none.
         let timed = S::KIND.execution == Execution::Interleaved && cluster.count().is_none();
         if timed && !missing.is_empty() {
+            progress.set_message("peaks of the machine");
             store.measure_rooflines(&threads, &pinning)?;
         }
         let data_dir = session.data_dir.clone();
@@ -181,7 +183,7 @@ impl<S: Study> Plan for Planned<S> {
             session,
             context: &context,
             store: &mut store,
-            progress: session.output.progress(missing.len() as u64, PROGRESS),
+            progress,
             left_out: BTreeMap::new(),
         };
         for configuration in &self.without_files {
@@ -221,7 +223,7 @@ impl<S: Study> Plan for Planned<S> {
 
 const NO_FILES: &str = "it needs data files: give --data-dir or set ROUNDS_DATA";
 
-const PROGRESS: &str = "{bar:30} {pos}/{len} {eta} {wide_msg}";
+const PROGRESS: &str = "{bar:20.green} {pos}/{len} runs, {left} {wide_msg}";
 
 /// Disturbances of the machine, known and measured.
 fn found(context: &Context<'_>, watch: Option<Watch>) -> Vec<String> {
