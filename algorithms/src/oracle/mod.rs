@@ -5,6 +5,7 @@
 //! vector, exactly in integers of a public lattice or in f32 within blocks of at most 128 rows; leaves are added along a fixed
 //! [`tree`]. The [`Engine`] only decides which thread, or which rank ([`ranks`]), runs a leaf.
 
+mod drawn;
 mod engine;
 mod ledger;
 #[cfg(feature = "mpi")]
@@ -67,6 +68,9 @@ pub enum QueryError {
         /// The most rows of a batch.
         rows: usize,
     },
+    /// A batch of chosen rows where rows are drawn from a law, batch by batch.
+    #[error("rows that are drawn from a law are read in their order: take sampling=fixed")]
+    Order,
     /// A row with a gradient that is not finite. Rows of a declared domain have none at parameters that have not diverged.
     #[error("{0}; lower the learning rate, or check the features of that row")]
     Row(#[from] NonFiniteGradient),
@@ -328,6 +332,20 @@ impl<'a> Oracle<'a> {
             .ok_or(QueryError::Lattice { rows })
     }
 
+    /// Counts a round of `queries` queries a row.
+    fn count_round(&mut self, rows: usize, queries: u64) {
+        self.ledger.rounds += 1;
+        self.ledger.gradient_queries += queries * rows as u64;
+    }
+
+    /// Counts the rows of a round whose terms were clipped.
+    fn count_clips(&mut self, clip: Clip, rows: usize, clipped: usize) {
+        if clip != Clip::Unbounded {
+            self.ledger.clipped += clipped as u64;
+            self.ledger.clippable += rows as u64;
+        }
+    }
+
     /// Counts a pass over `rows` rows.
     fn count_reading(&mut self, rows: usize, flops_per_row: f64) {
         self.ledger.flops += (flops_per_row * rows as f64) as u64;
@@ -344,6 +362,12 @@ impl<'a> Oracle<'a> {
     ) -> Result<Option<f64>, QueryError> {
         let (current, previous) = points;
         let (queries, flops) = if previous.is_some() { (2, 6) } else { (1, 4) };
+        if let Some(law) = self.problem.law() {
+            let (rows, clipped) = drawn::sum(self.problem, law, batch, points, clip, sum)?;
+            self.count_round(rows, queries);
+            self.count_clips(clip, rows, clipped);
+            return Ok(None);
+        }
         let weight = current.coefficient.abs() + previous.map_or(0.0, |point| point.coefficient.abs());
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
         let of_bytes = |scale| SumLattice::new(model, FeatureGrid::bytes(scale), weight, clip, 0);
@@ -404,8 +428,7 @@ impl<'a> Oracle<'a> {
     ) -> Result<(), NonFiniteGradient> {
         let rows = batch.len();
         let (problem, norm) = (self.problem, clip_norm(clip));
-        self.ledger.rounds += 1;
-        self.ledger.gradient_queries += queries * rows as u64;
+        self.count_round(rows, queries);
         self.count_reading(rows, problem.flops_per_row() * flops as f64 / 4.0);
         let count = problem.leaves(rows).min(self.most_leaves);
         let tally = if count == 1 && self.engine.ranked().is_none() {
@@ -420,10 +443,7 @@ impl<'a> Oracle<'a> {
         } else {
             self.round_of_leaves(batch, norm, count, sum, kernel)?
         };
-        if clip != Clip::Unbounded {
-            self.ledger.clipped += tally.clipped as u64;
-            self.ledger.clippable += rows as u64;
-        }
+        self.count_clips(clip, rows, tally.clipped);
         Ok(())
     }
 }

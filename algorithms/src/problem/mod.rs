@@ -1,5 +1,5 @@
 //! Optimisation problems: data sets that are owned and checked ([`dataset`]), and generators of synthetic ones
-//! ([`synthetic`], and [`planted`] with a known optimum).
+//! ([`synthetic`]; [`planted`] and [`worst_case`] with a known optimum). Rows of a finite [`law`] need no memory.
 //!
 //! Nothing here reads a file; readers belong to the harness, which hands finished [`dataset::Dataset`]s over.
 
@@ -7,6 +7,7 @@ pub mod dataset;
 pub mod domain;
 pub mod encoding;
 pub mod features;
+pub mod law;
 pub mod objective;
 pub mod planted;
 mod private_bounds;
@@ -14,6 +15,7 @@ pub mod public;
 mod second_moment;
 pub(crate) mod shard;
 pub mod synthetic;
+pub mod worst_case;
 
 pub use dataset::{Dataset, DatasetError};
 pub use domain::{

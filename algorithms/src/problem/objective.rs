@@ -7,9 +7,10 @@ use rounds_kernels::features::{Norm, Selection, Targets};
 use rounds_kernels::linear::{self, Batch, NonFiniteGradient, RowNorms};
 use rounds_kernels::loss::Loss;
 
+use super::law::Law;
 use super::public::{PublicProblem, flops_per_row};
 use super::shard::Shard;
-use super::{Dataset, Relation, largest_second_moment};
+use super::{Dataset, Features, Relation, largest_second_moment};
 use crate::oracle::Engine;
 use crate::oracle::ranks::Ranks;
 
@@ -25,6 +26,8 @@ pub struct Problem {
     l1_norms: OnceLock<RowNorms>,
     /// What this rank knows of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
+    /// The law of the rows, where `dataset` holds the distinct ones.
+    law: Option<Law>,
 }
 
 /// The public part. `rows` is hidden on purpose: [`Problem::rows`] counts the rows that there are,
@@ -102,7 +105,31 @@ impl Problem {
             l2_norms,
             l1_norms: OnceLock::new(),
             shard: None,
+            law: None,
         })
+    }
+
+    /// The problem of as many rows as `law` has, drawn independently from the rows of this one. Its oracle draws the sums of
+    /// batches from their exact law, and answers gradient queries alone.
+    ///
+    /// # Panics
+    /// Rows that are not sparse, or not as many as the law has shares.
+    #[must_use]
+    pub fn drawn_from(mut self, law: Law) -> Self {
+        let is_sparse = matches!(self.dataset.features(), Features::Sparse(_));
+        assert!(
+            is_sparse && !self.model().bias,
+            "distinct rows are sparse, without a bias"
+        );
+        assert_eq!(law.categories(), self.dataset.len(), "a share for each distinct row");
+        self.public.set_relation(self.relation(), law.rows());
+        self.law = Some(law);
+        self
+    }
+
+    /// The law of the rows, where they are drawn from one.
+    pub(crate) fn law(&self) -> Option<&Law> {
+        self.law.as_ref()
     }
 
     /// The same problem under another relation than its domain declares.
@@ -200,6 +227,11 @@ impl Problem {
 
     /// Number of rows n that there are. Plans read [`PublicProblem::rows`].
     pub fn rows(&self) -> usize {
+        self.law.as_ref().map_or_else(|| self.stored_rows(), Law::rows)
+    }
+
+    /// Rows that are held in memory, on all ranks together.
+    fn stored_rows(&self) -> usize {
         self.shard.as_ref().map_or_else(|| self.dataset.len(), Shard::rows)
     }
 
@@ -209,7 +241,7 @@ impl Problem {
             .shard
             .as_ref()
             .map_or_else(|| self.dataset.features().stored(), Shard::stored);
-        stored as f64 / self.rows().max(1) as f64
+        stored as f64 / self.stored_rows().max(1) as f64
     }
 
     /// Floating-point operations of one gradient query: a multiplication and an addition for every parameter that the
@@ -224,7 +256,7 @@ impl Problem {
             .shard
             .as_ref()
             .map_or_else(|| self.dataset.features().value_bytes(), Shard::bytes);
-        bytes as f64 / self.rows().max(1) as f64
+        bytes as f64 / self.stored_rows().max(1) as f64
     }
 
     /// A batch for the kernels, with the norms that a clip in `norm` needs.

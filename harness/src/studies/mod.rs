@@ -10,6 +10,7 @@ mod logistic;
 pub mod noise_mechanisms;
 mod panels;
 pub mod private_queries;
+pub mod rates;
 pub mod round_time;
 pub mod scaling;
 pub mod training;
@@ -25,6 +26,7 @@ pub const KINDS: &[Kind] = &[
     formulas::Formulas::KIND,
     noise_mechanisms::NoiseMechanisms::KIND,
     private_queries::PrivateQueries::KIND,
+    rates::Rates::KIND,
     round_time::RoundTime::KIND,
     scaling::Scaling::KIND,
     training::Training::KIND,

@@ -1,0 +1,284 @@
+//! Populations on which the rates of private convex optimisation bind, over the unit ball: per-example losses with L = 1 and
+//! M = 1, no strong convexity, and a population risk that is a finite sum.
+//!
+//! A row is `v·e_j` with one of two targets: its gradient is one of two opposite slopes, plus v²·x_j where the loss is curved. The
+//! probabilities of the two differ by a bias too small to be seen in few rows, as in the lower bounds by Assouad's lemma.
+//!
+//! | population | coordinates | minimiser |
+//! | --- | --- | --- |
+//! | [`WorstCase::slope`] | linear, `∇F = −κ·s/√d` with random signs s; with `stiff`, half of the rows are one curved coordinate | on the sphere: the constraint is active, and no curvature helps |
+//! | [`WorstCase::valleys`] | half of the rows are stiff; the others are spread evenly over curvatures `2^{−k}/24`, k = 0 … 11, and so is ‖x*‖² | of norm 1, and flat directions at every scale |
+
+use std::sync::Arc;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use rounds_kernels::features::{Norm, Rows, Targets};
+use rounds_kernels::loss::{Loss, Target};
+use rounds_kernels::random::StreamKey;
+
+use super::law::Law;
+use super::{Dataset, Features, Labels, Problem, SparseMatrix};
+
+/// Scales of the curvature of valleys.
+const SCALES: usize = 12;
+/// The share of the rows that are of the stiff coordinate.
+const STIFF: f64 = 0.5;
+/// The slope of a curved row at 0, and half of its gradient's bound.
+const SLOPE: f64 = 0.5;
+/// The target of a linear row: its residual is clamped on the whole ball.
+const FAR: f64 = 3.0;
+
+/// A population of finitely many distinct rows, with its minimiser over the unit ball.
+pub struct WorstCase {
+    rows: Arc<Dataset>,
+    loss: Loss,
+    /// The probability of each distinct row.
+    shares: Vec<f64>,
+    optimum: Vec<f64>,
+}
+
+/// A coordinate: the share of its rows, their value v and target, and the minimiser's coordinate.
+struct Coordinate {
+    share: f64,
+    value: f64,
+    target: f64,
+    optimum: f64,
+    /// P(target > 0) − P(target < 0).
+    bias: f64,
+}
+
+impl Coordinate {
+    /// A coordinate of curvature `share·squared` around `optimum`.
+    fn curved(share: f64, squared: f64, optimum: f64) -> Self {
+        Self {
+            share,
+            value: squared.sqrt(),
+            target: SLOPE / squared.sqrt(),
+            optimum,
+            bias: squared * optimum / SLOPE,
+        }
+    }
+}
+
+impl WorstCase {
+    /// A linear risk of slope κ in d coordinates, one of which is stiff where `stiff` says so; none where a bias of its rows
+    /// would be above 1.
+    pub fn slope(dimension: usize, kappa: f64, stiff: bool, seed: u64) -> Option<Self> {
+        let linear = dimension - usize::from(stiff);
+        let (root, share) = ((linear as f64).sqrt(), if stiff { STIFF } else { 1.0 });
+        let bias = kappa * root / share;
+        let coordinate = |_| Coordinate {
+            share: share / linear as f64,
+            value: 1.0,
+            target: FAR,
+            optimum: 1.0 / root,
+            bias,
+        };
+        let first = stiff.then(|| Coordinate::curved(STIFF, 1.0, 0.0));
+        let coordinates = first.into_iter().chain((0..linear).map(coordinate)).collect();
+        (bias <= 1.0).then(|| Self::new(coordinates, Loss::Huber(1.0), seed))
+    }
+
+    /// Valleys in d coordinates: one stiff one, the others shared out evenly over the scales, with at most 2^k at scale k.
+    ///
+    /// # Panics
+    /// Fewer coordinates than scales, or more than they take.
+    pub fn valleys(dimension: usize, seed: u64) -> Self {
+        assert!(
+            dimension > SCALES && dimension <= 1 << SCALES,
+            "{dimension} coordinates"
+        );
+        let mut widths = [0; SCALES];
+        let mut left = dimension - 1;
+        for scale in (0..SCALES).rev().cycle() {
+            if left == 0 {
+                break;
+            }
+            if widths[scale] < 1 << scale {
+                widths[scale] += 1;
+                left -= 1;
+            }
+        }
+        let mut coordinates = vec![Coordinate::curved(STIFF, 1.0, 0.0)];
+        for (scale, &width) in widths.iter().enumerate() {
+            let share = (1.0 - STIFF) / (SCALES * width) as f64;
+            // Curvature share·v² = 2^{−k}/24.
+            let squared = 0.5_f64.powi(scale as i32) * width as f64;
+            let optimum = (1.0 / (SCALES * width) as f64).sqrt();
+            coordinates.extend((0..width).map(|_| Coordinate::curved(share, squared, optimum)));
+        }
+        Self::new(coordinates, Loss::Squared, seed)
+    }
+
+    /// The population of these coordinates, each with a random sign.
+    fn new(coordinates: Vec<Coordinate>, loss: Loss, seed: u64) -> Self {
+        let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut features = SparseMatrix::new(coordinates.len());
+        let (mut targets, mut shares, mut optimum) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, coordinate) in coordinates.into_iter().enumerate() {
+            let sign = if generator.next_u64() >> 63 == 0 { 1.0 } else { -1.0 };
+            for side in [sign, -sign] {
+                features.push_row([(index as u32, coordinate.value as f32)]);
+                targets.push((side * coordinate.target) as f32);
+                shares.push(0.5 * coordinate.share * (1.0 + side * sign * coordinate.bias));
+            }
+            optimum.push(sign * coordinate.optimum);
+        }
+        let rows = Dataset::new("worst-case", Features::Sparse(features), Labels::Values(targets))
+            .and_then(|dataset| dataset.clip_features(Norm::L2, 1.0))
+            .expect("coordinates make a data set");
+        Self {
+            rows: Arc::new(rows),
+            loss,
+            shares,
+            optimum,
+        }
+    }
+
+    /// `rows` independent rows of the population, whose batches are drawn from their exact law.
+    pub fn drawn(&self, rows: usize, key: StreamKey) -> Problem {
+        self.problem(Arc::clone(&self.rows))
+            .drawn_from(Law::new(&self.shares, rows, key))
+    }
+
+    /// `rows` independent rows of the population, in memory.
+    pub fn materialized(&self, rows: usize, key: StreamKey) -> Problem {
+        let rows = Law::new(&self.shares, rows, key).draw();
+        self.problem(Arc::new(self.rows.select(&rows)))
+    }
+
+    fn problem(&self, rows: Arc<Dataset>) -> Problem {
+        Problem::new(rows, self.loss, false, 0.0).expect("losses of real targets, and finite rows")
+    }
+
+    /// `F(x) − F(x*)`, to rounding.
+    ///
+    /// # Panics
+    /// A model of another dimension.
+    pub fn excess_risk(&self, x: &[f32]) -> f64 {
+        assert_eq!(x.len(), self.optimum.len(), "a model of another dimension");
+        let (Rows::Sparse(rows), Targets::Values(targets)) = (self.rows.rows(), self.rows.targets()) else {
+            unreachable!("rows are sparse, and targets real");
+        };
+        let entries = rows.indices.iter().zip(rows.values).zip(targets).zip(&self.shares);
+        let excess = entries.map(|(((&j, &value), &target), &share)| {
+            let loss = |x: f64| {
+                self.loss
+                    .value(&[f64::from(value) * x], Target::Value(f64::from(target)))
+            };
+            share * (loss(f64::from(x[j as usize])) - loss(self.optimum[j as usize]))
+        });
+        excess.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::{Engine, Oracle};
+    use rounds_kernels::features::Selection;
+    use rounds_kernels::linear::{Clip, Point};
+
+    fn populations() -> Vec<WorstCase> {
+        vec![
+            WorstCase::slope(9, 0.05, false, 3).unwrap(),
+            WorstCase::slope(9, 0.05, true, 4).unwrap(),
+            WorstCase::valleys(40, 5),
+        ]
+    }
+
+    #[test]
+    fn no_point_of_the_ball_has_less_risk_than_the_optimum() {
+        let mut generator = Xoshiro256PlusPlus::seed_from_u64(1);
+        for population in populations() {
+            let length = crate::vectors::norm(&population.optimum);
+            assert!((length - 1.0).abs() < 1e-12, "{length}");
+            let at = |shift: f64, generator: &mut Xoshiro256PlusPlus| {
+                let mut x: Vec<f64> = population.optimum.clone();
+                for value in &mut x {
+                    *value += shift * (generator.next_u64() as f64 / f64::powi(2.0, 63) - 1.0);
+                }
+                let length = crate::vectors::norm(&x).max(1.0);
+                let x: Vec<f32> = x.iter().map(|value| (value / length) as f32).collect();
+                population.excess_risk(&x)
+            };
+            assert!(at(0.0, &mut generator).abs() < 1e-7);
+            for shift in [1e-2, 0.1, 1.0] {
+                for _ in 0..200 {
+                    let excess = at(shift, &mut generator);
+                    assert!(excess > -1e-8, "{excess}");
+                }
+            }
+            assert!(population.excess_risk(&vec![0.0; population.optimum.len()]) > 1e-3);
+        }
+        assert!(WorstCase::slope(400, 0.06, false, 1).is_none(), "a bias of 1.2");
+    }
+
+    #[test]
+    fn gradients_are_at_most_as_long_as_the_lipschitz_constant() {
+        for population in populations() {
+            let Rows::Sparse(rows) = population.rows.rows() else {
+                unreachable!()
+            };
+            let Targets::Values(targets) = population.rows.targets() else {
+                unreachable!()
+            };
+            for (&value, &target) in rows.values.iter().zip(targets) {
+                for x in [-0.5, 0.0, 0.5] {
+                    let mut residual = [f64::from(value) * x];
+                    population
+                        .loss
+                        .residual(&mut residual, Target::Value(f64::from(target)));
+                    assert!(residual[0].abs() * f64::from(value) <= 1.0 + 1e-6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_by_counts_are_the_sums_over_as_many_rows() {
+        for population in populations() {
+            let law = Law::new(&population.shares, 700, StreamKey::Simulation(8));
+            let counts = law.counts(&(0..700)).into_iter().enumerate();
+            let rows: Vec<usize> = counts.flat_map(|(row, count)| vec![row; count as usize]).collect();
+            let held = population.problem(Arc::new(population.rows.select(&rows)));
+            let drawn = population.drawn(700, StreamKey::Simulation(8));
+            let dimension = held.parameters();
+            let [now, before] = [0.3, -0.2].map(|scale| vec![scale / (dimension as f32).sqrt(); dimension]);
+            let point = |coefficient, parameters| Point {
+                coefficient,
+                parameters,
+            };
+            for clip in [Clip::Unbounded, Clip::l2(0.8), Clip::l1(0.4)] {
+                for previous in [None, Some(point(2.0, &before))] {
+                    let mut results = [&held, &drawn].map(|problem| {
+                        let (mut oracle, mut sum) = (Oracle::new(problem, Engine::Sequential), vec![0.0; dimension]);
+                        let points = (point(3.0, &now), previous);
+                        oracle
+                            .sum_in_units(&Selection::Range(0..700), points, clip, &mut sum)
+                            .unwrap();
+                        let ledger = oracle.ledger();
+                        (
+                            sum,
+                            (ledger.rounds, ledger.gradient_queries, ledger.clipped, ledger.clippable),
+                        )
+                    });
+                    let [(held, counted), (drawn, also)] = &mut results;
+                    assert_eq!(counted, also);
+                    for (a, b) in held.iter().zip(drawn) {
+                        assert!((*a - *b).abs() < 1e-3, "{a} {b} {clip:?}");
+                    }
+                }
+            }
+            let chosen = Selection::Indices(&[3, 1]);
+            let refused = Oracle::new(&drawn, Engine::Sequential).gradient_sum(
+                &chosen,
+                &now,
+                Clip::Unbounded,
+                &mut vec![0.0; dimension],
+            );
+            assert!(refused.unwrap_err().to_string().contains("sampling=fixed"));
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Rates of private methods in the number of rows, on populations where the worst case binds: exact excess population risk, and
+//! the smallest number of rounds that keeps it near the optimum.
+//!
+//! A cell is a method with T rounds on n rows. Its outcome is the mean excess over draws of the data, at the step size with the
+//! least worst-case mean, and at the slope of the family with the largest. Both are found by climbing grids of powers of 2 until
+//! the neighbours on both sides are worse.
+
+mod presentation;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+use rounds_algorithms::catalog;
+use rounds_algorithms::executor::Executor;
+use rounds_algorithms::optimizers::Settings;
+use rounds_algorithms::oracle::Engine;
+use rounds_algorithms::problem::Problem;
+use rounds_algorithms::problem::worst_case::WorstCase;
+use rounds_kernels::random::StreamKey;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::experiment::{
+    Configuration, Context, Definition, Execution, Experiment, Kind, Outcome, Presentation, Results, Run, Study,
+    definition,
+};
+use crate::statistics::mean;
+
+/// The study. A problem is a population: a slope, a slope with a stiff coordinate, or valleys.
+pub type Rates = Experiment<Options>;
+
+const SLOPE: &str = "slope";
+const STIFF_SLOPE: &str = "stiff-slope";
+const VALLEYS: &str = "valleys";
+
+/// Parameter: T of a cell; the batch size follows.
+const ROUNDS: &str = "rounds";
+/// Parameter: `law`, or `memory` for rows that are drawn and kept.
+const ROWS_IN: &str = "rows-in";
+
+/// The largest exponents of 2 of steps and slopes.
+const MOST: i32 = 30;
+
+/// Keys of the study.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// Draws of data and noise of a cell.
+    draws: usize,
+    /// The smallest T is one whose risk is within this factor of the optimum.
+    within: f64,
+}
+
+/// The best of a method with T rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Adaptive rounds, as the oracle counted them.
+    pub adaptive_rounds: u64,
+    /// The step size (1/β for methods that have β) with the least risk.
+    pub step: f64,
+    /// κ of the slope with the largest risk; none for valleys.
+    pub slope: Option<f64>,
+    /// A grid ended before both neighbours of the optimum were measured.
+    pub at_edge: bool,
+    /// Share of clipped terms.
+    pub clipped: f64,
+    /// Excess population risk by draw, to four digits.
+    pub excess: Vec<f64>,
+    /// Step sizes that were tried, by their exponent of 2, each with its mean excess at its worst slope, to three digits (or at a slope that is
+    /// worse than that of a better step).
+    pub tried: Vec<(i32, f64)>,
+}
+
+impl Study for Rates {
+    const KIND: Kind = Kind {
+        threads: |_| vec![1],
+        ..Kind::new::<Self>("rates", Execution::Concurrent)
+    };
+    type Options = Options;
+    type Outcome = Rate;
+
+    fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
+        let options = definition.options();
+        anyhow::ensure!(options.draws >= 2, "{}: at least 2 draws are needed", definition.name);
+        anyhow::ensure!(
+            options.within > 1.0,
+            "{}: options.within is a factor above 1",
+            definition.name
+        );
+        for problem in &definition.problems {
+            definition::known("problem", &problem.dataset, &[SLOPE, STIFF_SLOPE, VALLEYS])?;
+            let axis = problem.axis.as_deref().unwrap_or_default();
+            definition::known("axis", axis, &["rows", "dimension", "epsilon"])?;
+        }
+        Ok(())
+    }
+
+    fn measure(&self, run: &Run<'_, Rate>, context: &Context<'_>) -> anyhow::Result<Outcome<Rate>> {
+        let cell = &run.cell.configuration;
+        let trials = Trials::new(cell, self.definition.seed, self.definition.options().draws)?;
+        let mut own = cell.clone();
+        for name in [ROUNDS, ROWS_IN] {
+            own.parameters.remove(name);
+        }
+        own.batch_size = trials.rows.div_ceil(cell.number(ROUNDS)? as usize);
+        let mut settings = context.settings(&own, self.definition.seed)?;
+        settings.offer(catalog::find(&own.algorithm)?, "sampling", "fixed");
+        // The noise multiplier is that of all runs of the cell, and found once.
+        let population = trials.population(trials.steepest()?, 0).context("no population")?;
+        if let Err(reason) = context.prepare(cell, &trials.problem(&population, 0), &mut settings)? {
+            return Ok(Outcome::Skipped(reason));
+        }
+        let mut least = f64::INFINITY;
+        let mut slope = trials.steepest()?;
+        let climbed = climbed(&[1, -5], &[2, 1], f64::NEG_INFINITY, &Tried::mean, &mut |step| {
+            let worst = trials.worst(&settings, step, slope, least)?;
+            slope = worst.best;
+            let tried = worst.tried.get(&slope).context("the worst slope was tried")?;
+            least = least.min(tried.mean());
+            let at_edge = worst.at_edge;
+            Ok(Some(Tried {
+                slope,
+                at_edge,
+                ..tried.clone()
+            }))
+        })?;
+        let best = climbed.tried.get(&climbed.best).context("the best step was tried")?;
+        Ok(Outcome::Measured(Rate {
+            adaptive_rounds: best.rounds,
+            step: f64::from(climbed.best).exp2(),
+            slope: trials.has_slopes().then(|| f64::from(best.slope).exp2()),
+            at_edge: climbed.at_edge || best.at_edge,
+            clipped: digits(best.clipped, 3),
+            excess: best.excess.iter().map(|&value| digits(value, 4)).collect(),
+            tried: climbed
+                .tried
+                .iter()
+                .map(|(&step, tried)| (step, digits(tried.mean(), 3)))
+                .collect(),
+        }))
+    }
+
+    fn present(&self, results: &Results<Rate>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+        presentation::present(self, results, context)
+    }
+}
+
+/// The runs of a cell: populations, and draws of data and noise.
+struct Trials<'a> {
+    cell: &'a Configuration,
+    rows: usize,
+    dimension: usize,
+    in_memory: bool,
+    /// Names the cell in keys, alike for all methods.
+    name: String,
+    draws: usize,
+}
+
+/// Runs with one step size on one population.
+#[derive(Clone, Default)]
+struct Tried {
+    slope: i32,
+    at_edge: bool,
+    rounds: u64,
+    clipped: f64,
+    excess: Vec<f64>,
+}
+
+impl Tried {
+    fn mean(&self) -> f64 {
+        mean(&self.excess)
+    }
+}
+
+impl<'a> Trials<'a> {
+    fn new(cell: &'a Configuration, seed: u64, draws: usize) -> anyhow::Result<Self> {
+        let whole = |name| {
+            cell.whole(name)?
+                .with_context(|| format!("{}: {name} is missing", cell.key()))
+        };
+        let (rows, dimension, rounds) = (whole("rows")?, whole("dimension")?, whole(ROUNDS)?);
+        let rows_in = cell.text(ROWS_IN).unwrap_or_else(|| "law".to_owned());
+        definition::known(ROWS_IN, &rows_in, &["law", "memory"])?;
+        Ok(Self {
+            cell,
+            rows,
+            dimension,
+            in_memory: rows_in == "memory",
+            name: format!("{seed}/{}/{rows}/{dimension}/{rounds}/{rows_in}", cell.dataset),
+            draws,
+        })
+    }
+
+    /// Whether the population is a family of slopes.
+    fn has_slopes(&self) -> bool {
+        self.cell.dataset != VALLEYS
+    }
+
+    /// The key of a draw.
+    fn seed(&self, draw: usize) -> u64 {
+        let hash = Sha256::digest(format!("{}/{draw}", self.name).as_bytes());
+        u64::from_le_bytes(std::array::from_fn(|index| hash[index]))
+    }
+
+    /// The population of slope 2^`slope`, if there is one.
+    fn population(&self, slope: i32, draw: usize) -> Option<WorstCase> {
+        let seed = self.seed(draw);
+        if self.has_slopes() {
+            let is_stiff = self.cell.dataset == STIFF_SLOPE;
+            WorstCase::slope(self.dimension, f64::from(slope).exp2(), is_stiff, seed)
+        } else {
+            (slope == 0).then(|| WorstCase::valleys(self.dimension, seed))
+        }
+    }
+
+    /// The exponent of the steepest slope that there is; 0 for valleys.
+    fn steepest(&self) -> anyhow::Result<i32> {
+        let candidates = if self.has_slopes() { -MOST..=0 } else { 0..=0 };
+        let steepest = candidates.rev().find(|&slope| self.population(slope, 0).is_some());
+        steepest.with_context(|| format!("{}: no slope is small enough", self.cell.key()))
+    }
+
+    /// The rows of a draw.
+    fn problem(&self, population: &WorstCase, draw: usize) -> Problem {
+        let key = StreamKey::Simulation(self.seed(draw));
+        if self.in_memory {
+            population.materialized(self.rows, key)
+        } else {
+            population.drawn(self.rows, key)
+        }
+    }
+
+    /// The slope with the largest mean excess of runs with step 2^`step`, or `first` or one of the next that is above `enough`: every
+    /// fourth part of the steepest one down to 1/√n, and then the neighbours of the worst.
+    fn worst(&self, settings: &Settings, step: i32, first: i32, enough: f64) -> anyhow::Result<Climbed<Tried>> {
+        let mut slopes = vec![first];
+        let mut strides: &[i32] = &[];
+        if self.has_slopes() {
+            let least = -(0.5 * (self.rows as f64).log2()).round() as i32;
+            slopes.extend((least..=self.steepest()?).step_by(2));
+            strides = &[1];
+        }
+        let cost = |tried: &Tried| -tried.mean();
+        climbed(&slopes, strides, -enough, &cost, &mut |slope| {
+            self.run(settings, step, slope)
+        })
+    }
+
+    /// All draws with step 2^`step` on the population of slope 2^`slope`.
+    fn run(&self, settings: &Settings, step: i32, slope: i32) -> anyhow::Result<Option<Tried>> {
+        let algorithm = catalog::find(&self.cell.algorithm)?;
+        let step = f64::from(step).exp2();
+        let (name, value) = if algorithm.reads("beta") {
+            ("beta", 1.0 / step)
+        } else {
+            ("learning-rate", step)
+        };
+        let mut settings = settings.clone().with(name, value);
+        let mut tried = Tried {
+            slope,
+            ..Tried::default()
+        };
+        for draw in 0..self.draws {
+            let Some(population) = self.population(slope, draw) else {
+                return Ok(None);
+            };
+            let problem = self.problem(&population, draw);
+            settings.key = StreamKey::Simulation(self.seed(draw));
+            let prepared = algorithm.prepare(&problem, &settings)?;
+            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+            executor.run()?;
+            let ledger = executor.ledger();
+            tried.rounds = ledger.rounds;
+            tried.clipped += ledger.clipped as f64 / ledger.clippable as f64 / self.draws as f64;
+            tried.excess.push(population.excess_risk(executor.solution()));
+        }
+        Ok(Some(tried))
+    }
+}
+
+/// A minimum on a grid of whole numbers.
+struct Climbed<T> {
+    best: i32,
+    /// The grid ended before both neighbours of the best were tried.
+    at_edge: bool,
+    tried: BTreeMap<i32, T>,
+}
+
+/// Goes from the best of `starts` in the direction of less cost, in strides of each length in turn, until both neighbours cost as
+/// much or more, or until a cost is below `enough`. `try_at` gives nothing beyond the end of the grid.
+fn climbed<T>(
+    starts: &[i32],
+    strides: &[i32],
+    enough: f64,
+    cost: &dyn Fn(&T) -> f64,
+    try_at: &mut dyn FnMut(i32) -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<Climbed<T>> {
+    let mut tried = BTreeMap::new();
+    let mut measure = |place: i32, tried: &mut BTreeMap<i32, T>| -> anyhow::Result<Option<f64>> {
+        if place.abs() <= MOST && !tried.contains_key(&place) {
+            tried.extend(try_at(place)?.map(|outcome| (place, outcome)));
+        }
+        Ok(tried.get(&place).map(cost))
+    };
+    let (mut best, mut least, mut at_edge) = (0, f64::INFINITY, false);
+    for &start in starts {
+        let cost = measure(start, &mut tried)?.context("a start lies beyond the grid")?;
+        if cost < least {
+            (best, least) = (start, cost);
+        }
+        if least < enough {
+            return Ok(Climbed { best, at_edge, tried });
+        }
+    }
+    for &stride in strides {
+        let mut from = None;
+        while from != Some(best) {
+            from = Some(best);
+            at_edge = false;
+            for place in [best - stride, best + stride] {
+                let Some(cost) = measure(place, &mut tried)? else {
+                    at_edge = true;
+                    continue;
+                };
+                if cost < least {
+                    (best, least) = (place, cost);
+                }
+            }
+        }
+    }
+    Ok(Climbed { best, at_edge, tried })
+}
+
+/// `value` with as many digits.
+fn digits(value: f64, count: usize) -> f64 {
+    format!("{value:.*e}", count - 1).parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::testing;
+    use crate::statistics::deviation;
+
+    const SMALL: &str = r#"
+        parameters = { epsilon = 1.0, delta = 1e-6, adjacency = "zero-out", clip-norm = 1.0, radius = 1.0 }
+        options = { draws = 4, within = 1.5 }
+        [[method]]
+        algorithm = "accelerated-dp-srg"
+        parameters = { noise = "honaker-online" }
+        [[method]]
+        algorithm = "dp-sgd"
+        parameters = { momentum = 0.0 }
+        [[method]]
+        algorithm = "phased-sgd"
+        [[problem]]
+        label = "Slope"
+        dataset = "slope"
+        axis = "rows"
+        parameters = { rows = [100, 400, 1600, 6400], dimension = 4, rounds = [1, 4] }
+        [[problem]]
+        label = "Valleys"
+        dataset = "valleys"
+        axis = "epsilon"
+        parameters = { rows = 400, dimension = 16, rounds = 8, epsilon = [0.5, 1.0] }
+    "#;
+
+    #[test]
+    fn climbing_ends_at_the_minimum_and_tells_the_end_of_the_grid() {
+        let found = |first: i32, least: i32, beyond: i32| {
+            let mut try_at = |place: i32| Ok((place <= beyond).then(|| (f64::from(place) - f64::from(least)).abs()));
+            let found = climbed(&[first], &[2, 1], f64::NEG_INFINITY, &|cost: &f64| *cost, &mut try_at).unwrap();
+            (found.best, found.at_edge)
+        };
+        for (first, least) in [(0, 0), (0, 7), (3, -8), (-5, 6)] {
+            assert_eq!(found(first, least, 20), (least, false));
+        }
+        assert_eq!(found(0, 9, 5), (5, true));
+        assert_eq!(found(0, 40, 40), (MOST, true));
+    }
+
+    #[test]
+    fn cells_count_their_rounds_and_no_risk_is_below_the_optimum() {
+        let (_, results) = testing::small::<Rates>(SMALL, 1).unwrap();
+        assert_eq!(results.samples.len(), 3 * 10);
+        for sample in &results.samples {
+            let asked = sample.configuration.number(ROUNDS).unwrap() as u64;
+            let phased = sample.configuration.algorithm == "phased-sgd";
+            assert!(
+                phased || sample.adaptive_rounds == asked,
+                "{}",
+                sample.configuration.key()
+            );
+            assert!(!sample.at_edge && sample.excess.len() == 4);
+            assert!(sample.excess.iter().all(|&excess| excess > -1e-7));
+            assert_eq!(sample.slope.is_some(), sample.configuration.dataset == SLOPE);
+        }
+        let risk = |rows: f64| {
+            let own = |sample: &&crate::experiment::Sample<Rate>| {
+                let cell = &sample.configuration;
+                cell.dataset == SLOPE && cell.algorithm == "dp-sgd" && cell.number("rows").unwrap() == rows
+            };
+            results
+                .samples
+                .iter()
+                .filter(own)
+                .map(|sample| mean(&sample.excess))
+                .fold(f64::INFINITY, f64::min)
+        };
+        assert!(risk(6_400.0) < 0.4 * risk(100.0), "{} {}", risk(6_400.0), risk(100.0));
+    }
+
+    #[test]
+    fn rows_by_their_law_give_the_risks_of_rows_in_memory() {
+        const DRAWS: usize = 120;
+        let text = testing::headed::<Rates>(SMALL);
+        let study = Rates::new(Definition::parse("small", &text).unwrap()).unwrap();
+        let mut compared = 0;
+        for cell in study.cells(&testing::selection(1)).unwrap() {
+            let mut cell = cell.configuration;
+            if cell.number(ROUNDS).unwrap() < 4.0 || cell.number("rows").unwrap() != 400.0 {
+                continue;
+            }
+            cell.parameters.insert("rows".to_owned(), 10_000.into());
+            let mut own = cell.clone();
+            own.parameters.remove(ROUNDS);
+            own.batch_size = 10_000 / cell.number(ROUNDS).unwrap() as usize;
+            // Little noise, so that the rows are what varies.
+            own.parameters.insert("epsilon".to_owned(), 50.0.into());
+            let mut settings = testing::context(1).settings(&own, 1).unwrap();
+            settings.offer(catalog::find(&own.algorithm).unwrap(), "sampling", "fixed");
+            let excess = ["law", "memory"].map(|rows_in| {
+                let mut cell = cell.clone();
+                cell.parameters.insert(ROWS_IN.to_owned(), rows_in.into());
+                let trials = Trials::new(&cell, 7, DRAWS).unwrap();
+                let slope = if trials.has_slopes() { -5 } else { 0 };
+                trials.run(&settings, 2, slope).unwrap().unwrap().excess
+            });
+            assert_ne!(excess[0], excess[1]);
+            let ([one, other], [a, b]) = (
+                excess.each_ref().map(|excess| mean(excess)),
+                excess.each_ref().map(|excess| deviation(excess)),
+            );
+            let error = ((a * a + b * b) / DRAWS as f64).sqrt();
+            assert!((one - other).abs() < 4.5 * error, "{}: {one} {other}", cell.key());
+            // Four standard errors of the logarithm of a ratio of deviations, generous for tails of a χ² law.
+            assert!(
+                (a / b).ln().abs() < 4.0 * (2.0 / DRAWS as f64).sqrt(),
+                "{}: {a} {b}",
+                cell.key()
+            );
+            compared += 1;
+        }
+        assert_eq!(compared, 9);
+    }
+}
