@@ -313,7 +313,7 @@ impl Family<'_> {
             let most = rounds.fold(1.0, f64::max);
             let level = within * place.optimum();
             series.push(Series::reference(
-                "within of the optimum",
+                &format!("{within} times the optimum"),
                 [(1.0, level), (most, level)],
             ));
             let subtitle = format!("n = {}", place.x);
@@ -352,6 +352,8 @@ impl Family<'_> {
         };
         let optimum = self.places.iter().map(|place| (place.x, place.optimum()));
         row("(best of all)", "risk", optimum.collect(), theory);
+        let rate = self.places.iter().map(|place| (place.x, place.optimal_rate()));
+        row("(optimal rate)", "risk", rate.collect(), theory);
         for method in self.methods() {
             let risks = self
                 .of(method)
