@@ -131,10 +131,12 @@ fn print<Row: Serialize>(rows: &[Row], output: Output, text: impl Fn() -> String
     Ok(())
 }
 
+/// Queries after which a method is given up.
+const MOST_QUERIES: u64 = 50_000_000;
+
 /// Measures the methods now.
 fn measured_costs(arguments: &SimulateArguments, methods: &[Method]) -> anyhow::Result<Costs> {
     let function = study::hard_function(arguments.dimension as usize, arguments.accuracy)?;
-    const MOST_QUERIES: u64 = 50_000_000;
     let measure = |method: Method, threads| -> anyhow::Result<Cell> {
         let (accuracy, engine) = (arguments.accuracy, Engine::with_threads(threads)?);
         Ok(Cell {

@@ -9,6 +9,7 @@
 //! A run has a budget of `epochs`·n queries, as the theory has it: as many rounds as `rounds-per-ball`·K, K = (R/r)^{2/3}, and
 //! batches that share the budget. What a seed needs is the budget from which on its population risk is within the error.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -295,6 +296,11 @@ fn excess(point: &[f32], loss: Loss, radius: f64) -> f64 {
     excess.sum::<f64>() / DIRECTIONS as f64
 }
 
+/// The methods with their losses, each once.
+fn methods(needs: &[Need]) -> BTreeSet<&str> {
+    needs.iter().map(|need| &*need.method).collect()
+}
+
 /// Figure 1: exponents of n against those of the dimension, of the cells whose ε is 1.
 fn figure(needs: &[Need]) -> Panel {
     let mut series = Vec::new();
@@ -306,9 +312,7 @@ fn figure(needs: &[Need]) -> Panel {
         };
         series.push(Series::new(name, Style::Curve, place, (0..=100).map(at).collect()));
     }
-    let mut methods: Vec<&str> = needs.iter().map(|need| &*need.method).collect();
-    methods.dedup();
-    for (place, method) in methods.iter().enumerate() {
+    for (place, method) in methods(needs).into_iter().enumerate() {
         let point = |need: &Need| {
             let (Estimate { value, low, high }, n) = (need.mean()?, need.setting.rows);
             let note = format!("{method}, n = {n}, d = {}: {}", need.setting.dimension, count(value));
@@ -317,10 +321,10 @@ fn figure(needs: &[Need]) -> Panel {
         };
         let own = needs
             .iter()
-            .filter(|need| need.method == *method && need.setting.epsilon == 1.0);
+            .filter(|need| need.method == method && need.setting.epsilon == 1.0);
         let points = own.filter_map(point).collect();
         series.push(Series::new(
-            *method,
+            method,
             Style::Points,
             PRIVATE_QUERIES.len() + place,
             points,
@@ -374,10 +378,8 @@ fn exponents(needs: &[Need]) -> Table {
         "Exponents of the queries",
         "method|in|#Theorem 4|#measured|#95 % over seeds|#cells",
     );
-    let mut methods: Vec<&str> = needs.iter().map(|need| &*need.method).collect();
-    methods.dedup();
     let two = |value: f64| format!("{value:.2}");
-    for method in methods {
+    for method in methods(needs) {
         let own = || {
             needs
                 .iter()
@@ -457,7 +459,10 @@ mod tests {
             let (few, many) = (of(loss), of(loss + 2));
             assert!(0.0 < many && many < 0.5 * few && few < 1.0, "{few} {many}");
         }
-        assert_eq!(study.needs(&measured).unwrap().len(), 2);
+        let mut needs = study.needs(&measured).unwrap();
+        assert_eq!(needs.len(), 2);
+        needs.extend(study.needs(&measured).unwrap());
+        assert_eq!(methods(&needs).len(), 2, "of alternating methods each once");
         let other = text.replace("resque-private-sco", "phased-sgd");
         let error = testing::small::<PrivateQueries>(&other, 1).err().expect("refused");
         assert!(error.to_string().contains("phased-sgd"), "{error:#}");
