@@ -61,9 +61,9 @@ fn bin(number: f64) -> usize {
     if exponent < FIRST {
         return ZERO;
     }
-    let octave = ((exponent - FIRST) as usize).min(OCTAVES - 1);
     // The first three binary digits behind the point.
-    let step = octave * STEPS + (bits >> 49 & 7) as usize;
+    let step = (exponent - FIRST) as usize * STEPS + (bits >> 49 & 7) as usize;
+    let step = step.min(ZERO - 1);
     if number > 0.0 { ZERO + 1 + step } else { ZERO - 1 - step }
 }
 
@@ -121,14 +121,15 @@ fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let (Some(lowest), Some(highest)) = (lowest.or_else(greatest), highest.or_else(greatest)) else {
         unreachable!("there are octaves")
     };
-    // Steps from the outer end whose counts together are like those of no rows; never all of an octave.
+    // The most steps from the outer end whose counts together are like those of no rows; never all of an octave.
     let empty = |steps: &mut dyn Iterator<Item = usize>| {
-        let mut total = 0;
-        let is_empty = |(step, bin): &(usize, usize)| {
-            total += released[*bin];
-            total as f64 <= 2.5 * scale * (2.0 * (*step + 1) as f64).sqrt()
-        };
-        steps.enumerate().take_while(is_empty).count()
+        let (mut total, mut most) = (0, 0);
+        for (count, bin) in (1..).zip(steps) {
+            total += released[bin];
+            let like_none = scale * (2.0 + 2.5 * f64::from(2 * count).sqrt());
+            most = if total as f64 <= like_none { count } else { most };
+        }
+        most as usize
     };
     let first = lowest.start + empty(&mut (lowest.start..lowest.end - 1));
     let last = highest.end - 1 - empty(&mut (highest.start + 1..highest.end).rev());
