@@ -63,7 +63,7 @@ impl Coordinate {
 
 impl WorstCase {
     /// A linear risk of slope κ in d coordinates, one of which is stiff where `stiff` says so; none where a bias of its rows
-    /// would be above 1.
+    /// would reach 1.
     pub fn slope(dimension: usize, kappa: f64, stiff: bool, seed: u64) -> Option<Self> {
         let linear = dimension - usize::from(stiff);
         let (root, share) = ((linear as f64).sqrt(), if stiff { STIFF } else { 1.0 });
@@ -77,7 +77,7 @@ impl WorstCase {
         };
         let first = stiff.then(|| Coordinate::curved(STIFF, 1.0, 0.0));
         let coordinates = first.into_iter().chain((0..linear).map(coordinate)).collect();
-        (bias <= 1.0).then(|| Self::new(coordinates, Loss::Huber(1.0), seed))
+        (bias < 1.0).then(|| Self::new(coordinates, Loss::Huber(1.0), seed))
     }
 
     /// Valleys in d coordinates: one stiff one, the others shared out evenly over the scales, with at most 2^k at scale k.
@@ -213,6 +213,7 @@ mod tests {
             assert!(population.excess_risk(&vec![0.0; population.optimum.len()]) > 1e-3);
         }
         assert!(WorstCase::slope(400, 0.06, false, 1).is_none(), "a bias of 1.2");
+        assert!(WorstCase::slope(4, 0.5, false, 1).is_none(), "rows that never occur");
     }
 
     #[test]
