@@ -121,6 +121,19 @@ fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let (Some(lowest), Some(highest)) = (lowest.or_else(greatest), highest.or_else(greatest)) else {
         unreachable!("there are octaves")
     };
+    // Rows on both sides of 0 spread over ever smaller octaves there: six octaves of a side, down from the longest number, count
+    // as one.
+    let octave = |group: &Range<usize>| (group.start + group.end).abs_diff(2 * ZERO) / (2 * STEPS);
+    let outer = STEPS * (octave(lowest).max(octave(highest)) + 1).min(OCTAVES);
+    let inner = outer.saturating_sub(6 * STEPS);
+    let is_likely = |side: &Range<usize>| sum(side) > 31.0 * scale;
+    let side = |end: &Range<usize>, side: Range<usize>| if is_likely(&side) { side } else { end.clone() };
+    let lowest = side(lowest, ZERO - outer..ZERO - inner);
+    let highest = side(highest, ZERO + 1 + inner..ZERO + 1 + outer);
+    let (lowest, highest) = match lowest.start <= highest.start {
+        true => (lowest, highest),
+        false => (highest.clone(), highest),
+    };
     // The most steps from the outer end whose counts together are like those of no rows; never all of an octave.
     let empty = |steps: &mut dyn Iterator<Item = usize>| {
         let (mut total, mut most) = (0, 0);
