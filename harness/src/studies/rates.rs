@@ -41,6 +41,8 @@ const ROWS_IN: &str = "rows-in";
 
 /// The largest exponents of 2 of steps and slopes.
 const MOST: i32 = 30;
+/// A relative change of the risk that is none, so that climbing ends on a plateau, as that of steps beyond the ball.
+const FLAT: f64 = 1e-3;
 
 /// Keys of the study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -287,8 +289,8 @@ struct Climbed<T> {
     tried: BTreeMap<i32, T>,
 }
 
-/// Goes from the best of `starts` in the direction of less cost, in strides of each length in turn, until both neighbours cost as
-/// much or more, or until a cost is below `enough`. `try_at` gives nothing beyond the end of the grid.
+/// Goes from the best of `starts` in the direction of less cost, in strides of each length in turn, until no neighbour costs
+/// noticeably less, or until a cost is below `enough`. `try_at` gives nothing beyond the end of the grid.
 fn climbed<T>(
     starts: &[i32],
     strides: &[i32],
@@ -323,7 +325,7 @@ fn climbed<T>(
                     at_edge = true;
                     continue;
                 };
-                if cost < least {
+                if cost < least - FLAT * least.abs() {
                     (best, least) = (place, cost);
                 }
             }
@@ -378,6 +380,9 @@ mod tests {
         }
         assert_eq!(found(0, 9, 5), (5, true));
         assert_eq!(found(0, 40, 40), (MOST, true));
+        let mut flat_from_3 = |place: i32| Ok(Some(1.0 + f64::from((3 - place).max(0)) - 1e-6 * f64::from(place)));
+        let plateau = climbed(&[0], &[2, 1], f64::NEG_INFINITY, &|cost: &f64| *cost, &mut flat_from_3).unwrap();
+        assert!(plateau.best <= 4 && !plateau.at_edge, "{}", plateau.best);
     }
 
     #[test]

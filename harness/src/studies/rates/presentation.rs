@@ -236,7 +236,9 @@ impl Family<'_> {
     }
 
     fn panels(&self, within: f64) -> Vec<Panel> {
-        let name = self.label.to_lowercase().replace([' ', ','], "-");
+        let words = self.label.split(|letter: char| !letter.is_ascii_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let name = words.join("-").to_lowercase();
         let methods = self.methods();
         let of_methods = |points: &dyn Fn(&str) -> Vec<Point>| {
             let all = methods
@@ -327,7 +329,7 @@ impl Family<'_> {
         panels
     }
 
-    /// Rows of exponents; those that cannot be fitted are left out.
+    /// Rows of exponents, without risks at the end of a grid; those that cannot be fitted are left out.
     fn exponents(&self, within: f64, table: &mut Table) {
         let theory = match self.axis {
             "rows" => "−1/2",
@@ -355,9 +357,8 @@ impl Family<'_> {
         let rate = self.places.iter().map(|place| (place.x, place.optimal_rate()));
         row("(optimal rate)", "risk", rate.collect(), theory);
         for method in self.methods() {
-            let risks = self
-                .of(method)
-                .map(|(place, curve)| (place.x, mean(&curve.best().excess)));
+            let inner = self.of(method).filter(|(_, curve)| !curve.best().at_edge);
+            let risks = inner.map(|(place, curve)| (place.x, mean(&curve.best().excess)));
             row(method, "risk", risks.collect(), theory);
         }
         if self.axis == "rows" {
