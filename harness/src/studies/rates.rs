@@ -353,7 +353,7 @@ mod tests {
         parameters = { noise = "honaker-online" }
         [[method]]
         algorithm = "dp-sgd"
-        parameters = { momentum = 0.0 }
+        parameters = { epochs = 1, momentum = 0.0 }
         [[method]]
         algorithm = "phased-sgd"
         [[problem]]
