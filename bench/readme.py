@@ -268,7 +268,7 @@ def simulated(below):
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
           "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
-STUDIES = {"study": studies.training}
+STUDIES = {"study": studies.training, "looseness": studies.looseness}
 
 
 def spliced(readme, text):

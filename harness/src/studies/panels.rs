@@ -46,18 +46,25 @@ pub(super) fn by_setting<T>(
     panels.into_iter().map(panel).collect()
 }
 
-/// The method with those parameters that differ among the cells.
+/// The method with those parameters that differ among its cells.
 fn title<T>(common: &Configuration, measured: &[Measured<'_, T>]) -> String {
-    let method = if common.problem.is_empty() {
-        &common.algorithm
-    } else {
-        &common.problem
+    let label = |cell: &Configuration| {
+        let names = [&cell.method, &cell.problem, &cell.algorithm];
+        names
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .cloned()
+            .unwrap_or_default()
     };
+    let own = label(common);
     let differs = |name: &str| {
-        let values = measured.iter().map(|(cell, _)| cell.configuration.parameters.get(name));
-        values.flatten().any(|value| Some(value) != common.parameters.get(name))
+        let cells = measured.iter().map(|(cell, _)| &cell.configuration);
+        let mut values = cells
+            .filter(|cell| label(cell) == own)
+            .filter_map(|cell| cell.parameters.get(name));
+        values.any(|value| Some(value) != common.parameters.get(name))
     };
     let swept = common.parameters.iter().filter(|(name, _)| differs(name));
     let swept = swept.map(|(name, value)| format!(", {name} = {}", crate::experiment::text(value)));
-    format!("{method}{}", swept.collect::<String>())
+    format!("{own}{}", swept.collect::<String>())
 }
