@@ -112,7 +112,10 @@ pub fn private_bounds(counts: &[BinCounts], relation: Relation, epsilon: f64, ke
 /// these two that show none.
 fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let octaves = |from: usize| (0..OCTAVES).map(move |octave| from + octave * STEPS..from + (octave + 1) * STEPS);
-    let groups: Vec<Range<usize>> = octaves(0).chain([ZERO..ZERO + 1]).chain(octaves(ZERO + 1)).collect();
+    let groups: Vec<Range<usize>> = octaves(0)
+        .chain(std::iter::once(ZERO..ZERO + 1))
+        .chain(octaves(ZERO + 1))
+        .collect();
     let sum = |group: &Range<usize>| released[group.clone()].iter().sum::<i64>() as f64;
     // P[Σ of m Laplace variables > t] ≤ (1 − u²)^{−m}·e^{−ut/b}, here at u = 0.7.
     let is_sure = |group: &&Range<usize>| sum(group) > scale * (CERTAINTY + 0.674 * group.len() as f64) / 0.7;
@@ -130,9 +133,10 @@ fn bounds_of(released: &[i64], scale: f64) -> Bounds {
     let side = |end: &Range<usize>, side: Range<usize>| if is_likely(&side) { side } else { end.clone() };
     let lowest = side(lowest, ZERO - outer..ZERO - inner);
     let highest = side(highest, ZERO + 1 + inner..ZERO + 1 + outer);
-    let (lowest, highest) = match lowest.start <= highest.start {
-        true => (lowest, highest),
-        false => (highest.clone(), highest),
+    let lowest = if lowest.start <= highest.start {
+        lowest
+    } else {
+        highest.clone()
     };
     // The most steps from the outer end whose counts together are like those of no rows; never all of an octave.
     let empty = |steps: &mut dyn Iterator<Item = usize>| {
