@@ -202,8 +202,8 @@ EXEMPT = [
     r"```.*?```", r"`[^`]*`", r"\]\([^)]*\)", r"<!--.*?-->", r"^#.*$",
     r"(?:[Ff]igures?|[Tt]ables?|[Tt]heorems?|[Pp]apers?|[Pp]ropositions?|[Ll]emma|[Aa]ppendix|[Ss]ections?|[Ee]quations?|[Aa]lgorithm|[Rr]emark|"
     r"[Cc]orollary|[Bb]ound|[Cc]laim|[Ll]ine) \(?[A-Z]?[\d.]+[a-d]?\)?(?:(?:, | and | to | or )[A-Z]?[\d.]+)*",
-    r"(?:CIFAR|SHA)-\d+", r"\b[A-EG-Za-zα-ω][′₀]? ?[=≤≥∈] ?[{(]?−?[\d.,/·^e−√ ]*\d[\d)}]*(?:(?:, | and | to | or |, …, )\d[\d.,]*)*",
-    r"\(\d[\d.]*, ?\d[\de.−-]*\)-DP", r"\[\d+\]", r"\^\{?[−\d/½¼]+\}?", r"\b20\d\d-\d\d-\d\d\b",
+    r"(?:CIFAR|SHA)-\d+", r"\b[A-EG-Za-zα-ω][′₀]? ?[=≤≥∈] ?[{(]?−?[\d.,/·^e−√ ]*\d[\d)}]*(?:e-\d+)?(?:(?:, | and | to | or |, …, )\d[\d.,]*)*",
+    r"\(\d[\d.]*, ?\d[\de.−-]*\)-DP", r"\[\d+\]", r"\^[({]?[−\d/½¼]+[)}]?", r"\b20\d\d-\d\d-\d\d\b",
 ]
 NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d.,]*(?:e[−-]?\d+)?(?<![.,])")
 PLACE = re.compile(r"<!-- rounds:([\w-]+)[^>]*-->\n.*?<!-- /rounds:\1[^>]*-->", re.DOTALL)
