@@ -119,7 +119,8 @@ pub struct PrivacyStatement {
 /// The declared domain of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainStatement {
-    /// SHA-256 of its canonical form ([`Domain::digest`](crate::problem::Domain::digest)); it says nothing of the rows.
+    /// SHA-256 of its canonical form ([`Domain::digest`](crate::problem::Domain::digest)); it says nothing of the rows but
+    /// private bounds, if it has them.
     pub sha256: String,
     /// Place of its declaration.
     pub source: String,
@@ -228,11 +229,22 @@ impl PrivacyStatement {
     /// ε at δ of the statement's mechanisms, computed anew.
     ///
     /// # Errors
-    /// A statement that claims nothing, and whatever the accountant refuses.
+    /// A statement that claims nothing, an ε of private bounds that is not above 0, and whatever the accountant refuses.
     pub fn recomputed_epsilon(&self) -> Result<f64, PrivacyError> {
         let (Some(accountant), Some(adjacency), Some(delta)) = (self.accountant, self.adjacency, self.delta) else {
             return Err(PrivacyError::EmptyComposition);
         };
+        if let Some(found) = self
+            .bounds_epsilon
+            .filter(|bounds| !(*bounds > 0.0 && bounds.is_finite()))
+        {
+            return Err(PrivacyError::OutOfRange {
+                quantity: "bounds_epsilon",
+                found,
+                expected: "above 0",
+                remedy: "this is no statement of rounds",
+            });
+        }
         let mechanism = Mechanism::Composition(self.mechanisms.clone());
         let epsilon = accountant.epsilon(mechanism.single().unwrap_or(&mechanism), adjacency, delta)?;
         Ok(self
@@ -537,6 +549,13 @@ mod tests {
         assert_eq!(both.epsilon, main.epsilon.map(|epsilon| (epsilon + 0.5).next_up()));
         assert_eq!((both.delta, both.bounds_epsilon), (main.delta, Some(0.5)));
         assert_eq!(both.recomputed_epsilon().unwrap(), both.epsilon.unwrap());
+        for wrong in [-0.5, 0.0, f64::NAN, f64::INFINITY] {
+            let altered = PrivacyStatement {
+                bounds_epsilon: Some(wrong),
+                ..both.clone()
+            };
+            assert!(altered.recomputed_epsilon().is_err(), "{wrong}");
+        }
         let replaced = [&main, &both].map(|statement| statement.replace_one.unwrap());
         assert_eq!(replaced[1].epsilon, (replaced[0].epsilon + 1.0).next_up());
         assert_eq!(replaced[1].delta, replaced[0].delta);

@@ -374,7 +374,7 @@ impl Domain {
     }
 
     /// SHA-256 of everything that is declared, in the notation of the types: the same for equal domains, wherever they were
-    /// declared. It says nothing of the rows.
+    /// declared. It says nothing of the rows but private bounds, if it has them.
     pub fn digest(&self) -> [u8; 32] {
         let Self {
             relation,

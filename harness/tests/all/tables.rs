@@ -268,6 +268,10 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
     for (rest, part) in [
         ("--bounds private:1", "no classes"),
         ("--classes no,yes --bounds private:-1", "above 0"),
+        (
+            "--classes no,yes --bounds private:1 --sampling fixed --set adjacency=replace-one",
+            "drawn for zero-out|would state replace-one|--adjacency",
+        ),
     ] {
         assert_ends(&privately(rest), 2, part);
     }

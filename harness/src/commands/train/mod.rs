@@ -256,7 +256,18 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     let mut privacy = prepared.privacy.clone();
     let bounds_epsilon = arguments.declaration().private_bounds();
     if let Some(epsilon) = bounds_epsilon {
-        privacy = privacy.after_private_bounds(epsilon);
+        let drawn_for = problem.public().relation().adjacency();
+        if let Some(stated) = privacy.adjacency.filter(|&stated| stated != drawn_for) {
+            return Err(UsageError::of(format!(
+                "--bounds private:{epsilon}: the noise of the bounds is drawn for {drawn_for}, the relation of the domain, and the \
+                 run would state {stated}; give the relation by --adjacency or in the schema"
+            )));
+        }
+        let note = format!(
+            "bounds of numbers: one Laplace release of counts in public bins, {epsilon}-DP under {drawn_for} for all columns together; \
+             the SHA-256 of the domain is that of the domain with these bounds"
+        );
+        privacy = privacy.after_private_bounds(epsilon).with_note(note);
     }
     check_release(arguments, problem, &privacy)?;
     if problem.rows() > problem.most_rows() {
