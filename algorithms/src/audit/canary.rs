@@ -139,9 +139,6 @@ impl Scene {
         (algorithm, rows): (&Algorithm, CanaryRows),
     ) -> Settings {
         let mut settings = Settings::new(budget, key).with("clip-norm", clip);
-        if rows == CanaryRows::Bytes && algorithm.reads("learning-rate") {
-            settings.set("learning-rate", BYTES_LEARNING_RATE);
-        }
         if let Some(batch_size) = self.batch_size {
             settings.set("batch-size", batch_size);
         }
@@ -150,6 +147,10 @@ impl Scene {
         }
         for (name, value) in self.scaled {
             settings.set(name, value * clip);
+        }
+        // In place of the scene's.
+        if rows == CanaryRows::Bytes && algorithm.reads("learning-rate") {
+            settings.set("learning-rate", BYTES_LEARNING_RATE);
         }
         settings
     }
