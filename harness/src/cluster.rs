@@ -226,7 +226,7 @@ impl Cluster {
         largest
     }
 
-    /// Loads this rank's part of the data that are asked for, and checks that all ranks read the same files. `explain`
+    /// Loads this rank's part of the requested data, and checks that all ranks read the same files. `explain`
     /// makes the reported error of an error of the data.
     ///
     /// # Errors

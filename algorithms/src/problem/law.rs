@@ -70,7 +70,7 @@ impl Law {
     }
 
     /// The number of rows of `range` that are each distinct row. Ranges that do not overlap are independent, and the same range
-    /// always gives the same counts; ranges that overlap without being equal must not both be asked for.
+    /// always gives the same counts; two ranges must be equal or disjoint.
     pub fn counts(&self, range: &Range<usize>) -> Vec<u64> {
         let mut generator = self.generator(range.start);
         let mut counts = vec![0; self.categories()];

@@ -187,7 +187,7 @@ fn list(plans: &[(Group, Selection, Box<dyn Plan>)], output: Output, cluster: &C
     Ok(())
 }
 
-/// What the first Ctrl-C says of measurements.
+/// Message of the first Ctrl-C of measurements.
 pub(super) const AFTER_THIS_RUN: &str =
     "stopping after the current run; press Ctrl-C again to stop at once (the run is then lost)";
 

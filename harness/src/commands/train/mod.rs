@@ -79,7 +79,7 @@ struct Setup {
     threads: usize,
     engine: Engine,
     domain: Option<Arc<Domain>>,
-    /// What there is to say of a domain that was drafted.
+    /// Warnings about a drafted domain.
     warnings: Vec<String>,
     settings: Settings,
     /// Set when the algorithm takes the factorisation of --factorization.
@@ -320,7 +320,7 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     Ok((prepared, calibrated))
 }
 
-/// What the first Ctrl-C says of a run with a checkpoint.
+/// Message of the first Ctrl-C of a run with a checkpoint.
 const AFTER_THIS_ROUND: &str =
     "stopping after the current round, with a checkpoint; press Ctrl-C again to stop at once";
 

@@ -147,7 +147,7 @@ pub(super) struct PrivateFacts {
     pub(super) test: Option<Quality>,
 }
 
-/// ε for people, never rounded to 0.
+/// ε with at least one digit that is not 0.
 fn shown(epsilon: f64) -> String {
     if epsilon < 1e-3 {
         format!("{epsilon:.3e}")
