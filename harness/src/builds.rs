@@ -1,6 +1,8 @@
 //! Two builds of this program measured in turn on this machine: A B, B A, A B, …, each member of a pair by a process of its own.
 //! Drift of the machine then meets both alike, and the scatter of the pairs shows the rest of it.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +23,8 @@ const SUBJECT: &str = "builds.json";
 pub struct Builds {
     programs: [PathBuf; 2],
     arguments: Vec<String>,
+    /// Warnings of processes that were passed on, each once.
+    warned: RefCell<BTreeSet<String>>,
 }
 
 impl Builds {
@@ -29,7 +33,11 @@ impl Builds {
         if !arguments.iter().any(|argument| argument.starts_with("--repeats")) {
             arguments.extend(["--repeats".to_owned(), "1".to_owned()]);
         }
-        Self { programs, arguments }
+        Self {
+            programs,
+            arguments,
+            warned: RefCell::default(),
+        }
     }
 
     /// Binds `folder` to these builds and arguments: pairs of others must not be mixed with theirs.
@@ -58,11 +66,17 @@ impl Builds {
         Ok(())
     }
 
-    /// Measures one side into a folder. Returns false if `stopped` ended it.
+    /// Measures one side into a folder, and passes on the warnings that are new. Returns false if `stopped` ended it.
     ///
     /// # Errors
     /// A program that cannot be started, or fails.
-    pub fn measure(&self, side: usize, folder: &Path, stopped: &AtomicBool) -> anyhow::Result<bool> {
+    pub fn measure(
+        &self,
+        side: usize,
+        folder: &Path,
+        stopped: &AtomicBool,
+        warn: &dyn Fn(&str),
+    ) -> anyhow::Result<bool> {
         if stopped.load(Ordering::Relaxed) {
             return Ok(false);
         }
@@ -74,15 +88,24 @@ impl Builds {
             .arg("--json")
             .arg("--out")
             .arg(folder);
-        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
-        let status = status.with_context(|| format!("cannot start {}", program.display()))?;
+        let done = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
+        let done = done.with_context(|| format!("cannot start {}", program.display()))?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        for warning in said.lines().filter_map(|line| line.strip_prefix("warning: ")) {
+            if self.warned.borrow_mut().insert(warning.to_owned()) {
+                warn(warning);
+            }
+        }
         let stopped = stopped.load(Ordering::Relaxed);
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
         ensure!(
-            stopped || status.success(),
-            "{} run failed ({status})",
-            program.display()
+            stopped || done.status.success(),
+            "{} run failed ({})\n{}",
+            program.display(),
+            done.status,
+            errors.join("\n")
         );
-        Ok(status.success())
+        Ok(done.status.success())
     }
 }
 

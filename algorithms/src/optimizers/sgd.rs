@@ -99,14 +99,21 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
     };
     let plan = BatchPlan::new(settings, problem, defaults)?;
     let statement = PrivacyStatement::none("no noise is added");
-    Sgd::prepared(problem, settings, &plan, (rate(problem), 0.0), (None, statement))
+    let momentum = settings.common()?.momentum.unwrap_or(0.9);
+    Sgd::prepared(
+        problem,
+        settings,
+        &plan,
+        (rate(problem, momentum), momentum),
+        (None, statement),
+    )
 }
 
-/// The default step size without privacy, `12/(m·R²)`: m the curvature of the loss at margins of 0, R the bound on the rows. The
-/// 12 counts on rows whose mean outer product is much smaller than R², and on the average of the last half of the iterates.
-fn rate(problem: &PublicProblem) -> f64 {
+/// The default step size without privacy, `3(1 + β)/(m·R²)`: m the curvature of the loss at margins of 0, R the bound on the rows,
+/// β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`; the 3 counts on rows whose mean outer product is smaller than R².
+fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
     let curvature = problem.model().loss.curvature_at_zero(problem.model().outputs);
-    12.0 / (curvature.unwrap_or(1.0) * squared_row(problem))
+    3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem))
 }
 
 /// R², the bound on `‖a‖² + 1` of all rows, the bias included; 1 if there is none.
@@ -147,9 +154,9 @@ fn private_rate(
     let noisy = 3.0 * plan.batch_size as f64 / (noise.noise_multiplier * carried.sum::<f64>().sqrt());
     let rate = (1.0 - momentum) / (squared_row.sqrt() * f64::from(clip_norm)) * noisy.min(600.0);
     let loss = problem.model().loss;
-    match loss.curvature().filter(|_| loss.targets() == TargetKind::Reals) {
-        Some(curvature) => rate.min(3.0 * (1.0 + momentum) / (curvature * squared_row)),
-        None => rate,
+    match loss.targets() {
+        TargetKind::Reals if loss.curvature().is_some() => rate.min(self::rate(problem, momentum)),
+        _ => rate,
     }
 }
 

@@ -255,6 +255,16 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// Number of named columns of numbers, the label among them.
+    pub fn numbers(&self) -> usize {
+        let is_number = |column: &&Column| matches!(column.kind, ColumnKind::Number { .. });
+        let columns = match &self.columns {
+            Columns::Named(columns) => columns.iter().filter(is_number).count(),
+            Columns::Matrix { .. } => 0,
+        };
+        columns + usize::from(matches!(self.label, Label::Number(_)))
+    }
+
     /// The domain under zero-out, with private test rows and no column names but those of `columns`.
     ///
     /// ```

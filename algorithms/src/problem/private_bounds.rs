@@ -236,23 +236,32 @@ mod tests {
         let epsilon = 1.0;
         // The counts lie where noise decides.
         let crowd = |count: usize| std::iter::repeat_n(3.0, count);
+        let lone = |count| vec![counted(crowd(count))];
         for (with, without, relation) in [
-            (counted(crowd(16)), counted(crowd(15)), Relation::ZeroOut),
+            (lone(16), lone(15), Relation::ZeroOut),
+            (lone(16), lone(15), Relation::AddRemove { public_rows: 15 }),
+            // The row lies in both columns.
             (
-                counted(crowd(16).chain([100.0; 16])),
-                counted(crowd(17).chain([100.0; 15])),
+                [lone(34), lone(34)].concat(),
+                [lone(33), lone(33)].concat(),
+                Relation::ZeroOut,
+            ),
+            (
+                vec![counted(crowd(16).chain([100.0; 16]))],
+                vec![counted(crowd(17).chain([100.0; 15]))],
                 Relation::ReplaceOne,
             ),
         ] {
-            let mut seen = std::collections::BTreeMap::<[u64; 2], [u32; 2]>::new();
+            let mut seen = std::collections::BTreeMap::<Vec<u64>, [u32; 2]>::new();
             for (side, counts) in [&with, &without].into_iter().enumerate() {
                 for seed in 0..SEEDS {
                     // Both sides have noise of their own.
                     let key = StreamKey::Simulation(2 * seed + side as u64);
-                    let [bounds] = private_bounds(std::slice::from_ref(counts), relation, epsilon, &key)[..] else {
-                        panic!("one column")
-                    };
-                    let ends = [bounds.lo().to_bits(), bounds.hi().to_bits()];
+                    let bounds = private_bounds(counts, relation, epsilon, &key);
+                    let ends = bounds
+                        .iter()
+                        .flat_map(|bounds| [bounds.lo().to_bits(), bounds.hi().to_bits()])
+                        .collect();
                     seen.entry(ends).or_default()[side] += 1;
                 }
             }

@@ -81,4 +81,53 @@ mod tests {
         let term = restart_term(&rows, tau);
         assert!(((squared + 20.0) / term - 1.0).abs() < 1e-12, "{squared} {term}");
     }
+
+    /// The mean excess of the last round on `(L/2)·‖x‖²` from the optimum, in one dimension, with noise of variance 1 and C⁻¹ of a row
+    /// (its last entries).
+    fn stationary(step_size: f64, smoothness: f64, rounds: usize, row: &[f64]) -> f64 {
+        let modes = [QuadraticMode {
+            eigenvalue: smoothness,
+            start: 0.0,
+        }];
+        let inverse: Vec<Vec<f64>> = (1..=rounds)
+            .map(|t| {
+                let mut full = vec![0.0; t];
+                let kept = row.len().min(t);
+                full[t - kept..].copy_from_slice(&row[row.len() - kept..]);
+                full
+            })
+            .collect();
+        quadratic_moments(&modes, step_size, 1.0, &inverse).0[rounds]
+    }
+
+    /// [001 Appendix E]: the noise terms of (11), γσ², and (12), Lγ²σ², are tight on (L/2)·‖x‖². Exactly, the risk tends to
+    /// `γσ²/(2(2 − γL))` under independent noise and to `Lγ²σ²/(2 − γL)` under anti-correlated noise.
+    #[test]
+    fn the_noise_terms_of_pgd_and_anti_pgd_are_tight_on_a_quadratic() {
+        for smoothness in [1.0, 10.0] {
+            for share in [0.01, 0.1, 0.49] {
+                let step = share / smoothness;
+                let independent = stationary(step, smoothness, 2_000, &[1.0]);
+                let anti = stationary(step, smoothness, 2_000, &[-1.0, 1.0]);
+                assert!((independent / (step / (2.0 * (2.0 - share))) - 1.0).abs() < 1e-9);
+                assert!((anti / (smoothness * step * step / (2.0 - share)) - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+
+    /// [001 Appendix A]: factorisations of S whose sens(C)·‖B‖_F agree within √2 for every T, of which one keeps the risk bounded and
+    /// the other does not: B = S, C = I (√(T(T+1)/2)) and B = I, C = S (√T·√T).
+    #[test]
+    fn the_frobenius_norm_does_not_tell_bounded_from_unbounded_noise() {
+        let (step, smoothness) = (0.04, 10.0);
+        let risks = |rounds: usize| {
+            let independent = stationary(step, smoothness, rounds, &[1.0]);
+            // sens(S)² = T.
+            let anti = rounds as f64 * stationary(step, smoothness, rounds, &[-1.0, 1.0]);
+            [independent, anti]
+        };
+        let (few, many) = (risks(100), risks(1_600));
+        assert!(many[0] < 1.01 * few[0], "{few:?} {many:?}");
+        assert!((many[1] / few[1] - 16.0).abs() < 0.1, "{few:?} {many:?}");
+    }
 }

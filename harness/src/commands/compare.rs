@@ -89,7 +89,7 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
     let comparison = if arguments.build.is_empty() {
         of_folders(arguments, rules)?
     } else {
-        of_builds(arguments, rules)?
+        of_builds(arguments, rules, output)?
     };
     if output == Output::Text {
         comparison.remarks.iter().for_each(output::warn);
@@ -115,7 +115,7 @@ fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> 
     Ok(compare(&before, &after, rules)?)
 }
 
-fn of_builds(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
+fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Result<Comparison> {
     let [before, after] = &arguments.build[..] else {
         return Err(UsageError::of("--build: give it twice, for builds A and B"));
     };
@@ -137,7 +137,15 @@ fn of_builds(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
     });
     builds.bind(&folder)?;
     let (stopped, pairs) = (stop_on_interrupt(AFTER_THIS_RUN)?, arguments.pairs as usize);
-    let (whole, [before, after]) = measure_in_turn(&folder, pairs, &|side, out| builds.measure(side, out, &stopped))?;
+    let progress = output.progress(2 * pairs as u64, "{bar:20.green} {pos}/{len} processes, {left}");
+    let (whole, [before, after]) = measure_in_turn(&folder, pairs, &|side, out| {
+        progress.tick();
+        let warn = |warning: &str| progress.suspend(|| output::warn(warning));
+        let measured = builds.measure(side, out, &stopped, &warn);
+        progress.inc(1);
+        measured
+    })?;
+    progress.finish_and_clear();
     // The state of the machine between processes is in the scatter of the pairs.
     let machine_noise = arguments.machine_noise.map_or(0.0, |_| rules.machine_noise);
     let rules = Rules {

@@ -76,6 +76,8 @@ struct Setting {
     rounds: usize,
     noise: f64,
     step_size: f64,
+    /// Eigenvalues are L·u^exponent, u uniform.
+    spectrum_exponent: f64,
     period: Option<usize>,
 }
 
@@ -93,6 +95,7 @@ impl Setting {
             rounds: cell.number("rounds")? as usize,
             noise: cell.number("noise")?,
             step_size: cell.number("step-size")?,
+            spectrum_exponent: cell.optional("spectrum-exponent")?.unwrap_or(1.0),
             period,
         })
     }
@@ -176,7 +179,10 @@ impl Study for CorrelatedNoise {
         let setting = Setting::of(&run.cell.configuration)?;
         let options = self.definition.options();
         let seed = self.definition.seed + run.trial.draw as u64;
-        let quadratic = Quadratic::random(setting.dimension, setting.smoothness, seed);
+        let mut quadratic = Quadratic::random(setting.dimension, setting.smoothness, seed);
+        for eigenvalue in &mut quadratic.eigenvalues {
+            *eigenvalue = setting.smoothness * (*eigenvalue / setting.smoothness).powf(setting.spectrum_exponent);
+        }
         let candidate = |period: Option<usize>| {
             let key = format!("{} {period:?}", setting.rounds);
             self.shared.get(&key, || setting.candidate(period))
@@ -218,12 +224,19 @@ impl Study for CorrelatedNoise {
         let title = &self.definition.options().title;
         let about = "E‖∇f‖², exact; runs with their 95 % interval; the theory's noise term over that of DP-MF.";
         let measured = self.measured(results)?;
-        let mut samples: Vec<&Sample<Norms>> = measured.into_iter().flat_map(|(_, runs)| runs).collect();
-        samples.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
-        let gains = gains(&samples);
-        samples.retain(|sample| sample.trial.draw == 0);
-        let figure = Figure::new(title, "What is shown, of the first draw", panels(&samples));
-        let parts = vec![Part::Figure(figure), Part::Table(gains), Part::Table(table(&samples))];
+        let mut parts = Vec::new();
+        for (index, problem) in self.definition.problems.iter().enumerate() {
+            let own = measured.iter().filter(|(cell, _)| cell.problem == index);
+            let mut samples: Vec<&Sample<Norms>> = own.flat_map(|(_, runs)| runs.iter().copied()).collect();
+            samples.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
+            let gains = gains(&problem.label, &samples);
+            samples.retain(|sample| sample.trial.draw == 0);
+            if index == 0 {
+                let figure = Figure::new(title, "What is shown, of the first draw", panels(&samples));
+                parts.push(Part::Figure(figure));
+            }
+            parts.extend([gains, table(&samples)].map(Part::Table));
+        }
         Presentation::of_parts((title, "Papers", about), parts, context)
     }
 }
@@ -295,9 +308,9 @@ fn panels(samples: &[&Sample<Norms>]) -> Vec<Panel> {
 }
 
 /// The best DP-MF⁺ over DP-MF on every draw, for the mean over t and for the last iterate. Samples are in the order of step sizes.
-fn gains(samples: &[&Sample<Norms>]) -> Table {
+fn gains(problem: &str, samples: &[&Sample<Norms>]) -> Table {
     let mut table = Table::new(
-        "The best DP-MF⁺ over DP-MF, by draw of the quadratic",
+        &format!("The best DP-MF⁺ over DP-MF, by draw of the quadratic: {problem}"),
         "#γ|norm|#DP-MF|#best DP-MF⁺ over it|#largest of a draw|#draws|periods (draws)",
     );
     let values: [(_, fn(&Norms) -> f64); 2] = [("average", |norms| norms.average), ("last", |norms| norms.last)];
@@ -394,7 +407,7 @@ mod tests {
         let mut both: Vec<_> = two.1.samples.iter().collect();
         both.sort_by(|a, b| step_size(a).total_cmp(&step_size(b)));
         // Two step sizes, two norms each.
-        assert_eq!(gains(&both).rows.len(), 4);
+        assert_eq!(gains("small", &both).rows.len(), 4);
         let averages = [0, 1].map(|draw| both.iter().find(|one| one.trial.draw == draw).unwrap().average);
         assert_ne!(averages[0], averages[1], "draws of one quadratic");
         let samples: Vec<_> = two

@@ -256,16 +256,19 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
     let mut privacy = prepared.privacy.clone();
     let bounds_epsilon = arguments.declaration().private_bounds();
     if let Some(epsilon) = bounds_epsilon {
-        let drawn_for = problem.public().relation().adjacency();
+        let relation = problem.public().relation();
+        let drawn_for = relation.adjacency();
         if let Some(stated) = privacy.adjacency.filter(|&stated| stated != drawn_for) {
             return Err(UsageError::of(format!(
                 "--bounds private:{epsilon}: the noise of the bounds is drawn for {drawn_for}, the relation of the domain, and the \
                  run would state {stated}; give the relation by --adjacency or in the schema"
             )));
         }
+        let columns = setup.domain.as_ref().map_or(0, |domain| domain.numbers());
         let note = format!(
-            "bounds of numbers: one Laplace release of counts in public bins, {epsilon}-DP under {drawn_for} for all columns together; \
-             the SHA-256 of the domain is that of the domain with these bounds"
+            "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {drawn_for} for \
+             all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
+            problem::noise_scale(columns, relation, epsilon)
         );
         privacy = privacy.after_private_bounds(epsilon).with_note(note);
     }

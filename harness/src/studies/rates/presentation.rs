@@ -280,7 +280,7 @@ impl Family<'_> {
         };
         let mut series = of_methods(&rounds);
         let ends: Vec<f64> = self.places.iter().map(|place| place.x).collect();
-        for (variant, (name, power)) in [("n^1/4", 0.25), ("n^1/2", 0.5), ("n", 1.0)].into_iter().enumerate() {
+        for (variant, (name, power)) in [("n¹⁄⁴", 0.25), ("n¹⁄²", 0.5), ("n", 1.0)].into_iter().enumerate() {
             let line = ends.iter().map(|x| (*x, x.powf(power)));
             series.push(Series::reference(name, line).variant(variant));
         }

@@ -58,7 +58,7 @@ fn best<'p, 'r>(panel: &'p Panel<'r>) -> impl Iterator<Item = &'p Setting<'r>> {
     panel.settings.iter().filter(|setting| setting.best)
 }
 
-/// A row for each method and place on the axis.
+/// A row for each method and place on the axis, in the order of places.
 fn table(panel: &Panel<'_>) -> Table {
     let metric = match panel.metric {
         Metric::TestAccuracy => "#test accuracy (%)",
@@ -72,7 +72,15 @@ fn table(panel: &Panel<'_>) -> Table {
          #rounds|#queries|#epochs|#clipped|#s a run|#ε|#δ|relation|#noise multiplier|chosen"
     );
     let mut table = Table::new(&panel.label, &columns);
-    for setting in best(panel) {
+    let mut rows: Vec<&Setting<'_>> = best(panel).collect();
+    let same_method = |a: &&Setting<'_>, b: &&Setting<'_>| {
+        a.cell.configuration.label_of_method() == b.cell.configuration.label_of_method()
+    };
+    for of_method in rows.chunk_by_mut(same_method) {
+        let place = |setting: &Setting<'_>| setting.cell.axis.unwrap_or_default();
+        of_method.sort_by(|a, b| place(a).total_cmp(&place(b)));
+    }
+    for setting in rows {
         table.row(row(panel, setting));
     }
     table.without_empty_columns()
