@@ -8,8 +8,9 @@ sheet (sheet.md) beside each environment.json of a run.
 A place is what lies between `<!-- rounds:NAME -->` and `<!-- /rounds:NAME -->`; NAME is one of those in PLACES. Tables come
 from the newest folder results/<day>/<machine> that holds measurements, those of peers from the newest with peers/peers.json,
 those of ranks from the newest with the tables of `rounds simulate --from-run`, ranks/scaling.md and latency/latency.md.
-`<!-- rounds:study ID -->` is the table of a study, recomputed from its raw runs. Between `<!-- checked -->` and
-`<!-- /checked -->` every number in prose needs a source in bench/claims.toml (studies.py).
+`<!-- rounds:grid NAME -->` is a table of bench/claims.toml, `<!-- rounds:published -->` the published numbers of
+bench/published.toml, both recomputed from raw runs. Between `<!-- checked -->` and `<!-- /checked -->` every number in prose
+needs a source in bench/claims.toml (claims.py).
 """
 
 import argparse
@@ -21,6 +22,7 @@ import statistics
 import sys
 from fractions import Fraction
 
+import claims
 import studies
 from studies import ROOT, Mistake
 
@@ -267,8 +269,9 @@ def simulated(below):
 
 PLACES = {"round-times": round_times, "algorithms": algorithms, "peers": peers,
           "peers-summary": peers_summary, "accounting": accounting,
+          "published": claims.published,
           "ranks": simulated(os.path.join("ranks", "scaling.md")), "latency": simulated(os.path.join("latency", "latency.md"))}
-STUDIES = {"study": studies.training, "looseness": studies.looseness}
+STUDIES = {"grid": claims.grid, "looseness": studies.looseness}
 
 
 def spliced(readme, text):
@@ -361,7 +364,7 @@ def main():
         sys.exit(f"readme: {', '.join(different)}: not what the results say; run `make readme` and commit it")
     for path in different:
         print(path)
-    faults = studies.check(text for path, text in wanted.items() if path.endswith("README.md"))
+    faults = claims.check(text for path, text in wanted.items() if path.endswith("README.md"))
     if faults:
         sys.exit("\n".join(f"readme: {fault}" for fault in faults))
 
