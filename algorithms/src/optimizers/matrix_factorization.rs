@@ -181,7 +181,7 @@ pub(super) fn whole_epochs(
     algorithm: &'static str,
 ) -> Result<BatchPlan, PrepareError> {
     let defaults = BatchDefaults {
-        batch_size: 500,
+        batch_size: problem.rows().div_ceil(10).clamp(1, 500),
         epochs,
         sampling: SamplingKind::Shuffled,
     };
