@@ -48,6 +48,11 @@ impl BinCounts {
         }
     }
 
+    /// The counts, in the order of the bins.
+    pub fn iter(&self) -> impl Iterator<Item = &i64> {
+        self.0.iter()
+    }
+
     /// Adds the counts of other rows.
     pub fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, count)| *sum += count);

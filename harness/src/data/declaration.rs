@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
-    Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, private_bounds,
+    BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, noise_scale, private_bounds,
 };
 use rounds_kernels::random::StreamKey;
+use sha2::{Digest as _, Sha256};
 
 use super::error::{DataError, listing};
 use super::formats::{self, csv, csv::FirstLine};
@@ -184,18 +185,20 @@ impl Declaration {
     }
 }
 
-/// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header.
+/// `domain` with private bounds of all its columns of numbers, the label among them, in the rows of a table with a header; missing
+/// values are the middle of the bounds. With it the SHA-256 of the counts, which is of the rows and must not be shown.
 ///
 /// # Errors
-/// Another kind of data, a domain without numbers, a table that cannot be read.
+/// Another kind of data, a domain without numbers, noise beyond 2⁵⁰ rows, a table that cannot be read.
 pub fn bound_privately(
     name_or_path: &str,
     domain: &Domain,
     epsilon: f64,
     key: &StreamKey,
-) -> Result<Domain, SchemaError> {
+) -> Result<(Domain, [u8; 32]), SchemaError> {
     let mut domain = domain.clone();
-    let table = formats::table(Path::new(name_or_path)).filter(|_| names::find(name_or_path).is_none());
+    let named = Some(domain.label_column.is_some());
+    let table = formats::table(Path::new(name_or_path), named).filter(|_| names::find(name_or_path).is_none());
     let (Columns::Named(columns), Some(file)) = (&mut domain.columns, table) else {
         let problem = "--bounds private:EPSILON is for tables with a header; declare other data by --bounds LO,HI";
         return refuse(name_or_path, problem);
@@ -215,18 +218,29 @@ pub fn bound_privately(
             "--bounds private:EPSILON: no column of numbers is declared",
         );
     }
+    if noise_scale(found.len(), domain.relation, epsilon) > 2_f64.powi(50) {
+        return refuse(
+            name_or_path,
+            "--bounds private:EPSILON: the noise would exceed 2^50 rows; give a larger EPSILON",
+        );
+    }
     let header = FirstLine::read(&file)?;
     let names: Vec<String> = found.iter().map(|(name, ..)| (*name).clone()).collect();
     let counts = csv::count_numbers(&file, &header, &names)?;
     let released = private_bounds(&counts, domain.relation, epsilon, key);
     for ((_, bounds, missing), private) in found.into_iter().zip(released) {
         *bounds = private;
-        // A schema's stands.
-        if let Some(missing) = missing.filter(|_| domain.source == DomainSource::Arguments) {
+        // A drafted schema's would be a mean of the rows.
+        if let Some(missing) = missing {
             *missing = 0.5 * private.lo() + 0.5 * private.hi();
         }
     }
-    Ok(domain)
+    let mut digest = Sha256::new();
+    counts
+        .iter()
+        .flat_map(BinCounts::iter)
+        .for_each(|count| digest.update(count.to_le_bytes()));
+    Ok((domain, digest.finalize().into()))
 }
 
 /// Bounds as a flag gives them.
@@ -376,7 +390,7 @@ fn named_columns(
     flags: &ColumnFlags,
     flag: &BoundsFlag,
 ) -> Result<(Vec<Column>, String), SchemaError> {
-    let Some(file) = formats::table(path) else {
+    let Some(file) = formats::table(path, Some(flags.label.is_some())) else {
         return refuse(place, "no number of columns; add --dimension D");
     };
     let header = FirstLine::read(&file)?;

@@ -98,7 +98,7 @@ impl Draft {
 
 /// The draft of the table of training rows at `path`; `None` if it has no table with a header.
 pub(super) fn of_file(path: &Path, flags: &ColumnFlags) -> Result<Option<Draft>, DataError> {
-    let Some(file) = formats::table(path) else {
+    let Some(file) = formats::table(path, None) else {
         return Ok(None);
     };
     let header = FirstLine::read(&file)?;

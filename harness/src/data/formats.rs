@@ -2,9 +2,7 @@
 //! the rows of both. Adding a format is a file beside this list, its `mod` line, its variant and its arms.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rounds_algorithms::problem::Domain;
 use serde::Deserialize;
 
 use super::error::{DataError, listing};
@@ -22,13 +20,13 @@ mod npy;
 pub(super) mod one_file;
 mod parquet;
 
-/// The table of training rows at `path`, a file or a folder: a CSV or Parquet file.
-pub(super) fn table(path: &Path) -> Option<PathBuf> {
+/// The table of training rows at `path`, a file or a folder: a CSV or Parquet file. `named` is that of [`format_of`].
+pub(super) fn table(path: &Path, named: Option<bool>) -> Option<PathBuf> {
     let file = match path.is_dir().then(|| list(path)) {
         Some(files) => path.join(files.ok()?.into_iter().find(|file| file.starts_with("train."))?),
         None => path.to_owned(),
     };
-    matches!(format_of(&file, None), Ok(Format::Csv | Format::Parquet)).then_some(file)
+    matches!(format_of(&file, named), Ok(Format::Csv | Format::Parquet)).then_some(file)
 }
 
 /// A name for the data set at `path`.
@@ -91,9 +89,14 @@ pub(super) enum Format {
     Idx,
 }
 
-/// The format of a file by its first 64 KiB. With a domain no row enters: text is CSV if its columns have names or the file is
-/// called so, and LIBSVM otherwise.
-fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataError> {
+/// Whether the columns of a declared domain have names.
+fn has_names(request: Request<'_>) -> Option<bool> {
+    request.domain.map(|domain| domain.label_column.is_some())
+}
+
+/// The format of a file by its first 64 KiB. Where it is declared whether columns have names (`named`) no row enters: text is CSV if
+/// they have, or if the file is called so, and LIBSVM otherwise.
+fn format_of(path: &Path, named: Option<bool>) -> Result<Format, DataError> {
     let mut source = Source::open(path)?;
     let mut start = Vec::new();
     source.read_up_to(1 << 16, &mut start)?;
@@ -113,9 +116,9 @@ fn format_of(path: &Path, domain: Option<&Arc<Domain>>) -> Result<Format, DataEr
     if is_records(path) {
         return Ok(Format::Cifar);
     }
-    if let Some(domain) = domain {
+    if let Some(named) = named {
         let called = |ending: &str| unpacked_name(path).to_ascii_lowercase().ends_with(ending);
-        let table = domain.label_column.is_some() || called(".csv") || called(".tsv");
+        let table = named || called(".csv") || called(".tsv");
         return Ok(if table { Format::Csv } else { Format::Libsvm });
     }
     if start.contains(&0) {
@@ -168,7 +171,7 @@ impl Format {
         let train = self.read(train, request, shape)?;
         let read_test = |test: &Path| {
             let shape = shape.like(train.features());
-            format_of(test, request.domain)?.read(test, request, shape)
+            format_of(test, has_names(request))?.read(test, request, shape)
         };
         let test = test.map(read_test).transpose()?;
         TrainTest::of(name, train, test, request)
@@ -192,7 +195,7 @@ impl Format {
 
 /// Training rows of a file, and test rows of the file that is asked for, else of the file beside it, if there is one.
 pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, DataError> {
-    let format = format_of(path, request.domain)?;
+    let format = format_of(path, has_names(request))?;
     let is_undeclared = request.domain.is_none();
     let of_libsvm = [
         ("--first-index", request.first_index.is_some()),
@@ -248,7 +251,7 @@ pub(super) fn load_folder(folder: &Path, request: Request<'_>) -> Result<TrainTe
     };
     if let Some(train) = start("train.") {
         let test = start("test.");
-        return format_of(&train, request.domain)?.load(&name, &train, test.as_deref(), request);
+        return format_of(&train, has_names(request))?.load(&name, &train, test.as_deref(), request);
     }
     let found = match &files[..] {
         [] => "no files".to_owned(),

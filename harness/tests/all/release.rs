@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{assert_ends, assert_refused, command, document, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, document, rounds, stderr};
 
 const SCHEMA: &str = r#"
 [rows]
@@ -141,11 +141,8 @@ fn bad_declarations_are_refused_by_name() {
     }
 }
 
-#[test]
-fn a_release_is_resumed_on_its_own_domain_only() {
-    let folder = folder(SCHEMA);
-    let saved = folder.path().join("run.checkpoint");
-    let line = unbudgeted(folder.path()) + " --noise-multiplier 20 --delta 1e-4 --epochs 2000";
+/// Starts the line, and kills it when `saved` is there.
+fn kill_after_a_checkpoint(line: &str, saved: &Path) {
     let saving = format!("{line} --checkpoint {} --checkpoint-every 1", saved.display());
     let mut running = command(&saving).spawn().expect("the program starts");
     while !saved.exists() && running.try_wait().unwrap().is_none() {
@@ -153,6 +150,14 @@ fn a_release_is_resumed_on_its_own_domain_only() {
     }
     running.kill().unwrap();
     running.wait().unwrap();
+}
+
+#[test]
+fn a_release_is_resumed_on_its_own_domain_only() {
+    let folder = folder(SCHEMA);
+    let saved = folder.path().join("run.checkpoint");
+    let line = unbudgeted(folder.path()) + " --noise-multiplier 20 --delta 1e-4 --epochs 2000";
+    kill_after_a_checkpoint(&line, &saved);
     let schema = SCHEMA.replace("[0, 10]", "[0, 10.5]");
     fs::write(folder.path().join("schema.toml"), schema).unwrap();
     assert_ends(&format!("{line} --resume {}", saved.display()), 1, "its schema was");
@@ -212,4 +217,54 @@ fn a_syntax_error_of_a_release_names_no_line() {
     fs::write(&path, text).unwrap();
     let message = assert_ends(&release(folder.path()), 1, "rounds schema");
     assert!(!message.contains("202"), "{message}");
+}
+
+#[test]
+fn no_row_chooses_the_format_of_a_declared_table() {
+    let table = tempfile::tempdir().unwrap();
+    let (data, schema) = (table.path().join("table"), table.path().join("schema.toml"));
+    fs::write(&schema, SCHEMA).unwrap();
+    for header in ["height,colour,kind", "#height,colour,kind"] {
+        let schema_text = SCHEMA.replace(
+            "columns.height",
+            &format!("columns.\"{}\"", header.split(',').next().unwrap()),
+        );
+        fs::write(&schema, schema_text).unwrap();
+        // A NUL, a time of day and the null row.
+        for first in ["1\0,red,no", "2024-01-01 12:30,red,no", ",,"] {
+            fs::write(&data, format!("{header}\n{first}\n{}", "3,green,yes\n".repeat(200))).unwrap();
+            let line = format!(
+                "train --data {} --threads 1 --batch-size 20 --epsilon 1 --delta 1e-4 --epochs 1",
+                data.display()
+            );
+            let declared = format!("--schema {}", schema.display());
+            let flags = "--label kind --classes no,yes --bounds";
+            for declaration in [
+                declared.clone(),
+                declared + " --bounds private:0.5",
+                format!("{flags} 0,9"),
+                format!("{flags} private:0.5"),
+            ] {
+                assert_succeeds(&format!("{line} {declaration}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_with_private_bounds_is_not_resumed_on_rows_that_are_encoded_alike() {
+    let folder = folder("");
+    let (table, saved) = (folder.path().join("table.csv"), folder.path().join("saved"));
+    let schema = folder.path().join("schema.toml");
+    fs::write(&schema, SCHEMA).unwrap();
+    let constant = |number: u32| format!("height,colour,kind\n{}", format!("{number},red,no\n").repeat(2_000));
+    let line = format!(
+        "{} --noise-multiplier 20 --delta 1e-4 --epochs 2000 --schema {} --bounds private:5",
+        unbudgeted(folder.path()),
+        schema.display()
+    );
+    fs::write(&table, constant(4)).unwrap();
+    kill_after_a_checkpoint(&line, &saved);
+    fs::write(&table, constant(8)).unwrap();
+    assert_ends(&format!("{line} --resume {}", saved.display()), 1, "the data differ");
 }

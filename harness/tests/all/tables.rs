@@ -675,3 +675,34 @@ fn a_parquet_table_is_the_csv_table_of_the_same_rows() {
         assert_ends(&train(&folder, name), 1, name);
     }
 }
+
+#[test]
+fn dp_sgd_learns_a_small_table_whose_columns_lie_far_from_the_middle_of_their_bounds() {
+    let (folder, mut choices) = (Folder::new(), Choices::new(1));
+    let weights: Vec<[f64; 3]> = (0..12).map(|_| [0; 3].map(|_| choices.normal())).collect();
+    let mut table = |rows: usize| {
+        let mut text = (0..12).map(|column| format!("x{column},")).collect::<String>() + "class\n";
+        for _ in 0..rows {
+            let mut scores = [0.0; 3];
+            for weights in &weights {
+                let value = (0.6 * choices.normal() + 0.5).exp().min(12.0);
+                scores
+                    .iter_mut()
+                    .zip(weights)
+                    .for_each(|(score, weight)| *score += weight * value);
+                write!(text, "{value:.4},").unwrap();
+            }
+            let class = (0..3).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap();
+            writeln!(text, "{}", ["a", "b", "c"][class]).unwrap();
+        }
+        text
+    };
+    folder.write("train.csv", table(2_000));
+    folder.write("test.csv", table(1_000));
+    let trained = document(&train(
+        &folder,
+        "train.csv --test {}/test.csv --label class --bounds 0,12 --classes a,b,c --algorithm dp-sgd --delta 1e-5",
+    ));
+    // 10 rounds of all rows, the earlier plan, end near chance.
+    assert!(trained["test_accuracy"].as_f64().unwrap() > 0.8, "{trained}");
+}

@@ -132,13 +132,15 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     setup.settings.key = key(context, resumed.as_ref())?;
 
     let started = Instant::now();
+    let mut counted = None;
     if let (Some(domain), Some(epsilon)) = (&mut setup.domain, arguments.declaration().private_bounds()) {
         let bounded = data::bound_privately(&arguments.data.data, domain, epsilon, &setup.settings.key);
         let bounded = bounded.map_err(|error| match error {
             SchemaError::Data(error) => explained(context, error),
             error => UsageError::of(error),
         });
-        *domain = Arc::new(cluster.all_ok(bounded)?);
+        let (bounded, counts) = cluster.all_ok(bounded)?;
+        (*domain, counted) = (Arc::new(bounded), Some(counts));
     }
     let data_dir = arguments.data.data_dir.as_deref();
     let explain = |error| explained(context, error);
@@ -164,7 +166,15 @@ fn load(context: &Context<'_>) -> anyhow::Result<Loaded> {
     }
     let keeps_state = checkpoints.checkpoint.is_some() || checkpoints.resume.is_some();
     let binding = keeps_state.then(|| checkpoint::Binding {
-        data: KeyedDigest::new(&setup.settings.key, &cluster.digest(&train)),
+        // Rows that differ may be encoded alike in bounds that differ.
+        data: KeyedDigest::new(
+            &setup.settings.key,
+            &[
+                &cluster.digest(&train)[..],
+                counted.as_ref().map_or(&[], |counts| &counts[..]),
+            ]
+            .concat(),
+        ),
         build: Build::current().identity(),
         isa: vector_extension().to_owned(),
         parameters: parameters.clone(),

@@ -152,7 +152,8 @@ fn shown(epsilon: f64) -> String {
     if epsilon < 1e-3 {
         format!("{epsilon:.3e}")
     } else {
-        format!("{epsilon:.6}")
+        // Never less than what is proven.
+        format!("{:.6}", (epsilon * 1e6).ceil() / 1e6)
     }
 }
 

@@ -7,7 +7,7 @@ use rounds_algorithms::problem::{Columns, Domain};
 
 use super::csv::FirstLine;
 use super::npy::{self, Archive, Roles};
-use super::{Format, LabelUse, format_of, libsvm, no_roles};
+use super::{Format, LabelUse, format_of, has_names, libsvm, no_roles};
 use crate::data::error::{DataError, listing};
 use crate::data::labels::RawLabels;
 use crate::data::load::Request;
@@ -19,7 +19,7 @@ use crate::data::table::Table;
 /// # Errors
 /// Files that cannot be read, and tables with columns that the model does not know or without some that it reads, by name.
 pub(in crate::data) fn read(path: &Path, request: Request<'_>) -> Result<(Table, bool), DataError> {
-    let format = format_of(path, request.domain)?;
+    let format = format_of(path, has_names(request))?;
     if format == Format::Npz {
         return archive(path, request.labels);
     }
