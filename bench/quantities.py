@@ -188,13 +188,17 @@ def scores_of_memory():
 # Paper 001.
 
 
-def best_periods(step, field):
-    """DP-MF⁺ with its best τ over DP-MF for each draw, the largest ratio, and the best τ of all draws."""
-    one = chosen("paper/correlated-noise-figure-2", algorithm="dp-mf", step_size=step)
-    many = chosen("paper/correlated-noise-figure-2", algorithm="dp-mf-plus", step_size=step)
+def of_best_periods(study, field, **place):
+    """DP-MF⁺ with its best τ over DP-MF for each draw, and the best τ."""
+    one, many = (chosen(study, algorithm=method, **place) for method in ("dp-mf", "dp-mf-plus"))
     least = [min(among(many, draw=run["draw"]), key=lambda other: other[field]) for run in one]
-    found = ratios(values(least, field), values(one, field))
-    return found, f"{max(found):.7f}", ", ".join(map(str, sorted(set(values(least, "period")))))
+    return ratios(values(least, field), values(one, field)), values(least, "period")
+
+
+def best_periods(step, field):
+    """The same in Figure 2, the largest ratio, and the best τ of all draws."""
+    found, periods = of_best_periods("paper/correlated-noise-figure-2", field, step_size=step)
+    return found, f"{max(found):.7f}", ", ".join(map(str, sorted(set(periods))))
 
 
 def accuracy(epochs, method, epsilon):
@@ -316,6 +320,16 @@ def geometric(sample):
     return "{:,.0f} [{:,.0f}, {:,.0f}]".format(*map(math.exp, (middle, middle - half, middle + half)))
 
 
+def middle_ratio(sample):
+    return math.exp(statistics.fmean(map(math.log, sample)))
+
+
+def typical(sample):
+    """The mean of logarithms with the range, as a text."""
+    short = lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return f"{short(middle_ratio(sample))} ({short(min(sample))} – {short(max(sample))})"
+
+
 # Paper 003: gaps after the last round, a number for each draw.
 
 
@@ -350,3 +364,16 @@ def published_gaps():
         except Mistake:
             ours = {}
         yield {"quantity": f"{said['algorithm']}: gap after {said['rounds']:,} rounds", "published": said["gap"], **ours}
+
+
+def wrong_constant(name, factor, method):
+    """Gaps at a constant that is off by a factor, over those at the true one, with noise; by draws."""
+    parameter = {"L": "smoothness_factor", "μ": "strong_convexity_factor"}[name]
+    one, true = (chosen("paper/accelerated-misspecified", problem=f"{name} wrong, Laplace*", algorithm=method, **{parameter: value})
+                 for value in (factor, 1.0))
+    return ratios(values(one, "gap"), values(true, "gap"))
+
+
+def map_of_steps(method, scale):
+    """Gaps at c, by draws: T with the least mean."""
+    return best(chosen("sensitivity-step-scale", algorithm=method, step_scale=scale), "last_gap", least=True)
