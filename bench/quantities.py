@@ -374,6 +374,12 @@ def wrong_constant(name, factor, method):
     return ratios(values(one, "gap"), values(true, "gap"))
 
 
-def map_of_steps(method, scale):
-    """Gaps at c, by draws: T with the least mean."""
-    return best(chosen("sensitivity-step-scale", algorithm=method, step_scale=scale), "last_gap", least=True)
+def gaps_at_scale(method, scale, rounds=None):
+    """Final gaps at c, by draws, after so many rounds, or after those with the least mean."""
+    some = [{**run, "last_gap": run["gap_mean"][-1]} for run in chosen("sensitivity-step-scale", algorithm=method, step_scale=scale)]
+    return values(best(some, "last_gap", least=True) if rounds is None else among(some, rounds=rounds), "last_gap")
+
+
+def ahead_of_gradient_descent(method, scale, rounds):
+    """ln of the gap of DP-GD over that of a method, by draws."""
+    return [math.log(ratio) for ratio in ratios(gaps_at_scale("dp-gd", scale, rounds), gaps_at_scale(method, scale, rounds))]
