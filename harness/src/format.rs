@@ -10,6 +10,14 @@ pub fn time(nanoseconds: f64) -> String {
     format!("{} {unit}", three_digits(nanoseconds / scale))
 }
 
+/// The same of seconds.
+pub fn seconds(seconds: f64) -> String {
+    if seconds == 0.0 {
+        return "0".to_owned();
+    }
+    time(1e9 * seconds)
+}
+
 /// Three significant digits, without trailing zeros after the point.
 pub fn three_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -37,13 +45,26 @@ pub fn count(value: f64) -> String {
     if value < 0.0 { format!("−{text}") } else { text }
 }
 
-/// Large whole numbers as counts, others with three significant digits.
+/// Large numbers as counts, others with three significant digits.
 pub fn number(value: f64) -> String {
-    if value.abs() >= 1e4 && value.fract() == 0.0 {
+    if value.is_finite() && value.abs() >= 1e4 {
         count(value)
     } else {
-        three_digits(value)
+        minus(&three_digits(value))
     }
+}
+
+/// A text with minus signs for the hyphens before its numbers; those of `1e-5` and of names stay.
+pub fn minus(text: &str) -> String {
+    let mut before = ' ';
+    let mut letters = text.chars().peekable();
+    let mut typeset = String::new();
+    while let Some(letter) = letters.next() {
+        let is_minus = letter == '-' && " ([".contains(before) && letters.peek().is_some_and(char::is_ascii_digit);
+        typeset.push(if is_minus { '−' } else { letter });
+        before = letter;
+    }
+    typeset
 }
 
 /// A share as a percentage.
@@ -70,9 +91,13 @@ pub fn bytes(bytes: u64) -> String {
     format!("{} {unit}", three_digits(bytes as f64 / f64::from(1_u32 << shift)))
 }
 
-/// A number with its noun: `1 core`, `2 cores`.
+/// A number with its noun: `1 core`, `2 cores`, `2 studies`.
 pub fn plural(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    match noun.strip_suffix('y') {
+        _ if number == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {noun}s"),
+    }
 }
 
 /// Lines of at most `letters` letters, broken between words; a longer word has a line of its own.
@@ -88,10 +113,14 @@ pub fn wrapped(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// A text whose numbers with many decimals have three digits.
+/// A text whose numbers with many decimals have three digits, and large ones the thousands of [`count`].
 pub(crate) fn rounded(text: &str) -> String {
     let word = |word: &str| {
         let number = word.trim_end_matches([',', ';', ')', '.']);
+        let digits = number.replace(',', "");
+        if digits.len() > 4 && digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return digits.parse().map_or_else(|_| word.to_owned(), count) + &word[number.len()..];
+        }
         let decimals = number.split_once('.').filter(|(_, decimals)| decimals.len() > 4);
         match decimals.and_then(|_| number.parse().ok()) {
             Some(value) => three_digits(value) + &word[number.len()..],
@@ -117,6 +146,7 @@ mod tests {
         ] {
             assert_eq!(time(nanoseconds), expected);
         }
+        assert_eq!(seconds(9.85e-5), "98.5 µs");
     }
 
     #[test]
@@ -124,7 +154,11 @@ mod tests {
         assert_eq!(count(8000.0), "8000");
         assert_eq!(count(60_000.0), "60\u{202f}000");
         assert_eq!(count(1_234_567.0), "1\u{202f}234\u{202f}567");
-        assert_eq!(number(0.123_456), "0.123");
+        assert_eq!(
+            [0.123_456, -0.5, 16_384.4].map(number),
+            ["0.123", "−0.5", "16\u{202f}384"]
+        );
+        assert_eq!(minus("-0.6 (-7 – -0.5), 1e-5, dp-2"), "−0.6 (−7 – −0.5), 1e-5, dp-2");
         assert_eq!(
             [48 << 10, 2 << 20, 3 << 29, 7].map(bytes),
             ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]
@@ -136,5 +170,9 @@ mod tests {
     fn lines_are_broken_between_words() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("", 7), [""]);
+        assert_eq!(
+            rounded("n = 10,000, m = 65536; 2026-11"),
+            "n = 10\u{202f}000, m = 65\u{202f}536; 2026-11"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::{count, number, percent, time};
+use crate::format::{count, number, percent, seconds, time};
 
 /// Number of colours. They differ in lightness, and markers differ in shape.
 pub(super) const COLOURS: usize = 8;
@@ -40,8 +40,7 @@ impl Format {
             Self::Number => number(value),
             Self::Count => count(value),
             Self::Time => time(value),
-            Self::Seconds if value == 0.0 => "0".to_owned(),
-            Self::Seconds => time(1e9 * value),
+            Self::Seconds => seconds(value),
             Self::Percent => percent(value),
         }
     }

@@ -54,6 +54,10 @@ const ALONE: Size = Size::new(860.0, 430.0, "");
 pub(super) const NARROW: Size = Size::new(360.0, 330.0, "narrow");
 /// A panel of a grid.
 const PANEL: Size = Size::new(360.0, 260.0, "");
+/// Most panels in a row of a grid: with more it would be wider than a page.
+const COLUMNS: usize = 3;
+/// Letters in a line of a panel's title.
+const TITLE_LETTERS: usize = 44;
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 18.0;
@@ -136,13 +140,13 @@ impl Range {
         if decades.len() > wanted {
             return within(&[1.0], decades.len().div_ceil(wanted));
         }
-        let finer: [&[f64]; 4] = [
-            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
-            &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
-            &[1.0, 2.0, 5.0],
-            &[1.0, 3.0],
-        ];
-        let mut finer = finer.into_iter().map(|factors| within(factors, 1));
+        // Factors between 1, 2 and 5 only where these are fewer than three ticks.
+        let fine = within(&[1.0, 2.0, 5.0], 1);
+        let finer: [&[f64]; 2] = [&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0]];
+        let finer = finer.into_iter().map(|factors| within(factors, 1));
+        let mut finer = finer
+            .filter(|_| fine.len() < 3)
+            .chain([fine.clone(), within(&[1.0, 3.0], 1)]);
         finer.find(|ticks| ticks.len() <= wanted).unwrap_or(decades)
     }
 }
@@ -267,6 +271,15 @@ impl<'a> Frame<'a> {
             [] => range.ticks((wanted as usize).max(2)),
             _ => axis.ticks.clone(),
         };
+        let widest = text_width(&chart.x.format.show(self.x.high)).max(48.0);
+        let short = |tick: f64| {
+            let text = chart.y.format.show(tick);
+            if text_width(&text) < LEFT - 16.0 {
+                text
+            } else {
+                format!("{tick:e}")
+            }
+        };
         // Labels that would overlap are left out.
         let mut free = f64::NEG_INFINITY;
         let mut label = |value: f64| {
@@ -281,9 +294,9 @@ impl<'a> Frame<'a> {
             @for tick in ticks(&chart.y, &self.y, self.size.height / 55.0) {
                 @let place = self.up(tick);
                 path.grid d={ "M" (LEFT) " " (px(place)) "H" (right) } {}
-                text x=(px(LEFT - 8.0)) y=(px(place + 4.0)) text-anchor="end" { (chart.y.format.show(tick)) }
+                text x=(px(LEFT - 8.0)) y=(px(place + 4.0)) text-anchor="end" { (short(tick)) }
             }
-            @for tick in ticks(&chart.x, &self.x, self.size.width / 90.0) {
+            @for tick in ticks(&chart.x, &self.x, (right - LEFT) / (widest + 12.0)) {
                 path.grid d={ "M" (px(self.across(tick))) " " (TOP) "V" (bottom) } {}
                 @if let Some(label) = label(tick) { (label) }
             }
@@ -490,8 +503,14 @@ impl Chart {
 
 /// Charts as panels of one picture, row by row, with one legend for all.
 pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
-    let columns = columns.clamp(1, charts.len().max(1));
-    let height = PANEL.height + 22.0;
+    let columns = columns.clamp(1, charts.len().clamp(1, COLUMNS));
+    let titles: Vec<Vec<String>> = charts
+        .iter()
+        .map(|chart| wrapped(&chart.title, TITLE_LETTERS))
+        .collect();
+    let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
+    let above = 15.0 * lines as f64;
+    let height = PANEL.height + above + 7.0;
     let series = charts
         .iter()
         .flat_map(|chart| &chart.series)
@@ -502,8 +521,10 @@ pub fn grid_svg(title: &str, columns: usize, charts: &[&Chart]) -> String {
         @for (place, chart) in charts.iter().enumerate() {
             @let (row, column) = ((place / columns) as f64, (place % columns) as f64);
             g transform=(format!("translate({} {})", PANEL.width * column, height * row)) {
-                text.group x=(px(PANEL.width / 2.0 + 20.0)) y="10" text-anchor="middle" { (chart.title) }
-                g transform="translate(0 14)" { (Frame::of(chart, PANEL).drawn(&Legend::of(chart))) }
+                @for (line, text) in titles[place].iter().enumerate() {
+                    text.group x=(px(PANEL.width / 2.0 + 20.0)) y=(10 + 15 * line) text-anchor="middle" { (text) }
+                }
+                g transform={ "translate(0 " (above) ")" } { (Frame::of(chart, PANEL).drawn(&Legend::of(chart))) }
             }
         }
     };
@@ -634,10 +655,27 @@ mod tests {
         let scale = Scale::Logarithmic;
         let ticks = |low: f64, high: f64| Range { low, high, scale }.ticks(6);
         assert_eq!(ticks(8.0, 20_000.0), [10.0, 100.0, 1000.0, 10_000.0]);
-        assert_eq!(ticks(9.0, 90.0), [10.0, 15.0, 20.0, 30.0, 50.0, 70.0]);
+        assert_eq!(ticks(9.0, 90.0), [10.0, 20.0, 50.0]);
+        assert_eq!(
+            ticks(14_500.0, 70_400.0),
+            [20_000.0, 30_000.0, 40_000.0, 50_000.0, 60_000.0]
+        );
         assert_eq!(ticks(9.0, 900.0), [10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
         assert_eq!(ticks(18.0, 85.0), [20.0, 30.0, 40.0, 50.0, 60.0, 80.0]);
         assert!(ticks(1.0, 1e30).len() <= 7);
+    }
+
+    #[test]
+    fn every_tick_has_its_label_and_long_ones_are_short() {
+        let chart = linear([1e3, 1e7].map(|x| Point::new(x, x, "")).to_vec());
+        let chart = Chart::logarithmic("", "", "", "", chart.series);
+        for size in [WIDE, NARROW] {
+            let svg = chart.inline_svg(size, &Legend::of(&chart)).into_string();
+            let lines = svg.matches("class=\"grid\"").count() - svg.matches("text-anchor=\"end\"").count();
+            // Two are the names of the axes.
+            assert_eq!(svg.matches("text-anchor=\"middle\"").count(), 2 + lines, "{svg}");
+            assert!(lines > 1 && svg.contains(">1e7<"), "{svg}");
+        }
     }
 
     #[test]
@@ -700,11 +738,13 @@ mod tests {
         let points = vec![point(1.0), point(2.0)];
         let y = Axis::new("", Scale::Linear, Format::Percent);
         let series = vec![Series::new("a", Style::Curve, 0, points)];
-        let chart = Chart::new("panel", "", Axis::linear("x"), y, series);
-        let svg = grid_svg("whole", 2, &[&chart, &chart, &chart]);
-        assert_eq!(svg.matches(">panel<").count(), 3);
+        let title = format!("panel {}", "of a long title ".repeat(4));
+        let chart = Chart::new(title, "", Axis::linear("x"), y, series);
+        let svg = grid_svg("whole", 4, &[&chart; 4]);
+        assert_eq!(svg.matches("class=\"group\"").count(), 8, "in two lines");
+        assert!(svg.contains(" width=\"1080\""));
         let bands = svg.matches("class=\"band\"").count();
-        assert_eq!((svg.matches(">a<").count(), bands), (1, 3));
+        assert_eq!((svg.matches(">a<").count(), bands), (1, 4));
     }
 
     #[test]
