@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use crate::experiment::{Results, Sample};
 use crate::files;
 use crate::report::{Studies, report_html};
 use crate::results::{Run, folders, read_run};
+use crate::studies;
 
 /// Writes report.html: figures, tables and the machine, in one file that loads nothing from the network.
 #[derive(Debug, Clone, Args)]
@@ -53,24 +54,33 @@ fn run_of(folder: &Path) -> Result<Run> {
         folder: folder.to_owned(),
         environment: stored.environment,
         binding: stored.binding,
-        messages: stored.messages,
+        messages: Vec::new(),
     })
 }
 
 /// Reads the run, writes the page and prints its path.
 ///
 /// # Errors
-/// No run in the folder, damaged files, a page that cannot be written.
+/// No run in the folder, or none that is finished; damaged files, a page that cannot be written.
 pub fn run(arguments: &ReportArguments, output: Output) -> Result<()> {
-    let run = run_of(&arguments.folder)?;
-    let studies = Studies::read(&arguments.folder);
+    let folder = &arguments.folder;
+    let run = run_of(folder)?;
+    let studies = Studies::read(folder, &studies::present);
+    let messages: Vec<String> = run.messages.iter().chain(&studies.messages).cloned().collect();
+    ensure!(
+        !run.results.is_empty() || !studies.presentations.is_empty(),
+        "{} has nothing to show: {}",
+        folder.display(),
+        if messages.is_empty() {
+            "no run is finished yet (continue with `rounds run --resume`), or the file of its definition is gone"
+                .to_owned()
+        } else {
+            messages.join("; ")
+        }
+    );
     let page = report_html(&run, &studies);
-    let report = arguments
-        .out
-        .clone()
-        .unwrap_or_else(|| arguments.folder.join("report.html"));
+    let report = arguments.out.clone().unwrap_or_else(|| folder.join("report.html"));
     files::replace(&report, page.as_bytes()).with_context(|| format!("cannot write {}", report.display()))?;
-    let messages: Vec<String> = run.messages.into_iter().chain(studies.messages).collect();
     if output == Output::Text {
         messages.iter().for_each(output::warn);
     }

@@ -57,41 +57,32 @@ pub struct Run<'a, T> {
     pub earlier: &'a Results<T>,
 }
 
-/// Tables, pictures and warnings of a study.
+/// All that a study shows of its runs.
 #[derive(Debug, Clone, Default)]
 pub struct Presentation {
-    /// Text for a terminal.
+    /// Text, figures and tables.
+    pub page: Option<report::Presentation>,
+    /// Text for a terminal, beside that of the page.
     pub text: String,
-    /// Files by name, written into the folder of the results: pictures, tables, JSON.
+    /// Files by name for the folder of the results, beside those of the page.
     pub files: Vec<(String, String)>,
     /// Warnings, each with a remedy.
     pub warnings: Vec<String>,
 }
 
 impl Presentation {
-    /// The page, the pictures and the tables of a report.
-    ///
-    /// # Errors
-    /// A number that JSON cannot represent.
-    pub fn of(page: &report::Presentation, context: &Context<'_>) -> anyhow::Result<Self> {
-        Ok(Self {
-            text: page.terminal(),
-            files: page.files("study", &context.environment)?,
-            warnings: Vec::new(),
-        })
+    /// A page alone.
+    pub fn of(page: report::Presentation) -> Self {
+        Self {
+            page: Some(page),
+            ..Self::default()
+        }
     }
 
-    /// The same of a page with these parts.
-    ///
-    /// # Errors
-    /// A number that JSON cannot represent.
-    pub fn of_parts(
-        (title, group, about): (&str, &str, &str),
-        parts: Vec<report::Part>,
-        context: &Context<'_>,
-    ) -> anyhow::Result<Self> {
-        let page = report::Presentation::new(title, group, about, &context.environment.command);
-        Self::of(&report::Presentation { parts, ..page }, context)
+    /// A page with these parts.
+    pub fn of_parts((title, group, about): (&str, &str, &str), parts: Vec<report::Part>) -> Self {
+        let page = report::Presentation::new(title, group, about);
+        Self::of(report::Presentation { parts, ..page })
     }
 }
 

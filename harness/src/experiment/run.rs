@@ -14,12 +14,13 @@ use serde_json::Value;
 
 use super::cell::{Cell, Configuration, Record, Sample, Trial};
 use super::definition::{Definition, Selection, Source};
-use super::store::{Binding, Mode, Store};
+use super::store::{self, Binding, Mode, Store, Stored};
 use super::{Context, Execution, Outcome, Presentation, Run, Study};
 use crate::cluster::Cluster;
 use crate::files;
 use crate::machine::{Environment, Pinning, Watch, disturbances, measured_disturbances};
 use crate::output::{self, Output};
+use crate::report;
 use crate::statistics::Choices;
 use crate::usage::command_again;
 
@@ -51,6 +52,13 @@ pub trait Plan {
     /// # Errors
     /// Data, runs or files that fail; an interruption. Finished runs are kept.
     fn run(&self, session: &Session<'_>, pinning: Pinning, folder: &Path) -> anyhow::Result<()>;
+
+    /// The page of the finished runs that `folder` holds, made anew, and messages about them. `None` for a suite, of which
+    /// [`report::report_html`] makes one.
+    ///
+    /// # Errors
+    /// Files that cannot be read; no finished run.
+    fn present(&self, folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>>;
 }
 
 /// Studies of one kind with their cells.
@@ -208,7 +216,7 @@ impl<S: Study> Plan for Planned<S> {
         if !store.results().samples.is_empty() {
             let (study, _) = self.studies.last().context("a plan has a study")?;
             let presentation = study.present(store.results(), folder, &context)?;
-            publish(&presentation, folder, session.output)?;
+            publish(presentation, folder, &context.environment, session.output)?;
         }
         ensure!(
             done == missing.len(),
@@ -218,6 +226,38 @@ impl<S: Study> Plan for Planned<S> {
             command_again(&[("--resume", None), ("--out", Some(session.root))])
         );
         Ok(())
+    }
+
+    fn present(&self, folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
+        if S::KIND.at_root {
+            return Ok(None);
+        }
+        let Stored {
+            environment,
+            binding,
+            results,
+            mut messages,
+            ..
+        } = store::read::<S::Outcome>(folder)?;
+        let most = results.samples.iter().map(|sample| sample.configuration.threads).max();
+        let most = most.context("no run is finished yet; continue it with `rounds run --resume`")?;
+        let cluster = Cluster::alone();
+        let mut context = Context::new(&cluster, Pinning::none(), environment, None, most);
+        if S::KIND.execution == Execution::Interleaved {
+            context.disturbances = found(&context, None);
+        }
+        let (study, _) = self.studies.last().context("a plan has a study")?;
+        let Definition { name, .. } = study.definition();
+        if binding.suites.get(name) != Some(&study.definition().digest()) {
+            messages.push(format!(
+                "{name}: its definition has changed since; cells that only one of both has are left out"
+            ));
+        }
+        let Some(mut page) = study.present(&results, folder, &context)?.page else {
+            return Ok(None);
+        };
+        page.command.clone_from(&context.environment.command);
+        Ok(Some((page, messages)))
     }
 }
 
@@ -235,7 +275,17 @@ fn found(context: &Context<'_>, watch: Option<Watch>) -> Vec<String> {
 }
 
 /// Writes the files of a presentation and prints the rest.
-fn publish(presentation: &Presentation, folder: &Path, output: Output) -> anyhow::Result<()> {
+fn publish(
+    mut presentation: Presentation,
+    folder: &Path,
+    environment: &Environment,
+    output: Output,
+) -> anyhow::Result<()> {
+    if let Some(mut page) = presentation.page {
+        page.command.clone_from(&environment.command);
+        presentation.files.extend(page.files("study", environment)?);
+        presentation.text += &page.terminal();
+    }
     for (name, contents) in &presentation.files {
         let path = folder.join(name);
         files::replace(&path, contents.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use liblzma::read::XzDecoder;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +19,8 @@ use crate::files;
 use crate::machine::{Environment, PinPolicy, Pinning, measure_rooflines};
 
 const MEASUREMENTS: &str = "measurements.jsonl";
+/// The same, packed for keeping. It is only read.
+const PACKED: &str = "measurements.jsonl.xz";
 const ENVIRONMENT: &str = "environment.json";
 const TABLE: &str = "measurements.csv";
 const LOCK: &str = ".lock";
@@ -291,13 +294,17 @@ impl<T: DeserializeOwned> Stored<T> {
         }
     }
 
-    /// Reads `measurements.jsonl`, and returns the number of bytes up to the end of the last whole line.
+    /// Reads `measurements.jsonl`, plain or packed, and returns the number of bytes up to the end of the last whole line.
     fn read_measurements(&mut self) -> Result<u64, StoreError> {
-        let path = self.folder.join(MEASUREMENTS);
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            text => text.map_err(file_error("read", &path))?,
-        };
+        let mut path = self.folder.join(MEASUREMENTS);
+        let mut text = Vec::new();
+        if path.exists() {
+            text = fs::read(&path).map_err(file_error("read", &path))?;
+        } else if self.folder.join(PACKED).exists() {
+            path = self.folder.join(PACKED);
+            let unpacked = File::open(&path).and_then(|file| XzDecoder::new(file).read_to_end(&mut text));
+            unpacked.map_err(file_error("read", &path))?;
+        }
         let end = text.iter().rposition(|&byte| byte == b'\n');
         let (whole, half) = text.split_at(end.map_or(0, |place| place + 1));
         let mut number = 0;
@@ -525,6 +532,15 @@ pub fn read<T: DeserializeOwned>(folder: &Path) -> Result<Stored<T>, StoreError>
     let mut run = Stored::new(folder, sheet.environment, sheet.binding);
     run.read_measurements()?;
     Ok(run)
+}
+
+/// The experiment sheet of a folder, and the conditions of its runs.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn head(folder: &Path) -> Result<(Environment, Binding), StoreError> {
+    let sheet = read_sheet(folder)?;
+    Ok((sheet.environment, sheet.binding))
 }
 
 /// True for a folder that an experiment wrote.

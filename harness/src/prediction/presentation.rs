@@ -121,7 +121,7 @@ fn latency_chart(rows: &[LatencyRow]) -> Chart {
 /// The presentation of measured and predicted times at each delay.
 pub fn latency(rows: &[LatencyRow]) -> Presentation {
     let about = "Rounds on ranks with a delay between them, measured, and predicted from the ranks without delay.";
-    let mut presentation = Presentation::new("Latency between ranks", "Ranks", about, "");
+    let mut presentation = Presentation::new("Latency between ranks", "Ranks", about);
     if rows.iter().any(|row| row.latency_s > 0.0) {
         let panel = Panel::chart("latency", "latency", latency_chart(rows));
         let figure = Figure::new("Latency between ranks", "Content", vec![panel]);
@@ -189,12 +189,7 @@ fn workers(row: &ScalingRow) -> String {
 
 /// The presentation of rounds on threads and on ranks: time and speed-up, waiting, ranks over as many threads, weak scaling.
 pub fn ranks(rows: &[ScalingRow]) -> Presentation {
-    let mut presentation = Presentation::new(
-        "Ranks and threads",
-        "Ranks",
-        "Rounds on ranks compared with threads.",
-        "",
-    );
+    let mut presentation = Presentation::new("Ranks and threads", "Ranks", "Rounds on ranks compared with threads.");
     let kind = |row: &ScalingRow| (row.dataset.clone(), row.algorithm.clone());
     for own in rows.chunk_by(|a, b| kind(a) == kind(b)) {
         let (dataset, algorithm) = kind(&own[0]);

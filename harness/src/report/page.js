@@ -219,13 +219,7 @@
     svg.setAttribute('height', height);
     return { text: new XMLSerializer().serializeToString(svg), width: box.width, height };
   };
-  // A picture that somebody else drew stands in its image, whole.
-  const foreign = async (panel) => {
-    const image = panel.querySelector('.drawn img');
-    const text = decodeURIComponent(image.src.slice(image.src.indexOf(',') + 1));
-    return { text, width: image.naturalWidth, height: image.naturalHeight };
-  };
-  document.addEventListener('click', async (event) => {
+  document.addEventListener('click', (event) => {
     const button = event.target.closest('button[data-save]');
     if (!button) return;
     if (button.dataset.save === 'table') {
@@ -238,7 +232,7 @@
       save(name + '.csv', new Blob([csv(panel.querySelector('table'))], { type: 'text/csv' }));
       return;
     }
-    const { text, width, height } = panel.querySelector('.drawn') ? await foreign(panel) : picture(panel);
+    const { text, width, height } = picture(panel);
     if (button.dataset.save === 'svg') {
       save(name + '.svg', new Blob([text], { type: 'image/svg+xml' }));
       return;
@@ -255,15 +249,10 @@
 
   // Where the reader is.
   const links = all('.bar nav a');
-  const bar = document.querySelector('.bar nav');
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
-      for (const link of links) {
-        const here = link.hash === '#' + entry.target.id;
-        link.classList.toggle('here', here);
-        if (here) bar.scrollLeft = link.offsetLeft - bar.offsetLeft - (bar.clientWidth - link.offsetWidth) / 2;
-      }
+      for (const link of links) link.classList.toggle('here', link.hash === '#' + entry.target.id);
     }
   }, { rootMargin: '-60px 0px -70% 0px' });
   all('main section[id]').forEach((section) => seen.observe(section));

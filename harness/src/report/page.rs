@@ -15,26 +15,31 @@ use super::shell::{Page, Section};
 use super::studies::Studies;
 use super::table::{Entry, Look, Table};
 use super::warnings;
-use crate::format::{count, of_limit, plural, three_digits, time};
+use crate::format::{count, minus, of_limit, plural, three_digits, time};
 use crate::kernel_rates::KernelRate;
 use crate::machine::Environment;
 use crate::results::{Pooled, Run, pool};
+use crate::statistics::median;
 
 /// The page of a run with the studies below its folder.
 pub fn report_html(run: &Run, studies: &Studies) -> String {
-    let cells = pool(&run.results.samples);
     let environment = &run.environment;
+    let cells = pool(&run.results.samples);
+    if let ([(_, alone)], true) = (&studies.presentations[..], run.results.is_empty()) {
+        return alone.page(environment);
+    }
     let suites: BTreeSet<&str> = cells.iter().map(|cell| cell.configuration().suite.as_str()).collect();
     let suites = suites.into_iter().collect::<Vec<_>>().join(", ");
-    let overview = overview(run, studies, &cells, &suites);
+    let title = match studies.presentations.len() {
+        studies if run.results.is_empty() => plural(studies, "study"),
+        _ => format!("Cost of a round: {suites}"),
+    };
+    let overview = overview(run, studies, &cells, &title);
     let mut sections = vec![Section::new("overview", "Overview", overview)];
     sections.extend(figure_sections(&cells, environment, &studies.kernels));
-    sections.push(Section::folded(
-        "algorithms",
-        "Algorithms",
-        "Algorithms",
-        &cards(&cells),
-    ));
+    let of_cells = |section: Section| (!cells.is_empty()).then_some(section);
+    let algorithms = Section::folded("algorithms", "Algorithms", "Algorithms", &cards(&cells));
+    sections.extend(of_cells(algorithms));
     sections.extend(studies.sections());
     let suspicious = warnings::section(&cells);
     sections.extend(
@@ -48,7 +53,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
         }
         (cells::all(&cells).html("all-cells", true))
     };
-    sections.push(Section::folded("cells", "All cells", "All cells", &all_cells));
+    sections.extend(of_cells(Section::folded("cells", "All cells", "All cells", &all_cells)));
     sections.push(Section::folded(
         "machine",
         "Machine",
@@ -56,7 +61,7 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
         &machine(environment),
     ));
     let page = Page {
-        title: format!("rounds: {suites} on {}, {}", environment.machine.id, environment.day()),
+        title: format!("rounds: {title} on {}, {}", environment.machine.id, environment.day()),
         sections,
         footer: html! {
             "Measured " (environment.date.strftime("%Y-%m-%d %H:%M UTC")) " by " code { (environment.command) }
@@ -68,23 +73,23 @@ pub fn report_html(run: &Run, studies: &Studies) -> String {
 }
 
 /// Key numbers, the table of algorithms, and warnings.
-fn overview(run: &Run, studies: &Studies, cells: &[Pooled], suites: &str) -> Markup {
+fn overview(run: &Run, studies: &Studies, cells: &[Pooled], title: &str) -> Markup {
     let environment = &run.environment;
     let datasets: BTreeSet<String> = cells.iter().map(dataset_name).collect();
     let shared = Labels::of(cells.iter().map(Pooled::configuration)).shared();
     let typical = key_cells(cells);
     let topology = &environment.machine.topology;
     html! {
-        h1 { "Cost of a round" @if !suites.is_empty() { ": " (suites) } }
+        h1 { (title) }
         p.lead {
-            (topology.processor) " on " (plural(topology.cores, "core")) ", " (environment.date.strftime("%-d %B %Y")) ". "
-            (plural(cells.len(), "configuration")) " of " (plural(figures::algorithms(cells).len(), "algorithm")) " on "
-            (plural(datasets.len(), "data set")) ", " (plural(run.results.samples.len(), "measurement")) " in all"
-            @if !shared.is_empty() { "; " (shared) } "."
+            (topology.processor) " on " (plural(topology.cores, "core")) ", " (environment.date.strftime("%-d %B %Y")) "."
+            @if !cells.is_empty() {
+                " " (plural(cells.len(), "configuration")) " of " (plural(figures::algorithms(cells).len(), "algorithm"))
+                " on " (plural(datasets.len(), "data set")) ", " (plural(run.results.samples.len(), "measurement"))
+                " in all" @if !shared.is_empty() { "; " (shared) } "."
+            }
         }
-        @if cells.is_empty() && studies.presentations.is_empty() {
-            p.notes { "No cell is finished yet, or measurements.jsonl is missing." }
-        } @else if !cells.is_empty() {
+        @if !cells.is_empty() {
             dl.tiles {
                 @for (name, value, about) in key_numbers(cells) {
                     div { dt { (name) } dd { (value) small { (about) } } }
@@ -141,12 +146,22 @@ fn key_numbers(cells: &[Pooled]) -> Vec<(&'static str, String, String)> {
     {
         numbers.push(("Best share of the roofline", of_limit(share), describe(best)));
     }
-    // The cost of privacy: dp-sgd compared with sgd, all else equal.
-    let typical = key_cells(cells);
-    let of = |algorithm: &str| typical.iter().find(|cell| cell.configuration().algorithm == algorithm);
-    if let (Some(plain), Some(private)) = (of("sgd"), of("dp-sgd")) {
-        let ratio = format!("{} ×", three_digits(private.median() / plain.median()));
-        numbers.push(("Private over plain round", ratio, describe(private)));
+    // The cost of privacy: dp-sgd compared with sgd, all else equal. At one batch size it is that of the noise of the machine.
+    let most = of_most_threads(cells);
+    let place = |cell: &Pooled| (dataset_name(cell), cell.configuration().batch_size);
+    let of = |id: &'static str| most.iter().filter(move |cell| cell.configuration().algorithm == id);
+    let ratio = |private: &&Pooled| {
+        let plain = of("sgd").find(|plain| place(plain) == place(private))?;
+        Some(private.median() / plain.median())
+    };
+    let ratios: Vec<f64> = of("dp-sgd").filter_map(ratio).collect();
+    if !ratios.is_empty() {
+        let about = format!("dp-sgd over sgd, median over {}", plural(ratios.len(), "cell"));
+        numbers.push((
+            "Private over plain round",
+            format!("{} ×", three_digits(median(&ratios))),
+            about,
+        ));
     }
     numbers
 }
@@ -164,7 +179,7 @@ fn notes(run: &Run, studies: &Studies, cells: &[Pooled]) -> Markup {
     lines.extend(run.messages.iter().chain(&studies.messages).cloned());
     html! {
         @if !lines.is_empty() {
-            div.notes { h3 { "Read with care" } ul { @for line in &lines { li { (line) } } } }
+            div.notes { h3 { "Read with care" } ul { @for line in &lines { li { (minus(line)) } } } }
         }
     }
 }
@@ -292,6 +307,7 @@ fn figure_sections(cells: &[Pooled], environment: &Environment, kernels: &[Kerne
 mod tests {
     use super::*;
     use crate::machine::Known;
+    use crate::report::Presentation;
     use crate::results::{Binding, tests::cell};
 
     fn run(cells: Vec<crate::results::Cell>) -> Run {
@@ -325,9 +341,33 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_run_has_a_page_too() {
-        let page = report_html(&run(Vec::new()), &Studies::default());
-        assert!(page.contains("No cell is finished yet") && page.contains("The machine"));
+    fn a_page_of_studies_has_their_titles_and_no_cells() {
+        let mut studies = Studies::default();
+        for (title, heading) in [
+            ("Rates", "<title>rounds: Rates</title>"),
+            ("Bounds", "<h1>2 studies</h1>"),
+        ] {
+            let study = Presentation::new(title, "Papers", "");
+            studies.presentations.push((title.to_owned(), study));
+            let page = report_html(&run(Vec::new()), &studies);
+            assert!(page.contains(heading) && page.contains("Rates"), "{page}");
+            assert!(!page.contains("configurations") && !page.contains("Cost of a round"));
+        }
+    }
+
+    #[test]
+    fn the_cost_of_privacy_is_a_median_over_batch_sizes() {
+        let mut cells = Vec::new();
+        for (size, factor) in [(64, 1), (500, 30), (2000, 2)] {
+            cells.push(cell("sgd", size, 1, 0));
+            let mut private = cells[cells.len() - 1].clone();
+            private.configuration.algorithm = "dp-sgd".into();
+            private.round_ns.samples.iter_mut().for_each(|time| *time *= factor);
+            cells.push(private);
+        }
+        let (name, ratio, about) = key_numbers(&pool(&cells)).pop().unwrap();
+        assert_eq!((name, &*ratio), ("Private over plain round", "2 ×"));
+        assert!(about.contains("3 cells"));
     }
 
     #[test]

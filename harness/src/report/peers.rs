@@ -99,7 +99,8 @@ pub(super) fn presentation(text: &str) -> Result<Presentation, String> {
         document.command
     );
     let title = "DP-SGD compared with other libraries";
-    let mut presentation = Presentation::new(title, "Other libraries", &about, "make peers");
+    let mut presentation = Presentation::new(title, "Other libraries", &about);
+    "make peers".clone_into(&mut presentation.command);
     let panel = |(kind, name): &(&str, &str)| Some(Panel::chart(name, "", document.chart(kind, name)?));
     let panels: Vec<Panel> = KINDS.iter().filter_map(panel).collect();
     let figure = (!panels.is_empty()).then(|| Part::Figure(Figure::new(title, "Kind of round", panels)));

@@ -10,7 +10,8 @@ use super::chart::{Bars, Chart};
 use super::legend::{Entry, Legend};
 use super::shell::{Page, Section};
 use super::svg::{NARROW, WIDE, grid_svg, sample};
-use super::table::{Table, markdown_html};
+use super::table::Table;
+use crate::format::rounded;
 use crate::machine::Environment;
 
 /// File of a presentation in the folder of its study.
@@ -45,8 +46,6 @@ pub enum Part {
     Figure(Figure),
     /// A table.
     Table(Table),
-    /// A Markdown document with tables.
-    Markdown(String),
 }
 
 /// A figure of one or several panels.
@@ -83,13 +82,15 @@ pub enum Picture {
     Chart(Chart),
     /// Stacked bars.
     Bars(Bars),
-    /// An SVG document of another program.
-    Image {
-        /// Heading.
-        title: String,
-        /// The document.
-        svg: String,
-    },
+}
+
+impl Part {
+    /// A table, with those of the columns `candidates` that are the same in all rows in a text below it.
+    pub fn table(table: Table, candidates: &[&str]) -> Vec<Self> {
+        let (table, shared) = table.without_shared_columns(candidates);
+        let text = (!shared.is_empty()).then(|| Self::Text(format!("In all rows: {}.", shared.join(", "))));
+        std::iter::once(Self::Table(table)).chain(text).collect()
+    }
 }
 
 impl Picture {
@@ -97,7 +98,6 @@ impl Picture {
         match self {
             Self::Chart(chart) => &chart.title,
             Self::Bars(bars) => &bars.title,
-            Self::Image { title, .. } => title,
         }
     }
 }
@@ -160,19 +160,12 @@ impl Panel {
                 let body = html! {
                     (legend_html(&legend)) (chart.inline_svg(WIDE, &legend)) (chart.inline_svg(NARROW, &legend))
                 };
-                (body, Some(Table::of_chart(chart)), &*chart.subtitle)
+                (body, Table::of_chart(chart), &*chart.subtitle)
             }
             Picture::Bars(bars) => {
                 let legend = legend_html(&Legend::of_parts(&bars.parts));
                 let body = html! { (legend) (bars.inline_svg(WIDE)) (bars.inline_svg(NARROW)) };
-                (body, Some(Table::of_bars(bars)), &*bars.subtitle)
-            }
-            // As an image a foreign document can neither run nor load anything.
-            Picture::Image { svg, .. } => {
-                let image = html! {
-                    div.drawn tabindex="0" role="region" aria-label=(title) { img alt=(title) src=(data_address(svg)); }
-                };
-                (image, None, "")
+                (body, Table::of_bars(bars), &*bars.subtitle)
             }
         };
         html! {
@@ -180,16 +173,14 @@ impl Panel {
                 (body)
                 @if !subtitle.is_empty() { p.circumstances { (subtitle) } }
                 div.tools {
-                    @if table.is_some() { button type="button" data-save="csv" { "CSV" } }
+                    button type="button" data-save="csv" { "CSV" }
                     button type="button" data-save="svg" { "SVG" }
                     button type="button" data-save="png" { "PNG" }
                     code { (command) }
                 }
-                @if let Some(table) = table {
-                    details {
-                        summary { "Data of this figure" @if !self.name.is_empty() { ": " (self.name) } }
-                        (table.html("", true))
-                    }
+                details {
+                    summary { "Data of this figure" @if !self.name.is_empty() { ": " (self.name) } }
+                    (table.html("", true))
                 }
             }
         }
@@ -230,19 +221,6 @@ fn legend_html(legend: &Legend) -> Markup {
     }
 }
 
-/// An SVG document as the address of an image.
-fn data_address(svg: &str) -> String {
-    let mut address = "data:image/svg+xml;charset=utf-8,".to_owned();
-    for byte in svg.bytes() {
-        if byte.is_ascii_alphanumeric() || b" -_.=/:;,()!*?+@".contains(&byte) {
-            address.push(char::from(byte));
-        } else {
-            let _ = write!(address, "%{byte:02X}");
-        }
-    }
-    address
-}
-
 /// Letters and digits of a name, joined by hyphens.
 pub(super) fn slug(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -252,12 +230,12 @@ pub(super) fn slug(name: &str) -> String {
 
 impl Presentation {
     /// A presentation without parts.
-    pub fn new(title: &str, group: &str, about: &str, command: &str) -> Self {
+    pub fn new(title: &str, group: &str, about: &str) -> Self {
         Self {
-            title: title.to_owned(),
+            title: rounded(title),
             group: group.to_owned(),
-            about: about.to_owned(),
-            command: command.to_owned(),
+            about: rounded(about),
+            command: String::new(),
             parts: Vec::new(),
         }
     }
@@ -274,7 +252,6 @@ impl Presentation {
                     Part::List(lines) => ul { @for line in lines { li { (line) } } },
                     Part::Figure(figure) => (figure.html(&format!("{id}-{number}"), &self.command)),
                     Part::Table(table) => (table.html(&format!("{id}-{number}"), true)),
-                    Part::Markdown(text) => (markdown_html(text, &format!("{id}-{number}"))),
                 }
             }
             @if !figures && !self.command.is_empty() { div.tools { code { (self.command) } } }
@@ -283,7 +260,7 @@ impl Presentation {
 
     /// A page of its own.
     pub fn page(&self, environment: &Environment) -> String {
-        let html = html! { h2 { (self.title) } (self.body("study", false)) };
+        let html = html! { h1 { (self.title) } (self.body("study", false)) };
         let footer = html! {
             "Machine " (environment.machine.id) ", " (environment.day()) ", by " code { (environment.command) } "."
         };
@@ -301,7 +278,7 @@ impl Presentation {
         let about = (!self.about.is_empty()).then(|| self.about.clone());
         let parts = self.parts.iter().filter_map(|part| match part {
             Part::Heading(heading) => Some(format!("### {heading}")),
-            Part::Text(text) | Part::Markdown(text) => Some(text.clone()),
+            Part::Text(text) => Some(text.clone()),
             Part::List(lines) => Some(lines.iter().map(|line| format!("- {line}\n")).collect()),
             Part::Table(table) => Some(table.markdown()),
             Part::Figure(_) => None,
@@ -319,7 +296,7 @@ impl Presentation {
             let Part::Figure(figure) = part else { continue };
             let charts = figure.panels.iter().filter_map(|panel| match &panel.picture {
                 Picture::Chart(chart) => Some((panel, chart)),
-                _ => None,
+                Picture::Bars(_) => None,
             });
             if let Some(columns) = figure.columns {
                 let charts: Vec<&Chart> = charts.map(|(_, chart)| chart).collect();
@@ -338,7 +315,7 @@ impl Presentation {
         let (mut text, mut gap, mut left_out) = (String::new(), "", [0, 0]);
         for part in &self.parts {
             let shown = match part {
-                Part::Heading(text) | Part::Text(text) | Part::Markdown(text) => text.clone(),
+                Part::Heading(text) | Part::Text(text) => text.clone(),
                 Part::List(lines) => lines.join("\n"),
                 Part::Table(table) => {
                     let (excerpt, [rows, columns]) = table.excerpt();
@@ -377,18 +354,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_picture_is_an_image() {
-        let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>alert(1)</script></svg>".to_owned();
-        let title = "A \"figure\"".into();
-        let panel = Panel::of("", Picture::Image { title, svg });
-        let html = Figure::new("", "", vec![panel]).html("x", "").into_string();
-        assert!(html.contains("src=\"data:image/svg+xml;charset=utf-8,%3Csvg"));
-        assert!(!html.contains("<script>") && html.contains("alt=\"A &quot;figure&quot;\""));
-    }
-
-    #[test]
     fn a_presentation_reads_back_and_becomes_markdown() {
-        let mut presentation = Presentation::new("Title", "Group", "About.", "rounds run x");
+        let mut presentation = Presentation::new("Title", "Group", "About.");
         let mut table = Table::new("t", "a|#b");
         table.row([crate::report::Entry::text("x"), crate::report::Entry::count(3)]);
         let list = Part::List(vec!["one".into()]);

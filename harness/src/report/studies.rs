@@ -1,5 +1,5 @@
-//! The studies below the folder of a run. A folder with a presentation shows it; of any other folder the pictures, tables
-//! and rows are shown as they are.
+//! The studies below the folder of a run. Each is made anew from its raw runs; where the program does not have its definition,
+//! the presentation beside the runs is shown.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use maud::html;
 
 use super::peers;
-use super::presentation::{FILE, Figure, Panel, Part, Picture, Presentation, slug};
+use super::presentation::{FILE, Presentation, slug};
 use super::shell::Section;
-use super::table::Table;
+use crate::experiment::store;
 use crate::kernel_rates::{self, KernelRate};
 
 /// Depth of studies below the folder of a run: `paper/srg-table-1`.
 const DEPTH: usize = 3;
+
+/// Makes the page of the runs in a folder, and messages about them; `None` where no study made them.
+type Present<'a> = &'a dyn Fn(&Path) -> anyhow::Result<Option<(Presentation, Vec<String>)>>;
 
 /// Studies below the folder of a run.
 #[derive(Debug, Default)]
@@ -22,19 +25,19 @@ pub struct Studies {
     pub presentations: Vec<(String, Presentation)>,
     /// Rates of the kernels that were measured with the run.
     pub kernels: Vec<KernelRate>,
-    /// Files that cannot be read, with the reason.
+    /// What is left out, with the reason.
     pub messages: Vec<String>,
 }
 
 impl Studies {
-    /// Reads the studies below `folder`. Unreadable files are named in the messages.
-    pub fn read(folder: &Path) -> Self {
+    /// Reads the studies below `folder`, which `present` makes from their runs. The messages name what cannot be read.
+    pub fn read(folder: &Path, present: Present) -> Self {
         let mut found = Self::default();
-        found.search(folder, folder, 0);
+        found.search(folder, folder, present, 0);
         found
     }
 
-    fn search(&mut self, root: &Path, folder: &Path, depth: usize) {
+    fn search(&mut self, root: &Path, folder: &Path, present: Present, depth: usize) {
         let mut entries: Vec<PathBuf> = match fs::read_dir(folder) {
             Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
             Err(error) => {
@@ -43,92 +46,54 @@ impl Studies {
             }
         };
         entries.sort();
-        let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
         let has = |file: &str| entries.iter().any(|path| path.ends_with(file));
-        let presentation = if has(FILE) {
-            self.parsed(&folder.join(FILE))
+        let mut problem = None;
+        let mut page = None;
+        match store::holds_results(folder).then(|| present(folder)) {
+            Some(Ok(Some((made, messages)))) => {
+                page = Some(made);
+                self.messages.extend(messages);
+            }
+            Some(Ok(None)) if depth > 0 => {
+                problem = Some("name it alone; it is another run, or its definition is gone".to_owned());
+            }
+            Some(Err(error)) => problem = Some(format!("{error:#}")),
+            Some(Ok(None)) | None => {}
+        }
+        if page.is_none() && has(FILE) {
+            page = self.parsed(&folder.join(FILE));
         } else if has(peers::FILE) {
-            let text = self.text(&folder.join(peers::FILE));
-            let peers = text.map(|text| peers::presentation(&text));
-            peers.and_then(|peers| peers.map_err(|message| self.messages.push(message)).ok())
-        } else if depth > 0 {
-            self.foreign(&name, folder, &entries)
-        } else {
-            None
-        };
-        self.presentations
-            .extend(presentation.map(|presentation| (name, presentation)));
+            let text = fs::read_to_string(folder.join(peers::FILE)).map_err(|error| error.to_string());
+            let made = text.and_then(|text| peers::presentation(&text));
+            page = made.map_err(|message| self.messages.push(message)).ok();
+        } else if let Some(problem) = problem {
+            self.messages
+                .push(format!("{} is left out: {problem}", folder.display()));
+            return;
+        }
+        let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+        self.presentations.extend(page.map(|page| (name, page)));
         if depth == 0 && has(kernel_rates::FILE) {
             self.kernels = self.parsed(&folder.join(kernel_rates::FILE)).unwrap_or_default();
         }
         if depth < DEPTH {
-            // A folder with measurements and no presentation is another run.
-            let is_run = |path: &Path| path.join("measurements.jsonl").exists() && !path.join(FILE).exists();
-            for path in entries.iter().filter(|path| path.is_dir() && !is_run(path)) {
-                self.search(root, path, depth + 1);
+            for path in entries.iter().filter(|path| path.is_dir()) {
+                self.search(root, path, present, depth + 1);
             }
         }
-    }
-
-    /// The pictures and tables of a folder without a presentation, or its rows if it has no tables.
-    fn foreign(&mut self, name: &str, folder: &Path, files: &[PathBuf]) -> Option<Presentation> {
-        let with = |extension: &str| -> Vec<PathBuf> {
-            let has = |path: &&PathBuf| path.is_file() && path.extension().is_some_and(|own| own == extension);
-            files.iter().filter(has).cloned().collect()
-        };
-        let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().replace('-', " ");
-        let mut panels = Vec::new();
-        for path in with("svg") {
-            let (file, svg) = (stem(&path), self.text(&path));
-            let title = format!("{name}: {file}");
-            panels.extend(svg.map(|svg| Panel::of(&file, Picture::Image { title, svg })));
-        }
-        let texts = with("md");
-        let mut parts: Vec<Part> = texts
-            .iter()
-            .filter_map(|path| self.text(path))
-            .map(Part::Markdown)
-            .collect();
-        if parts.is_empty() {
-            let is_rows = |path: &&PathBuf| path.ends_with("latency.json") || path.ends_with("rows.json");
-            for path in with("json").iter().filter(is_rows) {
-                let rows: Option<serde_json::Value> = self.parsed(path);
-                let table = rows.and_then(|rows| Table::of_json(&stem(path), &rows));
-                parts.extend(table.map(Part::Table));
-            }
-        }
-        if !panels.is_empty() {
-            parts.insert(0, Part::Figure(Figure::new(name, "Picture", panels)));
-        }
-        let group = if name.starts_with("paper") {
-            "Papers"
-        } else {
-            "More studies"
-        };
-        let command = command(folder).unwrap_or_default();
-        (!parts.is_empty()).then(|| Presentation {
-            parts,
-            ..Presentation::new(name, group, "", &command)
-        })
-    }
-
-    fn text(&mut self, path: &Path) -> Option<String> {
-        let text = fs::read_to_string(path);
-        text.map_err(|error| self.messages.push(format!("{} is left out: {error}", path.display())))
-            .ok()
     }
 
     fn parsed<T: serde::de::DeserializeOwned>(&mut self, path: &Path) -> Option<T> {
+        let text = fs::read_to_string(path).map_err(anyhow::Error::from);
+        let parsed = text.and_then(|text| Ok(serde_json::from_str(&text)?));
         let damaged = |error| {
             let path = path.display();
             format!("{path} is left out: it is damaged or of another version ({error}); run its study again")
         };
-        let text = self.text(path)?;
-        let parsed = serde_json::from_str(&text);
         parsed.map_err(|error| self.messages.push(damaged(error))).ok()
     }
 
-    /// A section for each group of presentations; those of papers and of unknown folders come last.
+    /// A section for each group of presentations; those of papers come last.
     pub(super) fn sections(&self) -> Vec<Section> {
         let mut groups: Vec<&str> = Vec::new();
         for (_, presentation) in &self.presentations {
@@ -136,10 +101,7 @@ impl Studies {
                 groups.push(&presentation.group);
             }
         }
-        groups.sort_by_key(|group| {
-            let last = ["Papers", "More studies"].iter().position(|last| last == group);
-            last.map_or(0, |place| place + 1)
-        });
+        groups.sort_by_key(|group| *group == "Papers");
         let of = |group: &str| {
             let group = group.to_owned();
             let own = move |(_, presentation): &&(String, Presentation)| presentation.group == group;
@@ -160,19 +122,12 @@ impl Studies {
     }
 }
 
-/// The command in the experiment sheet of a folder.
-fn command(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join("environment.json")).ok()?;
-    let sheet: serde_json::Value = serde_json::from_str(&text).ok()?;
-    Some(sheet.get("command")?.as_str()?.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn studies_are_found_and_unreadable_files_are_named() {
+    fn studies_are_made_anew_or_read_and_what_is_left_out_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -180,27 +135,29 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("time-per-round.svg", "<svg/>");
-        write("paper/figure/figure.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>");
-        let sheet = "{\"command\": \"rounds run paper/figure --threads 2\"}";
-        write("paper/figure/environment.json", sheet);
-        write("private-sco/table.md", "| a |\n|---|\n| 1 |\n");
-        write("latency/latency.json", "[{\"algorithm\": \"sgd\", \"seconds\": 1.5}]");
+        for name in ["paper/figure", "other", "unfinished"] {
+            write(&format!("{name}/environment.json"), "{}");
+        }
+        write("other/below/environment.json", "{}");
         write("broken/presentation.json", "{\"title\": \"half");
-        let scaling = Presentation::new("Scaling", "Thread scaling", "About.", "rounds run scaling");
+        let scaling = Presentation::new("Scaling", "Thread scaling", "About.");
         write("scaling/presentation.json", &serde_json::to_string(&scaling).unwrap());
-        write("another/measurements.jsonl", "");
-        write("another/figure.svg", "<svg/>");
-        let found = Studies::read(folder.path());
+        let found = Studies::read(folder.path(), &|path| match path.file_name().unwrap().to_str() {
+            Some("figure") => Ok(Some((Presentation::new("Figure 1", "Papers", ""), vec!["new".into()]))),
+            Some("unfinished") => anyhow::bail!("no run is finished yet"),
+            _ => Ok(None),
+        });
         let names: Vec<&str> = found.presentations.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["latency", "paper/figure", "private-sco", "scaling"]);
-        let named = |message: &String| message.contains("broken/presentation.json is left out");
-        assert!(found.messages.iter().any(named));
+        assert_eq!(names, ["paper/figure", "scaling"]);
+        let expected =
+            "broken/presentation.json is left out|other is left out|new|unfinished is left out: no run is finished yet";
+        assert_eq!(found.messages.len(), 4, "{:?}", found.messages);
+        for (message, expected) in found.messages.iter().zip(expected.split('|')) {
+            assert!(message.contains(expected), "{message}");
+        }
         let sections = found.sections();
         let ids: Vec<&str> = sections.iter().map(|section| section.id.as_str()).collect();
-        assert_eq!(ids, ["thread-scaling", "papers", "more-studies"]);
-        let html: Vec<&str> = sections.iter().map(|section| section.html.0.as_str()).collect();
-        assert!(html[0].contains("<h2>Scaling</h2>") && html[0].contains("rounds run scaling"));
-        assert!(html[1].contains("rounds run paper/figure --threads 2"));
-        assert!(html[2].contains("<h3 class=\"study\">latency</h3>") && html[2].contains(">seconds<"));
+        assert_eq!(ids, ["thread-scaling", "papers"]);
+        assert!(sections[0].html.0.contains("<h2>Scaling</h2>"));
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::{Bars, Chart};
 use super::svg::trace;
-use crate::format::{of_limit, percent, three_digits, time};
+use crate::format::{minus, of_limit, percent, time};
 use crate::output;
 
 /// A table.
@@ -80,7 +80,7 @@ impl Entry {
     /// A number with its text; empty for a missing or infinite one.
     pub fn number(value: impl Into<Option<f64>>, show: impl Fn(f64) -> String) -> Self {
         let value = value.into().filter(|value| value.is_finite());
-        let text = value.map_or_else(String::new, show);
+        let text = value.map_or_else(String::new, |value| minus(&show(value)));
         Self {
             value,
             ..Self::text(text)
@@ -97,7 +97,7 @@ impl Entry {
         let value = Some(value).filter(|value| value.is_finite());
         Self {
             value,
-            ..Self::text(text)
+            ..Self::text(minus(&text.into()))
         }
     }
 
@@ -137,11 +137,6 @@ impl Entry {
             value: value.map(|value| value * scale),
             ..Self::text(plain)
         }
-    }
-
-    /// True for texts that stand for a missing number.
-    fn is_missing(&self) -> bool {
-        ["", "–", "—", "-", "∞", "not reached"].contains(&self.text.as_str())
     }
 
     fn html(&self, column: &Column) -> Markup {
@@ -211,7 +206,8 @@ impl Table {
         self
     }
 
-    /// The table without columns of texts and counts that are the same in all rows, and these as `name value`.
+    /// The table without those of the columns `candidates` that are the same in all rows that have them, and these as
+    /// `name value`.
     #[must_use]
     pub fn without_shared_columns(mut self, candidates: &[&str]) -> (Self, Vec<String>) {
         let mut shared = Vec::new();
@@ -220,8 +216,14 @@ impl Table {
             let Some(place) = place.filter(|_| !self.rows.is_empty()) else {
                 continue;
             };
-            if self.rows.iter().all(|row| row[place].text == self.rows[0][place].text) {
-                shared.push(format!("{name} {}", self.rows[0][place].text));
+            let mut texts = self
+                .rows
+                .iter()
+                .map(|row| &row[place].text)
+                .filter(|text| !text.is_empty());
+            let Some(first) = texts.next() else { continue };
+            if texts.all(|text| text == first) {
+                shared.push(format!("{name} {first}"));
                 self.columns.remove(place);
                 self.rows.iter_mut().for_each(|row| drop(row.remove(place)));
             }
@@ -352,52 +354,6 @@ impl Table {
         }
         table
     }
-
-    /// A table of texts; a column is numeric if each of its texts begins with a number or stands for a missing one.
-    pub(super) fn of_texts(title: &str, header: &[String], rows: Vec<Vec<String>>) -> Self {
-        let mut table = Self::new(title, "");
-        for mut row in rows {
-            row.resize(header.len(), String::new());
-            table.rows.push(row.iter().map(|cell| Entry::parsed(cell)).collect());
-        }
-        for (place, name) in header.iter().enumerate() {
-            let mut cells = table.rows.iter().map(|row| &row[place]);
-            let numeric = cells.clone().any(|cell| !cell.text.is_empty())
-                && cells.all(|cell| cell.value.is_some() || cell.is_missing());
-            let name = name.replace('`', "");
-            table.columns.push(Column { name, numeric });
-            if !numeric {
-                table.rows.iter_mut().for_each(|row| row[place].value = None);
-            }
-        }
-        table
-    }
-
-    /// An array of flat JSON objects as a table, without what is neither number, text nor truth value. `None` for other
-    /// values.
-    pub(super) fn of_json(title: &str, rows: &serde_json::Value) -> Option<Self> {
-        use serde_json::Value;
-        let rows: Vec<_> = rows.as_array()?.iter().map(Value::as_object).collect::<Option<_>>()?;
-        let mut columns: Vec<(&str, bool)> = Vec::new();
-        for (name, value) in rows.iter().flat_map(|row| row.iter()) {
-            if !value.is_array() && !value.is_object() && !columns.iter().any(|(known, _)| known == name) {
-                columns.push((name, value.is_number()));
-            }
-        }
-        let mut table = Self::new(title, "");
-        table.columns.extend(columns.iter().map(|&(name, numeric)| Column {
-            name: name.replace('_', " "),
-            numeric,
-        }));
-        for row in rows {
-            table.row(columns.iter().map(|(name, _)| match row.get(*name) {
-                Some(Value::String(text)) => Entry::text(text),
-                Some(Value::Bool(truth)) => Entry::text(if *truth { "yes" } else { "no" }),
-                value => Entry::number(value.and_then(Value::as_f64), three_digits),
-            }));
-        }
-        (!columns.is_empty()).then_some(table)
-    }
 }
 
 impl Column {
@@ -423,35 +379,10 @@ pub(super) fn shares(parts: &[(&str, u64)]) -> Entry {
         .look(Look::Shares(parts.iter().map(|&(_, value)| share(value)).collect()))
 }
 
-/// A Markdown document on a page: headings, tables and lines of text, in their order.
-pub(super) fn markdown_html(text: &str, id: &str) -> Markup {
-    let cells = |line: &str| -> Vec<String> {
-        let inner = line.trim().trim_start_matches('|').trim_end_matches('|');
-        inner.split('|').map(|cell| cell.trim().to_owned()).collect()
-    };
-    let mut parts: Vec<Markup> = Vec::new();
-    let mut lines = text.lines().map(str::trim).peekable();
-    let mut number = 0;
-    while let Some(line) = lines.next() {
-        let is_rule = |next: &&str| next.starts_with("|-") || next.starts_with("| -");
-        if line.starts_with('|') && lines.next_if(is_rule).is_some() {
-            let rows = std::iter::from_fn(|| lines.next_if(|next| next.starts_with('|')))
-                .map(cells)
-                .collect();
-            number += 1;
-            parts.push(Table::of_texts(id, &cells(line), rows).html(&format!("{id}-{number}"), true));
-        } else if let Some(heading) = line.strip_prefix('#') {
-            parts.push(html! { h4 { (heading.trim_start_matches('#').trim()) } });
-        } else if !line.is_empty() && !line.starts_with("<!--") {
-            parts.push(html! { p.quiet { (line.trim_start_matches("- ").replace(['`', '*'], "")) } });
-        }
-    }
-    html! { @for part in &parts { (part) } }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::three_digits;
 
     #[test]
     fn missing_numbers_are_empty_and_text_is_escaped() {
@@ -486,33 +417,20 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_markdown_sort_by_their_numbers() {
-        let text = "## A title\n\nWords with `code`.\n\n| method | rounds | note |\n| --- | ---: | --- |\n\
-                    | `sgd` | 1,000 ± 3 | |\n| b | 64 % | x < y |\n\n| one |\n|---|\n| 1 |\n";
-        let html = markdown_html(text, "t").into_string();
-        assert_eq!(html.matches("<table").count(), 2);
-        assert!(html.contains("data-value=\"1000\">1,000 ± 3") && html.contains("data-value=\"64\">64 %"));
+    fn empty_and_shared_columns_are_left_out() {
+        let mut table = Table::new("", "a|#b|c|d");
+        for (name, shared) in [("x", "z"), ("y", "")] {
+            table.row([name, "", shared, "w"].map(Entry::text));
+        }
+        let (table, shared) = table.without_empty_columns().without_shared_columns(&["a", "c"]);
+        assert_eq!((table.columns.len(), shared), (2, vec!["c z".to_owned()]));
+        assert_eq!(table.rows[1][1].text, "w");
+    }
+
+    #[test]
+    fn texts_sort_by_their_number_and_its_unit() {
         let value = |text: &str| Entry::parsed(text).value.unwrap();
         assert!((value("−6.6 %") + 6.6).abs() < 1e-12);
         assert!(value("750 µs; 733 µs (−2.2 %)") < value("1.77 ms") && value("102 ms") < value("1.2 s"));
-        assert!(html.contains("x &lt; y") && html.contains("<h4>A title</h4>") && html.contains("Words with code."));
-    }
-
-    #[test]
-    fn flat_json_objects_become_rows() {
-        let rows =
-            serde_json::json!([{"algorithm": "sgd", "workers": 2, "list": [1]}, {"algorithm": "b", "more": 0.5}]);
-        let html = Table::of_json("t", &rows).unwrap().html("", false).into_string();
-        assert!(html.contains(">algorithm<") && html.contains(">more<") && !html.contains(">list<"));
-        assert!(Table::of_json("", &serde_json::json!({"a": 1})).is_none());
-        assert!(Table::of_json("", &serde_json::json!([])).is_none());
-    }
-
-    #[test]
-    fn empty_columns_are_left_out() {
-        let mut table = Table::new("", "a|#b|c");
-        table.row([Entry::text("x"), Entry::default(), Entry::text("z")]);
-        let table = table.without_empty_columns();
-        assert_eq!((table.columns.len(), table.rows[0][1].text.as_str()), (2, "z"));
     }
 }

@@ -141,7 +141,7 @@ impl Study for Convergence {
         Some(format!("{label}: {} rounds, gap {last:.3e}", sample.rounds))
     }
 
-    fn present(&self, results: &Results<Gaps>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Gaps>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let options = self.definition.options();
         let measured = self.measured(results)?;
         let gaps = results.samples.iter().flat_map(|sample| &sample.outcome.gap_mean);
@@ -171,7 +171,7 @@ impl Study for Convergence {
         parts.push(Part::Table(presentation::table(&best)));
         parts.extend(presentation::comparison(&best).map(Part::Table));
         let head = (&*options.title, "Papers", &*self.definition.about);
-        Presentation::of_parts(head, parts, context)
+        Ok(Presentation::of_parts(head, parts))
     }
 }
 

@@ -220,7 +220,7 @@ impl Study for CorrelatedNoise {
         }))
     }
 
-    fn present(&self, results: &Results<Norms>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Norms>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let title = &self.definition.options().title;
         let about = "E‖∇f‖², exact; runs with their 95 % interval; the theory's noise term over that of DP-MF.";
         let measured = self.measured(results)?;
@@ -237,7 +237,7 @@ impl Study for CorrelatedNoise {
             }
             parts.extend([gains, table(&samples)].map(Part::Table));
         }
-        Presentation::of_parts((title, "Papers", about), parts, context)
+        Ok(Presentation::of_parts((title, "Papers", about), parts))
     }
 }
 

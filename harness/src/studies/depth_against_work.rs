@@ -93,9 +93,9 @@ impl experiment::Study for DepthAgainstWork {
         ))
     }
 
-    fn present(&self, results: &Results<Found>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Found>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let study = study_of(results);
-        let mut presentation = Presentation::of(&presentation::present(&study, Self::KIND.name), context)?;
+        let mut presentation = Presentation::of(presentation::present(&study));
         let file = format!("{}.json", Self::KIND.name);
         presentation.files.push((file, study.document()?));
         Ok(presentation)

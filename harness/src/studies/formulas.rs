@@ -309,12 +309,12 @@ impl Study for Formulas {
         Ok(Outcome::Measured(curves(configuration, self.definition.options())?))
     }
 
-    fn present(&self, results: &Results<Curves>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Curves>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let Options { title, columns, .. } = self.definition.options();
         let mut figure = Figure::new(title, "Setting", self.panels(results)?);
         figure.columns = Some(*columns);
         let head = (&**title, "Papers", &*self.definition.about);
-        Presentation::of_parts(head, vec![Part::Figure(figure)], context)
+        Ok(Presentation::of_parts(head, vec![Part::Figure(figure)]))
     }
 }
 

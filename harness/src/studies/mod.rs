@@ -16,7 +16,10 @@ pub mod scaling;
 pub mod training;
 pub mod wrong_constants;
 
-use crate::experiment::{Kind, Study as _};
+use std::path::Path;
+
+use crate::experiment::{Kind, Selection, Study as _, definition, store};
+use crate::report;
 
 /// The kinds of experiments. Adding one is one file, its `mod` line and its line here.
 pub const KINDS: &[Kind] = &[
@@ -38,12 +41,28 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
+/// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition of its name in
+/// this program, or in the file that was run. `None` for a suite, and without a definition.
+///
+/// # Errors
+/// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
+pub fn present(folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
+    let (environment, binding) = store::head(folder)?;
+    let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
+    let names = binding.suites.keys().map(String::as_str).chain(files);
+    let mut sources = names.filter_map(|name| definition::find(name).ok());
+    let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
+    let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
+        return Ok(None);
+    };
+    (kind.plan)(&[source], &Selection::everything())?.present(folder)
+}
+
 #[cfg(test)]
 mod tests {
     use rounds_algorithms::catalog;
 
     use super::*;
-    use crate::experiment::{Selection, definition};
 
     #[test]
     fn every_definition_has_the_name_of_its_file_and_cells_that_can_be_run() {

@@ -90,7 +90,7 @@ impl Study for NoiseMechanisms {
         }))
     }
 
-    fn present(&self, results: &Results<Mechanism>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Mechanism>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let about = "Errors are those of prefix sums per unit of noise at sensitivity 1, one participation. Times are medians of \
                      whole runs on one thread.";
         let measured = self.measured(results)?;
@@ -133,7 +133,10 @@ impl Study for NoiseMechanisms {
             Part::Table(table_of_errors(&errors)),
             Part::Table(table_of_costs(&costs)),
         ];
-        Presentation::of_parts(("Noise mechanisms", "Noise mechanisms", about), parts, context)
+        Ok(Presentation::of_parts(
+            ("Noise mechanisms", "Noise mechanisms", about),
+            parts,
+        ))
     }
 }
 

@@ -145,14 +145,17 @@ impl Study for PrivateQueries {
         }))
     }
 
-    fn present(&self, results: &Results<Spent>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Spent>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let needs = self.needs(&self.measured(results)?)?;
         let parts = vec![
             Part::Figure(Figure::new("Table II and Figure 1", "Content", vec![figure(&needs)])),
             Part::Table(table(&needs)),
             Part::Table(exponents(&needs)),
         ];
-        Presentation::of_parts(("Private queries", "Papers", &self.definition.about), parts, context)
+        Ok(Presentation::of_parts(
+            ("Private queries", "Papers", &self.definition.about),
+            parts,
+        ))
     }
 }
 

@@ -143,8 +143,8 @@ impl Study for Rates {
         }))
     }
 
-    fn present(&self, results: &Results<Rate>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
-        presentation::present(self, results, context)
+    fn present(&self, results: &Results<Rate>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
+        presentation::present(self, results)
     }
 }
 

@@ -257,7 +257,7 @@ impl Study for Scaling {
         let found = self.found(results, context)?;
         Ok(Presentation {
             warnings: found.warnings.clone(),
-            ..Presentation::of(&presentation::present(&found), context)?
+            ..Presentation::of(presentation::present(&found))
         })
     }
 }

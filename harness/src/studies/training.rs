@@ -276,12 +276,11 @@ impl Study for Training {
         }))
     }
 
-    fn present(&self, results: &Results<Trained>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
+    fn present(&self, results: &Results<Trained>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
         let panels = self.panels(results)?;
-        let page = presentation::present(&self.definition, &panels);
         Ok(Presentation {
             warnings: panels.iter().flat_map(Panel::edges).collect(),
-            ..Presentation::of(&page, context)?
+            ..Presentation::of(presentation::present(&self.definition, &panels))
         })
     }
 }

@@ -90,13 +90,17 @@ impl Study for WrongConstants {
         Ok(Outcome::Measured(End { rounds, gap, start_gap }))
     }
 
-    fn present(&self, results: &Results<End>, _: &Path, context: &Context<'_>) -> anyhow::Result<Presentation> {
-        let Definition { name, about, .. } = &self.definition;
+    fn present(&self, results: &Results<End>, _: &Path, _: &Context<'_>) -> anyhow::Result<Presentation> {
+        let about = &self.definition.about;
         let measured = self.measured(results)?;
         let panels = (0..self.definition.problems.len()).map(|problem| self.panel(problem, &measured));
-        let mut figure = Figure::new("Wrong constants", "Constant", panels.collect());
+        let title = "Wrong constants";
+        let mut figure = Figure::new(title, "Constant", panels.collect());
         figure.columns = Some(2);
-        Presentation::of_parts((name, "Papers", about), vec![Part::Figure(figure)], context)
+        Ok(Presentation::of_parts(
+            (title, "Papers", about),
+            vec![Part::Figure(figure)],
+        ))
     }
 }
 

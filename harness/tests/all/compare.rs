@@ -7,6 +7,7 @@ use rounds::compare::{CompareError, Comparison, Rules, Verdict, compare};
 use rounds::results::{Run, read_run};
 use serde_json::{Deserializer, Value};
 
+use crate::files::xz;
 use crate::results::STUDY;
 use crate::support::{assert_ends, assert_refused, assert_succeeds, rounds, stderr};
 use crate::synthetic::{Plan, write_run};
@@ -167,6 +168,24 @@ fn folders_of_studies_are_reported_and_compared() {
             said.contains("2 configurations: ") && !stderr(&output).contains("another model"),
             "{said}"
         );
+    }
+    // Packed and without what was drawn, the study is made anew from its runs.
+    let study = |file: &str| at("a/twice").join(file);
+    let packed = xz(std::fs::read(study("measurements.jsonl")).unwrap());
+    std::fs::write(study("measurements.jsonl.xz"), packed).unwrap();
+    for file in ["measurements.jsonl", "presentation.json"] {
+        std::fs::remove_file(study(file)).unwrap();
+    }
+    for own in ["a", "a/twice"] {
+        let report = format!("report {} --out {}", at(own).display(), at("page.html").display());
+        assert_succeeds(&report);
+        let page = std::fs::read_to_string(at("page.html")).unwrap();
+        assert!(page.contains("<title>rounds: small</title>") && !page.contains("0 configurations"));
+        assert!(page.contains("twice.toml --threads 1"), "the command that was run");
+    }
+    std::fs::rename(at("twice.toml"), at("gone")).unwrap();
+    for own in ["a", "a/twice"] {
+        assert_ends(&format!("report {}", at(own).display()), 1, "nothing to show");
     }
     let lines = at("b/twice/measurements.jsonl");
     let text = std::fs::read_to_string(&lines).unwrap();

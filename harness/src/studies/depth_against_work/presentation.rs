@@ -14,12 +14,11 @@ const WORKERS: u64 = 1_024;
 const LEAST_SECONDS: f64 = 0.005;
 
 /// The presentation of the study of this name.
-pub fn present(study: &Study, name: &str) -> Presentation {
+pub fn present(study: &Study) -> Presentation {
     let about = "Every method runs until the gap of its point is at most ε, with L = R = 1; medians over seeds; black-box \
                  queries, practical constants for the ReSQue methods. Dotted lines are the slopes of Table I of paper 002, through each method's \
                  first point.";
-    let command = format!("rounds run {name}");
-    let mut presentation = Presentation::new("Query depth against total work", "Depth and work", about, &command);
+    let mut presentation = Presentation::new("Query depth against total work", "Depth and work", about);
     for family in [Kind::MaxOfLinear, Kind::L1Regression, Kind::Hinge] {
         let first = presentation.parts.is_empty();
         presentation.parts.extend(family_parts(study, family, first));

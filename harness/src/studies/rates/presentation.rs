@@ -1,8 +1,8 @@
 //! The presentation of rates: risk and rounds against n, the privacy term against d and ε, exponents with intervals.
 
 use super::{Rate, Rates};
-use crate::experiment::{Context, Presentation, Results, Study as _};
-use crate::format::three_digits;
+use crate::experiment::{Presentation, Results, Study as _};
+use crate::format::{number, three_digits};
 use crate::report::{self, Chart, Entry, Figure, Panel, Part, Point, Series, Style, Table};
 use crate::statistics::{Choices, Estimate, Interval, mean, of_mean, percentile_interval};
 use crate::studies::exponents;
@@ -163,7 +163,7 @@ fn families<'r>(study: &Rates, results: &'r Results<Rate>) -> anyhow::Result<Vec
     Ok(families)
 }
 
-pub(super) fn present(study: &Rates, results: &Results<Rate>, context: &Context<'_>) -> anyhow::Result<Presentation> {
+pub(super) fn present(study: &Rates, results: &Results<Rate>) -> anyhow::Result<Presentation> {
     let families = families(study, results)?;
     let within = study.definition.options().within;
     let panels = families.iter().flat_map(|family| family.panels(within)).collect();
@@ -193,7 +193,7 @@ pub(super) fn present(study: &Rates, results: &Results<Rate>, context: &Context<
         Part::Table(exponents),
         Part::Table(cells),
     ];
-    let mut presentation = Presentation::of_parts(("Rates in the worst case", "Rates", &about), parts, context)?;
+    let mut presentation = Presentation::of_parts(("Rates in the worst case", "Rates", &about), parts);
     if edges > 0 {
         presentation.warnings.push(format!(
             "{edges} of the best cells have their step or slope at the end of its grid: leave them out, or widen the grid"
@@ -273,7 +273,7 @@ impl Family<'_> {
         }
         let rounds = |method: &str| {
             let points = self.smallest(method, within).into_iter().map(|(x, rounds, interval)| {
-                let note = format!("{method}, n = {x}: T = {}", three_digits(rounds));
+                let note = format!("{method}, n = {}: T = {}", number(x), three_digits(rounds));
                 Point::new(x, rounds, note).interval(interval.low, interval.high)
             });
             points.collect()
@@ -318,7 +318,7 @@ impl Family<'_> {
                 &format!("{within} times the optimum"),
                 [(1.0, level), (most, level)],
             ));
-            let subtitle = format!("n = {}", place.x);
+            let subtitle = format!("n = {}", number(place.x));
             let chart = Chart::logarithmic(&self.label, &subtitle, "rounds T", "excess risk", series);
             panels.push(Panel::chart(
                 &format!("{}: risk against T", self.label),
@@ -389,7 +389,7 @@ impl Family<'_> {
                 table.row([
                     Entry::text(&self.label),
                     Entry::text(self.axis),
-                    Entry::number(place.x, |x| x.to_string()),
+                    Entry::number(place.x, number),
                     Entry::text(&curve.method),
                     Entry::sorted(
                         format!("{} ({} – {})", digits(mean.value), digits(mean.low), digits(mean.high)),

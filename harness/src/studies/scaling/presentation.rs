@@ -13,7 +13,7 @@ pub fn present(study: &Found) -> Presentation {
          memory.",
         study.repeats, study.environment.pinning
     );
-    let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about, "rounds run scaling");
+    let mut presentation = Presentation::new("Thread scaling", "Thread scaling", &about);
     if !study.warnings.is_empty() {
         presentation.parts.push(Part::Heading("Disturbances".to_owned()));
         presentation

@@ -24,8 +24,7 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
     };
     let about =
         format!("Means over runs with their {level} intervals{source}. Swept parameters show their best combination.");
-    let command = format!("rounds run {}", definition.name);
-    let mut presentation = Presentation::new(&options.title, "Private training", &about, &command);
+    let mut presentation = Presentation::new(&options.title, "Private training", &about);
     let subtitle = format!("means with {level} intervals; swept parameters show their best combination");
     let pictures = (1..)
         .zip(panels)
