@@ -164,12 +164,17 @@ impl Study for Convergence {
         panels.extend(presentation::ratios(&best));
         let mut figure = Figure::new(&options.title, "Setting", panels);
         figure.columns = Some(options.columns);
-        let mut parts = vec![
-            Part::Figure(figure),
-            Part::Table(presentation::ends(&measured, options)),
+        let mut parts = vec![Part::Figure(figure)];
+        let tables = [
+            Some(presentation::ends(&measured, options)),
+            Some(presentation::table(&best)),
+            presentation::comparison(&best),
         ];
-        parts.push(Part::Table(presentation::table(&best)));
-        parts.extend(presentation::comparison(&best).map(Part::Table));
+        let tables = tables.into_iter().flatten();
+        for table in tables {
+            parts.push(Part::Heading(table.title.clone()));
+            parts.extend(Part::table(table, &["noise", "c", "T′", "draws"]));
+        }
         let head = (&*options.title, "Papers", &*self.definition.about);
         Ok(Presentation::of_parts(head, parts))
     }
@@ -475,7 +480,7 @@ mod tests {
         });
         let series = panels.iter().flat_map(|panel| match &panel.picture {
             crate::report::Picture::Chart(chart) => &chart.series[..],
-            _ => &[],
+            crate::report::Picture::Bars(_) => &[],
         });
         let mut of_ten: Vec<_> = series
             .filter(|series| series.name.contains("= 10"))

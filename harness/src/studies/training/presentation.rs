@@ -3,9 +3,9 @@
 
 use super::{Metric, Options, Panel, Setting};
 use crate::experiment::{Definition, text};
-use crate::format::{count, number, percent, three_digits};
+use crate::format::{count, number, percent, seconds, three_digits};
 use crate::report::{
-    Axis, Chart, Entry, Figure, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
+    Axis, Chart, Entry, Figure, Format, Panel as Picture, Part, Point, Presentation, Scale, Style, Table, grouped,
     sentence_of_guarantees,
 };
 use crate::studies::exponents::fit;
@@ -22,13 +22,22 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
     } else {
         format!("; published numbers: {}", options.source)
     };
-    let about =
-        format!("Means over runs with their {level} intervals{source}. Swept parameters show their best combination.");
+    let over = if definition.draws > 1 { "draws" } else { "runs" };
+    let means = format!("Means over {over} with their {level} intervals");
+    let is_swept = panels
+        .iter()
+        .flat_map(|panel| &panel.settings)
+        .any(|setting| !setting.best);
+    let swept = if is_swept {
+        " Swept parameters show their best combination."
+    } else {
+        ""
+    };
+    let about = format!("{means}{source}.{swept}");
     let mut presentation = Presentation::new(&options.title, "Private training", &about);
-    let subtitle = format!("means with {level} intervals; swept parameters show their best combination");
     let pictures = (1..)
         .zip(panels)
-        .flat_map(|(number, panel)| charts(panel, number, &subtitle));
+        .flat_map(|(number, panel)| charts(panel, number, &means));
     let pictures: Vec<Picture> = pictures.collect();
     if !pictures.is_empty() {
         let figure = Figure::new(&options.title, "Panel", pictures);
@@ -36,7 +45,11 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
     }
     for panel in panels {
         presentation.parts.push(Part::Heading(panel.label.clone()));
-        presentation.parts.push(Part::Table(table(panel)));
+        // The sentence says δ and the relation.
+        let (table, _) = table(panel).without_shared_columns(&["δ", "relation"]);
+        presentation
+            .parts
+            .extend(Part::table(table, &["runs", "epochs", "clipped", "ε"]));
         let statements = best(panel).map(|setting| &setting.runs[0].privacy);
         presentation
             .parts
@@ -68,7 +81,7 @@ fn table(panel: &Panel<'_>) -> Table {
     let target = panel.problem.target.map_or_else(String::new, three_digits);
     let columns = format!(
         "method|#{axis}|{metric}|#final risk F|#accuracy|#runs|#published|#difference|#rounds to {target}|#queries to {target}|\
-         #rounds|#queries|#epochs|#clipped|#s a run|#ε|#δ|relation|#noise multiplier|chosen"
+         #rounds|#queries|#epochs|#clipped|#time of a run|#ε|#δ|relation|#noise multiplier|chosen"
     );
     let mut table = Table::new(&panel.label, &columns);
     let mut rows: Vec<&Setting<'_>> = best(panel).collect();
@@ -141,8 +154,12 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
         Entry::number(setting.mean_of(&|run| run.clipped), |share| {
             format!("{:.0} %", 100.0 * share)
         }),
-        Entry::number(setting.seconds(), three_digits),
-        epsilon.map_or_else(|| Entry::text("∞"), |epsilon| Entry::number(epsilon, three_digits)),
+        Entry::number(setting.seconds(), seconds),
+        match epsilon {
+            _ if panel.problem.axis.as_deref() == Some("epsilon") => Entry::default(),
+            None => Entry::text("∞"),
+            Some(epsilon) => Entry::number(epsilon, three_digits),
+        },
         Entry::number(first.privacy_number("delta").filter(|_| epsilon.is_some()), |delta| {
             format!("{delta:e}")
         }),
@@ -152,9 +169,12 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
     ]
 }
 
-/// Growth of rounds, queries and risk with n: exponents of power laws through three places or more.
+/// Growth of rounds, queries and risk with n: exponents of power laws through three places or more, each with the 95 % interval
+/// of the misfit. Cells with fewer runs than the others are unfinished and left out.
 fn growth(panel: &Panel<'_>) -> Table {
-    let mut table = Table::new("Growth with n", "method|#rounds ~ n^|#queries ~ n^|#excess risk ~ n^");
+    let columns = "method|#rounds ~ n^ (95 %)|#queries ~ n^ (95 %)|#excess risk ~ n^ (95 %)";
+    let mut table = Table::new("Growth with n", columns);
+    let most = panel.settings.iter().map(|setting| setting.runs.len()).max();
     let mut methods: Vec<&str> = Vec::new();
     for setting in &panel.settings {
         let method = setting.cell.configuration.label_of_method();
@@ -164,14 +184,17 @@ fn growth(panel: &Panel<'_>) -> Table {
     }
     for method in methods {
         let own: Vec<&Setting<'_>> = best(panel)
-            .filter(|setting| setting.cell.configuration.label_of_method() == method)
+            .filter(|setting| {
+                setting.cell.configuration.label_of_method() == method && Some(setting.runs.len()) == most
+            })
             .collect();
         let slope = |value: &dyn Fn(&Setting<'_>) -> f64| {
             let row = |setting: &&Setting<'_>| Some((vec![setting.cell.axis?], value(setting)));
             let exponents = fit(&own.iter().filter_map(row).collect::<Vec<_>>());
-            Entry::number(exponents.map(|exponents| exponents[0].value), |value| {
-                format!("{value:.2}")
-            })
+            let exponent = exponents
+                .map(|exponents| exponents[0])
+                .filter(|own| own.value.is_finite());
+            exponent.map_or_else(Entry::default, |own| Entry::sorted(own.to_string(), own.value))
         };
         table.row([
             Entry::text(method),
@@ -188,11 +211,12 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
     let Some(axis) = &panel.problem.axis else {
         return Vec::new();
     };
-    let chart = |suffix: &str, label: &str, scale, value: &dyn Fn(&Setting<'_>) -> (f64, Option<(f64, f64)>)| {
+    let chart = |suffix: &str, y: Axis, value: &dyn Fn(&Setting<'_>) -> (f64, Option<(f64, f64)>)| {
+        let format = y.format;
         let points = best(panel).filter_map(|outcome| {
             let (x, (y, interval)) = (outcome.cell.axis?, value(outcome));
             let method = outcome.cell.configuration.label_of_method();
-            let note = format!("{method} at {}: {}", number(x), three_digits(y));
+            let note = format!("{method} at {}: {}", number(x), format.show(y));
             Some((
                 method.to_owned(),
                 Point {
@@ -202,10 +226,6 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
             ))
         });
         let title = format!("{}{}", panel.label, suffix.replace('-', ", "));
-        let y = Axis {
-            scale,
-            ..Axis::linear(label)
-        };
         let chart = Chart::new(
             &title,
             subtitle,
@@ -217,23 +237,22 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
     };
     match panel.metric {
         // An interval of few runs may end outside of 0 to 100 %.
-        Metric::TestAccuracy => vec![chart("", "test accuracy (%)", Scale::Linear, &|outcome| {
+        Metric::TestAccuracy => vec![chart("", Axis::linear("test accuracy (%)"), &|outcome| {
             (
                 outcome.mean.value,
                 outcome.mean.ends().map(|(low, high)| (low.max(0.0), high.min(100.0))),
             )
         })],
         Metric::ExcessRisk | Metric::ExcessObjective => vec![
-            chart("", "excess risk", Scale::Logarithmic, &|outcome| {
+            chart("", Axis::logarithmic("excess risk"), &|outcome| {
                 (outcome.mean.value, outcome.mean.ends())
             }),
             chart(
                 "-seconds",
-                "seconds of a run, one thread",
-                Scale::Logarithmic,
+                Axis::new("time of a run, one thread", Scale::Logarithmic, Format::Seconds),
                 &|outcome| (outcome.seconds(), None),
             ),
-            chart("-rounds", "adaptive rounds", Scale::Logarithmic, &|outcome| {
+            chart("-rounds", Axis::logarithmic("adaptive rounds"), &|outcome| {
                 (outcome.mean_of(&|run| run.rounds as f64), None)
             }),
         ],
