@@ -118,7 +118,7 @@ pub(crate) fn rounded(text: &str) -> String {
     let word = |word: &str| {
         let number = word.trim_end_matches([',', ';', ')', '.']);
         let digits = number.replace(',', "");
-        if digits.len() > 4 && digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        if (digits.len() > 4 || digits != number) && digits.bytes().all(|digit| digit.is_ascii_digit()) {
             return digits.parse().map_or_else(|_| word.to_owned(), count) + &word[number.len()..];
         }
         let decimals = number.split_once('.').filter(|(_, decimals)| decimals.len() > 4);
@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("", 7), [""]);
         assert_eq!(
-            rounded("n = 10,000, m = 65536; 2026-11"),
-            "n = 10\u{202f}000, m = 65\u{202f}536; 2026-11"
+            rounded("n = 10,000, m = 65536; 2026-11 1,024"),
+            "n = 10\u{202f}000, m = 65\u{202f}536; 2026-11 1024"
         );
     }
 }

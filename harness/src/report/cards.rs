@@ -61,7 +61,7 @@ fn card(algorithm: &Algorithm, cells: &[&Pooled]) -> Markup {
     html! {
         details.card id=(anchor(id)) {
             summary { h3 { (algorithm.name) " " code { (id) } } }
-            p.promise { (algorithm.promise) }
+            p.promise { (rounded(algorithm.promise)) }
             dl {
                 @for (name, value) in std::iter::once(("source".to_owned(), algorithm.source.to_owned())).chain(statement(cells)) {
                     div.long[value.chars().count() > LONG] { dt { (name) } dd { (value) } }

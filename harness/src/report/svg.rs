@@ -193,7 +193,9 @@ impl<'a> Frame<'a> {
             .iter()
             .map(|(_, name, _)| 1.1 * text_width(name))
             .fold(0.0, f64::max);
-        let margin = if names.len() > 1 { RIGHT + 10.0 + widest } else { RIGHT };
+        // Long names leave no space for the lines; the legend has them too.
+        let fits = names.len() > 1 && widest < 0.3 * self.size.width;
+        let margin = if fits { RIGHT + 10.0 + widest } else { RIGHT };
         Self { margin, ..self }
     }
 
@@ -287,7 +289,8 @@ impl<'a> Frame<'a> {
             let half = text_width(&text) / 2.0;
             (place - half > free).then(|| {
                 free = place + half + 6.0;
-                html! { text x=(px(place)) y=(px(bottom + 18.0)) text-anchor="middle" { (text) } }
+                let inside = place.min(self.size.width - half);
+                html! { text x=(px(inside)) y=(px(bottom + 18.0)) text-anchor="middle" { (text) } }
             })
         };
         html! {

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use super::cells;
 use super::labels::Labels;
 use super::table::{Entry, Look, Table};
+use crate::format::minus;
 use crate::machine::{Environment, disturbances};
 use crate::results::Pooled;
 
@@ -28,11 +29,11 @@ pub(super) fn section(cells: &[Pooled]) -> Option<Markup> {
             let known = ["algorithm", "data", "batch", "threads"].map(|column| cells::entry(column, cell, &labels));
             let trace = Entry::text(format!("times of {} rounds in their order", samples.len()));
             let trace = trace.look(Look::Trace(samples.clone()));
-            table.row(
-                known
-                    .into_iter()
-                    .chain([trace, Entry::text(warning.name()), Entry::text(warning.to_string())]),
-            );
+            table.row(known.into_iter().chain([
+                trace,
+                Entry::text(warning.name()),
+                Entry::text(minus(&warning.to_string())),
+            ]));
         }
     }
     (!suspicious.is_empty()).then(|| {

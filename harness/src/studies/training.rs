@@ -27,6 +27,7 @@ use crate::experiment::{
     Cell, Configuration, Context, Definition, Execution, Experiment, Kind, Measured, Outcome, Presentation, Results,
     Run, Sample, Selection, Study, Trial,
 };
+use crate::format::rounded;
 use crate::statistics::{Estimate, mean, median, of_draws};
 use crate::usage::with_causes;
 
@@ -379,7 +380,7 @@ impl Training {
             };
             panels.push(Panel {
                 problem,
-                label: named.clone(),
+                label: rounded(named),
                 metric,
                 settings,
                 left_out: left_out.collect(),
@@ -556,6 +557,40 @@ mod tests {
             two.contains('±') && two.contains("ε is under zero-out, δ = 1e-5."),
             "{two}"
         );
+    }
+
+    #[test]
+    fn tables_leave_out_what_captions_say_and_exponents_unfinished_cells() {
+        let text = r#"
+            draws = 2
+            options = { title = "small" }
+            [[problem]]
+            dataset = "planted-logistic"
+            axis = "rows"
+            parameters = { rows = [200, 400, 800], dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            [[method]]
+            algorithm = "dp-sgd"
+            parameters = { sampling = "without-replacement", adjacency = "replace-one" }
+        "#;
+        let (study, mut results) = testing::small::<Training>(text, 1).unwrap();
+        let shown = |results: &Results<Trained>| {
+            presentation::present(study.definition(), &study.panels(results).unwrap()).markdown()
+        };
+        let whole = shown(&results);
+        for expected in [
+            "Means over draws with their 95 % intervals.\n",
+            "In all rows: runs 2, ",
+            "1.00 (1.00 – 1.00)",
+        ] {
+            assert!(whole.contains(expected), "{whole}");
+        }
+        assert!(
+            !whole.contains("relation |") && whole.contains("ε is under replace-one"),
+            "{whole}"
+        );
+        results.samples.retain(|run| run.n < 800 || run.trial.draw == 0);
+        let stopped = shown(&results.samples.into_iter().collect());
+        assert!(!stopped.contains("1.00 (1.00"), "{stopped}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use rounds_algorithms::theory::parallel::Method;
 
-use crate::format::{three_digits, time};
+use crate::format::{number, three_digits, time};
 use crate::prediction::queries::{Cell, Kind, PLACES, crossover, modelled_seconds, modelled_seconds_of_two_threads};
 use crate::report::{Chart, Entry, Figure, Panel, Part, Point, Presentation, Series, Style, Table};
 use crate::statistics::Estimate;
@@ -151,7 +151,13 @@ fn with_slopes(cells: &[&Cell], style: Style, x: Value, y: Value, slope: Slope) 
         let (Some(first), Some(last)) = (own.first(), own.last()) else {
             continue;
         };
-        let point = |cell: &&Cell| Point::new(x(cell), y(cell), format!("{id} at ε = {}: {}", cell.accuracy, y(cell)));
+        let point = |cell: &&Cell| {
+            Point::new(
+                x(cell),
+                y(cell),
+                format!("{id} at ε = {}: {}", cell.accuracy, number(y(cell))),
+            )
+        };
         series.push(Series::new(id, style, colour, own.iter().map(point).collect()).keys(id, ""));
         if let Some(slope) = slope(method) {
             let line = |cell: &Cell| (x(cell), y(first) * (x(cell) / x(first)).powf(slope));

@@ -273,7 +273,7 @@ impl Family<'_> {
         }
         let rounds = |method: &str| {
             let points = self.smallest(method, within).into_iter().map(|(x, rounds, interval)| {
-                let note = format!("{method}, n = {}: T = {}", number(x), three_digits(rounds));
+                let note = format!("{method}, n = {}: T = {}", number(x), number(rounds));
                 Point::new(x, rounds, note).interval(interval.low, interval.high)
             });
             points.collect()
@@ -379,11 +379,11 @@ impl Family<'_> {
             for curve in &place.curves {
                 let (best, (smallest, interval)) = (curve.best(), place.smallest(curve, within));
                 let mean = of_mean(&best.excess, 0.95);
-                let between = format!("({} – {})", three_digits(interval.low), three_digits(interval.high));
+                let between = format!("({} – {})", number(interval.low), number(interval.high));
                 let smallest = match smallest {
                     Smallest::None => Entry::text("not reached"),
-                    Smallest::AtMost(rounds) => Entry::sorted(format!("≤ {}", three_digits(rounds)), rounds),
-                    Smallest::At(rounds) => Entry::sorted(format!("{} {between}", three_digits(rounds)), rounds),
+                    Smallest::AtMost(rounds) => Entry::sorted(format!("≤ {}", number(rounds)), rounds),
+                    Smallest::At(rounds) => Entry::sorted(format!("{} {between}", number(rounds)), rounds),
                 };
                 let digits = |value: f64| format!("{value:.2e}");
                 table.row([

@@ -10,9 +10,6 @@ use crate::report::{
 };
 use crate::studies::exponents::fit;
 
-/// Parameters that the tables do not list: they are the same for all methods, or stand in other columns.
-const UNLISTED: [&str; 6] = ["epsilon", "delta", "noise", "sampling", "clip-norm", "adjacency"];
-
 /// The presentation of the study. Of swept parameters the best combination is shown.
 pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
     let options = definition.options();
@@ -117,11 +114,14 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
     };
     let configuration = &setting.cell.configuration;
     let own = configuration.of_algorithm();
-    let listed = own.iter().filter(|(key, _)| !UNLISTED.contains(&key.as_str()));
-    let mut chosen: Vec<String> = listed
-        .map(|(key, value)| format!("{key} {}", value.as_f64().map_or_else(|| text(value), number)))
+    let rivals = || panel.settings.iter().filter(|rival| setting.competes_with(rival));
+    let is_swept =
+        |name: &str, value| rivals().any(|rival| rival.cell.configuration.parameters.get(name) != Some(value));
+    let swept = own.iter().filter(|(name, value)| is_swept(name, value));
+    let mut chosen: Vec<String> = swept
+        .map(|(name, value)| format!("{name} {}", value.as_f64().map_or_else(|| text(value), number)))
         .collect();
-    if configuration.batch_size > 0 {
+    if rivals().any(|rival| rival.cell.configuration.batch_size != configuration.batch_size) {
         chosen.push(format!("batch {}", configuration.batch_size));
     }
     let objective = first
