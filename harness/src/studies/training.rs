@@ -567,7 +567,7 @@ mod tests {
             [[problem]]
             dataset = "planted-logistic"
             axis = "rows"
-            parameters = { rows = [200, 400, 800], dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
+            parameters = { rows = [400, 200, 800], dimension = 5, norm = 3.0, epsilon = 1.0, delta = 1e-5, epochs = 1, batch-size = 50 }
             [[method]]
             algorithm = "dp-sgd"
             parameters = { sampling = "without-replacement", adjacency = "replace-one" }
@@ -576,6 +576,15 @@ mod tests {
         let shown = |results: &Results<Trained>| {
             presentation::present(study.definition(), &study.panels(results).unwrap()).markdown()
         };
+        let charts = presentation::present(study.definition(), &study.panels(&results).unwrap()).pictures();
+        assert_eq!(charts.len(), 3);
+        for (name, picture) in charts {
+            let places = picture
+                .split(" cx=\"")
+                .skip(1)
+                .filter_map(|rest| rest.split('"').next()?.parse::<f64>().ok());
+            assert!(places.take(3).is_sorted(), "{name}");
+        }
         let whole = shown(&results);
         for expected in [
             "Means over draws with their 95 % intervals.\n",

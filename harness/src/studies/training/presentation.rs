@@ -213,7 +213,9 @@ fn charts(panel: &Panel<'_>, place: usize, subtitle: &str) -> Vec<Picture> {
     };
     let chart = |suffix: &str, y: Axis, value: &dyn Fn(&Setting<'_>) -> (f64, Option<(f64, f64)>)| {
         let format = y.format;
-        let points = best(panel).filter_map(|outcome| {
+        let mut shown: Vec<&Setting<'_>> = best(panel).collect();
+        shown.sort_by(|a, b| a.cell.axis.partial_cmp(&b.cell.axis).expect("places are numbers"));
+        let points = shown.into_iter().filter_map(|outcome| {
             let (x, (y, interval)) = (outcome.cell.axis?, value(outcome));
             let method = outcome.cell.configuration.label_of_method();
             let note = format!("{method} at {}: {}", number(x), format.show(y));
