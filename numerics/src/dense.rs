@@ -152,6 +152,39 @@ pub fn solve_positive(mut matrix: Vec<f64>, dimension: usize, right: &[f64]) -> 
     x
 }
 
+/// The smallest ellipsoid {x: (x − c)ᵀP⁻¹(x − c) ≤ 1} around the half {⟨g, x − c⟩ ≤ 0} of one, in place:
+/// `ĝ = g/√(gᵀPg)`, `c ← c − Pĝ/(d+1)`, `P ← d²/(d²−1)·(P − 2/(d+1)·Pĝ(Pĝ)ᵀ)`. `shape` holds the rows of P.
+///
+/// Returns `√(gᵀPg)`, the most that ⟨g, x − c⟩ was; where it is 0 nothing is cut.
+pub fn ellipsoid_cut(centre: &mut [f64], shape: &mut [f64], normal: &[f64]) -> f64 {
+    let dimension = centre.len();
+    let d = dimension as f64;
+    let product = |row: &[f64]| row.iter().zip(normal).map(|(p, g)| p * g).sum::<f64>();
+    let image: Vec<f64> = shape.chunks_exact(dimension).map(product).collect();
+    let squared = product(&image);
+    if squared <= 0.0 {
+        return 0.0;
+    }
+    let width = squared.sqrt();
+    if dimension == 1 {
+        // Bisection: the half interval in the direction of −g.
+        centre[0] -= 0.5 * image[0] / width;
+        shape[0] *= 0.25;
+        return width;
+    }
+    for (c, p) in centre.iter_mut().zip(&image) {
+        *c -= p / width / (d + 1.0);
+    }
+    let growth = d * d / (d * d - 1.0);
+    let shrink = 2.0 / (d + 1.0) / squared;
+    for (i, row) in shape.chunks_exact_mut(dimension).enumerate() {
+        for (j, p) in row.iter_mut().enumerate() {
+            *p = growth * (*p - shrink * image[i] * image[j]);
+        }
+    }
+    width
+}
+
 /// ⟨C e_i, C e_j⟩ over the rows from `first` on.
 pub fn column_product(matrix: MatRef<'_, f64>, left: usize, right: usize, first: usize) -> f64 {
     let rows = matrix.nrows() - first;

@@ -10,7 +10,7 @@
 //! are not to be had; here the caller passes the value function. Bound with exact gradients:
 //! `gap ≤ 2LR·(volume factor)^{rounds/d}` with factor e^{−1/(2(d+1))} for the ellipsoid.
 
-use rounds_numerics::dense::solve_positive;
+use rounds_numerics::dense::{ellipsoid_cut, solve_positive};
 
 use super::geometry::{norm, project};
 use super::pool::{GradientPool, PoolMethod};
@@ -95,35 +95,6 @@ impl CuttingPlane {
             queried: vec![0.0; dimension],
             gradient: vec![0.0; dimension],
         })
-    }
-
-    /// The ellipsoid's cut {x: ⟨g, x − c⟩ ≤ 0}.
-    fn cut(&mut self, normal: &[f64]) {
-        let dimension = self.centre.len();
-        let d = dimension as f64;
-        let rows = self.shape.chunks_exact(dimension);
-        let image: Vec<f64> = rows.map(|row| dot(row, normal)).collect();
-        let squared = dot(&image, normal);
-        if squared <= 0.0 {
-            return;
-        }
-        let scale = squared.sqrt();
-        if dimension == 1 {
-            // Bisection: the half interval in the direction of −g.
-            self.centre[0] -= 0.5 * image[0] / scale;
-            self.shape[0] *= 0.25;
-            return;
-        }
-        for (c, p) in self.centre.iter_mut().zip(&image) {
-            *c -= p / scale / (d + 1.0);
-        }
-        let growth = d * d / (d * d - 1.0);
-        let shrink = 2.0 / (d + 1.0) / squared;
-        for (i, row) in self.shape.chunks_exact_mut(dimension).enumerate() {
-            for (j, p) in row.iter_mut().enumerate() {
-                *p = growth * (*p - shrink * image[i] * image[j]);
-            }
-        }
     }
 
     /// Newton's method on the barrier. The last centre lies on the new cut, so the start is a step inside of it.
@@ -227,10 +198,10 @@ impl PoolMethod for CuttingPlane {
         let normal: Vec<f64> = normal.iter().map(|g| g / length).collect();
         match self.kind {
             Centre::Ellipsoid => {
-                self.cut(&normal);
+                ellipsoid_cut(&mut self.centre, &mut self.shape, &normal);
                 while norm(&self.centre) > self.domain_radius {
                     let outwards = self.centre.clone();
-                    self.cut(&outwards);
+                    ellipsoid_cut(&mut self.centre, &mut self.shape, &outwards);
                 }
             }
             Centre::Analytic => {
