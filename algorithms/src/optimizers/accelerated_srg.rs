@@ -257,7 +257,7 @@ impl Proven {
     /// S of the recursion, `4L + 8M·D` with the diameter D = 2R ([000 Corollary 4.4], erratum E26), or L of a gradient.
     fn clip_norm(&self, recursive: bool) -> f64 {
         if recursive {
-            4.0 * self.lipschitz + 16.0 * self.smoothness * self.radius
+            2.0 * theory::recursive::difference_bound(self.smoothness, self.lipschitz, 2.0 * self.radius, 0.0)
         } else {
             self.lipschitz
         }

@@ -152,22 +152,37 @@ impl WorstCase {
         Problem::new(rows, self.loss, false, 0.0).expect("losses of real targets, and finite rows")
     }
 
+    /// Of every distinct row its probability, its coordinate and the derivative of its loss along it; the others are 0.
+    ///
+    /// # Panics
+    /// A model of another dimension.
+    pub fn derivatives(&self, x: &[f32]) -> impl Iterator<Item = (f64, usize, f64)> {
+        assert_eq!(x.len(), self.optimum.len(), "a model of another dimension");
+        self.entries().map(move |(share, j, value, target)| {
+            let mut residual = [value * f64::from(x[j])];
+            self.loss.residual(&mut residual, Target::Value(target));
+            (share, j, value * residual[0])
+        })
+    }
+
+    /// Of every distinct row its probability, its coordinate, its value there and its target.
+    fn entries(&self) -> impl Iterator<Item = (f64, usize, f64, f64)> {
+        let (Rows::Sparse(rows), Targets::Values(targets)) = (self.rows.rows(), self.rows.targets()) else {
+            unreachable!("rows are sparse, and targets real");
+        };
+        let entries = rows.indices.iter().zip(rows.values).zip(targets).zip(&self.shares);
+        entries.map(|(((&j, &value), &target), &share)| (share, j as usize, f64::from(value), f64::from(target)))
+    }
+
     /// `F(x) − F(x*)`, to rounding.
     ///
     /// # Panics
     /// A model of another dimension.
     pub fn excess_risk(&self, x: &[f32]) -> f64 {
         assert_eq!(x.len(), self.optimum.len(), "a model of another dimension");
-        let (Rows::Sparse(rows), Targets::Values(targets)) = (self.rows.rows(), self.rows.targets()) else {
-            unreachable!("rows are sparse, and targets real");
-        };
-        let entries = rows.indices.iter().zip(rows.values).zip(targets).zip(&self.shares);
-        let excess = entries.map(|(((&j, &value), &target), &share)| {
-            let loss = |x: f64| {
-                self.loss
-                    .value(&[f64::from(value) * x], Target::Value(f64::from(target)))
-            };
-            share * (loss(f64::from(x[j as usize])) - loss(self.optimum[j as usize]))
+        let excess = self.entries().map(|(share, j, value, target)| {
+            let loss = |x: f64| self.loss.value(&[value * x], Target::Value(target));
+            share * (loss(f64::from(x[j])) - loss(self.optimum[j]))
         });
         excess.sum()
     }
@@ -219,19 +234,10 @@ mod tests {
     #[test]
     fn gradients_are_at_most_as_long_as_the_lipschitz_constant() {
         for population in populations() {
-            let Rows::Sparse(rows) = population.rows.rows() else {
-                unreachable!()
-            };
-            let Targets::Values(targets) = population.rows.targets() else {
-                unreachable!()
-            };
-            for (&value, &target) in rows.values.iter().zip(targets) {
-                for x in [-0.5, 0.0, 0.5] {
-                    let mut residual = [f64::from(value) * x];
-                    population
-                        .loss
-                        .residual(&mut residual, Target::Value(f64::from(target)));
-                    assert!(residual[0].abs() * f64::from(value) <= 1.0 + 1e-6);
+            for x in [-0.5, 0.0, 0.5] {
+                let point = vec![x; population.optimum.len()];
+                for (_, _, derivative) in population.derivatives(&point) {
+                    assert!(derivative.abs() <= 1.0 + 1e-6, "{derivative}");
                 }
             }
         }

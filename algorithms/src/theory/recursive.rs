@@ -35,6 +35,30 @@ pub fn bound_a(
     (beta * squared_distance + terms.sum::<f64>()) / summed_weights(rounds - 1)
 }
 
+/// `2·(M·b_max + 2M·D + L)`, a bound on ‖η_t·∇f(x_t; d) − η_{t−1}·∇f(x_{t−1}; d)‖ for every example d and round t
+/// ([000 Claim 4.2], [004 Lemma 5.9] before its second inequality, erratum E23). D is the diameter of the domain, b_max bounds the noise
+/// ‖N_t‖/β of a step, and β ≥ 2MT.
+pub fn difference_bound(smoothness: f64, lipschitz: f64, diameter: f64, most_noise: f64) -> f64 {
+    2.0 * (smoothness * most_noise + 2.0 * smoothness * diameter + lipschitz)
+}
+
+/// `Q²·(t + 1)/(B·η_t²) = Q²/(B·(t + 1))`, a bound on E‖g_t − ∇F(x_t)‖² without noise [000 §4.4.1, proof of Theorem 4.7]. Q bounds the
+/// distance of a difference from its mean over the population.
+pub fn recursion_error_bound(spread: f64, batch: usize, t: usize) -> f64 {
+    spread * spread / (batch * (t + 1)) as f64
+}
+
+/// `c_t·η + c_t − c_{t−1}` at c_t = t + 1: about the length of a difference of the unaccelerated recursion with steps η and
+/// L = M = D = 1. [000 §4.3] prints c_t·η, which round 0 refutes; the rest is the specification's 4.3.
+pub fn unaccelerated_difference(step_size: f64, t: usize) -> f64 {
+    (t + 1) as f64 * step_size + 1.0
+}
+
+/// `t·η²/B`, about the variance of g_{t−1} of the unaccelerated recursion with steps η; tB/n for η = B/√n [000 §4.3].
+pub fn unaccelerated_variance(step_size: f64, batch: usize, t: usize) -> f64 {
+    t as f64 * step_size * step_size / batch as f64
+}
+
 /// Exact moments of a run on a quadratic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {

@@ -286,7 +286,7 @@ impl Bars {
 }
 
 /// The least and the greatest of the values; infinite ones the wrong way round without any.
-pub(super) fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
         (least.min(value), most.max(value))
     })

@@ -19,7 +19,7 @@ mod svg;
 mod table;
 mod warnings;
 
-pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, grouped};
+pub use chart::{Axis, Bar, Bars, Chart, Format, Point, Scale, Series, Style, ends, grouped};
 pub use figures::time_per_round_svg;
 pub(crate) use labels::{Labels, sentence_of_guarantees};
 pub use page::report_html;

@@ -487,10 +487,21 @@ impl Chart {
         )
     }
 
-    /// The picture as a document of its own, with the series that are on at first.
+    /// The picture as a document of its own, with the series that are on at first. More lines than colours are named at their ends,
+    /// without a legend.
     pub fn svg(&self) -> String {
-        let (chart, legend) = self.visible();
-        let plot = Frame::of(&chart, ALONE).drawn(&legend);
+        let (chart, mut legend) = self.visible();
+        let mut frame = Frame::of(&chart, ALONE);
+        let is_line = |series: &Series| series.style == Style::Line && series.keys.is_none();
+        let named = chart.series.len() > COLOURS && chart.series.iter().all(is_line);
+        if named {
+            frame = frame.with_names(&legend);
+        }
+        let plot = frame.drawn(&legend);
+        if named {
+            legend.entries.clear();
+            legend.keys.clear();
+        }
         document(&self.title, &self.subtitle, (ALONE.width, ALONE.height), &plot, &legend)
     }
 

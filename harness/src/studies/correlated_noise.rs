@@ -13,7 +13,7 @@ use rounds_algorithms::optimizers::NoiseKind;
 use rounds_algorithms::oracle::Engine;
 use rounds_algorithms::problem::synthetic::Quadratic;
 use rounds_algorithms::theory::QuadraticMode;
-use rounds_algorithms::theory::correlated_noise::{quadratic_moments, restart_term};
+use rounds_algorithms::theory::correlated_noise::{quadratic_moments, restart_terms};
 use rounds_kernels::random::StreamKey;
 use serde::{Deserialize, Serialize};
 
@@ -206,7 +206,7 @@ impl Study for CorrelatedNoise {
             .map(|seed| setting.simulate(&quadratic, seed, &context.strategies))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let tau = ((1.0 / (setting.step_size * setting.smoothness)).round() as usize).clamp(1, setting.rounds);
-        let term = |candidate: &Candidate| restart_term(&candidate.prefixes, tau);
+        let term = |candidate: &Candidate| restart_terms(&candidate.prefixes, tau)[1];
         let shown = run.trial.draw == 0
             && setting.step_size == options.shown_step_size
             && setting.period.is_none_or(|period| period == options.shown_period);
