@@ -57,7 +57,7 @@ const PANEL: Size = Size::new(360.0, 260.0, "");
 /// Most panels in a row of a grid: with more it would be wider than a page.
 const COLUMNS: usize = 3;
 /// Letters in a line of a panel's title.
-const TITLE_LETTERS: usize = 44;
+const TITLE_LETTERS: usize = 38;
 
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 18.0;

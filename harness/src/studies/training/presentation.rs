@@ -44,9 +44,7 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
         presentation.parts.push(Part::Heading(panel.label.clone()));
         // The sentence says δ and the relation.
         let (table, _) = table(panel).without_shared_columns(&["δ", "relation"]);
-        presentation
-            .parts
-            .extend(Part::table(table, &["runs", "epochs", "clipped", "ε"]));
+        presentation.parts.extend(Part::table(table, &["runs", "clipped", "ε"]));
         let statements = best(panel).map(|setting| &setting.runs[0].privacy);
         presentation
             .parts
@@ -78,7 +76,7 @@ fn table(panel: &Panel<'_>) -> Table {
     let target = panel.problem.target.map_or_else(String::new, three_digits);
     let columns = format!(
         "method|#{axis}|{metric}|#final risk F|#accuracy|#runs|#published|#difference|#rounds to {target}|#queries to {target}|\
-         #rounds|#queries|#epochs|#clipped|#time of a run|#ε|#δ|relation|#noise multiplier|chosen"
+         #rounds|#queries|#clipped|#time of a run|#ε|#δ|relation|#noise multiplier|chosen"
     );
     let mut table = Table::new(&panel.label, &columns);
     let mut rows: Vec<&Setting<'_>> = best(panel).collect();
@@ -95,7 +93,7 @@ fn table(panel: &Panel<'_>) -> Table {
     table.without_empty_columns()
 }
 
-fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
+fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 19] {
     let decimals = |value: f64| match panel.metric {
         Metric::TestAccuracy => format!("{value:.2}"),
         Metric::ExcessRisk | Metric::ExcessObjective => three_digits(value),
@@ -134,7 +132,6 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
     let half = mean
         .ends()
         .map(|(low, high)| format!(" ± {}", decimals(0.5 * (high - low))));
-    let queries = setting.mean_of(&|run| run.gradient_queries as f64);
     [
         Entry::text(configuration.label_of_method()),
         Entry::number(setting.cell.axis, number),
@@ -149,8 +146,7 @@ fn row(panel: &Panel<'_>, setting: &Setting<'_>) -> [Entry; 20] {
         to_target(reached.map(|(rounds, _)| rounds)),
         to_target(reached.map(|(_, queries)| queries)),
         Entry::number(setting.mean_of(&|run| run.rounds as f64), count),
-        Entry::number(queries, count),
-        Entry::number(queries / first.n as f64, |value| format!("{value:.2}")),
+        Entry::number(setting.mean_of(&|run| run.gradient_queries as f64), count),
         Entry::number(setting.mean_of(&|run| run.clipped), |share| {
             format!("{:.0} %", 100.0 * share)
         }),
