@@ -383,3 +383,29 @@ def gaps_at_scale(method, scale, rounds=None):
 def ahead_of_gradient_descent(method, scale, rounds):
     """ln of the gap of DP-GD over that of a method, by draws."""
     return [math.log(ratio) for ratio in ratios(gaps_at_scale("dp-gd", scale, rounds), gaps_at_scale(method, scale, rounds))]
+
+
+# Best settings as rows of tables.
+
+
+def setting_of(some):
+    """Parameters that the definition sweeps, of runs of one setting."""
+    first = {"batch": some[0]["batch_size"] or None, **some[0]["parameters"]}
+    given = [(name, first.get(name)) for name in ["rounds", "epochs", "batch", "learning-rate", "radius"]]
+    return ", ".join(f"{name.replace('-', ' ')} {value:g}" for name, value in given if value is not None)
+
+
+def percent(some):
+    """Test accuracies in percent; none where a data set has no test rows."""
+    return [100 * run["test_accuracy"] for run in some] if "test_accuracy" in some[0] else None
+
+
+def real_data_rows():
+    """The best setting of every method on every data set, by the risk."""
+    for data in ["a9a", "covtype", "ijcnn1", "mnist"]:
+        labels = sorted({(run["algorithm"], run.get("method", "")) for run in chosen("paper/accelerated-real-data", dataset=data)})
+        rows = [(name, method, best(chosen("paper/accelerated-real-data", dataset=data, algorithm=name, **({"method": method} if method else {})),
+                                    least=True)) for name, method in labels]
+        for name, method, some in sorted(rows, key=lambda row: mean(row[2])):
+            sampling = ", " + some[0]["parameters"]["sampling"] if name == "dp-sgd" else ""
+            yield f"{data} | {name.upper().replace('OPT', 'opt')}{sampling} | {some[0]['parameters']['adjacency']}", some

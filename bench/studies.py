@@ -142,10 +142,10 @@ def estimate(found, level=0.95):
 
 
 def settings(some):
-    """Runs by their parameters."""
+    """Runs by their parameters and batch sizes."""
     found = {}
     for run in some:
-        found.setdefault(json.dumps(run["parameters"], sort_keys=True), []).append(run)
+        found.setdefault(json.dumps([run["parameters"], run["batch_size"]], sort_keys=True), []).append(run)
     return list(found.values())
 
 
