@@ -18,7 +18,7 @@ use rounds_algorithms::oracle::{Engine, evaluate};
 use rounds_algorithms::problem::Problem as Objective;
 use rounds_kernels::features::Norm;
 use rounds_kernels::random::StreamKey;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::experiment::cache::{Loaded, Memo, PLANTED_LOGISTIC, check};
@@ -43,9 +43,15 @@ pub struct Options {
     /// Confidence level of the intervals of means.
     #[serde(default = "default_level")]
     pub level: f64,
-    /// Metric of data sets; accuracy on the test rows by default.
-    #[serde(default)]
-    pub metric: Metric,
+    /// Metric of data sets; accuracy on the test rows by default. Generated rows of `planted-logistic` have their excess risk.
+    #[serde(default, serialize_with = "or_default")]
+    pub metric: Option<Metric>,
+}
+
+/// A definition that leaves the metric out has the digest of one that says the default.
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn or_default<S: Serializer>(metric: &Option<Metric>, serializer: S) -> Result<S::Ok, S::Error> {
+    metric.unwrap_or_default().serialize(serializer)
 }
 
 fn default_level() -> f64 {
@@ -202,6 +208,16 @@ impl Study for Training {
     fn check(definition: &Definition<Options>) -> anyhow::Result<()> {
         let level = definition.options().level;
         ensure!(level > 0.0 && level < 1.0, "level must lie between 0 and 1");
+        let of_planted = definition.options().metric.map(|metric| metric == Metric::ExcessRisk);
+        for problem in &definition.problems {
+            let is_planted = problem.dataset == PLANTED_LOGISTIC;
+            ensure!(
+                of_planted.is_none_or(|of_planted| of_planted == is_planted),
+                "metric: {} has another one: excess-risk is that of {PLANTED_LOGISTIC}, which has no other; leave metric out, or \
+                 give this data set a definition of its own",
+                problem.dataset
+            );
+        }
         Ok(())
     }
 
@@ -318,7 +334,7 @@ impl Training {
         if planted {
             Metric::ExcessRisk
         } else {
-            self.definition.options().metric
+            self.definition.options().metric.unwrap_or_default()
         }
     }
 
@@ -439,6 +455,19 @@ mod tests {
         algorithm = "accelerated-dp-srg"
         parameters = { epsilon = 20 }
     "#;
+
+    #[test]
+    fn a_metric_that_would_change_nothing_is_refused() {
+        for (metric, data) in [
+            ("test-accuracy", "planted-logistic"),
+            ("excess-risk", "synthetic-mnist"),
+        ] {
+            let text = SMALL.replace("level = 0.9", &format!("metric = \"{metric}\""));
+            let text = testing::headed::<Training>(&text.replace("planted-logistic", data));
+            let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
+            assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
+        }
+    }
 
     #[test]
     fn the_best_combination_is_marked_and_targets_are_counted() {
