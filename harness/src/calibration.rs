@@ -202,7 +202,7 @@ pub fn calibrate(noise: Noise, repeats: usize, comparisons: usize, rules: Rules,
             ..rules
         };
         let common = common_change(pairs, rules).is_some_and(|common| common.verdict != Verdict::Unchanged);
-        let own = verdicts(pairs, rules).into_iter().map(|(_, _, verdict)| verdict);
+        let own = verdicts(pairs, rules).into_iter().map(|(_, _, verdict, _)| verdict);
         (own.collect(), common)
     };
     for trial in 0..comparisons {
@@ -284,7 +284,7 @@ mod tests {
     fn the_interval_contains_the_true_ratio_as_often_as_it_says() {
         let (mut choices, mut covered) = (Choices::new(5), 0);
         for seed in 0..20 {
-            for (_, interval, _) in verdicts(&pair(NOISES[0], 1.03, &mut choices), Rules { seed, ..RULES() }) {
+            for (_, interval, ..) in verdicts(&pair(NOISES[0], 1.03, &mut choices), Rules { seed, ..RULES() }) {
                 covered += usize::from(interval.contains(1.03));
             }
         }
@@ -301,7 +301,7 @@ mod tests {
             ..NOISES[0]
         };
         let verdicts = verdicts(&pair(quiet, 1.005, &mut Choices::new(6)), RULES());
-        assert!(verdicts.iter().all(|(.., verdict)| *verdict == Verdict::Unchanged));
+        assert!(verdicts.iter().all(|(_, _, verdict, _)| *verdict == Verdict::Unchanged));
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
                 ..RULES()
             };
             let single = verdicts(&pairs, rules);
-            quiet += usize::from(single.iter().all(|(_, interval, _)| interval.contains(1.0)));
+            quiet += usize::from(single.iter().all(|(_, interval, ..)| interval.contains(1.0)));
         }
         assert!(quiet < 15, "{quiet} of 20");
     }

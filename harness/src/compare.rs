@@ -26,7 +26,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::experiment::store::Difference;
-use crate::format::plural;
+use crate::format::{changed, plural};
 use crate::machine::Build;
 use crate::results::{Configuration, Pooled, Run, pool};
 use crate::statistics::{
@@ -90,6 +90,8 @@ pub struct Change {
     pub interval: Interval,
     /// Verdict that allows for the number of configurations.
     pub verdict: Verdict,
+    /// The least slowdown whose verdict would not be `unchanged` more often than not, as a ratio.
+    pub visible_from: f64,
     /// Warnings about the samples of either run.
     pub warnings: Vec<SampleWarning>,
 }
@@ -219,10 +221,10 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
     // Without an assumed effect of the machine the change is that of the code.
     if let Some(all) = common.filter(|all| all.verdict != Verdict::Unchanged && rules.machine_noise > 0.0) {
         remarks.push(format!(
-            "all configurations together changed by {:+.1} %, more than the assumed effect of the machine between two runs: \
+            "all configurations together are {}, more than the assumed effect of the machine between two runs: \
              without a change in code that all of them use, the machine was in another state; measure both runs again, in \
              turn",
-            100.0 * (all.ratio - 1.0)
+            changed(all.ratio, "slower", "faster")
         ));
     }
     remarks.extend(other_peaks(before, after));
@@ -232,13 +234,14 @@ pub fn compare(before: &Run, after: &Run, rules: Rules) -> Result<Comparison, Co
         .zip(&pairs)
         .zip(&samples)
         .map(
-            |(((ratio, interval, verdict), (first, second)), [before, after])| Change {
+            |(((ratio, interval, verdict, visible_from), (first, second)), [before, after])| Change {
                 configuration: first.configuration().clone(),
                 before_ns: median(before).exp(),
                 after_ns: median(after).exp(),
                 ratio,
                 interval,
                 verdict,
+                visible_from,
                 warnings: first.warnings.iter().chain(&second.warnings).cloned().collect(),
             },
         )
@@ -302,13 +305,13 @@ fn other_peaks(before: &Run, after: &Run) -> Vec<String> {
     let rooflines = first.rooflines.iter();
     rooflines
         .filter_map(|roofline| {
-            let change = second.roofline(roofline.threads)?.peak_gflops / roofline.peak_gflops - 1.0;
-            (change.abs() > OTHER_PEAK).then(|| {
+            let ratio = second.roofline(roofline.threads)?.peak_gflops / roofline.peak_gflops;
+            ((ratio - 1.0).abs() > OTHER_PEAK).then(|| {
                 format!(
-                    "the machine's measured peak on {} was {:+.0} % off in the second run: it was in another state \
+                    "the machine's measured peak on {} was {} in the second run: it was in another state \
                      (frequency, neighbours); measure both runs again, in turn",
                     plural(roofline.threads, "thread"),
-                    100.0 * change
+                    changed(ratio, "higher", "lower")
                 )
             })
         })
@@ -333,8 +336,8 @@ fn evidence(cell: &Pooled) -> Vec<f64> {
     }
 }
 
-/// Ratio, 95 % interval and verdict of each pair of log-times.
-pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Interval, Verdict)> {
+/// Ratio, 95 % interval, verdict and the least visible slowdown of each pair of log-times.
+pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Interval, Verdict, f64)> {
     // A configuration must differ from the common change too.
     let shared = common_change(pairs, rules)
         .filter(|common| common.verdict == Verdict::Unchanged)
@@ -383,7 +386,9 @@ pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Inter
                 (true, _, true) => Verdict::Faster,
                 _ => Verdict::Unchanged,
             };
-            (ratio, Interval::new(interval.low.exp(), interval.high.exp()), verdict)
+            let visible_from = (difference - low + shared.max(0.0)).exp();
+            let interval = Interval::new(interval.low.exp(), interval.high.exp());
+            (ratio, interval, verdict, visible_from)
         })
         .collect()
 }

@@ -72,6 +72,12 @@ pub fn percent(share: f64) -> String {
     format!("{} %", three_digits(100.0 * share))
 }
 
+/// A ratio as a change: `5 % more` or `37 % less`, with these words.
+pub fn changed(ratio: f64, more: &str, less: &str) -> String {
+    let word = if ratio < 1.0 { less } else { more };
+    format!("{} {word}", percent((ratio - 1.0).abs()))
+}
+
 /// A share of a measured limit. Noise alone can exceed it: the limit is shown then.
 pub fn of_limit(share: f64) -> String {
     if share > 1.0 {
@@ -159,6 +165,7 @@ mod tests {
             ["0.123", "−0.5", "16\u{202f}384"]
         );
         assert_eq!(minus("-0.6 (-7 – -0.5), 1e-5, dp-2"), "−0.6 (−7 – −0.5), 1e-5, dp-2");
+        assert_eq!(changed(0.63, "higher", "lower"), "37 % lower");
         assert_eq!(
             [48 << 10, 2 << 20, 3 << 29, 7].map(bytes),
             ["48 KiB", "2 MiB", "1.5 GiB", "7 B"]

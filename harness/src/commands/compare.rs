@@ -86,20 +86,23 @@ pub fn run(arguments: &CompareArguments, output: Output) -> Result<()> {
     if arguments.calibrate {
         return output.print(&Calibration::simulate(rules, arguments.comparisons as usize));
     }
-    let comparison = if arguments.build.is_empty() {
-        of_folders(arguments, rules)?
+    let (comparison, folder) = if arguments.build.is_empty() {
+        (of_folders(arguments, rules)?, None)
     } else {
-        of_builds(arguments, rules, output)?
+        let (comparison, folder) = of_builds(arguments, rules, output)?;
+        (comparison, Some(folder))
     };
     if output == Output::Text {
         comparison.remarks.iter().for_each(output::warn);
     }
     let shown = Shown {
         comparison,
-        all: arguments.all || !arguments.build.is_empty(),
+        threshold: rules.threshold,
+        all: arguments.all || folder.is_some(),
+        folder,
     };
     output.print(&shown)?;
-    shown.judge(arguments.threshold)
+    shown.judge()
 }
 
 fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> {
@@ -115,7 +118,7 @@ fn of_folders(arguments: &CompareArguments, rules: Rules) -> Result<Comparison> 
     Ok(compare(&before, &after, rules)?)
 }
 
-fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Result<Comparison> {
+fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Result<(Comparison, PathBuf)> {
     let [before, after] = &arguments.build[..] else {
         return Err(UsageError::of("--build: give it twice, for builds A and B"));
     };
@@ -127,10 +130,8 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
         )));
     }
     let suites = arguments.operands.iter().map(|suite| suite.display().to_string());
-    let builds = Builds::new(
-        [before.clone(), after.clone()],
-        suites.chain(arguments.cells.clone()).collect(),
-    );
+    let programs = [before.clone(), after.clone()];
+    let builds = Builds::new(programs.clone(), suites.chain(arguments.cells.clone()).collect());
     let folder = arguments.out.clone().unwrap_or_else(|| {
         let now = jiff::Timestamp::now();
         Path::new("results").join(now.strftime("%Y-%m-%d/builds-%H%M%S").to_string())
@@ -153,6 +154,7 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
         force: true,
         ..rules
     };
+    let same_revision = before.environment.build.revision == after.environment.build.revision;
     let mut comparison = compare(&before, &after, rules)?;
     if whole < pairs {
         comparison.remarks.push(format!(
@@ -160,7 +162,11 @@ fn of_builds(arguments: &CompareArguments, rules: Rules, output: Output) -> Resu
             command_again(&[("--out", Some(&folder))])
         ));
     }
-    Ok(comparison)
+    if same_revision {
+        let [a, b] = &programs;
+        comparison.builds = [format!("A: {}", a.display()), format!("B: {}", b.display())];
+    }
+    Ok((comparison, folder))
 }
 
 /// Repeats of the simulated runs.
@@ -188,28 +194,30 @@ impl Calibration {
 
 impl fmt::Display for Calibration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = "machine|#repeats|#spread of repeats|#equal code without a change|#false verdicts";
+        let columns = "machine|#repeats|#spread|#quiet|#false";
         let mut table = Table::new("Calibration", columns);
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let rare = |share: f64| Entry::number(share, |share| format!("{:.2} %", 100.0 * share));
-        let found = CHANGES.map(|change| Column::new(&format!("#{:.0} % found", 100.0 * change)));
-        table
-            .columns
-            .extend(found.into_iter().chain([Column::new("#false verdicts with changes")]));
+        let found = CHANGES.map(|change| Column::new(&format!("#{:.0} %", 100.0 * change)));
+        table.columns.extend(found.into_iter().chain([Column::new("#beside")]));
         for own in &self.0 {
             let mut row = vec![Entry::text(own.noise), Entry::count(own.repeats)];
             row.extend([own.spread, own.quiet].map(|share| Entry::number(share, percent)));
             row.push(rare(own.false_verdicts));
-            row.extend(own.power.map(|share| Entry::number(share, percent)));
+            row.extend(
+                own.power
+                    .map(|share| Entry::number(share, |share| format!("{:.0} %", 100.0 * share))),
+            );
             row.push(rare(own.false_beside));
             table.row(row);
         }
         let comparisons = self.0.first().map_or(0, |own| own.comparisons);
-        write!(
-            formatter,
-            "{}\n{comparisons} comparisons of each kind and row, 24 configurations each",
-            table.terminal()
-        )
+        let legend = format!(
+            "{comparisons} comparisons of each kind and row, 24 configurations each. spread: of repeats; quiet: comparisons of equal \
+             code without a verdict of change; false: wrong verdicts in these; 2, 5, 10 %: changes of that size that were found; \
+             beside: wrong verdicts beside them"
+        );
+        write!(formatter, "{}\n{}", table.terminal(), output::wrapped(&legend, 0))
     }
 }
 
@@ -219,12 +227,17 @@ struct Shown {
     #[serde(flatten)]
     comparison: Comparison,
     #[serde(skip)]
+    threshold: f64,
+    #[serde(skip)]
     all: bool,
+    /// The folder of the pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<PathBuf>,
 }
 
 impl Shown {
     /// Fails where a configuration, or all of them together, became slower: the exit code that continuous integration reads.
-    fn judge(&self, threshold: f64) -> Result<()> {
+    fn judge(&self) -> Result<()> {
         let changes = self.comparison.changes.iter();
         let slower = changes.filter(|change| change.verdict == Verdict::Slower).count();
         let common = self
@@ -236,7 +249,7 @@ impl Shown {
             slower == 0 && !common,
             "{slower} of {} configurations are slower by more than {} %{together}",
             self.comparison.changes.len(),
-            three_digits(100.0 * threshold)
+            three_digits(100.0 * self.threshold)
         );
         Ok(())
     }
@@ -246,10 +259,11 @@ impl fmt::Display for Shown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let comparison = &self.comparison;
         let [before, after] = &comparison.builds;
-        let (before, after) = if before == after {
-            ("before", "after")
-        } else {
-            (&**before, &**after)
+        // A program's path stands in the heading alone.
+        let name = |build: &'_ str| build.split(':').next().unwrap_or_default().to_owned();
+        let [before, after] = match (name(before), name(after)) {
+            (before, after) if before == after => ["before", "after"].map(str::to_owned),
+            (before, after) => [before, after],
         };
         let columns = format!("algorithm|#batch|#threads|#{before}|#{after}|#ratio|#95 % interval|#verdict");
         let changes = &comparison.changes;
@@ -293,13 +307,27 @@ impl fmt::Display for Shown {
             let line = format!("all together: ratio {ratio:.3}, {word} (the machine may cause {low:.3}–{high:.3})");
             write!(formatter, "\n{}", output::wrapped(&line, 0))?;
         }
+        let unseen =
+            |change: &&Change| change.verdict == Verdict::Unchanged && change.visible_from > 1.0 + self.threshold;
+        let unseen = changes.iter().filter(unseen).count();
+        if unseen > 0 {
+            let (threshold, all) = (three_digits(100.0 * self.threshold), changes.len());
+            let line = format!(
+                "a slowdown of {threshold} % could not have been seen in {unseen} of {}; more {} would show smaller ones",
+                plural(all, "configuration"),
+                if self.folder.is_some() { "--pairs" } else { "--repeats" }
+            );
+            write!(formatter, "\n{}", output::wrapped(&line, 0))?;
+        }
         // A run of a study is one sample.
         let kinds = changes.iter().flat_map(|change| &change.warnings);
         let kinds = kinds.filter(|warning| !matches!(warning, SampleWarning::TooFew { .. }));
         let kinds: BTreeSet<&str> = kinds.map(SampleWarning::name).collect();
         if !kinds.is_empty() {
             let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
-            let line = format!("suspicious samples ({kinds}): --json says where, rounds report what to do");
+            let line = format!(
+                "suspicious samples ({kinds}): --json names their configurations, and rounds report says what to do"
+            );
             write!(formatter, "\n{}", output::wrapped(&line, 0))?;
         }
         for (name, keys) in [("first", &comparison.only_before), ("second", &comparison.only_after)] {
@@ -310,6 +338,9 @@ impl fmt::Display for Shown {
                     "\n{number} configurations are in the {name} run only, for example {example}"
                 )?;
             }
+        }
+        if let Some(folder) = &self.folder {
+            write!(formatter, "\nresults: {}", folder.display())?;
         }
         Ok(())
     }

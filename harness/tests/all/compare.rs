@@ -131,6 +131,14 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
     for own in ["--threshold 15%", "--threshold 1.15"] {
         assert_succeeds(&line("a", "b", own));
     }
+    let unseen = |own: &str| {
+        let text = String::from_utf8(rounds(&line("a", "b", own)).stdout).unwrap();
+        text.contains("could not have been seen in")
+    };
+    assert!(unseen("") && !unseen("--threshold 15%"));
+    let calibration = String::from_utf8(rounds("compare --calibrate --comparisons 1").stdout).unwrap();
+    let narrow = calibration.lines().all(|line| line.chars().count() <= 80);
+    assert!(narrow && calibration.contains("all of these        3"), "{calibration}");
     // Faster is no failure.
     assert_succeeds(&line("b", "a", ""));
     assert_refused(&line("a", "b", "--threshold 0.9"), "ratio from 1 up");
