@@ -262,7 +262,7 @@ impl Model {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, ModelFileError> {
         let damaged = |reason: String| ModelFileError::Damaged {
             path: path.into(),
             reason,
@@ -377,6 +377,12 @@ impl Model {
             _ => outputs.to_vec(),
         }
     }
+}
+
+/// A model of this name is its weights alone.
+pub fn is_npy(path: &Path) -> bool {
+    let extension = path.extension();
+    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
 }
 
 /// Outputs `W·a` of the model with these weights (row-major `[K, d + 1]`, bias last) for every row: K a row, row after row. Sums are f64.

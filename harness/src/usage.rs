@@ -55,7 +55,7 @@ fn again(arguments: &[String], flags: &[(&str, Option<&Path>)]) -> String {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=,./:+%@".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {
         word.into()

@@ -290,9 +290,12 @@ impl PrivacyStatement {
             }
         };
         let shape = format!(
-            "{} features and {} outputs, from the declared domain",
+            "{} features and {}, from the declared domain",
             problem.model().features,
-            problem.model().outputs
+            match problem.model().outputs {
+                1 => "1 output".to_owned(),
+                outputs => format!("{outputs} outputs"),
+            }
         );
         let relation = match adjacency {
             Adjacency::ZeroOut => "compared: any data set with the one that has the null row in place of one row",

@@ -192,8 +192,8 @@ impl PublicProblem {
         match &self.domain {
             None => Some("the data have no declared domain: shapes, scales and classes were read off the rows"),
             Some(domain) if domain.is_draft() => Some(
-                "the domain was read from the rows: write it down by `rounds schema FILE > schema.toml`, check every line, \
-                     and set drafted = false",
+                "the domain was read from the rows, and no person has confirmed it: check every line of its schema, and set \
+                     drafted = false",
             ),
             Some(_) if self.measured != Measured::default() => Some("a constant was read off the rows"),
             Some(_) => None,

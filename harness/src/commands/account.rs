@@ -16,12 +16,14 @@ use serde_json::{Map, Value, json};
 
 use super::{Output, UsageError, output};
 use crate::experiment::text;
+use crate::model_file::Model;
 
 /// Arguments of `rounds account`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct AccountArguments {
-    /// Recompute ε from the mechanisms of a privacy statement: a document of `rounds train --json`, or its `privacy`
+    /// Recompute ε from the mechanisms of a privacy statement: a model of `rounds train --model`, a document of `rounds train
+    /// --json`, or its `privacy`
     #[arg(long, value_name = "FILE", required = true)]
     statement: Option<PathBuf>,
     #[command(subcommand)]
@@ -239,12 +241,16 @@ fn refused(path: &Path, reason: impl Display) -> anyhow::Error {
 
 /// The statement in a file, and its ε.
 fn read_statement(path: &Path) -> Result<(PrivacyStatement, f64)> {
-    let text = std::fs::read_to_string(path).map_err(|error| refused(path, format!("it cannot be read: {error}")))?;
-    let document: Value =
-        serde_json::from_str(&text).map_err(|error| refused(path, format!("it is no JSON: {error}")))?;
-    let privacy = document.get("privacy").unwrap_or(&document).clone();
+    let bytes = std::fs::read(path).map_err(|error| refused(path, format!("it cannot be read: {error}")))?;
+    let privacy = match serde_json::from_slice::<Value>(&bytes) {
+        Ok(document) => document.get("privacy").unwrap_or(&document).clone(),
+        Err(error) => {
+            let neither = |no_model| refused(path, format!("it is no JSON ({error}), and no model ({no_model})"));
+            serde_json::to_value(Model::parse(path, &bytes).map_err(neither)?.header.privacy)?
+        }
+    };
     let statement: PrivacyStatement = serde_json::from_value(privacy).map_err(|error| {
-        let remedy = "give the document of `rounds train --json`";
+        let remedy = "give a model of `rounds train --model`, or the document of `rounds train --json`";
         refused(path, format!("it holds no privacy statement ({error}); {remedy}"))
     })?;
     let Some(stated) = statement.epsilon else {
@@ -303,7 +309,13 @@ impl Display for Answer {
             ("accountant", self.accountant.to_string()),
         ]);
         for (key, value) in self.details.iter().filter(|(key, _)| *key != "mechanism") {
-            table.add_row([key.replace('_', " "), text(value)]);
+            let shown = match value.as_f64().filter(|_| value.is_f64()) {
+                // A lower bound is rounded down.
+                Some(number) if key == "epsilon_lower" => rounded_up(-number).replacen('-', "", 1),
+                Some(number) => rounded_up(number),
+                None => text(value),
+            };
+            table.add_row([key.replace('_', " "), shown]);
         }
         table.fmt(formatter)
     }
@@ -620,5 +632,9 @@ zcdp --delta 1e-5 | --rho";
         ] {
             assert_eq!(rounded_up(value), text, "{value}");
         }
+        let words = "account subsampled-gaussian --epsilon 1 --delta 1e-5 --sampling-rate 0.01 --accountant pld";
+        let line = Line::try_parse_from(words.split(' ')).unwrap();
+        let text = answer(&line.account.mechanism.unwrap()).unwrap().to_string();
+        assert!(text.split_whitespace().any(|field| field == "0.999989"), "{text}");
     }
 }

@@ -122,7 +122,15 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
         Output::Text => predictions.to_csv()?,
         Output::Json => serde_json::to_string_pretty(&predictions)? + "\n",
     };
-    files::replace(path, text.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))
+    files::replace(path, text.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))?;
+    if output == Output::Text {
+        println!(
+            "wrote {} predictions to {}",
+            predictions.predictions.len(),
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 fn predict(model: &Model, arguments: &PredictArguments) -> anyhow::Result<PredictionTable> {

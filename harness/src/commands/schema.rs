@@ -56,6 +56,7 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
         };
         written.with_context(refused)?;
         if output == Output::Text {
+            println!("wrote {}; check every line, then set drafted = false", path.display());
             return Ok(());
         }
     }

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::ValueEnum as _;
 use rounds_algorithms::privacy::Adjacency;
 use rounds_algorithms::problem::{
     BinCounts, Bounds, Column, ColumnKind, Columns, Domain, DomainSource, Label, Storage, noise_scale, private_bounds,
@@ -17,6 +18,7 @@ use super::formats::{self, csv, csv::FirstLine};
 use super::labels::Task;
 use super::schema::{SchemaError, bounds_of, of_domain, read, refuse, related};
 use super::{draft, names};
+use crate::usage::quoted;
 
 /// The name of a schema beside data.
 const BESIDE: &str = "schema.toml";
@@ -36,6 +38,21 @@ pub struct ColumnFlags {
 }
 
 impl ColumnFlags {
+    /// The command that drafts the schema of the data at `path` with these flags, to the place where a run finds it.
+    pub fn draft_command(&self, path: &str) -> String {
+        let mut command = format!("rounds schema {}", quoted(path));
+        let mut add = |flag: &str, value: &str| command.extend([flag, &quoted(value)]);
+        self.label.iter().for_each(|label| add(" --label ", label));
+        if !self.drop.is_empty() {
+            add(" --drop ", &self.drop.join(","));
+        }
+        if let Some(task) = self.task.and_then(|task| task.to_possible_value()) {
+            add(" --task ", task.get_name());
+        }
+        add(" -o ", &beside(Path::new(path)).to_string_lossy());
+        command
+    }
+
     /// Refuses names of columns for a file in which columns have none.
     pub(super) fn refuse_names(&self, path: &Path) -> Result<(), DataError> {
         let given = [("--label", self.label.is_some()), ("--drop", !self.drop.is_empty())];
@@ -48,6 +65,12 @@ impl ColumnFlags {
             None => Ok(()),
         }
     }
+}
+
+/// The place of the schema beside a data file, or in a folder.
+fn beside(path: &Path) -> PathBuf {
+    let folder = if path.is_dir() { Some(path) } else { path.parent() };
+    folder.unwrap_or(path).join(BESIDE)
 }
 
 /// Declarations by flags. They override a schema.
@@ -88,8 +111,7 @@ pub fn declare(
 ) -> Result<Option<Arc<Domain>>, SchemaError> {
     let path = Path::new(name_or_path);
     let named = names::find(name_or_path);
-    let folder = if path.is_dir() { Some(path) } else { path.parent() };
-    let beside = folder.unwrap_or(path).join(BESIDE);
+    let beside = beside(path);
     let declared = if let Some(schema) = &flags.schema {
         Some(read(schema)?)
     } else if named.is_none() && path.exists() && beside.is_file() {
@@ -172,6 +194,14 @@ impl Declaration {
             Ok(BoundsFlag::Private(epsilon)) => Some(epsilon),
             _ => None,
         }
+    }
+
+    /// The columns of `domain` are those of a table's header, and only bounds of all columns together say that they hold numbers.
+    pub fn columns_are_guessed(&self, domain: &Domain) -> bool {
+        let bounds = self.bounds.as_deref().map(|text| BoundsFlag::parse("", text));
+        domain.source == DomainSource::Arguments
+            && domain.label_column.is_some()
+            && !matches!(bounds, Some(Ok(BoundsFlag::Named(_))))
     }
 
     /// More than the relation is declared.
@@ -373,7 +403,8 @@ fn from_flags(place: &str, path: &Path, flags: &Declaration) -> Result<Domain, S
         (None, Some(bounds)) => Label::Number(bounds),
         (None, None) if private && flags.columns.task == Some(Task::Regression) => Label::Number(unit()),
         (None, None) => {
-            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI (with private bounds: --task regression)";
+            let problem = "no classes; add --classes a,b, or bounds of the label: NAME=LO:HI (with private bounds: --task \
+                           regression). A table with categories needs a schema (`rounds schema FILE` drafts one)";
             return refuse(place, problem);
         }
     };

@@ -49,7 +49,9 @@ pub fn draft(path: &Path, flags: &ColumnFlags) -> Result<String, DataError> {
             .iter()
             .map(|(name, problem)| format!("{name}: {problem}"))
             .collect();
-        notes.insert("drop".into(), reasons.join("; "));
+        if !reasons.is_empty() {
+            notes.insert("drop".into(), reasons.join("; "));
+        }
         let mut domain = draft.domain;
         domain.dropped.extend(draft.unusable.into_iter().map(|(name, _)| name));
         return Ok(schema::write(&domain, &notes));

@@ -55,13 +55,14 @@ pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBu
     folders.iter().find_map(first)
 }
 
-/// The file of test rows beside a file of training rows.
-fn test_file(path: &Path) -> Option<PathBuf> {
+/// The file of test rows of a data file: the one that is asked for, else the one beside it.
+pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
     let name = unpacked_name(path);
     let test = name
         .strip_suffix(".trn")
         .map_or_else(|| format!("{name}.t"), |name| format!("{name}.tst"));
-    packed_or_not(path.parent()?, &test)
+    let beside = || packed_or_not(path.parent()?, &test).filter(|_| request.split.is_none());
+    request.test.map(Path::to_owned).or_else(beside)
 }
 
 /// A file is called as binary records are.
@@ -214,9 +215,7 @@ pub(super) fn load_file(path: &Path, request: Request<'_>) -> Result<TrainTest, 
         let problem = "--test: an archive holds its own test rows, x_test and y_test; leave it out";
         return Err(DataError::file(path, problem));
     }
-    let beside = test_file(path).filter(|_| request.test.is_none() && request.split.is_none());
-    let test = request.test.or(beside.as_deref());
-    format.load(&stem(path), path, test, request)
+    format.load(&stem(path), path, test_file(path, request).as_deref(), request)
 }
 
 /// Rows of a folder in one of the known layouts.

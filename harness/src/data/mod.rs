@@ -27,7 +27,7 @@ pub use declaration::{ColumnFlags, Declaration, bound_privately, declare, drafte
 pub use doubts::doubts;
 pub use error::DataError;
 pub(crate) use error::listing;
-pub use formats::LabelUse;
+pub use formats::{LabelUse, test_file};
 pub use labels::Task;
 pub use load::{Request, Split, load, load_declared, load_requested};
 pub use model_rows::{ModelInput, ModelRows, load_for_model};

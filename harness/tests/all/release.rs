@@ -94,6 +94,23 @@ fn a_statement_is_recomputed_from_its_file_and_a_forged_one_is_detected() {
 }
 
 #[test]
+fn a_model_holds_its_statement_and_a_release_is_not_overwritten() {
+    let folder = folder(SCHEMA);
+    let model = folder.path().join("model.st");
+    let line = format!("{} --model {}", release(folder.path()), model.display());
+    let again = format!("account --statement {}", model.display());
+    for run in [line.replace("--secure", ""), line.clone()] {
+        let text = String::from_utf8(rounds(&run).stdout).unwrap();
+        let halves = text.split_whitespace().filter(|word| word.len() == 32).count();
+        assert!(text.contains(&format!("`rounds {again}`")) && halves == 2, "{text}");
+        assert_succeeds(&again);
+    }
+    let written = fs::read(&model).unwrap();
+    assert_refused(&line, "it holds a release|name another file");
+    assert_eq!(fs::read(&model).unwrap(), written);
+}
+
+#[test]
 fn releases_without_a_confirmed_domain_are_refused_with_the_remedy() {
     let draft = format!("drafted = true\n{SCHEMA}");
     for (schema, remedy) in [("", "rounds schema"), (draft.as_str(), "drafted = false")] {

@@ -44,7 +44,7 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     let reason = privacy["reason"].as_str().unwrap();
     for part in [
         "read from the rows",
-        "rounds schema FILE > schema.toml",
+        "/train.csv --label bought --drop next_year -o",
         "drafted = false",
     ] {
         assert!(reason.contains(part), "{reason}");
@@ -196,6 +196,8 @@ fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
     ));
     let errors = &tested["test_errors"];
     assert!(errors["r2"].as_f64().unwrap() > 0.5, "{tested}");
+    assert_eq!(tested["test_rows"], 1_000);
+    assert!(tested["test_file"].as_str().unwrap().ends_with("test.csv"));
     assert!(
         tested["test_accuracy"].is_null() && tested["held_out"].is_null(),
         "{tested}"
@@ -214,11 +216,12 @@ fn a_run_says_how_good_its_model_is_of_numbers_and_without_test_rows_too() {
     let accuracy = classes["held_out"]["test_accuracy"].as_f64().unwrap();
     assert!((0.7..0.9).contains(&accuracy), "{classes}");
     // A release says nothing that was read off rows.
-    let released = document(&train(&folder, &format!("{declared} --secure")));
-    assert!(
-        released["held_out"].is_null() && released["test_errors"].is_null(),
-        "{released}"
-    );
+    let private = practitioner_table::schema().replace("public = true", "public = false");
+    folder.write("target.toml", private);
+    let released = document(&train(&folder, &format!("{declared} --test {{}}/test.csv --secure")));
+    for statistic in ["held_out", "test_accuracy", "test_rows"] {
+        assert!(released[statistic].is_null(), "{released}");
+    }
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
 
     // What is not declared is not claimed.
     for (rest, part) in [
-        ("--bounds private:1", "no classes"),
+        ("--bounds private:1", "no classes|with categories needs a schema"),
         ("--classes no,yes --bounds private:-1", "above 0"),
         (
             "--classes no,yes --bounds private:1 --sampling fixed --set adjacency=replace-one",
@@ -292,6 +295,36 @@ fn private_bounds_cost_their_epsilon_and_replace_a_declaration() {
         (&drafted["privacy"]["claim"], drafted["privacy"]["epsilon"].is_null()),
         (&"none".into(), true)
     );
+}
+
+#[test]
+fn columns_that_are_guessed_are_no_release_and_their_null_rows_are_counted() {
+    let folder = practitioner(300, 10);
+    let guessed = "train.csv --label bought --drop next_year --classes no,yes --bounds";
+    for bounds in ["0,400000", "private:0.5", "0,400000 --dimension 10"] {
+        let way_out = "takes every column|schema|--label bought --drop next_year -o|--bounds name=lo:hi";
+        assert_refused(&train(&folder, &format!("{guessed} {bounds} --secure")), way_out);
+    }
+    let text = document(&train(&folder, &format!("{guessed} 0,400000"))).to_string();
+    for part in [
+        "300 of 300 training rows are null rows",
+        "\"null_rows\":300",
+        "makes its row the null row",
+    ] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    // Named bounds declare, and so does a schema; a release does not count the rows that its declaration loses.
+    folder.write("words.csv", "a,y\n1,no\nx,yes\n,no\n");
+    let named = "words.csv --secure --label y --classes no,yes --bounds a=0:9 --diagnostics";
+    let schema = "train.csv --secure --schema {}/declared.toml --bounds private:0.5";
+    for (release, becomes) in [
+        (named, "makes its row the null row"),
+        (schema, "takes the missing value"),
+    ] {
+        let released = document(&train(&folder, release));
+        assert_eq!(released["privacy"]["claim"], "release");
+        assert!(released["numbers"].to_string().contains(becomes) && !released.to_string().contains("null_rows"));
+    }
 }
 
 #[test]

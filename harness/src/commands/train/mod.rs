@@ -19,8 +19,10 @@ use rounds_algorithms::factorization::FactorizationSource;
 use rounds_algorithms::noise::StrategyMemory;
 use rounds_algorithms::optimizers::{Algorithm, NoiseKind, Prepared, Settings};
 use rounds_algorithms::oracle::{self, Engine};
-use rounds_algorithms::privacy::{PrivacyStatement, PrivacyWarning};
-use rounds_algorithms::problem::{self, Domain, Problem, PublicProblem, Relation};
+use rounds_algorithms::privacy::{Claim, PrivacyStatement, PrivacyWarning};
+use rounds_algorithms::problem::{
+    self, Column, ColumnKind, Columns, Domain, DomainSource, Problem, PublicProblem, Relation,
+};
 use rounds_kernels::loss::TargetKind;
 use rounds_kernels::random::StreamKey;
 use zeroize::Zeroizing;
@@ -35,7 +37,7 @@ use crate::factorization_file::FactorizationFile;
 use crate::files;
 use crate::machine::{Build, vector_extension};
 use crate::measure;
-use crate::model_file::{Header, TrainedOn, outputs};
+use crate::model_file::{Header, Model, TrainedOn, is_npy, outputs};
 use crate::usage::command_again;
 
 /// Loads, calibrates, fits and publishes.
@@ -225,6 +227,14 @@ fn set_up(context: &Context<'_>) -> anyhow::Result<(Setup, Vec<(String, String)>
         // Before the work rather than after it.
         files::check_replaceable(path)
             .with_context(|| format!("--model {}: the file cannot be written", path.display()))?;
+        let held = Model::read(path).ok().map(|model| model.header.privacy);
+        if let Some(release) = held.filter(|privacy| privacy.claim == Claim::Release) {
+            return Err(UsageError::of(format!(
+                "--model {}: it holds a release, whose ε = {} is spent; name another file, or move this one away",
+                path.display(),
+                release.epsilon.unwrap_or_default()
+            )));
+        }
     }
     let (domain, drafted) = declared(arguments)?;
     let parameters = arguments.bound_parameters(domain.as_deref())?;
@@ -283,6 +293,13 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         privacy = privacy.after_private_bounds(epsilon).with_note(note);
     }
     check_release(arguments, problem, &privacy)?;
+    let drafted = DomainSource::Draft(arguments.data.data.clone());
+    if problem.domain().is_some_and(|domain| domain.source == drafted)
+        && privacy.reason.as_deref() == problem.unclaimable()
+    {
+        let command = arguments.declaration().columns.draft_command(&arguments.data.data);
+        privacy.reason = privacy.reason.map(|reason| format!("{reason} (`{command}` writes it)"));
+    }
     if problem.rows() > problem.most_rows() {
         return Err(UsageError::of(format!(
             "--public-rows: the data have more than {} times as many rows, and are no data set of the declared domain",
@@ -404,7 +421,7 @@ fn fit<'p>(context: &Context<'_>, loaded: &'p Loaded, prepared: Prepared) -> any
 fn publish(
     context: &Context<'_>,
     loaded: &Loaded,
-    calibrated: Calibrated,
+    mut calibrated: Calibrated,
     mut fitted: Fitted<'_>,
 ) -> anyhow::Result<()> {
     let Context {
@@ -439,6 +456,19 @@ fn publish(
         Some(Err(_)) if context.secure() => None,
         evaluated => evaluated.transpose()?.flatten(),
     };
+    let null_rows = training
+        .filter(|_| shown == Shown::All)
+        .map(|of| problem.rows() - of.rows);
+    if let Some(null_rows) = null_rows.filter(|null_rows| 2 * null_rows > problem.rows()) {
+        let warning = format!(
+            "{null_rows} of {} training rows are null rows, from which the model learns nothing: a column taken for numbers holds \
+             words or nothing in them, a category or the label a value that is not declared. `{}` drafts a schema",
+            problem.rows(),
+            arguments.declaration().columns.draft_command(&arguments.data.data)
+        );
+        output::warn(&warning);
+        calibrated.warnings.push(warning);
+    }
     let has_classes = problem.model().loss.targets() != TargetKind::Reals;
     let times = Times {
         seconds: fitted.seconds,
@@ -450,6 +480,7 @@ fn publish(
         train_loss: training.loss / training.rows as f64,
         train_accuracy: has_classes.then(|| training.correct as f64 / training.rows as f64),
         clipped_fraction: ledger.clipped_fraction(),
+        null_rows,
         note: "statistics of the data, outside the privacy guarantee",
         private: shown.in_diagnostics(PrivateFacts {
             times,
@@ -458,6 +489,7 @@ fn publish(
             test,
         }),
     });
+    let place = Path::new(&arguments.data.data);
     let size_is_public = !matches!(problem.relation(), Relation::AddRemove { .. });
     let queries = shown.beside_claim(false, Some(ledger.gradient_queries));
     context.output.print(&Outcome {
@@ -467,6 +499,7 @@ fn publish(
             n: shown.beside_claim(size_is_public, Some(problem.rows())),
             dimension: problem.model().features,
             classes: problem.dataset().classes().unwrap_or(1),
+            numbers: setup.domain.as_deref().map_or_else(BTreeMap::new, numbers),
         },
         execution: ExecutionFacts {
             ranks: cluster.count(),
@@ -477,14 +510,34 @@ fn publish(
         gradient_queries: queries.unwrap_or(calibrated.expected_queries),
         times: shown.beside_claim(false, Some(times)),
         test: shown.beside_claim(test_is_public, test),
+        test_rows: shown.beside_claim(test_is_public, loaded.test.as_ref().map(Problem::rows)),
+        test_file: data::test_file(place, arguments.request(None)).filter(|_| loaded.test.is_some() && place.is_file()),
         held_out: held_out(context, loaded),
         diagnostics,
         parameters: calibrated.parameters,
         seed: (!context.secure()).then_some(arguments.execution.seed),
         warnings: calibrated.warnings,
+        model: arguments.model.clone(),
         model_sha256,
         privacy: calibrated.privacy,
     })
+}
+
+/// Columns that a domain declares as numbers, by what a field that is no number does.
+fn numbers(domain: &Domain) -> BTreeMap<&'static str, Vec<String>> {
+    let mut numbers: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    let Columns::Named(columns) = &domain.columns else {
+        return numbers;
+    };
+    for Column { name, kind } in columns {
+        let does = match kind {
+            ColumnKind::Number { missing: None, .. } => "makes its row the null row, which adds nothing",
+            ColumnKind::Number { .. } => "takes the missing value of its column",
+            ColumnKind::Category { .. } => continue,
+        };
+        numbers.entry(does).or_default().push(name.clone());
+    }
+    numbers
 }
 
 /// The quality of weights on test rows; `None` if all of these are null rows.
@@ -531,8 +584,16 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
     let flags = arguments.declaration();
     let mut domain = data::declare(name, folder, &flags).map_err(UsageError::of)?;
     let mut warnings = Vec::new();
+    let draft = flags.columns.draft_command(name);
     match domain.as_ref().map(|domain| domain.is_draft()) {
         Some(_) if !arguments.privacy.secure => {}
+        Some(false) if domain.as_ref().is_some_and(|domain| flags.columns_are_guessed(domain)) => {
+            return Err(UsageError::of(format!(
+                "--secure: --bounds for all columns takes every column of the header for a number, and a word in one would be \
+                 lost. Declare the columns by name: by a schema, which `{draft}` drafts for you to check (--bounds \
+                 private:EPSILON may stay), or by --bounds NAME=LO:HI,… for each of them"
+            )));
+        }
         Some(false) => {}
         Some(true) => {
             return Err(UsageError::of(
@@ -542,8 +603,8 @@ fn declared(arguments: &TrainArguments) -> anyhow::Result<(Option<Arc<Domain>>, 
         None if arguments.privacy.secure => {
             return Err(UsageError::of(format!(
                 "--secure: a release needs the declared domain of its data: columns, bounds and classes that are known without \
-                 the rows. `rounds schema {name}` drafts a schema to check; for a uniform table --bounds LO,HI --classes A,B \
-                 are enough"
+                 the rows. `{draft}` drafts a schema to check; for rows of numbers without a header --bounds LO,HI --dimension D \
+                 --classes A,B are enough"
             )));
         }
         None => {
@@ -686,10 +747,7 @@ fn finish(
 /// command line decides and what the outcome prints: of a release nothing else.
 fn write_model(path: &Path, loaded: &Loaded, privacy: &PrivacyStatement, weights: &[f32]) -> anyhow::Result<()> {
     let model = loaded.problem.model();
-    if path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
-    {
+    if is_npy(path) {
         let matrix = ndarray::ArrayView2::from_shape((model.outputs, weights.len() / model.outputs), weights)?;
         let mut bytes = Vec::new();
         ndarray_npy::WriteNpyExt::write_npy(&matrix, &mut bytes)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 
 use rounds_algorithms::privacy::{Adjacency, Claim, PrivacyStatement};
 use serde::Serialize;
@@ -9,9 +10,12 @@ use serde::Serialize;
 use super::arguments::PrivacyArguments;
 use crate::commands::evaluate::regression_text;
 use crate::commands::output;
+use crate::data::listing;
 use crate::evaluation::Regression;
 use crate::format::{plural, rounded, three_digits};
 use crate::machine::PinPolicy;
+use crate::model_file::is_npy;
+use crate::usage::quoted;
 
 /// The part of an outcome that may be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,12 @@ pub(super) struct Outcome {
     /// Quality on test rows; of a release only if these are declared public.
     #[serde(flatten)]
     pub(super) test: Option<Quality>,
+    /// Number of test rows; of a release only if these are declared public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) test_rows: Option<usize>,
+    /// Their file, if they have one of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) test_file: Option<PathBuf>,
     /// Quality of a model without test rows: that of the same run on four fifths of the rows, on the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) held_out: Option<Quality>,
@@ -80,6 +90,9 @@ pub(super) struct Outcome {
     /// Flags that the algorithm does not read, and assumptions of its theorem that do not hold; they concern utility, never
     /// privacy.
     pub(super) warnings: Vec<String>,
+    /// The file of the model.
+    #[serde(skip)]
+    pub(super) model: Option<PathBuf>,
     pub(super) model_sha256: String,
     pub(super) privacy: PrivacyStatement,
 }
@@ -92,6 +105,8 @@ pub(super) struct DataFacts {
     pub(super) n: Option<usize>,
     pub(super) dimension: usize,
     pub(super) classes: usize,
+    /// Columns of numbers, by what a field that is no number does.
+    pub(super) numbers: BTreeMap<&'static str, Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -132,6 +147,9 @@ pub(super) struct Diagnostics {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) train_accuracy: Option<f64>,
     pub(super) clipped_fraction: f64,
+    /// Training rows that are null rows; absent of a release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) null_rows: Option<usize>,
     pub(super) note: &'static str,
     #[serde(flatten)]
     pub(super) private: Option<PrivateFacts>,
@@ -219,6 +237,7 @@ impl Display for Outcome {
             n,
             dimension,
             classes,
+            numbers,
         } = &self.data;
         let rows = n.map_or_else(|| "a private number of".to_owned(), |rows| rows.to_string());
         let mut table = output::table([self.algorithm.to_owned(), format!("on {dataset}")]);
@@ -231,6 +250,14 @@ impl Display for Outcome {
             classes => format!("{classes} classes"),
         };
         row("data", format!("{rows} rows, {dimension} features, {label}"));
+        for (becomes, names) in numbers {
+            let names = listing(names);
+            row("numbers", format!("{names}: a field that is no number {becomes}"));
+        }
+        if let Some(rows) = self.test_rows {
+            let file = self.test_file.as_ref().map(|file| format!(" of {}", file.display()));
+            row("test rows", format!("{rows}{}", file.unwrap_or_default()));
+        }
         let quality = |found| match found {
             Quality::Accuracy(accuracy) => ("accuracy", percent(accuracy)),
             Quality::Errors(errors) => ("errors", regression_text(&errors)),
@@ -267,11 +294,14 @@ impl Display for Outcome {
             let accuracy = found
                 .train_accuracy
                 .map(|share| format!("train accuracy {}, ", percent(share)));
+            let null_rows = found.null_rows.filter(|rows| *rows > 0);
+            let null_rows = null_rows.map(|rows| format!(", {}", plural(rows, "null row")));
             let text = format!(
-                "train loss {:.6}, {}{} of gradients clipped ({})",
+                "train loss {:.6}, {}{} of gradients clipped{} ({})",
                 found.train_loss,
                 accuracy.unwrap_or_default(),
                 percent(found.clipped_fraction),
+                null_rows.unwrap_or_default(),
                 found.note
             );
             row("diagnostics", text);
@@ -279,7 +309,15 @@ impl Display for Outcome {
         for (name, value) in privacy_rows(&self.privacy) {
             row(name, value);
         }
-        row("model sha256", self.model_sha256.clone());
+        if let Some(path) = &self.model {
+            row("model", path.display().to_string());
+            if self.privacy.epsilon.is_some() && !is_npy(path) {
+                let file = quoted(&path.to_string_lossy());
+                row("", format!("`rounds account --statement {file}` computes ε again"));
+            }
+        }
+        let (begin, end) = self.model_sha256.split_at(32);
+        row("model sha256", format!("{begin}\n{end}"));
         table.fmt(formatter)
     }
 }
