@@ -1,7 +1,7 @@
-//! An algorithm of one's own on a CSV file: sign descent, beside SGD of the catalogue.
+//! An algorithm of one's own on a CSV file: sign descent, beside SGD and DP-SGD of the catalogue.
 //!
-//! `cargo run --release -p rounds --example own_algorithm_on_csv -- FILE` takes any file that `rounds train --data` takes, numbers with
-//! the label last; a file called the same with `.t` holds test rows.
+//! `cargo run --release -p rounds --example own_algorithm_on_csv -- FILE` reads any file of classes that `rounds train --data` reads; a file
+//! called the same with `.t` holds test rows.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -38,34 +38,32 @@ impl Optimizer for SignDescent {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args().nth(1).ok_or("give the path of a CSV file")?;
-    let data = rounds::data::load(&file, None)?;
+    // The domain is drafted from the rows, which scales its columns: nothing is claimed.
+    let drafted = rounds::data::drafted(&file, &Default::default())?;
+    let data = rounds::data::load_declared(&file, None, drafted.as_ref().map(|(domain, _)| domain))?;
     let with_bias = |rows| Problem::new(Arc::new(rows), Loss::Softmax, true, 0.0);
     let test = data.test.map(with_bias).transpose()?;
     let problem = with_bias(data.train)?;
     let key = StreamKey::Simulation(1);
+    let batch = 256.min(problem.rows());
     let sign = SignDescent {
-        sampler: Sampler::new(
-            Sampling::ReshuffledEachEpoch,
-            problem.rows(),
-            256.min(problem.rows()),
-            key.clone(),
-        )?,
+        sampler: Sampler::new(Sampling::ReshuffledEachEpoch, problem.rows(), batch, key.clone())?,
         iterate: vec![0.0; problem.parameters()],
         sum: vec![0.0; problem.parameters()],
     };
     let own = Prepared::new(sign, 500, None, PrivacyStatement::none("no noise is added"));
-    let sgd = catalog::find("sgd")?.prepare(&problem, &Settings::new(Budget::NonPrivate, key))?;
-    for (name, prepared) in [("sign descent", own), ("sgd", sgd)] {
+    let sgd = catalog::find("sgd")?.prepare(&problem, &Settings::new(Budget::NonPrivate, key.clone()))?;
+    let (epsilon, delta) = (3.0, 1e-5);
+    let dp_sgd = catalog::find("dp-sgd")?.prepare(&problem, &Settings::new(Budget::Target { epsilon, delta }, key))?;
+    for (name, prepared) in [("sign descent", own), ("sgd", sgd), ("dp-sgd", dp_sgd)] {
+        let claim = prepared.privacy.claim;
         let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
         executor.run()?;
         let on = test.as_ref().unwrap_or(&problem);
         let found = evaluate(on, &Engine::Sequential, executor.solution())?;
         let share = 100.0 * found.correct as f64 / found.rows as f64;
-        println!(
-            "{name}: {} rounds, {share:.2} % right of {} rows",
-            executor.round(),
-            found.rows
-        );
+        let (rounds, rows) = (executor.round(), found.rows);
+        println!("{name}: {rounds} rounds, {share:.2} % right of {rows} rows, claim {claim:?}");
     }
     Ok(())
 }

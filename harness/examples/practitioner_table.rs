@@ -108,14 +108,29 @@ pub(crate) fn schema() -> String {
     format!("drafted = false\n[rows]\ndrop = [\"next_year\"]\n{columns}{label}")
 }
 
+/// Writes train.csv, test.csv and schema.toml of a generated table with the label `bought`
+#[derive(clap::Parser)]
+struct Arguments {
+    folder: PathBuf,
+    #[arg(default_value_t = 45_000)]
+    rows: usize,
+    #[arg(default_value_t = 10_000)]
+    test_rows: usize,
+    #[arg(default_value_t = 1)]
+    seed: u64,
+}
+
 fn main() -> std::io::Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().expect("FOLDER [ROWS TEST-ROWS [SEED]]"));
-    let mut number = |default: usize| arguments.next().map_or(default, |text| text.parse().expect("a number"));
-    let (rows, test_rows, seed) = (number(45_000), number(10_000), number(1));
-    let mut choices = Choices::new(seed as u64);
-    std::fs::create_dir_all(&folder)?;
-    std::fs::write(folder.join("train.csv"), table(rows, &mut choices))?;
-    std::fs::write(folder.join("test.csv"), table(test_rows, &mut choices))?;
-    std::fs::write(folder.join("schema.toml"), schema())
+    let arguments = <Arguments as clap::Parser>::parse();
+    let (folder, mut choices) = (&arguments.folder, Choices::new(arguments.seed));
+    std::fs::create_dir_all(folder)?;
+    let train = table(arguments.rows, &mut choices);
+    let test = table(arguments.test_rows, &mut choices);
+    for (name, text) in [("train.csv", train), ("test.csv", test), ("schema.toml", schema())] {
+        std::fs::write(folder.join(name), text)?;
+        println!("wrote {}", folder.join(name).display());
+    }
+    let folder = folder.display();
+    println!("next: rounds train --data {folder}/train.csv --test {folder}/test.csv --epsilon 3");
+    Ok(())
 }
