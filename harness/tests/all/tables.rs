@@ -733,8 +733,11 @@ fn dp_sgd_learns_a_small_table_whose_columns_lie_far_from_the_middle_of_their_bo
     folder.write("train.csv", table(2_000));
     folder.write("test.csv", table(1_000));
     let accuracy = |plan: &str| {
-        let line = "train.csv --test {}/test.csv --label class --bounds 0,12 --classes a,b,c --algorithm dp-sgd --delta 1e-5";
-        document(&train(&folder, &format!("{line}{plan}")))["test_accuracy"].as_f64().unwrap()
+        let line =
+            "train.csv --test {}/test.csv --label class --bounds 0,12 --classes a,b,c --algorithm dp-sgd --delta 1e-5";
+        document(&train(&folder, &format!("{line}{plan}")))["test_accuracy"]
+            .as_f64()
+            .unwrap()
     };
     // Ten rounds of all rows are unstable here.
     let (default, few) = (accuracy(""), accuracy(" --batch-size 2000 --epochs 10"));
