@@ -32,6 +32,13 @@ impl Output {
         Ok(())
     }
 
+    /// Says on stderr what was done; nothing with JSON.
+    pub fn say(self, done: impl Display) {
+        if self == Self::Text {
+            eprintln!("{done}");
+        }
+    }
+
     /// Prints one value of several on a line of its own, for JSON lines; nothing in text.
     ///
     /// # Errors

@@ -123,13 +123,8 @@ pub fn run(arguments: &PredictArguments, output: Output) -> anyhow::Result<()> {
         Output::Json => serde_json::to_string_pretty(&predictions)? + "\n",
     };
     files::replace(path, text.as_bytes()).with_context(|| format!("{}: cannot be written", path.display()))?;
-    if output == Output::Text {
-        println!(
-            "wrote {} predictions to {}",
-            predictions.predictions.len(),
-            path.display()
-        );
-    }
+    let count = predictions.predictions.len();
+    output.say(format_args!("wrote {count} predictions to {}", path.display()));
     Ok(())
 }
 

@@ -55,8 +55,9 @@ pub fn run(arguments: &SchemaArguments, output: Output) -> anyhow::Result<()> {
             )
         };
         written.with_context(refused)?;
+        let next = "check every line, then set drafted = false";
+        output.say(format_args!("wrote {}; {next}", path.display()));
         if output == Output::Text {
-            println!("wrote {}; check every line, then set drafted = false", path.display());
             return Ok(());
         }
     }

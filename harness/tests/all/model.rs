@@ -174,6 +174,8 @@ fn columns_are_matched_by_name_in_any_order_with_or_without_a_label() {
     let data = folder.path().join("a.csv");
     let out = folder.path().join("out.csv");
     assert!(predicted(&model, &data, &format!("-o {}", out.display())).is_empty());
+    let said = assert_succeeds(&format!("predict {model} {} -o {}", data.display(), out.display()));
+    assert!(said.contains("wrote 40 predictions to "), "{said}");
     assert_eq!(fs::read_to_string(&out).unwrap().lines().collect::<Vec<_>>(), plain);
     let found = document(&format!("predict {model} {}", data.display()));
     assert_eq!(
@@ -380,6 +382,7 @@ fn the_file_of_a_release_holds_what_the_outcome_prints_and_no_more() {
     let (_folder, simulated, _) = trained(SCHEMA, "--epsilon 1 --delta 1e-4 --seed 7");
     assert_eq!(parts(&simulated).2["parameters"]["seed"], "7");
     // Beside the key nothing differs from run to run: not the number of rows, no time, no count.
+    fs::remove_file(&model).unwrap();
     let printed = document(&line);
     let (_, _, again) = parts(&model);
     assert_eq!(again["privacy"], printed["privacy"]);

@@ -56,6 +56,7 @@ fn a_table_without_a_declaration_is_encoded_and_claims_nothing_and_its_schema_gi
     // What a person writes down is what was read.
     let text = rounds(&format!("schema {}/train.csv {BOUGHT}", folder.name())).stdout;
     let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("drop = [\"next_year\"]\n"), "{text}");
     folder.write("schema.toml", text.replace("drafted = true", "drafted = false"));
     let declared = document(&train(&folder, "train.csv --test {}/test.csv"));
     assert_eq!(declared["privacy"]["claim"], "simulation");
