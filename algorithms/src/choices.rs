@@ -65,4 +65,8 @@ pub trait Choice: std::str::FromStr + std::fmt::Display {
     const NAMES: &'static str;
 }
 
+impl Choice for bool {
+    const NAMES: &'static str = "false, true";
+}
+
 pub(crate) use {choices, listed};

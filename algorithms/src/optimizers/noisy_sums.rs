@@ -17,6 +17,8 @@ pub(super) struct NoisySums {
     noise: Option<Box<dyn NoiseMechanism>>,
     /// The last release, times the batch size.
     pub(super) sum: Vec<f64>,
+    /// The noise of the last release alone; empty for the methods that do not read it.
+    pub(super) noise_alone: Vec<f64>,
 }
 
 impl NoisySums {
@@ -33,6 +35,7 @@ impl NoisySums {
             clip,
             noise: privacy.map(|privacy| privacy.1),
             sum: vec![0.0; problem.parameters()],
+            noise_alone: Vec::new(),
         })
     }
 
@@ -51,10 +54,16 @@ impl NoisySums {
         let batch = self.sampler.draw(round, oracle.problem().rows());
         oracle.enter(Phase::Gradient);
         let unit = oracle.sum_in_units(&batch, (current, previous), self.clip, &mut self.sum)?;
+        let alone = self.noise_alone.len();
+        self.noise_alone.copy_from_slice(&self.sum[..alone]);
         if let Some(noise) = &mut self.noise {
             oracle.enter(Phase::Noise);
             noise.add_increment(round, &mut self.sum, unit, oracle.engine())?;
         }
+        for (noise, sum) in self.noise_alone.iter_mut().zip(&self.sum) {
+            *noise = sum - *noise;
+        }
+        in_real_numbers(&mut self.noise_alone, unit);
         in_real_numbers(&mut self.sum, unit);
         oracle.enter(Phase::Update);
         Ok(())

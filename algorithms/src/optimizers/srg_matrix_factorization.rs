@@ -7,12 +7,18 @@
 //! ```
 //!
 //! Line 7 of the listing adds the noise a second time to g_t; D_t is the private release and g_t post-processing of it,
-//! so g_t itself is used (the same noise twice would leak nothing, and multiply its energy by 3.8 at c = e^{−5/2}).
+//! so g_t itself is used. `paper-line-7=true` steps as printed, by g_t + (C_s⁻¹Z)_t/B: 3.8 times the energy of the noise at
+//! c = e^{−5/2}.
 //! c < 1 weighs the *past* down: c = η_{t−1}/η_t for growing η_t = c^{−t}.
 //!
 //! **Privacy.** As in [`super::matrix_factorization`], of the rows D_t: an example takes part in one difference a round
 //! of its batch, and the difference is clipped as one, so zeroing the example changes that row by at most C whatever
 //! the loss, convex or not. Workload: S (`ones`), or M·S·L with the momentum and the decay of the run (`true`).
+//!
+//! As printed, the steps are those of L·(D + (I + L⁻¹)·C_s⁻¹Z), a Gaussian mechanism with the strategy
+//! C_s·(I + L⁻¹)⁻¹ = ½·Σ_k (c/2)^k·C_s·P^k, P the shift by a round. C_s·P^k has the columns of C_s k rounds later, those of one
+//! pattern again, so its sensitivity is at most sens(C_s), and that of the sum sens(C_s)/(2 − c): the stated guarantee holds. In
+//! integers it does not, where doubled noise is even and shows the parity of D: with a release key nothing is claimed.
 
 use rounds_kernels::linear::Point;
 
@@ -35,6 +41,8 @@ parameters! {
         decay: f64 [Range::FRACTION] = (-2.5_f64).exp(),
         /// Workload of the factorisation: M·S·L with momentum and decay, or prefix sums S
         workload: WorkloadKind = WorkloadKind::True,
+        /// Steps with the noise added a second time, as line 7 of the paper's listing prints it
+        paper_line_7: bool = false,
     }
 }
 
@@ -67,9 +75,16 @@ fn constructor(problem: &PublicProblem, settings: &Settings) -> Result<Prepared,
         }
     }
     let clip_norm = plan::clip_norm(settings, 1.0)?;
-    let (privacy, statement) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
-    let sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
+    let (privacy, mut statement) = calibrated(problem, settings, &plan, (NoiseKind::Blt(3), workload), clip_norm)?;
+    let mut sums = NoisySums::new(problem, settings, &plan, Some((clip_norm, privacy.noise)))?;
     let dimension = problem.parameters();
+    if own.paper_line_7 {
+        sums.noise_alone = vec![0.0; dimension];
+        if settings.is_release() {
+            statement =
+                statement.revoked("paper-line-7 doubles noise of integers, which then shows whether a sum is even");
+        }
+    }
     let optimizer = SrgMatrixFactorization {
         decay: decay as f32,
         momentum: momentum as f32,
@@ -121,9 +136,11 @@ impl Optimizer for SrgMatrixFactorization {
             .zip(&mut self.previous)
             .zip(&mut self.recursive)
             .zip(&mut self.velocity);
+        let mut added = self.sums.noise_alone.iter();
         for ((((x, previous), g), v), &sum) in state.zip(&self.sums.sum) {
             *g = decay * *g + sum as f32 * per_row;
-            *v = momentum * *v + (*g + regularization * *x);
+            let again = added.next().map_or(0.0, |&noise| noise as f32 * per_row);
+            *v = momentum * *v + (*g + again + regularization * *x);
             *previous = *x;
             *x -= rate * *v;
         }

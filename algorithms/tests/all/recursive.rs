@@ -105,6 +105,39 @@ fn without_decay_dp_srg_memf_is_dp_memf_and_with_independent_noise_that_is_dp_sg
 }
 
 #[test]
+fn line_7_as_printed_adds_the_noise_twice() {
+    let (_, problem) = planted(1_200, 5, 3.0);
+    let common = |noise_multiplier, parameters: &[(&str, &str)]| {
+        settings(noise_multiplier, 5, parameters)
+            .with("batch-size", 100)
+            .with("epochs", 2.0)
+            .with("learning-rate", 0.1)
+    };
+    let printed = |decay| common(1.5, &[("paper-line-7", "true"), ("decay", decay)]);
+    // Without decay D_t + 2·noise is what DP-MEMF has at twice the noise.
+    let twice = last(&problem, "dp-memf", &common(3.0, &[]));
+    assert_close(&last(&problem, "dp-srg-memf", &printed("0")), &twice, 1e-5);
+    let corrected = last(&problem, "dp-srg-memf", &common(1.5, &[("decay", "0.3")]));
+    let found = last(&problem, "dp-srg-memf", &printed("0.3"));
+    assert!(found.iter().zip(&corrected).any(|(a, b)| (a - b).abs() > 1e-3));
+    let quiet = |line: &str| {
+        settings(
+            QUIET,
+            5,
+            &[("paper-line-7", line), ("decay", "0.3"), ("batch-size", "100")],
+        )
+    };
+    assert_eq!(
+        last(&problem, "dp-srg-memf", &quiet("true")),
+        last(&problem, "dp-srg-memf", &quiet("false"))
+    );
+    let mut release = printed("0.3");
+    release.key = rounds_kernels::random::StreamKey::Release([3; 32]);
+    let claim = prepared(&problem, "dp-srg-memf", &release).privacy.claim;
+    assert_eq!(claim, rounds_algorithms::privacy::Claim::None);
+}
+
+#[test]
 fn with_period_one_dp_mf_plus_is_dp_sgd() {
     let (_, problem) = planted(800, 5, 3.0);
     let common = |parameters: &[(&str, &str)]| {
@@ -188,6 +221,41 @@ fn without_noise_and_on_full_batches_the_recursion_is_nesterovs_method_and_has_i
         let bound = smoothness * distance * distance / (0.5 * (t * (t + 1)) as f64);
         assert!(gap <= bound, "t = {t}: {gap} > {bound}");
     }
+}
+
+#[test]
+fn with_coupling_average_queries_are_at_the_weighted_means_of_projected_gradient_descent() {
+    let (rounds, radius, beta) = (40, 1.5, 20.0);
+    let (single, problem) = repeated(150, rounds);
+    let average = [("coupling", "average"), ("beta", "20"), ("radius", "1.5")];
+    let settings = settings(QUIET, 1, &average)
+        .with("batch-size", 150)
+        .with("sampling", SamplingKind::Fixed)
+        .with("clip-norm", 1e6);
+    let (found, _) = iterates(&problem, "accelerated-dp-srg", &settings);
+    let mut learner: Vec<Vec<f64>> = vec![vec![0.0; 6]];
+    for t in 0..rounds {
+        let weights = (0..=t).map(|i| i as f64 + 1.0);
+        let total: f64 = weights.clone().sum();
+        let mean = |j: usize| {
+            weights
+                .clone()
+                .zip(&learner)
+                .map(|(weight, z)| weight * z[j])
+                .sum::<f64>()
+                / total
+        };
+        let query: Vec<f32> = (0..6).map(|j| mean(j) as f32).collect();
+        // y_{t+1} = x_t is what a run would return.
+        assert_close(&found[t + 1], &query, 2e-3);
+        let loss = gradient(&single, &query);
+        let moved = (0..6).map(|j| learner[t][j] - (t as f64 + 1.0) / beta * loss[j]);
+        let moved: Vec<f64> = moved.collect();
+        let shrink = (radius / moved.iter().map(|z| z * z).sum::<f64>().sqrt()).min(1.0);
+        learner.push(moved.iter().map(|z| z * shrink).collect());
+    }
+    let norm = learner[rounds].iter().map(|z| z * z).sum::<f64>().sqrt();
+    assert!((norm - radius).abs() < 1e-9, "the projection was met: {norm}");
 }
 
 /// Bound A at M = 1/4; errors that are correlated with the past have iterates within `correlation_radius`.
@@ -377,6 +445,7 @@ fn constants_outside_the_theorems_are_refused_under_theory_and_warned_of_in_prac
         (100, vec![theory]),
         (400, vec![theory, ("regime", "constrained")]),
         (100, vec![theory, ("regime", "constrained"), ("zeta", "1")]),
+        (100, vec![theory, ("regime", "constrained"), ("coupling", "average")]),
     ] {
         let refused = prepare("accelerated-dp-srg", batch, &more).err();
         assert!(matches!(refused, Some(PrepareError::Settings(_))), "{batch} {more:?}");
