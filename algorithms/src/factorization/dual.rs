@@ -135,7 +135,7 @@ pub(crate) fn minimize_gap(dual: &impl Dual, goal: f64) -> Result<Optimum, Facto
                     break;
                 }
             }
-            if stuck {
+            if stuck && barrier <= 1e-6 * goal {
                 break;
             }
             estimate_goal = 0.1 * minimizer.evaluation.expected_gain().min(estimate_goal);

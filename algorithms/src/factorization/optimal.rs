@@ -343,6 +343,19 @@ mod tests {
     }
 
     #[test]
+    fn six_participations_of_momentum_and_decay_are_certified() {
+        // From the start of these, multipliers went to zero, where the dual is flat. The reference is a dense L-BFGS-B in NumPy.
+        for (decay, expected) in [((-2.5_f64).exp(), 85_226.856_5), (1e-3, 72_435.0)] {
+            for gap in [1e-2, 1e-4] {
+                let found = mean(60, sums().with_momentum(0.9).with_decay(decay), 6, gap);
+                assert!(found.relative_gap().unwrap() <= gap);
+                let error = found.frobenius().powi(2) / expected;
+                assert!((1.0 - 1e-5..1.0 + 1.1 * gap).contains(&error), "{error}");
+            }
+        }
+    }
+
+    #[test]
     fn columns_that_one_example_uses_together_are_orthogonal() {
         let found = mean(30, sums(), 5, 1e-7);
         let strategy = matrix_of(&found);

@@ -248,7 +248,6 @@ impl Dual for PatternDual<'_> {
         let mut evaluation = dual_evaluation(nuclear, &blocks.scales, &blocks.rows)?;
         let sum: f64 = blocks.scales.iter().sum();
         let block_barrier = barrier / self.patterns.len() as f64;
-        let multiplier_barrier = if self.objective == Objective::Max { barrier } else { 0.0 };
         let mut inner_products = Vec::with_capacity(self.patterns.len());
         let mut angles = Vec::new();
         let mut angle_curvatures = Vec::new();
@@ -284,7 +283,7 @@ impl Dual for PatternDual<'_> {
             }
         }
         let add = |evaluation: &mut Evaluation, multipliers: &[f64], squares: &[f64]| {
-            add_multipliers(evaluation, multipliers, squares, nuclear, multiplier_barrier);
+            add_multipliers(evaluation, multipliers, squares, nuclear, barrier);
         };
         add(&mut evaluation, &blocks.scales, &inner_products);
         evaluation.gradient.extend(angles);
