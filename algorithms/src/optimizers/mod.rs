@@ -14,6 +14,7 @@ pub mod multistage;
 pub mod nesterov;
 mod noisy_sums;
 pub mod parameters;
+pub mod phased_erm;
 pub mod phased_sgd;
 pub mod plan;
 mod pooled;
@@ -41,6 +42,8 @@ pub static ALGORITHMS: &[&Algorithm] = &[
     &matrix_factorization::DP_MF,
     &matrix_factorization::DP_MF_PLUS,
     &phased_sgd::PHASED_SGD,
+    &phased_erm::PHASED_ERM,
+    &phased_erm::LOCALIZED_ACCELERATED,
     &resque_parallel::RESQUE_EPOCH_SGD,
     &resque_parallel::RESQUE_AC_SA,
     &resque_private::RESQUE_PRIVATE_ERM,

@@ -29,7 +29,7 @@ use super::sgd::project_onto_ball;
 use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, SettingsError, StepError};
 use crate::noise::{IndependentGaussian, NoiseMechanism};
 use crate::oracle::{Oracle, Phase};
-use crate::privacy::{Mechanism, Sampling};
+use crate::privacy::{Adjacency, Mechanism, Sampling};
 use crate::problem::PublicProblem;
 use crate::resque::localization;
 use crate::state::StateVisitor;
@@ -69,42 +69,76 @@ pub static PHASED_SGD: Algorithm = Algorithm {
     constructor: prepare,
 };
 
-fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
-    let loss = problem.model().loss;
-    let common = settings.common()?;
-    plan::independent_noise_only(&common, PHASED_SGD.id)?;
-    let refused = |parameter, value: String, reason| {
-        PrepareError::from(SettingsError::Unsupported {
-            parameter,
-            value,
-            algorithm: "phased-sgd",
-            reason,
+/// Terms of a finite sum that are convex, M-smooth and L-Lipschitz by public bounds.
+pub(super) struct SmoothLoss {
+    /// M, the regulariser included.
+    pub(super) smoothness: f64,
+    /// L.
+    pub(super) clip_norm: f32,
+    pub(super) clip: Clip,
+    pub(super) adjacency: Adjacency,
+}
+
+impl SmoothLoss {
+    /// The constants of the settings and the problem, for a run of `algorithm` with independent noise.
+    ///
+    /// # Errors
+    /// A loss without a curvature, rows without a bound, a clip norm for softmax, a relation or a noise that does not fit.
+    pub(super) fn new(
+        problem: &PublicProblem,
+        settings: &Settings,
+        algorithm: &'static str,
+    ) -> Result<Self, PrepareError> {
+        let loss = problem.model().loss;
+        let common = settings.common()?;
+        plan::independent_noise_only(&common, algorithm)?;
+        let refused = |parameter, value: String, reason| {
+            PrepareError::from(SettingsError::Unsupported {
+                parameter,
+                value,
+                algorithm,
+                reason,
+            })
+        };
+        let Some(curvature) = loss.curvature() else {
+            let reason = "needs a smooth loss, whose gradient steps do not expand; use huber or logistic";
+            return Err(refused("loss", loss.to_string(), reason));
+        };
+        let adjacency = plan::adjacency(problem, &common)?;
+        Sampling::FixedOrder.check(adjacency)?;
+        let Some(bound) = problem.row_bound(Norm::L2) else {
+            let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
+            return Err(refused("clip-features", "none".to_owned(), reason));
+        };
+        let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
+        let has_classes = loss.targets() == TargetKind::Classes;
+        if has_classes && let Some(asked) = common.clip_norm {
+            let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
+            return Err(refused("clip-norm", asked.to_string(), reason));
+        }
+        let (clip_norm, clip) = if has_classes {
+            ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
+        } else {
+            let clip_norm = plan::clip_norm(settings, 1.0)?;
+            (clip_norm, Clip::l2(clip_norm))
+        };
+        Ok(Self {
+            smoothness: curvature * squared + problem.regularization(),
+            clip_norm,
+            clip,
+            adjacency,
         })
-    };
-    let Some(curvature) = loss.curvature() else {
-        let reason =
-            "needs a smooth loss: its privacy rests on gradient steps that do not expand; use huber or logistic";
-        return Err(refused("loss", loss.to_string(), reason));
-    };
-    let adjacency = plan::adjacency(problem, &common)?;
-    Sampling::FixedOrder.check(adjacency)?;
-    let Some(bound) = problem.row_bound(Norm::L2) else {
-        let reason = "needs a public bound on the rows: declare the columns' bounds, or clip the features";
-        return Err(refused("clip-features", "none".to_owned(), reason));
-    };
-    let squared = bound * bound + if problem.model().bias { 1.0 } else { 0.0 };
-    let smoothness = curvature * squared + problem.regularization();
-    let has_classes = loss.targets() == TargetKind::Classes;
-    if has_classes && let Some(asked) = common.clip_norm {
-        let reason = "bounds softmax gradients by the rows' public bound and clips nothing; leave it out";
-        return Err(refused("clip-norm", asked.to_string(), reason));
     }
-    let (clip_norm, clip) = if has_classes {
-        ((2.0 * squared).sqrt() as f32, Clip::Unbounded)
-    } else {
-        let clip_norm = plan::clip_norm(settings, 1.0)?;
-        (clip_norm, Clip::l2(clip_norm))
-    };
+}
+
+fn prepare(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, PrepareError> {
+    let common = settings.common()?;
+    let SmoothLoss {
+        smoothness,
+        clip_norm,
+        clip,
+        adjacency,
+    } = SmoothLoss::new(problem, settings, PHASED_SGD.id)?;
     let factor = adjacency.row_change_factor();
     let noise = plan::calibrate(settings, clip_norm, adjacency, problem, |noise_multiplier| {
         Mechanism::Gaussian {
@@ -269,7 +303,6 @@ mod tests {
     use crate::executor::Executor;
     use crate::optimizers::Budget;
     use crate::oracle::Engine;
-    use crate::privacy::Adjacency;
     use crate::problem::synthetic::synthetic_logistic;
     use crate::problem::{Dataset, Features, Labels, Problem};
     use rounds_kernels::loss::Loss;

@@ -1,0 +1,449 @@
+//! Regularised minimisation in phases by accelerated gradient descent: \[51\] and \[26\] of [004 Table 1].
+//!
+//! ```text
+//! phase i: chunk of n_i = n/2^i examples, λ_i = 8^i·λ_0,   F_i(x) = (1/n_i)·Σ f(x; d) + (λ_i/2)·‖x − x_{i−1}‖²
+//! y' = Π_R(x − g/β_i),   x' = y' + m·(y' − y),   β_i = M + λ_i,   m = (√β_i − √λ_i)/(√β_i + √λ_i),   from x = y = x_{i−1}
+//! ```
+//!
+//! | id | gradient g | rounds T_i | x_i |
+//! | --- | --- | --- | --- |
+//! | `phased-erm` | ∇F_i, of the whole chunk | ⌈2·ln(200·√2·n_i·(1 + rR/L))/−ln(1 − √(λ_i/β_i))⌉ | y + N(0, (1.01·f·L/(λ_i·n_i·μ))²·I) |
+//! | `localized-accelerated` | of one of ⌈n_i^{1/8}⌉ batches in turn, with noise | ⌈2·n_i^{1/4}⌉ | y |
+//!
+//! f is 1 for zero-out and 2 for replace-one, r the regulariser of the problem, and M its smoothness, r included. λ_0 balances
+//! statistics and privacy (`resque/localization.rs`).
+//!
+//! `phased-erm` is the framework of Zhang, Thekumparampil, Oh and He (2022, arXiv 2206.00363), which leaves the solver open: the
+//! published Θ̃(n) queries in Θ̃(√n) rounds are those of a variance-reduced one, Θ̃(n^{5/4}) in Θ̃(n^{1/4}) those of this.
+//! `localized-accelerated` is the method of Gao, Lowy, Zhou and Wright (2024, arXiv 2407.09690) with one trusted silo: Θ̃(n^{9/8})
+//! queries in Θ̃(n^{1/4}) rounds. Batches come in a fixed order, and momentum is that of strong convexity.
+//!
+//! **Privacy of `localized-accelerated`.** A release is a clipped sum with noise. An example is in one batch of one phase, which
+//! is read at most p = max_i ⌈T_i/⌈n_i^{1/8}⌉⌉ times, and zeroing it changes each of these sums by at most L: p Gaussian
+//! mechanisms on one chunk, later phases post-process. Convexity is not used.
+//!
+//! **Privacy of `phased-erm`.** F_i is λ_i-strongly convex, and the changed example moves its gradient by at most f·L/n_i
+//! everywhere, so the minimiser over the ball moves by at most f·L/(λ_i·n_i). With D = ‖x_{i−1} − x*‖,
+//! (λ_i/2)·D² ≤ F_i(x_{i−1}) − F_i(x*) ≤ (L + rR)·D − (λ_i/2)·D², hence D ≤ (L + rR)/λ_i, and after T rounds
+//! (λ_i/2)·‖y − x*‖² ≤ F_i(y) − F_i(x*) ≤ (1 − √(λ_i/β_i))^T·(L + rR)·D [Nesterov 2004, Theorem 2.2.2, with the gradient
+//! mapping of 2.2.4]. T_i makes ‖y − x*‖ ≤ 0.005·L/(λ_i·n_i) on both data sets, so y moves by at most 1.01·f·L/(λ_i·n_i). Chunks are
+//! disjoint: every phase spends the whole budget. Clipping keeps losses convex and M-smooth, as in [`super::phased_sgd`], which
+//! also has the reason why a release key claims nothing.
+
+use rounds_kernels::features::Selection;
+
+use super::parameters::{NOISE, PRIVACY, Range, parameters};
+use super::phased_sgd::SmoothLoss;
+use super::scene::Scene;
+use super::sgd::project_onto_ball;
+use super::{Algorithm, Optimizer, PrepareError, Prepared, Settings, StepError};
+use super::{Parameter, plan};
+use crate::noise::{IndependentGaussian, NoiseMechanism};
+use crate::oracle::{Oracle, Phase};
+use crate::privacy::{Mechanism, Sampling};
+use crate::problem::PublicProblem;
+use crate::resque::localization;
+use crate::state::StateVisitor;
+
+parameters! {
+    /// Parameters of the phases.
+    struct PhasedErmParameters {
+        /// Radius R of the ball around 0 that iterates are projected on
+        radius: f64 [Range::POSITIVE] = 10.0,
+        /// λ_0 of the regularisers 8^i·λ_0 (default: (L/R)·√(1/n + d/(nμ)²))
+        first_regularization: Option<f64> [Range::POSITIVE],
+    }
+}
+
+const GROUPS: &[&[Parameter]] = &[PRIVACY, NOISE, PhasedErmParameters::ALL];
+
+const SCENE: Scene = Scene {
+    name: "phases",
+    rows: 64,
+    batch_size: None,
+    parameters: &[],
+    second: 1,
+    rows_with_second: 64,
+    needs_f32: true,
+    ..Scene::FIXED
+};
+
+/// The catalogue's entry of minimisation with noise on its results.
+pub static PHASED_ERM: Algorithm = Algorithm {
+    id: "phased-erm",
+    name: "Phased-ERM",
+    source: "Zhang, Thekumparampil, Oh and He 2022; [004 Table 1]",
+    promise: "(ε, δ)-DP by the stability of regularised minimisers, n^{1/4} rounds of whole chunks, for smooth convex losses",
+    private: true,
+    release: false,
+    groups: GROUPS,
+    scenes: &[SCENE],
+    constructor: |problem, settings| prepare(problem, settings, &PHASED_ERM, Private::Results),
+};
+
+/// The catalogue's entry of minimisation with noise on its gradients.
+pub static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
+    id: "localized-accelerated",
+    name: "localised accelerated DP gradient method",
+    source: "Gao, Lowy, Zhou and Wright 2024; [004 Table 1]",
+    promise: "(ε, δ)-DP by noise on large batches, n^{1/4} rounds and n^{9/8} queries, for smooth losses",
+    private: true,
+    release: false,
+    groups: GROUPS,
+    scenes: &[SCENE],
+    constructor: |problem, settings| prepare(problem, settings, &LOCALIZED_ACCELERATED, Private::Gradients),
+};
+
+/// What the noise is added to.
+#[derive(Clone, Copy, PartialEq)]
+enum Private {
+    Results,
+    Gradients,
+}
+
+/// A phase, its rounds and its batches.
+struct Chunk {
+    rows: std::ops::Range<usize>,
+    regularization: f64,
+    rounds: u64,
+    batch: usize,
+}
+
+impl Chunk {
+    fn new(phase: localization::Phase, loss: &SmoothLoss, slope: f64, private: Private) -> Self {
+        let (rows, regularization) = (phase.rows, phase.regularization);
+        let examples = rows.len() as f64;
+        let contraction = 1.0 - (regularization / (loss.smoothness + regularization)).sqrt();
+        let (rounds, batches) = match private {
+            Private::Results => {
+                let accuracy = 200.0 * 2.0_f64.sqrt() * examples * slope / f64::from(loss.clip_norm);
+                (2.0 * accuracy.ln() / -contraction.ln(), 1.0)
+            }
+            Private::Gradients => (2.0 * examples.powf(0.25), examples.powf(0.125).ceil()),
+        };
+        Self {
+            batch: (examples / batches).ceil() as usize,
+            rounds: rounds.ceil().max(1.0) as u64,
+            rows,
+            regularization,
+        }
+    }
+
+    /// The times that a row of the chunk is read, at most.
+    fn participations(&self) -> usize {
+        (self.rounds as usize).div_ceil(self.batches())
+    }
+
+    fn batches(&self) -> usize {
+        self.rows.len().div_ceil(self.batch)
+    }
+
+    /// The rows of a round.
+    fn batch(&self, round: u64) -> std::ops::Range<usize> {
+        let start = self.rows.start + (round as usize % self.batches()) * self.batch;
+        start..(start + self.batch).min(self.rows.end)
+    }
+}
+
+fn prepare(
+    problem: &PublicProblem,
+    settings: &Settings,
+    entry: &'static Algorithm,
+    private: Private,
+) -> Result<Prepared, PrepareError> {
+    let loss = SmoothLoss::new(problem, settings, entry.id)?;
+    let own = PhasedErmParameters::read(settings)?;
+    let radius = plan::bounded_radius(problem, own.radius)?;
+    let clip_norm = f64::from(loss.clip_norm);
+    let slope = clip_norm + problem.regularization() * radius;
+    let chunks = |first| -> Vec<Chunk> {
+        let phases = localization::phases(problem.rows(), first).into_iter();
+        phases.map(|phase| Chunk::new(phase, &loss, slope, private)).collect()
+    };
+    // Where rounds depend on λ, examples take part once.
+    let participations = match private {
+        Private::Results => 1,
+        Private::Gradients => chunks(1.0).iter().map(Chunk::participations).max().unwrap_or(1),
+    };
+    let noise = plan::calibrate(settings, loss.clip_norm, loss.adjacency, problem, |noise_multiplier| {
+        Mechanism::Gaussian {
+            noise_multiplier,
+            sampling: Sampling::FixedOrder,
+            participations,
+        }
+    })?;
+    let privacy = noise.noise_multiplier * (problem.parameters() as f64).sqrt() / problem.rows() as f64;
+    let first = own
+        .first_regularization
+        .unwrap_or_else(|| localization::first_regularization(clip_norm, radius, problem.rows(), privacy));
+    let deviation = match private {
+        Private::Results => 1.01 * noise.standard_deviation,
+        Private::Gradients => noise.standard_deviation,
+    };
+    let stream = IndependentGaussian::new(settings.key.clone(), deviation);
+    let optimizer = PhasedErm::new(chunks(first), loss, (private, stream, radius), problem.parameters());
+    let rounds = optimizer.chunks.iter().map(|chunk| chunk.rounds).sum();
+    let queries = |chunk: &Chunk| {
+        (0..chunk.rounds)
+            .map(|round| chunk.batch(round).len() as u64)
+            .sum::<u64>()
+    };
+    let queries = optimizer.chunks.iter().map(queries).sum();
+    let statement = noise
+        .statement
+        .with_note("disjoint chunks: each phase spends the whole budget, none is composed");
+    Ok(Prepared {
+        queries: Some(queries),
+        ..Prepared::new(optimizer, rounds, Some(noise.mechanism), statement).with("first-regularization", first)
+    })
+}
+
+/// The iteration above.
+struct PhasedErm {
+    chunks: Vec<Chunk>,
+    loss: SmoothLoss,
+    private: Private,
+    radius: f64,
+    /// Of a gradient sum, or of λ_i·n_i·x_i.
+    noise: IndependentGaussian,
+    phase: u64,
+    /// Rounds of this phase that are done.
+    position: u64,
+    /// x, where gradients are taken.
+    iterate: Vec<f32>,
+    /// y.
+    descended: Vec<f32>,
+    /// x_{i−1}: the last release, and the only thing that may be shown.
+    released: Vec<f32>,
+    sum: Vec<f64>,
+}
+
+impl PhasedErm {
+    fn new(
+        chunks: Vec<Chunk>,
+        loss: SmoothLoss,
+        (private, noise, radius): (Private, IndependentGaussian, f64),
+        dimension: usize,
+    ) -> Self {
+        Self {
+            chunks,
+            loss,
+            private,
+            radius,
+            noise,
+            phase: 0,
+            position: 0,
+            iterate: vec![0.0; dimension],
+            descended: vec![0.0; dimension],
+            released: vec![0.0; dimension],
+            sum: vec![0.0; dimension],
+        }
+    }
+
+    /// Ends the phase: x_i, from which the next one starts.
+    fn release(&mut self, oracle: &Oracle<'_>) -> Result<(), StepError> {
+        self.released.copy_from_slice(&self.descended);
+        if self.private == Private::Results {
+            self.sum.fill(0.0);
+            self.noise
+                .add_increment(self.phase, &mut self.sum, None, oracle.engine())?;
+            let chunk = &self.chunks[self.phase as usize];
+            let scale = 1.0 / (chunk.regularization * chunk.rows.len() as f64);
+            for (x, noise) in self.released.iter_mut().zip(&self.sum) {
+                *x += (noise * scale) as f32;
+            }
+            project_onto_ball(&mut self.released, self.radius);
+        }
+        self.iterate.copy_from_slice(&self.released);
+        self.descended.copy_from_slice(&self.released);
+        self.phase += 1;
+        self.position = 0;
+        Ok(())
+    }
+}
+
+impl Optimizer for PhasedErm {
+    fn step(&mut self, round: u64, oracle: &mut Oracle<'_>) -> Result<(), StepError> {
+        let chunk = &self.chunks[self.phase as usize];
+        let (rows, regularization) = (chunk.batch(self.position), chunk.regularization);
+        let is_last = self.position + 1 == chunk.rounds;
+        oracle.enter(Phase::Gradient);
+        // A last partial batch is divided by the nominal size.
+        let per_row = 1.0 / chunk.batch as f64;
+        oracle.gradient_sum(&Selection::Range(rows), &self.iterate, self.loss.clip, &mut self.sum)?;
+        if self.private == Private::Gradients {
+            oracle.enter(Phase::Noise);
+            self.noise.add_increment(round, &mut self.sum, None, oracle.engine())?;
+        }
+        oracle.enter(Phase::Update);
+        let decay = oracle.problem().regularization();
+        let beta = self.loss.smoothness + regularization;
+        let momentum = (beta.sqrt() - regularization.sqrt()) / (beta.sqrt() + regularization.sqrt());
+        let state = self.iterate.iter_mut().zip(&self.released).zip(&self.sum);
+        for ((x, &centre), &sum) in state {
+            let point = f64::from(*x);
+            let gradient = sum * per_row + decay * point + regularization * (point - f64::from(centre));
+            *x = (point - gradient / beta) as f32;
+        }
+        project_onto_ball(&mut self.iterate, self.radius);
+        for (x, y) in self.iterate.iter_mut().zip(&mut self.descended) {
+            let descended = *x;
+            *x += momentum as f32 * (descended - *y);
+            *y = descended;
+        }
+        self.position += 1;
+        if is_last {
+            oracle.enter(Phase::Noise);
+            self.release(oracle)?;
+        }
+        Ok(())
+    }
+
+    fn solution(&mut self) -> &[f32] {
+        &self.released
+    }
+
+    fn visit_state(&mut self, visitor: &mut dyn StateVisitor) {
+        visitor.u64("phase", &mut self.phase);
+        visitor.u64("position", &mut self.position);
+        visitor.f32s("iterate", &mut self.iterate);
+        visitor.f32s("descended", &mut self.descended);
+        visitor.f32s("released", &mut self.released);
+        self.noise.visit_state(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rounds_kernels::features::Norm;
+    use rounds_kernels::linear::Clip;
+    use rounds_kernels::loss::Loss;
+    use rounds_kernels::random::StreamKey;
+
+    use super::*;
+    use crate::executor::Executor;
+    use crate::optimizers::Budget;
+    use crate::oracle::Engine;
+    use crate::privacy::Adjacency;
+    use crate::problem::synthetic::synthetic_logistic;
+    use crate::problem::{Dataset, Features, Labels, Problem};
+
+    /// Logistic rows of norm at most 2, without noise to speak of; one row may be another one.
+    fn problem(rows: usize, changed: Option<usize>) -> Problem {
+        let (mut features, mut labels) = synthetic_logistic(rows, 5, 3).into_binary().unwrap().into_parts();
+        if let (Some(row), Features::F32 { values, columns }, Labels::Values(targets)) =
+            (changed, &mut features, &mut labels)
+        {
+            values[row * *columns..(row + 1) * *columns].fill(-1.5);
+            targets[row] = -targets[row];
+        }
+        let data = Dataset::new("rows", features, labels).unwrap();
+        let data = data.clip_features(Norm::L2, 2.0).unwrap();
+        Problem::new(Arc::new(data), Loss::Logistic, true, 0.01).unwrap()
+    }
+
+    /// y at the end of the first phase, after `times` as many rounds as the proof asks for.
+    fn minimiser(private: Private, problem: &Problem, times: u64) -> Vec<f32> {
+        let loss = SmoothLoss {
+            smoothness: 0.25 * 5.0 + 0.01,
+            clip_norm: 1.0,
+            clip: Clip::l2(1.0),
+            adjacency: Adjacency::ReplaceOne,
+        };
+        let phase = localization::phases(problem.rows(), 0.01).remove(0);
+        let mut chunk = Chunk::new(phase, &loss, 1.0 + 0.01 * 10.0, private);
+        chunk.rounds *= times;
+        let rounds = chunk.rounds;
+        let noise = IndependentGaussian::new(StreamKey::Simulation(1), 1e-30);
+        let mut optimizer = PhasedErm::new(vec![chunk], loss, (private, noise, 10.0), problem.parameters());
+        let mut oracle = Oracle::new(problem, Engine::default());
+        (0..rounds).for_each(|round| optimizer.step(round, &mut oracle).unwrap());
+        optimizer.released
+    }
+
+    fn distance(left: &[f32], right: &[f32]) -> f64 {
+        let squares = left.iter().zip(right).map(|(a, b)| f64::from(a - b).powi(2));
+        squares.sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn a_phase_ends_within_its_share_of_the_sensitivity_and_a_changed_row_moves_it_by_no_more_than_the_claim() {
+        let rows = 640;
+        let unit = 1.0 / (8.0 * 0.01 * 320.0);
+        let found = minimiser(Private::Results, &problem(rows, None), 1);
+        let longer = minimiser(Private::Results, &problem(rows, None), 10);
+        assert!(
+            distance(&found, &longer) <= 0.005 * unit,
+            "{}",
+            distance(&found, &longer)
+        );
+        for changed in [0, 100, 319] {
+            let moved = distance(&found, &minimiser(Private::Results, &problem(rows, Some(changed)), 1));
+            assert!(
+                (0.05 * unit..=2.0 * 1.01 * unit).contains(&moved),
+                "{changed}: {moved} of {unit}"
+            );
+        }
+        // Rows of later chunks do not enter.
+        assert_eq!(found, minimiser(Private::Results, &problem(rows, Some(320)), 1));
+        // Batches of a part of the chunk meet the same minimiser, up to their sampling.
+        let batches = minimiser(Private::Gradients, &problem(rows, None), 10);
+        assert!(distance(&batches, &longer) < 0.5, "{}", distance(&batches, &longer));
+    }
+
+    #[test]
+    fn no_row_is_read_more_often_than_the_mechanism_says() {
+        for rows in [40, 1_000, 16_000] {
+            let problem = problem(rows, None);
+            let settings = Settings::new(
+                Budget::Target {
+                    epsilon: 1.0,
+                    delta: 1e-6,
+                },
+                StreamKey::Simulation(5),
+            );
+            let prepared = LOCALIZED_ACCELERATED.prepare(&problem, &settings).unwrap();
+            let Some(Mechanism::Gaussian { participations, .. }) = prepared.mechanism else {
+                panic!("{:?}", prepared.mechanism)
+            };
+            let loss = SmoothLoss::new(&problem, &settings, "test").unwrap();
+            let mut reads = vec![0; rows];
+            for phase in localization::phases(rows, 1.0) {
+                let chunk = Chunk::new(phase, &loss, 1.0, Private::Gradients);
+                (0..chunk.rounds).for_each(|round| chunk.batch(round).for_each(|row| reads[row] += 1));
+            }
+            assert_eq!(reads.iter().max(), Some(&participations));
+            let (queries, planned) = (reads.iter().sum::<usize>() as u64, prepared.queries);
+            assert_eq!(planned, Some(queries));
+            let mut executor = Executor::new(&problem, Engine::default(), prepared);
+            executor.run().unwrap();
+            assert_eq!(executor.ledger().gradient_queries, queries);
+        }
+    }
+
+    #[test]
+    fn with_little_noise_both_learn_and_noise_on_results_is_that_of_the_budget() {
+        let problem = problem(4_000, None);
+        for entry in [&PHASED_ERM, &LOCALIZED_ACCELERATED] {
+            let run = |epsilon: f64, seed| {
+                let budget = Budget::Target { epsilon, delta: 1e-6 };
+                let settings = Settings::new(budget, StreamKey::Simulation(seed)).with("first-regularization", 1e-3);
+                let mut executor =
+                    Executor::new(&problem, Engine::default(), entry.prepare(&problem, &settings).unwrap());
+                executor.run().unwrap();
+                executor.solution().to_vec()
+            };
+            let loss = |x: &[f32]| crate::oracle::evaluate(&problem, &Engine::default(), x).unwrap().loss / 4_000.0;
+            let zero = loss(&[0.0; 6]);
+            assert!(
+                loss(&run(100.0, 1)) < zero - 0.01,
+                "{}: {} of {zero}",
+                entry.id,
+                loss(&run(100.0, 1))
+            );
+            assert!(distance(&run(1.0, 1), &run(1.0, 2)) > 10.0 * distance(&run(100.0, 1), &run(100.0, 2)));
+        }
+    }
+}
