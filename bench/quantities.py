@@ -407,5 +407,5 @@ def real_data_rows():
         rows = [(name, method, best(chosen("paper/accelerated-real-data", dataset=data, algorithm=name, **({"method": method} if method else {})),
                                     least=True)) for name, method in labels]
         for name, method, some in sorted(rows, key=lambda row: mean(row[2])):
-            sampling = ", " + some[0]["parameters"]["sampling"] if name == "dp-sgd" else ""
+            sampling = ", " + some[0]["parameters"]["sampling"].replace("poisson", "Poisson").replace("-", " ") if name == "dp-sgd" else ""
             yield f"{data} | {name.upper().replace('OPT', 'opt')}{sampling} | {some[0]['parameters']['adjacency']}", some
