@@ -14,7 +14,8 @@
 //! statistics and privacy (`resque/localization.rs`).
 //!
 //! `phased-erm` is the framework of Zhang, Thekumparampil, Oh and He (2022, arXiv 2206.00363), which leaves the solver open: the
-//! published Θ̃(n) queries in Θ̃(√n) rounds are those of a variance-reduced one, Θ̃(n^{5/4}) in Θ̃(n^{1/4}) those of this.
+//! published Θ̃(n) queries in Θ̃(√n) rounds are those of a variance-reduced one. This one takes Θ̃(λ_0^{−1/2}) rounds of whole
+//! chunks: Θ̃(n^{1/4}) at λ_0 ~ n^{−1/2}.
 //! `localized-accelerated` is the method of Gao, Lowy, Zhou and Wright (2024, arXiv 2407.09690) with one trusted silo: Θ̃(n^{9/8})
 //! queries in Θ̃(n^{1/4}) rounds. Batches come in a fixed order, and momentum is that of strong convexity.
 //!
@@ -73,7 +74,7 @@ pub static PHASED_ERM: Algorithm = Algorithm {
     id: "phased-erm",
     name: "Phased-ERM",
     source: "Zhang, Thekumparampil, Oh and He 2022; [004 Table 1]",
-    promise: "(ε, δ)-DP by the stability of regularised minimisers, n^{1/4} rounds of whole chunks, for smooth convex losses",
+    promise: "(ε, δ)-DP by the stability of regularised minimisers, for smooth convex losses",
     private: true,
     release: false,
     groups: GROUPS,
