@@ -39,6 +39,12 @@ def published_accuracies(study, label):
                    "interval": method["published-interval"], "ours": best(chosen(study, problem=label, method=method["label"]))}
 
 
+def published_accuracy(method):
+    """What Figure 1 of paper 000 prints of a method on CIFAR-10, with its interval."""
+    [one] = [one for problem in definition("paper/srg-figure-1-line-7")["problem"] for one in problem["method"] if one["label"] == method]
+    return f"{one['published']:.2f} ± {one['published-interval']:.2f}"
+
+
 def bisected(increasing, value):
     """The point between 1e-6 and 100 at which an increasing function has a value."""
     low, high = 1e-6, 100.0
