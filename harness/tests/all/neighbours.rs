@@ -211,6 +211,9 @@ fn settings(algorithm: &Algorithm, relation: Adjacency, choices: &mut Choices) -
         }
         _ => {}
     }
+    if !algorithm.reads("batch-size") {
+        settings = settings.without("batch-size");
+    }
     settings
 }
 
