@@ -26,8 +26,8 @@
 //! **Privacy of `phased-erm`.** F_i is λ_i-strongly convex, and the changed example moves its gradient by at most f·L/n_i
 //! everywhere, so the minimiser over the ball moves by at most f·L/(λ_i·n_i). With D = ‖x_{i−1} − x*‖,
 //! (λ_i/2)·D² ≤ F_i(x_{i−1}) − F_i(x*) ≤ (L + rR)·D − (λ_i/2)·D², hence D ≤ (L + rR)/λ_i, and after T rounds
-//! (λ_i/2)·‖y − x*‖² ≤ F_i(y) − F_i(x*) ≤ (1 − √(λ_i/β_i))^T·(L + rR)·D [Nesterov 2004, Theorem 2.2.2, with the gradient
-//! mapping of 2.2.4]. T_i makes ‖y − x*‖ ≤ 0.005·L/(λ_i·n_i) on both data sets, so y moves by at most 1.01·f·L/(λ_i·n_i). Chunks are
+//! (λ_i/2)·‖y − x*‖² ≤ F_i(y) − F_i(x*) ≤ (1 − √(λ_i/β_i))^T·(L + rR)·D [Nesterov 2004, Sections 2.2.1 and
+//! 2.2.4: the constant-step scheme on a simple set]. T_i makes ‖y − x*‖ ≤ 0.005·L/(λ_i·n_i) on both data sets, so y moves by at most 1.01·f·L/(λ_i·n_i). Chunks are
 //! disjoint: every phase spends the whole budget. Clipping keeps losses convex and M-smooth, as in [`super::phased_sgd`], which
 //! also has the reason why a release key claims nothing.
 
