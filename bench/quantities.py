@@ -89,6 +89,24 @@ def batch_gradient_steps():
         yield {"quantity": f"{about}: queries a row", "published": queries, "ours": [run["gradient_queries"] / most for run in best(among(some, n=most), least=True)]}
 
 
+def table_1_cells(method):
+    """The best setting of a method of Table 1 of paper 004 at every n."""
+    some = chosen("paper/srg-table-1", method=method + "*")
+    return [best(among(some, n=n), least=True) for n in sorted(set(values(some, "n")))]
+
+
+def rounds_of_table_1(method):
+    rounds = [f"{some[0]['rounds']:,}" for some in table_1_cells(method)]
+    return ", ".join(rounds) if len("".join(rounds)) < 20 else f"{rounds[0]} … {rounds[-1]}"
+
+
+def queries_of_table_1(method):
+    """Queries a row at the least and the largest n."""
+    least, *_, largest = (some[0]["gradient_queries"] / some[0]["n"] for some in table_1_cells(method))
+    short = lambda value: f"{value:.2f}" if value < 3 else f"{value:.1f}" if value < 10 else f"{value:.0f}"
+    return short(least) if short(least) == short(largest) else f"{short(least)} … {short(largest)}"
+
+
 def by_batch(method, size):
     return best(chosen("paper/srg-batch-size", method=method, batch_size=size), least=True)
 
@@ -415,3 +433,16 @@ def real_data_rows():
         for name, method, some in sorted(rows, key=lambda row: mean(row[2])):
             sampling = ", " + some[0]["parameters"]["sampling"].replace("poisson", "Poisson").replace("-", " ") if name == "dp-sgd" else ""
             yield f"{data} | {name.upper().replace('OPT', 'opt')}{sampling} | {some[0]['parameters']['adjacency']}", some
+
+
+def looseness_of(method, rounds=None):
+    """Ratios of a bound over what it bounds, in all settings, after so many rounds or any."""
+    curves = [dict(map(tuple, run["curves"][0][1])) for run in chosen("bounds", method=method)]
+    return [ratio for curve in curves for at, ratio in curve.items() if rounds in (None, at)]
+
+
+def risk_exponents():
+    """Exponents of the risks of Table 1 of paper 004 between the ends of n."""
+    methods = ["accelerated DP-SRG, minimiser", "accelerated DP-SRG, no", "[23]", "[50] recursive", "[50] with", "[51]", "[26]"]
+    cells = [table_1_cells(method) for method in methods]
+    return [math.log(mean(found[-1]) / mean(found[0])) / math.log(found[-1][0]["n"] / found[0][0]["n"]) for found in cells]
