@@ -160,10 +160,10 @@ fn private_rate(
     }
 }
 
-/// Batches of 4,000 rows, of a fifth of fewer than 20,000: a short run of long steps is unstable where rows lie far from 0. 150 rounds, in
-/// at least 10 epochs and at most 30.
+/// Batches of 4,000 rows, of a fifth of fewer than 20,000, but not below 20: a short run of long steps is unstable where rows lie far
+/// from 0. 150 rounds, in at least 10 epochs and at most 30.
 fn private_batches(rows: usize) -> BatchDefaults {
-    let batch_size = rows.div_ceil(5).clamp(1, 4_000);
+    let batch_size = rows.div_ceil(5).clamp(20, 4_000);
     BatchDefaults {
         batch_size,
         epochs: (150.0 * batch_size as f64 / rows.max(1) as f64).clamp(10.0, 30.0),
