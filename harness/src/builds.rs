@@ -80,8 +80,9 @@ impl Builds {
         if stopped.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let program = &self.programs[side];
-        let mut command = Command::new(program);
+        // A name without a slash is a file here, not a program of PATH.
+        let program = std::path::absolute(&self.programs[side])?;
+        let mut command = Command::new(&program);
         command
             .arg("run")
             .args(&self.arguments)
@@ -97,13 +98,17 @@ impl Builds {
             }
         }
         let stopped = stopped.load(Ordering::Relaxed);
-        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        let mut reason: Vec<&str> = said.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+        if reason.is_empty() {
+            reason = said.lines().rev().take(10).collect();
+            reason.reverse();
+        }
         ensure!(
             stopped || done.status.success(),
             "{} run failed ({})\n{}",
             program.display(),
             done.status,
-            errors.join("\n")
+            reason.join("\n")
         );
         Ok(done.status.success())
     }

@@ -386,7 +386,7 @@ pub(crate) fn verdicts(pairs: &[[Vec<f64>; 2]], rules: Rules) -> Vec<(f64, Inter
                 (true, _, true) => Verdict::Faster,
                 _ => Verdict::Unchanged,
             };
-            let visible_from = (difference - low + shared.max(0.0)).exp();
+            let visible_from = (difference - low + shared.max(0.0)).exp().max(1.0 + rules.threshold);
             let interval = Interval::new(interval.low.exp(), interval.high.exp());
             (ratio, interval, verdict, visible_from)
         })

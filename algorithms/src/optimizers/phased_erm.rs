@@ -27,9 +27,9 @@
 //! everywhere, so the minimiser over the ball moves by at most f·L/(λ_i·n_i). With D = ‖x_{i−1} − x*‖,
 //! (λ_i/2)·D² ≤ F_i(x_{i−1}) − F_i(x*) ≤ (L + rR)·D − (λ_i/2)·D², hence D ≤ (L + rR)/λ_i, and after T rounds
 //! (λ_i/2)·‖y − x*‖² ≤ F_i(y) − F_i(x*) ≤ (1 − √(λ_i/β_i))^T·(L + rR)·D [Nesterov 2004, Sections 2.2.1 and
-//! 2.2.4: the constant-step scheme on a simple set]. T_i makes ‖y − x*‖ ≤ 0.005·L/(λ_i·n_i) on both data sets, so y moves by at most 1.01·f·L/(λ_i·n_i). Chunks are
+//! 2.2.4: the constant-step scheme on a simple set]. T_i makes ‖y − x*‖ ≤ 0.005·L/(λ_i·n_i) on both data sets in exact arithmetic, so y moves by at most 1.01·f·L/(λ_i·n_i). Chunks are
 //! disjoint: every phase spends the whole budget. Clipping keeps losses convex and M-smooth, as in [`super::phased_sgd`], which
-//! also has the reason why a release key claims nothing.
+//! also has the reason why a release key claims nothing. In f32 the noise of late phases is below the last place of an iterate.
 
 use rounds_kernels::features::Selection;
 
@@ -62,8 +62,7 @@ const SCENE: Scene = Scene {
     name: "phases",
     rows: 64,
     batch_size: None,
-    // A regulariser of its own: the default one grows with the clip norm, and would hide a skipped clip.
-    parameters: &[("first-regularization", "1")],
+    parameters: &[],
     second: 1,
     rows_with_second: 64,
     needs_f32: true,
@@ -79,7 +78,11 @@ pub static PHASED_ERM: Algorithm = Algorithm {
     private: true,
     release: false,
     groups: GROUPS,
-    scenes: &[SCENE],
+    // The default regulariser grows with the clip norm, and would hide a skipped clip.
+    scenes: &[Scene {
+        parameters: &[("first-regularization", "1")],
+        ..SCENE
+    }],
     constructor: |problem, settings| prepare(problem, settings, &PHASED_ERM, Private::Results),
 };
 
@@ -178,6 +181,11 @@ fn prepare(
     let first = own
         .first_regularization
         .unwrap_or_else(|| localization::first_regularization(clip_norm, radius, problem.rows(), privacy));
+    let rounds: u64 = chunks(first)
+        .iter()
+        .map(|chunk| chunk.rounds)
+        .fold(0, u64::saturating_add);
+    Range::ROUNDS.check("rounds (of all phases, by first-regularization)", rounds as f64)?;
     let deviation = match private {
         Private::Results => 1.01 * noise.standard_deviation,
         Private::Gradients => noise.standard_deviation,

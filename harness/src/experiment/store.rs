@@ -43,6 +43,8 @@ pub enum StoreError {
         folder.display()
     )]
     Exists { folder: PathBuf, finished: usize },
+    #[error("{} holds packed runs; unpack {PACKED} first, or choose another folder with --out", folder.display())]
+    Packed { folder: PathBuf },
     #[error("{} cannot be resumed: its {difference}; results of both must not be mixed. Run the same {} again, or start anew \
              with another --out", folder.display(), difference.what)]
     Mismatch { folder: PathBuf, difference: Difference },
@@ -343,6 +345,9 @@ impl<T: Serialize + DeserializeOwned> Store<T> {
         fs::create_dir_all(folder).map_err(file_error("create", folder))?;
         let lock = lock(folder)?;
         let path = folder.join(MEASUREMENTS);
+        if !path.exists() && folder.join(PACKED).exists() {
+            return Err(StoreError::Packed { folder: folder.into() });
+        }
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).open(&path);
         let measurements = opened.map_err(file_error("write", &path))?;
@@ -744,6 +749,17 @@ mod tests {
             read::<RoundCost>(folder.path()).unwrap().environment.rooflines,
             measured
         );
+    }
+
+    #[test]
+    fn a_folder_of_packed_cells_is_neither_written_nor_hidden() {
+        let folder = begun();
+        fs::rename(folder.path().join(MEASUREMENTS), folder.path().join(PACKED)).unwrap();
+        for mode in [Mode::New, Mode::Resume] {
+            let error = open(folder.path(), mode).unwrap_err();
+            assert!(matches!(error, StoreError::Packed { .. }), "{error}");
+        }
+        assert!(!folder.path().join(MEASUREMENTS).exists());
     }
 
     #[test]

@@ -61,6 +61,8 @@ impl Studies {
             Some(Ok(None)) | None => {}
         }
         if page.is_none() && has(FILE) {
+            let reason = problem.map(|problem| format!("{} shows its last page: {problem}", folder.display()));
+            self.messages.extend(reason);
             page = self.parsed(&folder.join(FILE));
         } else if has(peers::FILE) {
             let text = fs::read_to_string(folder.join(peers::FILE)).map_err(|error| error.to_string());

@@ -35,6 +35,7 @@ use crate::cluster::Cluster;
 use crate::data::{self, DataError, SchemaError, Split};
 use crate::factorization_file::FactorizationFile;
 use crate::files;
+use crate::format::three_digits;
 use crate::machine::{Build, vector_extension};
 use crate::measure;
 use crate::model_file::{Header, Model, TrainedOn, is_npy, outputs};
@@ -288,7 +289,7 @@ fn calibrate(context: &Context<'_>, loaded: &Loaded) -> anyhow::Result<(Prepared
         let note = format!(
             "bounds of numbers: one Laplace release of the counts of {columns} columns in public bins, {epsilon}-DP under {drawn_for} for \
              all of them together (rounded Laplace noise of scale {}); the SHA-256 of the domain is that of the domain with these bounds",
-            problem::noise_scale(columns, relation, epsilon)
+            three_digits(problem::noise_scale(columns, relation, epsilon))
         );
         privacy = privacy.after_private_bounds(epsilon).with_note(note);
     }

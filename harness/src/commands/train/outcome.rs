@@ -171,7 +171,7 @@ fn shown(epsilon: f64) -> String {
         format!("{epsilon:.3e}")
     } else {
         // Never less than what is proven.
-        format!("{:.6}", (epsilon * 1e6).ceil() / 1e6)
+        format!("{:.6}", (epsilon * 1e6 * (1.0 - 1e-13)).ceil() / 1e6)
     }
 }
 
