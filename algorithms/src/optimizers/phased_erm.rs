@@ -99,7 +99,7 @@ pub static LOCALIZED_ACCELERATED: Algorithm = Algorithm {
     constructor: |problem, settings| prepare(problem, settings, &LOCALIZED_ACCELERATED, Private::Gradients),
 };
 
-/// What the noise is added to.
+/// The values that noise is added to: results of phases, or gradients.
 #[derive(Clone, Copy, PartialEq)]
 enum Private {
     Results,

@@ -55,7 +55,7 @@ pub(super) fn first_file(folders: &[PathBuf], names: &[String]) -> Option<PathBu
     folders.iter().find_map(first)
 }
 
-/// The file of test rows of a data file: the one that is asked for, else the one beside it.
+/// The file of test rows: that of `--test`, else the one beside the data file.
 pub fn test_file(path: &Path, request: Request<'_>) -> Option<PathBuf> {
     let name = unpacked_name(path);
     let test = name
@@ -90,7 +90,7 @@ pub(super) enum Format {
     Idx,
 }
 
-/// Whether the columns of a declared domain have names.
+/// True for a declared domain with named columns, `None` without a domain.
 fn has_names(request: Request<'_>) -> Option<bool> {
     request.domain.map(|domain| domain.label_column.is_some())
 }
