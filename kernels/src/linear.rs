@@ -179,16 +179,9 @@ pub fn has_integer_kernels() -> bool {
     Instructions::fastest() != Instructions::Scalar
 }
 
-/// True if this process can use integer tiles. No bits depend on it.
+/// True if this process sums rows of bytes on integer tiles. No bits depend on it.
 pub fn has_integer_tiles() -> bool {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-    {
-        crate::tiles::available()
-    }
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512bw")))]
-    {
-        false
-    }
+    Instructions::Amx.are_available()
 }
 
 /// `sum += Σ_i clip(∇f(x; d_i))`, f32 inside blocks of at most 128 rows, f64 across blocks. Null rows add exactly 0.
