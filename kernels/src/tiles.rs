@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// Bytes of a tile: sixteen rows of 64.
+#[cfg(test)]
 pub(crate) const TILE_BYTES: usize = 1024;
 
 /// True if this processor has byte tiles and the operating system lets this process use them.
@@ -101,9 +102,9 @@ impl Drop for Configured {
     }
 }
 
-/// Rows of bytes that [`row_products`] multiplies, and what it asks memory for meanwhile.
+/// Rows of bytes that [`row_products`] multiplies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ByteRows<'a> {
+pub(crate) struct ByteRows {
     /// The first row.
     pub(crate) start: *const u8,
     /// Bytes from a row to the next.
@@ -112,30 +113,15 @@ pub(crate) struct ByteRows<'a> {
     pub(crate) groups: usize,
     /// The first of the last 64 bytes of a row.
     pub(crate) tail: usize,
-    /// Each step prefetches 64 bytes at each of these addresses, moved on by 64 bytes a step.
-    pub(crate) prefetch: &'a [*const u8; 32],
-    /// For which cache.
-    pub(crate) cache: Cache,
-}
-
-/// The cache that prefetched memory goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cache {
-    /// The first level: what the next steps read.
-    First,
-    /// The second level: what later calls read.
-    Second,
 }
 
 macro_rules! row_products {
     (
-        $(#[$doc:meta])* $name:ident, $hint:literal:
-        [$($zero:literal)+] [$($load:literal)+] [$($front:literal)+] [$($back:literal)+] step $step:literal
-        [$($store:literal)+] out $out:literal
-        prefetch [$($near:literal)+] [$($far:literal)+]
+        $(#[$doc:meta])* $name:ident:
+        [$($zero:literal)+] [$($body:literal)+] step $step:literal [$($store:literal)+] out $out:literal
     ) => {
         $(#[$doc])*
-        unsafe fn $name(rows: ByteRows<'_>, weights: *const u8, sums: *mut i32) {
+        unsafe fn $name(rows: ByteRows, weights: *const u8, sums: *mut i32) {
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
@@ -143,24 +129,16 @@ macro_rules! row_products {
                     "test {groups}, {groups}",
                     "jz 3f",
                     "2:",
-                    $($load,)+
-                    $($front,)+
-                    $(concat!("mov {line}, [{prefetch} + ", $near, "]"), concat!($hint, " [{line} + {offset}]"),)+
-                    $($back,)+
-                    $(concat!("mov {line}, [{prefetch} + ", $far, "]"), concat!($hint, " [{line} + {offset}]"),)+
-                    "mov {line:e}, 64",
+                    $($body,)+
                     "add {first}, 64",
                     "add {second}, 64",
-                    "add {offset}, 64",
                     concat!("add {weights}, ", $step),
                     "dec {groups}",
                     "jnz 2b",
                     "3:",
                     "add {first}, {to_tail}",
                     "add {second}, {to_tail}",
-                    $($load,)+
-                    $($front,)+
-                    $($back,)+
+                    $($body,)+
                     concat!("mov {line:e}, ", $out),
                     $($store,)+
                     first = inout(reg) rows.start => _,
@@ -170,8 +148,6 @@ macro_rules! row_products {
                     to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
                     weights = inout(reg) weights => _,
                     line = inout(reg) 64usize => _,
-                    prefetch = in(reg) rows.prefetch.as_ptr(),
-                    offset = inout(reg) 0usize => _,
                     sums = in(reg) sums,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -180,52 +156,44 @@ macro_rules! row_products {
             }
         }
     };
-    (32 columns: $(#[$doc:meta])* $name:ident, $hint:literal) => {
-        row_products! {
-            $(#[$doc])* $name, $hint:
-            ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
-            [
-                "tileloadd tmm4, [{first} + {stride}*1]"
-                "tileloadd tmm6, [{weights} + {line}*1]"
-                "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
-                "tileloadd tmm5, [{second} + {stride}*1]"
-            ]
-            ["tdpbusd tmm0, tmm4, tmm6" "tdpbusd tmm1, tmm4, tmm7"]
-            ["tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"]
-            step 2048
-            [
-                "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
-                "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
-            ]
-            out 128
-            prefetch [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
-                [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
-        }
-    };
-    (16 columns: $(#[$doc:meta])* $name:ident, $hint:literal) => {
-        row_products! {
-            $(#[$doc])* $name, $hint:
-            ["tilezero tmm0" "tilezero tmm2"]
-            [
-                "tileloadd tmm4, [{first} + {stride}*1]"
-                "tileloadd tmm6, [{weights} + {line}*1]"
-                "tileloadd tmm5, [{second} + {stride}*1]"
-            ]
-            ["tdpbusd tmm0, tmm4, tmm6"]
-            ["tdpbusd tmm2, tmm5, tmm6"]
-            step 1024
-            ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
-            out 64
-            prefetch [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
-                [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
-        }
-    };
 }
 
-row_products! { 32 columns: /** 32 columns, prefetching to the first-level cache. */ products_of_32_near, "prefetcht0" }
-row_products! { 32 columns: /** 32 columns, prefetching to the second-level cache. */ products_of_32_far, "prefetcht1" }
-row_products! { 16 columns: /** 16 columns, prefetching to the first-level cache. */ products_of_16_near, "prefetcht0" }
-row_products! { 16 columns: /** 16 columns, prefetching to the second-level cache. */ products_of_16_far, "prefetcht1" }
+row_products! {
+    /// Two tiles of columns.
+    products_of_32:
+    ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+    [
+        "tileloadd tmm4, [{first} + {stride}*1]"
+        "tileloadd tmm6, [{weights} + {line}*1]"
+        "tdpbusd tmm0, tmm4, tmm6"
+        "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
+        "tdpbusd tmm1, tmm4, tmm7"
+        "tileloadd tmm5, [{second} + {stride}*1]"
+        "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
+    ]
+    step 2048
+    [
+        "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
+        "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
+    ]
+    out 128
+}
+
+row_products! {
+    /// One tile of columns.
+    products_of_16:
+    ["tilezero tmm0" "tilezero tmm2"]
+    [
+        "tileloadd tmm4, [{first} + {stride}*1]"
+        "tileloadd tmm6, [{weights} + {line}*1]"
+        "tileloadd tmm5, [{second} + {stride}*1]"
+        "tdpbusd tmm0, tmm4, tmm6"
+        "tdpbusd tmm2, tmm5, tmm6"
+    ]
+    step 1024
+    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
+    out 64
+}
 
 /// Shapes of [`row_products`].
 pub(crate) fn row_shapes() -> Shapes {
@@ -239,51 +207,79 @@ pub(crate) fn row_shapes() -> Shapes {
 /// # Safety
 /// This thread's tiles have [`row_shapes`]; `rows.groups` ≥ 1; 32 rows of `tail` + 64 bytes at `rows.start`;
 /// N KiB at `weights` for each group; 32·16·N sums at `sums`.
-pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: *const u8, tiles: usize, sums: *mut i32) {
+pub(crate) unsafe fn row_products(rows: ByteRows, weights: *const u8, tiles: usize, sums: *mut i32) {
     debug_assert!(rows.groups > 0);
     // SAFETY: the caller's promise.
     unsafe {
-        match (tiles, rows.cache) {
-            (1, Cache::First) => products_of_16_near(rows, weights, sums),
-            (1, Cache::Second) => products_of_16_far(rows, weights, sums),
-            (_, Cache::First) => products_of_32_near(rows, weights, sums),
-            (_, Cache::Second) => products_of_32_far(rows, weights, sums),
+        match tiles {
+            1 => products_of_16(rows, weights, sums),
+            _ => products_of_32(rows, weights, sums),
         }
     }
 }
 
-/// Shapes of [`add_column_products`] over `rows` rows of digits, at most 48.
+/// Operands of [`column_products`]. Steps are of 64 samples.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns {
+    /// Rows of digits, at most 32. Of each step, 64 digits of a row lie behind those of the row before.
+    pub(crate) digits: *const u8,
+    pub(crate) rows: usize,
+    /// Bytes from a step's digits to the next step's.
+    pub(crate) digits_step: usize,
+    /// A KiB for each step: its row q holds samples 4q … 4q + 3 of each of sixteen columns in turn.
+    pub(crate) quads: *const u8,
+    /// Bytes from these quads to those of the other sixteen columns, if there are two lines of them.
+    pub(crate) other_quads: Option<usize>,
+    /// At least one.
+    pub(crate) steps: usize,
+    /// `[row][column]`.
+    pub(crate) sums: *mut i32,
+    /// Bytes from the sums of one line to those of the other.
+    pub(crate) other_sums: usize,
+    /// Whether to add to the sums or to overwrite them.
+    pub(crate) add: bool,
+}
+
+/// Shapes of [`column_products`] over `rows` rows of digits.
 pub(crate) fn column_shapes(rows: usize) -> Shapes {
     let tile = |index: usize| rows.saturating_sub(16 * index).min(16) as u8;
-    Shapes::new([tile(0), tile(1), tile(2), tile(0), tile(1), tile(2), 16, 16])
+    Shapes::new([tile(0), tile(1), tile(0), tile(1), tile(0), tile(1), 16, 16])
 }
 
 macro_rules! column_products {
-    ($(#[$doc:meta])* $name:ident: [$($load:literal)+] [$($body:literal)+] [$($store:literal)+]) => {
+    (
+        $(#[$doc:meta])* $name:ident:
+        [$($load:literal)+] [$($zero:literal)+] [$($body:literal)+] [$($store:literal)+]
+    ) => {
         $(#[$doc])*
-        unsafe fn $name(digits: *const u8, stride: usize, quads: *const u8, quads_stride: usize, steps: usize, sums: *mut i32) {
+        unsafe fn $name(columns: Columns) {
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
+                    "# {other_sums}",
+                    "test {add:e}, {add:e}",
+                    "jz 3f",
                     $($load,)+
+                    "jmp 2f",
+                    "3:",
+                    $($zero,)+
                     "2:",
                     $($body,)+
-                    "add {first}, 64",
-                    "add {second}, 64",
-                    "add {third}, 64",
-                    "add {quads}, {quads_stride}",
+                    "add {digits}, {digits_step}",
+                    "add {quads}, 1024",
+                    "add {others}, 1024",
                     "dec {steps}",
                     "jnz 2b",
                     $($store,)+
-                    first = inout(reg) digits => _,
-                    second = inout(reg) digits.wrapping_add(16 * stride) => _,
-                    third = inout(reg) digits.wrapping_add(32 * stride) => _,
-                    stride = in(reg) stride,
-                    quads = inout(reg) quads => _,
-                    quads_stride = in(reg) quads_stride,
+                    digits = inout(reg) columns.digits => _,
+                    digits_step = in(reg) columns.digits_step,
+                    quads = inout(reg) columns.quads => _,
+                    others = inout(reg) columns.quads.wrapping_add(columns.other_quads.unwrap_or(0)) => _,
                     line = in(reg) 64usize,
-                    steps = inout(reg) steps => _,
-                    sums = in(reg) sums,
+                    steps = inout(reg) columns.steps => _,
+                    sums = in(reg) columns.sums,
+                    other_sums = in(reg) columns.sums.wrapping_byte_add(columns.other_sums),
+                    add = in(reg) u32::from(columns.add),
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                     options(nostack),
@@ -294,57 +290,79 @@ macro_rules! column_products {
 }
 
 column_products! {
-    /// Up to 16 rows of digits.
-    columns_of_one:
+    /// Up to 16 rows of digits, sixteen columns.
+    one_by_one:
     ["tileloadd tmm0, [{sums} + {line}*1]"]
-    ["tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"]
+    ["tilezero tmm0"]
+    ["tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm4, [{digits} + {line}*1]" "tdpbsud tmm0, tmm4, tmm6"]
     ["tilestored [{sums} + {line}*1], tmm0"]
 }
 
 column_products! {
-    /// Up to 32 rows of digits.
-    columns_of_two:
+    /// Up to 32 rows of digits, sixteen columns.
+    two_by_one:
     ["tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm1, [{sums} + {line}*1 + 1024]"]
+    ["tilezero tmm0" "tilezero tmm1"]
     [
-        "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
-        "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
+        "tileloadd tmm6, [{quads} + {line}*1]"
+        "tileloadd tmm4, [{digits} + {line}*1]"
+        "tileloadd tmm5, [{digits} + {line}*1 + 1024]"
+        "tdpbsud tmm0, tmm4, tmm6" "tdpbsud tmm1, tmm5, tmm6"
     ]
     ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1"]
 }
 
 column_products! {
-    /// Up to 48 rows of digits.
-    columns_of_three:
-    ["tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm1, [{sums} + {line}*1 + 1024]" "tileloadd tmm2, [{sums} + {line}*1 + 2048]"]
+    /// Up to 16 rows of digits, twice sixteen columns.
+    one_by_two:
+    ["tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm2, [{other_sums} + {line}*1]"]
+    ["tilezero tmm0" "tilezero tmm2"]
     [
-        "tileloadd tmm6, [{quads} + {line}*1]" "tileloadd tmm3, [{first} + {stride}*1]" "tdpbsud tmm0, tmm3, tmm6"
-        "tileloadd tmm4, [{second} + {stride}*1]" "tdpbsud tmm1, tmm4, tmm6"
-        "tileloadd tmm5, [{third} + {stride}*1]" "tdpbsud tmm2, tmm5, tmm6"
+        "tileloadd tmm6, [{quads} + {line}*1]"
+        "tileloadd tmm4, [{digits} + {line}*1]"
+        "tileloadd tmm7, [{others} + {line}*1]"
+        "tdpbsud tmm0, tmm4, tmm6" "tdpbsud tmm2, tmm4, tmm7"
     ]
-    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1" "tilestored [{sums} + {line}*1 + 2048], tmm2"]
+    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{other_sums} + {line}*1], tmm2"]
 }
 
-/// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits and sixteen columns of unsigned bytes;
-/// i runs over `steps` times 64 samples. Digit i of row r lies at `digits + r·stride + i`. `quads` has a tile for each
-/// step, `quads_stride` bytes apart, whose row q holds samples 4q … 4q + 3 of each column in turn.
+column_products! {
+    /// Up to 32 rows of digits, twice sixteen columns.
+    two_by_two:
+    [
+        "tileloadd tmm0, [{sums} + {line}*1]" "tileloadd tmm1, [{sums} + {line}*1 + 1024]"
+        "tileloadd tmm2, [{other_sums} + {line}*1]" "tileloadd tmm3, [{other_sums} + {line}*1 + 1024]"
+    ]
+    ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+    [
+        "tileloadd tmm4, [{digits} + {line}*1]"
+        "tileloadd tmm6, [{quads} + {line}*1]"
+        "tdpbsud tmm0, tmm4, tmm6"
+        "tileloadd tmm5, [{digits} + {line}*1 + 1024]"
+        "tdpbsud tmm1, tmm5, tmm6"
+        "tileloadd tmm7, [{others} + {line}*1]"
+        "tdpbsud tmm2, tmm4, tmm7" "tdpbsud tmm3, tmm5, tmm7"
+    ]
+    [
+        "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm1"
+        "tilestored [{other_sums} + {line}*1], tmm2" "tilestored [{other_sums} + {line}*1 + 1024], tmm3"
+    ]
+}
+
+/// `sums[r·16 + c] = Σ_i digits_ri · bytes_ic`, or added to them, for rows of signed digits and sixteen, or twice sixteen, columns
+/// of unsigned bytes.
 ///
 /// # Safety
-/// This thread's tiles have [`column_shapes`] of `rows`; `steps` ≥ 1; all operands are readable, `rows` rows
-/// of sums writable.
-pub(crate) unsafe fn add_column_products(
-    digits: (*const u8, usize),
-    rows: usize,
-    quads: (*const u8, usize),
-    steps: usize,
-    sums: *mut i32,
-) {
-    debug_assert!(steps > 0 && rows <= 48);
+/// This thread's tiles have [`column_shapes`] of the rows; all operands are readable, the sums of all rows writable.
+pub(crate) unsafe fn column_products(columns: Columns) {
+    debug_assert!(columns.steps > 0 && columns.rows <= 32);
     // SAFETY: the caller's promise.
     unsafe {
-        match rows.div_ceil(16) {
-            1 => columns_of_one(digits.0, digits.1, quads.0, quads.1, steps, sums),
-            2 => columns_of_two(digits.0, digits.1, quads.0, quads.1, steps, sums),
-            _ => columns_of_three(digits.0, digits.1, quads.0, quads.1, steps, sums),
+        match (columns.rows > 16, columns.other_quads) {
+            (false, None) => one_by_one(columns),
+            (true, None) => two_by_one(columns),
+            (false, Some(_)) => one_by_two(columns),
+            (true, Some(_)) => two_by_two(columns),
         }
     }
 }
@@ -380,8 +398,6 @@ mod tests {
                 stride: features,
                 groups,
                 tail: features - 64,
-                prefetch: &[rows.as_ptr(); 32],
-                cache: if tiles == 1 { Cache::First } else { Cache::Second },
             };
             // SAFETY: shapes are set, sizes fit.
             unsafe { row_products(operand, weights.as_ptr(), tiles, sums.as_mut_ptr()) };
@@ -416,37 +432,46 @@ mod tests {
             eprintln!("skipped: no byte tiles here");
             return;
         }
-        for (rows, steps) in [(4, 1), (16, 2), (20, 3), (40, 4), (48, 2)] {
-            let stride = 64 * steps + 64;
-            let digits = bytes(48 * stride, 3);
-            let quads = bytes(steps * TILE_BYTES, 5);
-            let mut sums = vec![7; 48 * 16];
+        for (rows, steps, lines, add) in [
+            (4, 1, 1, true),
+            (16, 2, 2, true),
+            (20, 3, 1, false),
+            (30, 4, 2, true),
+            (32, 2, 2, false),
+        ] {
+            let (digits, quads) = (bytes(rows * 64 * steps, 3), bytes(lines * steps * TILE_BYTES, 5));
+            let mut sums = vec![7; lines * rows * 16];
+            let columns = Columns {
+                digits: digits.as_ptr(),
+                rows,
+                digits_step: 64 * rows,
+                quads: quads.as_ptr(),
+                other_quads: (lines == 2).then_some(steps * TILE_BYTES),
+                steps,
+                sums: sums.as_mut_ptr(),
+                other_sums: 64 * rows,
+                add,
+            };
             let configured = column_shapes(rows).configure();
             // SAFETY: shapes are set, sizes fit.
-            unsafe {
-                add_column_products(
-                    (digits.as_ptr(), stride),
-                    rows,
-                    (quads.as_ptr(), TILE_BYTES),
-                    steps,
-                    sums.as_mut_ptr(),
-                );
-            }
+            unsafe { column_products(columns) };
             drop(configured);
-            for row in 0..rows {
-                for column in 0..16 {
-                    let expected: i32 = (0..64 * steps)
-                        .map(|sample| {
-                            let place = sample / 64 * TILE_BYTES + sample % 64 / 4 * 64 + column * 4 + sample % 4;
-                            i32::from(digits[row * stride + sample] as i8) * i32::from(quads[place])
-                        })
-                        .sum();
-                    assert_eq!(
-                        sums[row * 16 + column],
-                        expected + 7,
-                        "{rows} rows, {steps} steps: {row}, {column}"
-                    );
-                }
+            for (place, &sum) in sums.iter().enumerate() {
+                let (line, row, column) = (place / (16 * rows), place / 16 % rows, place % 16);
+                let expected: i32 = (0..64 * steps)
+                    .map(|sample| {
+                        let step = line * steps + sample / 64;
+                        let quad = step * TILE_BYTES + sample % 64 / 4 * 64 + column * 4 + sample % 4;
+                        let digit = digits[(sample / 64 * rows + row) * 64 + sample % 64] as i8;
+                        i32::from(digit) * i32::from(quads[quad])
+                    })
+                    .sum();
+                let before = if add { 7 } else { 0 };
+                assert_eq!(
+                    sum,
+                    expected + before,
+                    "{rows} rows, {steps} steps: {line}, {row}, {column}"
+                );
             }
         }
     }

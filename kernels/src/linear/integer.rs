@@ -13,7 +13,10 @@
 
 use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of, truncated};
 use super::packing::split;
-use super::products::{EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, Products, Session, TOGETHER, bytes_of};
+use super::products::{
+    Digits, EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER,
+    bytes_of,
+};
 use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
@@ -244,18 +247,24 @@ pub(super) struct Scratch {
     products: Products,
     /// Features and outputs of the model that it was made for.
     shape: (usize, usize),
-    columns: Columns,
     /// Margins of 32 rows, `[32][32]`.
     margins: Vec<i32>,
-    /// Coefficients of a block in digits, `[3·output + digit][128]`.
+    sums: Sums,
+}
+
+/// Contributions of some rows in digits, and the sums of digits of all rows before them.
+#[derive(Debug)]
+struct Sums {
+    columns: Columns,
+    /// Coefficients in digits, `[row/64][3·output + digit][row % 64]`.
     digits: Vec<Line>,
-    /// 64 features of a block, twice: `[4][32]` quads of rows.
+    /// 64 features of the rows, twice: `[4][64]` quads of rows.
     quads: Vec<Line>,
     /// Sums of digits, `[line][3·output + digit][16]`.
     sums: Vec<i32>,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,
-    /// Σ ρ of each output.
+    /// Σ ρ of each output, those of the rows in `digits` included.
     totals: Vec<i64>,
 }
 
@@ -272,13 +281,15 @@ impl Scratch {
             Box::new(Scratch {
                 products: Products::new(instructions, model.features),
                 shape: (model.features, model.outputs),
-                columns,
                 margins: vec![0; TOGETHER * 2 * LANES + LANES],
-                digits: vec![EMPTY; DIGITS * model.outputs * BLOCK_ROWS / GROUP],
-                quads: vec![EMPTY; 2 * BLOCK_ROWS],
-                sums: vec![0; columns.lines() * DIGITS * model.outputs * LANES],
-                summed: 0,
-                totals: vec![0; model.outputs],
+                sums: Sums {
+                    columns,
+                    digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
+                    quads: vec![EMPTY; 4 * QUADS],
+                    sums: vec![0; columns.lines() * DIGITS * model.outputs * LANES],
+                    summed: 0,
+                    totals: vec![0; model.outputs],
+                },
             })
         })
     }
@@ -303,15 +314,11 @@ impl Scratch {
         out: &mut [f32],
     ) {
         let shape = self.shape;
-        let block = Addresses::of(rows, selection, positions);
+        let mut session = self.products.session();
+        let addresses = Addresses::of(rows, selection, positions, &mut session);
+        let block = (&addresses, 0..addresses.count);
         let side = (&packed.weights[0], out);
-        margins_of_block(
-            &mut self.products.session(),
-            shape,
-            &mut [side],
-            &block,
-            &mut self.margins,
-        );
+        margins_of_block(&mut session, shape, &mut [side], block, &mut self.margins);
     }
 
     /// `sum += worth · Σ_i ρ_i ⊗ a_i` over the rows at `positions`, at most 128, of which `values[k·128 + i]` are the coefficients
@@ -324,32 +331,39 @@ impl Scratch {
         values: &mut [f32],
         (sum, worth): (&mut [f64], f64),
     ) {
-        let count = positions.len();
-        self.contribute(lattice, count, norms, values, &mut Tally::default());
-        let block = Addresses::of(rows, selection, positions);
-        self.add_block(&block);
-        self.finish(model, lattice.bias, worth, sum);
+        let sums = &mut self.sums;
+        sums.contribute(lattice, (0, positions.len()), norms, values, &mut Tally::default());
+        let mut session = self.products.session();
+        let addresses = Addresses::of(rows, selection, positions, &mut session);
+        sums.add(&mut session, addresses.rows());
+        sums.finish(model, lattice.bias, worth, sum);
+    }
+}
+
+impl Sums {
+    /// Forgets contributions and sums.
+    fn clear(&mut self) {
+        self.totals.fill(0);
+        self.summed = 0;
     }
 
-    /// Turns the residuals `values[k·128 + i]` of `count` rows into integers on the grid and writes their digits, with zeros
-    /// behind the rows up to a multiple of 64.
+    /// Turns the residuals `values[k·128 + i]` of `count` rows into integers on the grid and writes their digits as those of the
+    /// rows from `first` on, a multiple of 128, with zeros behind them up to a multiple of 64.
     fn contribute(
         &mut self,
         lattice: &SumLattice,
-        count: usize,
+        (first, count): (usize, usize),
         norms: &[f32; BLOCK_ROWS],
         values: &mut [f32],
         tally: &mut Tally,
     ) {
         tally.rows += count;
         tally.clipped += lattice.round(norms, values, count);
-        let digits = bytes_of(&mut self.digits);
+        let step = DIGITS * self.totals.len() * GROUP;
+        let digits = &mut bytes_of(&mut self.digits)[first / GROUP * step..];
         let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
-        for ((values, digits), total) in values
-            .chunks_exact(BLOCK_ROWS)
-            .zip(digits.chunks_exact_mut(DIGITS * BLOCK_ROWS))
-            .zip(&mut self.totals)
-        {
+        for ((output, values), total) in values.chunks_exact(BLOCK_ROWS).enumerate().zip(&mut self.totals) {
+            let place = |digit: usize, row: usize| row / GROUP * step + (DIGITS * output + digit) * GROUP + row % GROUP;
             let mut sums = [0_i32; LANES];
             for (start, values) in values[..written].as_chunks::<LANES>().0.iter().enumerate() {
                 // SAFETY: the lattice's integers have at most 23 bits.
@@ -358,68 +372,67 @@ impl Scratch {
                     *sum += integer;
                 }
                 for (digit, bytes) in digits_of(integers).into_iter().enumerate() {
-                    digits[digit * BLOCK_ROWS + start * LANES..][..LANES].copy_from_slice(&bytes);
+                    digits[place(digit, start * LANES)..][..LANES].copy_from_slice(&bytes);
                 }
             }
             *total += sums.into_iter().map(i64::from).sum::<i64>();
-            for digits in digits.chunks_exact_mut(BLOCK_ROWS) {
-                digits[written..whole].fill(0);
+            if written < whole {
+                for digit in 0..DIGITS {
+                    digits[place(digit, written)..][..whole - written].fill(0);
+                }
             }
         }
-        self.summed += count;
     }
 
-    /// Adds the contributions whose digits were written to the sums of digits.
-    fn add_block(&mut self, block: &Addresses) {
-        let Scratch {
-            products,
+    /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
+    fn add(&mut self, session: &mut Session<'_>, rows: &[*const u8]) {
+        let Sums {
             columns,
             digits,
             quads,
             sums,
             summed,
             totals,
-            ..
         } = self;
         let outputs = totals.len();
-        let pointers = &block.rows[..block.count.next_multiple_of(4)];
-        let fours = pointers.len() / 4;
+        // Whole fours: the last row stands for those that are missing, whose digits are 0.
+        let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
+        pointers[..rows.len()].copy_from_slice(rows);
+        let fours = rows.len().div_ceil(4);
+        let pointers = &pointers[..4 * fours];
         let digits: &[u8] = bytes_of(digits);
-        let mut session = products.session();
-        // Features `line` and on of all runs of outputs.
-        let add = *summed > block.count;
+        let step = DIGITS * outputs * GROUP;
+        let apart = DIGITS * outputs * LANES;
+        let add = *summed > 0;
+        *summed += rows.len();
+        // Features of `line`, and of the next one if quads of two are given, of all runs of outputs.
         let mut multiply = |session: &mut Session<'_>, line: usize, quads: &[Line]| {
-            let sums = &mut sums[line * DIGITS * outputs * LANES..][..DIGITS * outputs * LANES];
+            let sums = &mut sums[line * apart..][..quads.len() / QUADS * apart];
             for (first, outputs) in split(outputs, OUTPUTS) {
-                let (digits, sums) = (
-                    &digits[DIGITS * first * BLOCK_ROWS..],
-                    &mut sums[DIGITS * first * LANES..],
+                let digits = Digits {
+                    bytes: &digits[DIGITS * first * GROUP..],
+                    rows: DIGITS * outputs,
+                    step,
+                };
+                session.columns(
+                    digits,
+                    (quads, fours),
+                    add,
+                    (&mut sums[DIGITS * first * LANES..], apart),
                 );
-                session.columns((digits, DIGITS * outputs), (quads, fours), add, sums);
             }
         };
-        let (mut current, mut next) = quads.split_at_mut(BLOCK_ROWS);
-        // SAFETY: each pointer is that of a whole row, and groups lie inside of rows.
-        unsafe { session.interleave(pointers, 0, current, 0..fours) };
         for group in 0..columns.groups {
-            for quarter in 0..4 {
-                multiply(
-                    &mut session,
-                    4 * group + quarter,
-                    &current[quarter * BLOCK_ROWS / 4..][..BLOCK_ROWS / 4],
-                );
-                if group + 1 < columns.groups {
-                    let part = fours * quarter / 4..fours * (quarter + 1) / 4;
-                    // SAFETY: as above.
-                    unsafe { session.interleave(pointers, (group + 1) * GROUP, next, part) };
-                }
+            // SAFETY: each pointer is that of a whole row, and groups lie inside of rows.
+            unsafe { session.interleave(pointers, group * GROUP, quads, 0..fours) };
+            for half in 0..2 {
+                multiply(session, 4 * group + 2 * half, &quads[2 * half * QUADS..][..2 * QUADS]);
             }
-            std::mem::swap(&mut current, &mut next);
         }
         for line in 0..columns.rest {
             // SAFETY: as above: a model of these kernels has at least 64 features.
-            unsafe { Session::interleave_sixteen(pointers, columns.start_of_rest(line), current) };
-            multiply(&mut session, 4 * columns.groups + line, &current[..BLOCK_ROWS / 4]);
+            unsafe { Session::interleave_sixteen(pointers, columns.start_of_rest(line), quads) };
+            multiply(session, 4 * columns.groups + line, &quads[..QUADS]);
         }
     }
 
@@ -467,56 +480,60 @@ impl Scratch {
     }
 }
 
-/// The addresses of the rows of a block, the last one repeated, and of rows to prefetch beside each.
+/// The addresses of some rows, and of those behind them that are prefetched.
 struct Addresses {
+    /// At most 256.
     count: usize,
-    rows: [*const u8; BLOCK_ROWS],
-    ahead: [*const u8; BLOCK_ROWS],
-    /// Rows of `ahead`.
-    aheads: usize,
+    /// With those behind them.
+    known: usize,
+    /// The last one known repeated.
+    rows: [*const u8; MOST_SAMPLES + TOGETHER],
 }
 
 impl Addresses {
-    /// Of the rows at `positions`.
+    /// Of the rows at `positions`, where `session` reads them fastest.
     ///
     /// # Panics
     /// A row that does not exist.
-    fn of(rows: U8Rows<'_>, selection: &Selection<'_>, positions: Range<usize>) -> Self {
-        let mut block = Addresses {
+    fn of(rows: U8Rows<'_>, selection: &Selection<'_>, positions: Range<usize>, session: &mut Session<'_>) -> Self {
+        let end = (positions.end + TOGETHER).min(selection.len());
+        let mut addresses = Addresses {
             count: positions.len(),
-            rows: [std::ptr::null(); BLOCK_ROWS],
-            ahead: [std::ptr::null(); BLOCK_ROWS],
-            aheads: 0,
+            known: end - positions.start,
+            rows: [std::ptr::null(); MOST_SAMPLES + TOGETHER],
         };
         let mut last = std::ptr::null();
-        for (pointer, position) in block.rows.iter_mut().zip(positions.clone()) {
+        for (pointer, position) in addresses.rows.iter_mut().zip(positions.start..end) {
             last = rows.row(selection.row(position)).as_ptr();
             *pointer = last;
         }
-        block.rows[positions.len()..].fill(last);
-        let end = (positions.end + TOGETHER).min(selection.len());
-        let first = (positions.start + TOGETHER).min(end);
-        block.aheads = (end - first).min(BLOCK_ROWS);
-        for (pointer, position) in block.ahead.iter_mut().zip(first..end) {
-            *pointer = rows.values.as_ptr().wrapping_add(selection.row(position) * rows.stride);
-        }
-        block
+        addresses.rows[addresses.known..].fill(last);
+        // SAFETY: each pointer is that of a whole row.
+        unsafe { session.place(&mut addresses.rows, addresses.count, rows.columns) };
+        addresses
+    }
+
+    /// The rows themselves.
+    fn rows(&self) -> &[*const u8] {
+        &self.rows[..self.count]
     }
 }
 
-/// Margins of a block's rows for one or two points: `out[k·128 + i]`.
+/// Margins of the rows at `places`, at most 128, for one or two points: `out[k·128 + i]`.
 fn margins_of_block(
     session: &mut Session<'_>,
     (features, outputs): (usize, usize),
     sides: &mut [(&Weights, &mut [f32])],
-    block: &Addresses,
+    (addresses, places): (&Addresses, Range<usize>),
     sums: &mut [i32],
 ) {
     let groups = features.div_ceil(GROUP);
-    for start in (0..block.count).step_by(TOGETHER) {
-        let rows: &[*const u8; TOGETHER] = block.rows[start..].first_chunk().expect("a part of a block");
-        let count = (block.count - start).min(TOGETHER);
-        let mut ahead = &block.ahead[start.min(block.aheads)..(start + TOGETHER).min(block.aheads)];
+    for start in (0..places.len()).step_by(TOGETHER) {
+        let place = places.start + start;
+        let rows: &[*const u8; TOGETHER] = addresses.rows[place..].first_chunk().expect("rows behind the block");
+        let count = (places.end - place).min(TOGETHER);
+        let behind = (place + TOGETHER).min(addresses.known);
+        let mut ahead = &addresses.rows[behind..(behind + TOGETHER).min(addresses.known)];
         for (weights, out) in &mut *sides {
             let mut lines = &weights.lines[..];
             for (first, run) in split(outputs, OUTPUTS) {
@@ -584,37 +601,47 @@ pub(super) fn accumulate(
     );
     let mut tally = Tally::default();
     let (a, b) = query.coefficients;
-    for start in (0..selection.len()).step_by(BLOCK_ROWS) {
-        let at = start..(start + BLOCK_ROWS).min(selection.len());
-        let count = at.len();
-        block_rows.gather(selection, at.clone(), Some(batch.targets), norms, outputs);
-        let block = Addresses::of(rows, selection, at);
-        let [current, previous] = &query.weights;
-        let mut sides = [(current, &mut *margins), (previous, &mut *others)];
-        let sides = &mut sides[..if b.is_some() { 2 } else { 1 }];
-        let mut session = scratch.products.session();
-        margins_of_block(&mut session, query.shape, sides, &block, &mut scratch.margins);
-        drop(session);
-        let found = residuals::residuals(model.loss, outputs, count, block_rows, margins).and_then(|()| {
-            let Some(b) = b else {
-                residuals::scale(a, margins, outputs, count);
-                return Ok(());
-            };
-            residuals::residuals(model.loss, outputs, count, block_rows, others)?;
-            residuals::combine(a, margins, b, others, outputs, count);
-            Ok(())
-        });
-        if let Err(error) = found {
-            scratch.finish(model, 0.0, 0.0, sum);
-            return Err(error);
+    let Scratch {
+        products,
+        margins: sums_of_rows,
+        sums,
+        ..
+    } = scratch;
+    let mut session = products.session();
+    let together = session.samples();
+    for first in (0..selection.len()).step_by(together) {
+        let end = (first + together).min(selection.len());
+        if sums.summed + (end - first) > SUMMED_ROWS {
+            sums.finish(model, lattice.bias, worth, sum);
         }
-        if scratch.summed + count > SUMMED_ROWS {
-            scratch.finish(model, lattice.bias, worth, sum);
+        let addresses = Addresses::of(rows, selection, first..end, &mut session);
+        for start in (first..end).step_by(BLOCK_ROWS) {
+            let at = start..(start + BLOCK_ROWS).min(end);
+            let count = at.len();
+            block_rows.gather(selection, at, Some(batch.targets), norms, outputs);
+            let block = (&addresses, start - first..start - first + count);
+            let [current, previous] = &query.weights;
+            let mut sides = [(current, &mut *margins), (previous, &mut *others)];
+            let sides = &mut sides[..if b.is_some() { 2 } else { 1 }];
+            margins_of_block(&mut session, query.shape, sides, block, sums_of_rows);
+            let found = residuals::residuals(model.loss, outputs, count, block_rows, margins).and_then(|()| {
+                let Some(b) = b else {
+                    residuals::scale(a, margins, outputs, count);
+                    return Ok(());
+                };
+                residuals::residuals(model.loss, outputs, count, block_rows, others)?;
+                residuals::combine(a, margins, b, others, outputs, count);
+                Ok(())
+            });
+            if let Err(error) = found {
+                sums.clear();
+                return Err(error);
+            }
+            sums.contribute(lattice, (start - first, count), &block_rows.norms, margins, &mut tally);
         }
-        scratch.contribute(lattice, count, &block_rows.norms, margins, &mut tally);
-        scratch.add_block(&block);
+        sums.add(&mut session, addresses.rows());
     }
-    scratch.finish(model, lattice.bias, worth, sum);
+    sums.finish(model, lattice.bias, worth, sum);
     Ok(tally)
 }
 

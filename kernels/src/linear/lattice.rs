@@ -15,8 +15,8 @@ use super::packing::{Layout, split};
 use super::source::Source;
 use super::{BLOCK_ROWS, Clip, LinearModel, residuals};
 use crate::features::Norm;
-use crate::vector::lanes::{LANES, to_f64};
-use wide::f64x8;
+use crate::vector::lanes::{LANES, put, to_f32, to_f64, vector};
+use wide::{f32x16, f64x8};
 
 /// The greatest integer that three signed digits of eight bits hold.
 pub(super) const GREATEST: f32 = 8_355_711.0;
@@ -164,25 +164,25 @@ impl SumLattice {
         self.step * self.scale
     }
 
-    /// L_i of a row whose norm, bias 1 included, is at most `norm` in units of 1: ‖ρ‖² (in L1 ‖ρ‖₁) must not exceed it.
+    /// L_i of rows whose norms, bias 1 included, are at most `norms` in units of 1: ‖ρ‖² (in L1 ‖ρ‖₁) must not exceed it.
     ///
     /// ‖a‖² = (norm² − 1)/s² + ν² in units of s, in which the norm is off by 2⁻²³ relative; each operation below by 2⁻⁵³.
     /// The result is at most `Ĉ²/‖a‖²`: the factor 1 ± 2⁻⁴⁸ on either side covers ten roundings.
     #[inline(always)]
-    fn limit(&self, norm: f32, squared: bool, clip_norm: f64) -> f64 {
+    fn limits(&self, norms: f64x8, squared: bool, clip_norm: f64) -> f64x8 {
         const UP: f64 = 1.0 + 1.0 / 281_474_976_710_656.0;
         const DOWN: f64 = 1.0 - 1.0 / 281_474_976_710_656.0;
-        let (norm, one) = (f64::from(norm), if self.bias > 0.0 { 1.0 } else { 0.0 });
-        let limit = if squared {
-            let features = (norm * norm * UP - one) / (self.scale * self.scale) * UP;
-            let length = (features.max(0.0) + self.bias * self.bias) * UP;
-            clip_norm * clip_norm / length * DOWN
+        let one = if self.bias > 0.0 { 1.0 } else { 0.0 };
+        let limits = if squared {
+            let features = (norms * norms * UP - one) / (self.scale * self.scale) * UP;
+            let lengths = (features.fast_max(f64x8::ZERO) + self.bias * self.bias) * UP;
+            f64x8::splat(clip_norm * clip_norm) / lengths * DOWN
         } else {
-            let features = (norm * UP - one) / self.scale * UP;
-            clip_norm / ((features.max(0.0) + self.bias) * UP) * DOWN
+            let features = (norms * UP - one) / self.scale * UP;
+            f64x8::splat(clip_norm) / ((features.fast_max(f64x8::ZERO) + self.bias) * UP) * DOWN
         };
-        // A zero row has an infinite limit (NaN if Ĉ is 0 too).
-        limit.min(SURELY_KEPT).floor()
+        // A zero row has an infinite limit (NaN if Ĉ is 0 too, for which the second argument stands).
+        limits.fast_min(f64x8::splat(SURELY_KEPT)).floor()
     }
 }
 
@@ -226,69 +226,69 @@ impl SumLattice {
 /// [`SumLattice::round`] of the sixteen rows from `start` on.
 #[inline(always)]
 fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start: usize) -> usize {
-    let inverse = (1.0 / grid.step) as f32;
+    let inverse = f32x16::splat((1.0 / grid.step) as f32);
+    let greatest = f32x16::splat(grid.greatest);
     let outputs = values.len() / BLOCK_ROWS;
-    let mut factors = [inverse; LANES];
-    let mut clipped = 0;
-    let mut limits = [f64::INFINITY; LANES];
+    let places = (start..).step_by(BLOCK_ROWS).take(outputs);
     let (clip, clip_norm) = grid.clip;
     let squared = !matches!(clip, Clip::Bounded { norm: Norm::L1, .. });
-    let squares = squared && outputs > 1;
+    let mut factors = inverse;
+    let mut clipped = 0;
+    let mut limits = [f64x8::splat(f64::INFINITY); 2];
     if clip != Clip::Unbounded {
-        let norms: &[f32; LANES] = norms[start..].first_chunk().expect("norms of a block");
-        limits = norms.map(|norm| grid.limit(norm, squared, clip_norm));
-        let mut lengths = [0.0_f32; LANES];
-        for values in values.chunks_exact(BLOCK_ROWS) {
-            let values: &[f32; LANES] = values[start..].first_chunk().expect("a block");
-            for (length, &value) in lengths.iter_mut().zip(values) {
-                *length = if squares {
-                    value.mul_add(value, *length)
-                } else {
-                    *length + value.abs()
-                };
-            }
+        limits = to_f64(vector(norms, start)).map(|norms| grid.limits(norms, squared, clip_norm));
+        let squares = squared && outputs > 1;
+        let mut lengths = f32x16::ZERO;
+        for place in places.clone() {
+            let value = vector(values, place);
+            lengths = if squares {
+                value.mul_add(value, lengths)
+            } else {
+                lengths + value.abs()
+            };
         }
         if squares {
-            lengths = lengths.map(f32::sqrt);
+            lengths = lengths.sqrt();
         }
         // Rounding to nearest may lengthen: by a deviation of 0.29 steps in L2, by that times √outputs in L1.
         let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
-        for lane in 0..LANES {
-            let limit = if squared { limits[lane].sqrt() } else { limits[lane] };
-            let reach = ((limit - spare) * (1.0 - 1.0 / 4_194_304.0)).max(0.0) as f32;
-            let longer = lengths[lane] * inverse > reach;
-            factors[lane] = if longer { reach / lengths[lane] } else { inverse };
-            clipped += usize::from(longer);
+        let reach = to_f32(limits.map(|limits| {
+            let limits = if squared { limits.sqrt() } else { limits };
+            ((limits - spare) * (1.0 - 1.0 / 4_194_304.0)).fast_max(f64x8::ZERO)
+        }));
+        let longer = (lengths * inverse).simd_gt(reach);
+        factors = longer.select(reach / lengths, inverse);
+        clipped = longer.to_bitmask().count_ones() as usize;
+    }
+    let mut sizes = [f64x8::ZERO; 2];
+    for place in places {
+        // For a NaN the second argument stands.
+        let rounded = (vector(values, place) * factors).round_ties_even();
+        let integers = rounded.fast_max(-greatest).fast_min(greatest);
+        put(values, place, integers);
+        for (sizes, integers) in sizes.iter_mut().zip(to_f64(integers)) {
+            *sizes += if squared { integers * integers } else { integers.abs() };
         }
     }
-    let mut sizes = [0_i64; LANES];
-    for values in values.chunks_exact_mut(BLOCK_ROWS) {
-        let values: &mut [f32; LANES] = values[start..].first_chunk_mut().expect("a block");
-        for lane in 0..LANES {
-            let rounded = (values[lane] * factors[lane]).round_ties_even();
-            values[lane] = rounded.max(-grid.greatest).min(grid.greatest);
-        }
-        for lane in 0..LANES {
-            // SAFETY: cut to at most 2²³ above; the greater of a NaN and a number is the number.
-            let integer = i64::from(unsafe { truncated(values[lane]) });
-            sizes[lane] += if squared { integer * integer } else { integer.abs() };
-        }
-    }
-    if clip != Clip::Unbounded {
-        for lane in 0..LANES {
-            // SAFETY: limits are at most 2⁶² and no NaN.
-            if sizes[lane] > unsafe { limits[lane].to_int_unchecked::<i64>() } {
-                cut(squared, limits[lane], sizes[lane], &mut values[start + lane..]);
-            }
+    // Sums of at most 2¹⁶ squares below 2⁴⁶ are off by at most 2⁻³⁷ here; rows near their limit are summed in integers.
+    let near = |(sizes, limits): (f64x8, f64x8)| (sizes * (1.0 + 1.0 / 68_719_476_736.0)).simd_gt(limits).any();
+    if sizes.into_iter().zip(limits).any(near) {
+        for (lane, limit) in limits.iter().flat_map(|limits| limits.to_array()).enumerate() {
+            cut(squared, limit, &mut values[start + lane..]);
         }
     }
     clipped
 }
 
-/// Cuts the integers `values[k·128]`, whose squares (magnitudes in L1) sum to `size`, towards zero until they sum to at most
-/// `limit`.
+/// Cuts the integers `values[k·128]` towards zero until their squares (magnitudes in L1) sum to at most `limit`.
 #[cold]
-fn cut(squared: bool, limit: f64, mut size: i64, values: &mut [f32]) {
+fn cut(squared: bool, limit: f64, values: &mut [f32]) {
+    let size_of = |integer: i64| if squared { integer * integer } else { integer.abs() };
+    let mut size: i64 = values
+        .iter()
+        .step_by(BLOCK_ROWS)
+        .map(|&value| size_of(value as i64))
+        .sum();
     let mut shrink = 1.0 - 1.0 / 1_048_576.0;
     while size > limit as i64 {
         let ratio = limit / size as f64;
@@ -298,7 +298,7 @@ fn cut(squared: bool, limit: f64, mut size: i64, values: &mut [f32]) {
         for value in values.iter_mut().step_by(BLOCK_ROWS) {
             let integer = (f64::from(*value) * factor) as i64;
             *value = integer as f32;
-            size += if squared { integer * integer } else { integer.abs() };
+            size += size_of(integer);
         }
     }
 }
@@ -614,7 +614,8 @@ mod tests {
             let row: Vec<u8> = (0..64).map(|feature| if feature < ones { byte } else { 0 }).collect();
             let norms = row_norms(Rows::bytes(&row, 64, SCALE), bias, norm).unwrap();
             let (_, limit) = lattice.clip;
-            let found = lattice.limit(norms.values[0], !l1, limit);
+            let norm = f64x8::splat(f64::from(norms.values[0]));
+            let found = lattice.limits(norm, !l1, limit).to_array()[0];
             let (ones, byte, nu) = (ones as f64, f64::from(byte), lattice.bias);
             let exact = if l1 { limit / (ones * byte + nu) } else { limit * limit / (ones * byte * byte + nu * nu) };
             prop_assert!(found <= exact.min(SURELY_KEPT));
@@ -638,7 +639,7 @@ mod tests {
                         .iter()
                         .sum::<i64>()
                 };
-                cut(squared, limit, size_of(long), &mut values);
+                cut(squared, limit, &mut values);
                 let cut = std::array::from_fn(|output| values[output * BLOCK_ROWS]);
                 assert!(size_of(cut) as f64 <= limit);
                 let shorter = |(cut, long): (&f32, &f32)| cut.abs() <= long.abs() && cut * long >= 0.0;

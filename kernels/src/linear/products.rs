@@ -24,6 +24,16 @@ pub(super) const TOGETHER: usize = 32;
 /// Rows of digits that [`Session::columns`] takes at most. They and a quad of bytes fill the registers of AVX-512.
 pub(super) const MOST_DIGIT_ROWS: usize = 30;
 
+/// Samples that [`Session::columns`] takes at most.
+pub(super) const MOST_SAMPLES: usize = 2 * BLOCK_ROWS;
+
+/// Lines of quads of so many samples.
+pub(super) const QUADS: usize = MOST_SAMPLES / 4;
+
+/// Rows that are prefetched ahead of the one that is copied.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+const AHEAD: usize = 16;
+
 /// Rows of bytes that lie in registers together.
 const ROWS: usize = 8;
 
@@ -112,7 +122,7 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         (0..count).map(&mut line).collect()
     };
     let (mut rows, weights) = (bytes(2 * TOGETHER * 4), bytes(4 * 2 * LANES));
-    let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * BLOCK_ROWS / GROUP), bytes(BLOCK_ROWS / 4));
+    let (mut digits, quads) = (bytes(MOST_DIGIT_ROWS * MOST_SAMPLES / GROUP), bytes(2 * QUADS));
     let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
     let mut session = products.session();
     let mut answers = Vec::new();
@@ -132,10 +142,20 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
             answers.extend(sums);
         }
     }
-    for count in 1..=MOST_DIGIT_ROWS {
-        let mut sums = vec![-7; count * LANES];
-        for (add, samples) in [(false, BLOCK_ROWS / 8), (true, BLOCK_ROWS / 4)] {
-            session.columns((digits, count), (&quads, samples), add, &mut sums);
+    for rows in 1..=MOST_DIGIT_ROWS {
+        let digits = Digits {
+            bytes: digits,
+            rows,
+            step: rows * GROUP,
+        };
+        let mut sums = vec![-7; 2 * rows * LANES];
+        for (add, lines, samples) in [(false, 2, QUADS / 2), (true, 1, QUADS / 4), (true, 2, QUADS)] {
+            session.columns(
+                digits,
+                (&quads[..lines * QUADS], samples),
+                add,
+                (&mut sums, rows * LANES),
+            );
         }
         answers.extend(sums);
     }
@@ -225,6 +245,15 @@ unsafe fn rows_of<V: Quads, const ROWS: usize, const WIDTH: usize>(
     }
 }
 
+/// Digits of [`Session::columns`]: of 64 samples of a row, and behind them those of the next row.
+#[derive(Clone, Copy)]
+pub(super) struct Digits<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) rows: usize,
+    /// Bytes from the digits of 64 samples to those of the next 64.
+    pub(super) step: usize,
+}
+
 /// Bytes of [`Session::columns`].
 #[derive(Clone, Copy)]
 struct Samples {
@@ -240,21 +269,20 @@ struct Samples {
 /// # Safety
 /// As [`Session::columns`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn columns_of<V: Quads, const COUNT: usize>(digits: *const u8, quads: Samples, sums: *mut i32) {
+unsafe fn columns_of<V: Quads, const COUNT: usize>((digits, step): (*const u8, usize), quads: Samples, sums: *mut i32) {
     for first in (0..LANES).step_by(V::SUMS) {
         // SAFETY: the caller's promises.
         unsafe {
             let place = |row: usize| sums.add(row * LANES + first);
             let start = |row: usize| if quads.add { V::load(place(row)) } else { V::zero() };
             let mut lanes: [V::Sums; COUNT] = std::array::from_fn(start);
-            for quad in 0..quads.count {
-                let bytes = V::bytes(quads.lines.add(quad).cast::<u8>().add(4 * first));
-                for (row, lanes) in lanes.iter_mut().enumerate() {
-                    *lanes = V::add(
-                        *lanes,
-                        bytes,
-                        V::digits_of_quad(digits.add(row * BLOCK_ROWS + 4 * quad)),
-                    );
+            for first_quad in (0..quads.count).step_by(LANES) {
+                let digits = digits.add(first_quad / LANES * step);
+                for quad in 0..(quads.count - first_quad).min(LANES) {
+                    let bytes = V::bytes(quads.lines.add(first_quad + quad).cast::<u8>().add(4 * first));
+                    for (row, lanes) in lanes.iter_mut().enumerate() {
+                        *lanes = V::add(*lanes, bytes, V::digits_of_quad(digits.add(row * GROUP + 4 * quad)));
+                    }
                 }
             }
             for (row, lanes) in lanes.into_iter().enumerate() {
@@ -269,13 +297,14 @@ unsafe fn columns_of<V: Quads, const COUNT: usize>(digits: *const u8, quads: Sam
 /// # Safety
 /// As [`Session::columns`], and the instructions of `V`.
 #[inline(always)]
-unsafe fn all_columns_of<V: Quads>(digits: *const u8, rows: usize, quads: Samples, sums: *mut i32) {
+unsafe fn all_columns_of<V: Quads>(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
     let mut first = 0;
-    while first < rows {
-        let left = (rows - first).min(V::DIGIT_ROWS);
+    while first < digits.rows {
+        let left = (digits.rows - first).min(V::DIGIT_ROWS);
         // SAFETY: the caller's promises.
         unsafe {
-            let (digits, sums) = (digits.add(first * BLOCK_ROWS), sums.add(first * LANES));
+            let sums = sums.add(first * LANES);
+            let digits = (digits.bytes.as_ptr().add(first * GROUP), digits.step);
             // Digit rows come in threes.
             first += match left {
                 30.. => (columns_of::<V, 30>(digits, quads, sums), 30).1,
@@ -348,7 +377,7 @@ unsafe impl Quads for Plain {
                 let (quarter, four, place) = (feature / LANES, feature % LANES / 4, feature % 4);
                 // SAFETY: the caller's promise.
                 unsafe {
-                    let line = out.add(four * BLOCK_ROWS / 4).cast::<u8>();
+                    let line = out.add(four * QUADS).cast::<u8>();
                     line.add(16 * quarter + 4 * place + row)
                         .write(*pointer.add(start + feature));
                 }
@@ -359,7 +388,7 @@ unsafe impl Quads for Plain {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{BLOCK_ROWS, GROUP, Line, Quads, Samples};
+    use super::{Digits, GROUP, Line, QUADS, Quads, Samples};
     use core::arch::x86_64 as arch;
 
     /// Bytes and digits as 16-bit numbers, the even ones and the odd ones: products of 8-bit numbers saturate on AVX2.
@@ -464,7 +493,7 @@ mod x86 {
                         arch::_mm256_unpackhi_epi16(ab_high, cd_high),
                     ];
                     for (four, lanes) in fours.into_iter().enumerate() {
-                        let line = out.add(four * BLOCK_ROWS / 4).cast::<u8>();
+                        let line = out.add(four * QUADS).cast::<u8>();
                         arch::_mm256_storeu_si256(line.add(32 * half).cast(), lanes);
                     }
                 }
@@ -538,7 +567,7 @@ mod x86 {
                     arch::_mm512_unpackhi_epi16(ab_high, cd_high),
                 ];
                 for (four, lanes) in fours.into_iter().enumerate() {
-                    arch::_mm512_store_si512(out.add(four * BLOCK_ROWS / 4).cast(), lanes);
+                    arch::_mm512_store_si512(out.add(four * QUADS).cast(), lanes);
                 }
             }
         }
@@ -566,9 +595,9 @@ mod x86 {
                 }
             }
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $columns(digits: *const u8, rows: usize, quads: Samples, sums: *mut i32) {
+            pub(super) unsafe fn $columns(digits: Digits<'_>, quads: Samples, sums: *mut i32) {
                 // SAFETY: the caller's promises.
-                unsafe { super::all_columns_of::<$quads>(digits, rows, quads, sums) }
+                unsafe { super::all_columns_of::<$quads>(digits, quads, sums) }
             }
             #[target_feature(enable = $features)]
             pub(super) unsafe fn $interleave(rows: &[*const u8], start: usize, out: *mut Line) {
@@ -635,6 +664,15 @@ unsafe fn interleave_sixteen(rows: [*const u8; 4], start: usize, out: &mut Line)
     }
 }
 
+/// True if each row begins as far behind the one before as the second behind the first.
+#[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+fn at_one_distance(rows: &[*const u8]) -> bool {
+    let mut distances = rows.windows(2).map(|pair| pair[1].addr().wrapping_sub(pair[0].addr()));
+    distances
+        .next()
+        .is_none_or(|first| distances.all(|distance| distance == first))
+}
+
 /// The two operations on one set of instructions, with their scratch memory.
 #[derive(Debug)]
 pub(super) struct Products {
@@ -658,7 +696,7 @@ impl Products {
     fn unchecked(instructions: Instructions, features: usize) -> Self {
         let on_tiles = instructions == Instructions::Amx;
         let copied = if on_tiles {
-            TOGETHER * features.div_ceil(GROUP)
+            MOST_SAMPLES * features.div_ceil(GROUP)
         } else {
             0
         };
@@ -724,9 +762,55 @@ impl Session<'_> {
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             Instructions::Amx => {
                 // SAFETY: the caller's promise and the asserts.
-                unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
+                unsafe { self.rows_on_tiles(rows, features, weights, tiles, sums) }
             }
             _ => run(1, rows_of::<Plain, 1, 1>),
+        }
+    }
+
+    /// Puts rows to where [`Self::rows`] and [`Self::interleave`] read them fastest: copies of scattered rows one behind the other,
+    /// if tiles read them. Replaces the first `count` pointers, and those behind them up to a multiple of 32, by the places. Pointers behind
+    /// `count` are of rows that will be read later.
+    ///
+    /// # Safety
+    /// `features` ≥ 64 bytes are readable at each row.
+    pub(super) unsafe fn place(&mut self, rows: &mut [*const u8], count: usize, features: usize) {
+        #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+        if self.products.instructions == Instructions::Amx && !at_one_distance(&rows[..count]) {
+            // SAFETY: the caller's promise.
+            unsafe { self.copy(rows, count, features) };
+            let stride = features.div_ceil(GROUP) * GROUP;
+            let start = self.products.copies.as_ptr().cast::<u8>();
+            for (row, place) in rows[..count.next_multiple_of(TOGETHER)].iter_mut().enumerate() {
+                *place = start.wrapping_add(row * stride);
+            }
+        }
+        let _ = (rows, count, features);
+    }
+
+    /// Copies the first `count` rows, whole cache lines apart, and asks for those behind them meanwhile.
+    ///
+    /// # Safety
+    /// `features` ≥ 64 bytes are readable at each row.
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
+    unsafe fn copy(&mut self, rows: &[*const u8], count: usize, features: usize) {
+        let groups = features.div_ceil(GROUP);
+        for (row, copy) in self.products.copies.chunks_exact_mut(groups).take(count).enumerate() {
+            if let Some(&later) = rows.get(row + AHEAD) {
+                for start in (0..features).step_by(GROUP) {
+                    crate::vector::lanes::prefetch(later.wrapping_add(start));
+                }
+            }
+            let copy = copy.as_mut_ptr().cast::<u8>();
+            for group in 0..groups {
+                let start = (group * GROUP).min(features - GROUP);
+                // SAFETY: the caller's promise; a copy has at least as many bytes as a row.
+                unsafe {
+                    copy.add(start)
+                        .cast::<Line>()
+                        .write_unaligned(rows[row].add(start).cast::<Line>().read_unaligned())
+                };
+            }
         }
     }
 
@@ -738,45 +822,25 @@ impl Session<'_> {
     unsafe fn rows_on_tiles(
         &mut self,
         rows: &[*const u8; TOGETHER],
-        ahead: &[*const u8],
         features: usize,
         weights: *const u8,
         tiles: usize,
         sums: *mut i32,
     ) {
         let groups = features.div_ceil(GROUP);
-        let stride = rows[1].addr().wrapping_sub(rows[0].addr());
-        let regular = rows
-            .windows(2)
-            .all(|pair| pair[1].addr().wrapping_sub(pair[0].addr()) == stride);
-        let (start, stride) = if regular {
-            (rows[0], stride)
+        let (start, stride) = if at_one_distance(rows) {
+            (rows[0], rows[1].addr().wrapping_sub(rows[0].addr()))
         } else {
-            for (row, copy) in rows.iter().zip(self.products.copies.chunks_exact_mut(groups)) {
-                // SAFETY: the caller's promise; a copy has at least as many bytes as a row.
-                unsafe { row.copy_to_nonoverlapping(copy.as_mut_ptr().cast(), features) };
-            }
+            // SAFETY: the caller's promise.
+            unsafe { self.copy(rows, TOGETHER, features) };
             (self.products.copies.as_ptr().cast(), groups * GROUP)
         };
-        // The next rows, else two steps of these: rows may lie across cache lines.
-        let cache = if ahead.is_empty() {
-            tiles::Cache::First
-        } else {
-            tiles::Cache::Second
-        };
-        let mut prefetch = std::array::from_fn(|row| start.wrapping_add(row * stride + 2 * GROUP));
-        if !ahead.is_empty() {
-            prefetch.fill(start);
-            prefetch[..ahead.len()].copy_from_slice(ahead);
-        }
         self.reshape(None);
         let operand = tiles::ByteRows {
             start,
             stride,
             groups,
             tail: features - GROUP,
-            prefetch: &prefetch,
-            cache,
         };
         // SAFETY: the caller's promise; the tiles have these shapes.
         unsafe { tiles::row_products(operand, weights, tiles, sums) };
@@ -796,56 +860,76 @@ impl Session<'_> {
         }
     }
 
-    /// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for `rows` rows of signed digits, 128 bytes apart, and sixteen columns of
-    /// unsigned bytes; i runs over the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of
-    /// 64. Line q of `quads` holds samples 4q … 4q + 3 of each column in turn. Without `add` the sums are
-    /// overwritten.
+    /// `sums[r·16 + c] += Σ_i digits_ri · bytes_ic` for rows of signed digits and sixteen columns of unsigned bytes; i runs over
+    /// the first 4·`count` samples, and tiles read as many more digits of 0 as make a multiple of 64. Line q of `quads` holds
+    /// samples 4q … 4q + 3 of each column in turn. Where `quads` has [`QUADS`] lines more, they are of sixteen other columns, whose
+    /// sums lie `apart` behind the first. Without `add` the sums are overwritten.
     pub(super) fn columns(
         &mut self,
-        (digits, rows): (&[u8], usize),
+        digits: Digits<'_>,
         (quads, count): (&[Line], usize),
         add: bool,
-        sums: &mut [i32],
+        (sums, apart): (&mut [i32], usize),
     ) {
-        assert!(rows <= MOST_DIGIT_ROWS && count <= BLOCK_ROWS / 4 && quads.len() >= count.next_multiple_of(LANES));
-        assert!(digits.len() >= rows * BLOCK_ROWS && sums.len() >= rows * LANES);
+        let lines = quads.len() / QUADS;
+        assert!((1..=2).contains(&lines) && count <= QUADS && digits.rows <= MOST_DIGIT_ROWS);
+        let behind = (count.div_ceil(LANES).max(1) - 1) * digits.step;
+        assert!(digits.bytes.len() >= behind + digits.rows * GROUP);
+        assert!(apart >= digits.rows * LANES && sums.len() >= (lines - 1) * apart + digits.rows * LANES);
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
         if self.products.instructions == Instructions::Amx {
-            self.reshape(Some(rows));
-            if !add {
-                sums[..rows * LANES].fill(0);
-            }
+            self.reshape(Some(digits.rows));
+            let columns = tiles::Columns {
+                digits: digits.bytes.as_ptr(),
+                rows: digits.rows,
+                digits_step: digits.step,
+                quads: quads.as_ptr().cast(),
+                other_quads: (lines == 2).then_some(QUADS * GROUP),
+                steps: count.div_ceil(LANES),
+                sums: sums.as_mut_ptr(),
+                other_sums: apart * size_of::<i32>(),
+                add,
+            };
+            // SAFETY: the asserts; the tiles have these shapes.
+            unsafe { tiles::column_products(columns) };
+            return;
         }
-        let (digits, sums) = (digits.as_ptr(), sums.as_mut_ptr());
-        let samples = Samples {
-            lines: quads.as_ptr(),
-            count,
-            add,
-        };
-        // SAFETY: the asserts; `are_available` held in `new`.
-        unsafe {
-            match self.products.instructions {
-                #[cfg(target_arch = "x86_64")]
-                Instructions::Avx2 => x86::columns_avx2(digits, rows, samples, sums),
-                #[cfg(target_arch = "x86_64")]
-                Instructions::Avx512 => x86::columns_vnni(digits, rows, samples, sums),
-                #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
-                Instructions::Amx => {
-                    let (digits, quads) = ((digits, BLOCK_ROWS), (quads.as_ptr().cast(), tiles::TILE_BYTES));
-                    tiles::add_column_products(digits, rows, quads, count.div_ceil(LANES), sums);
+        for (quads, sums) in quads.chunks_exact(QUADS).zip(sums.chunks_mut(apart)) {
+            let samples = Samples {
+                lines: quads.as_ptr(),
+                count,
+                add,
+            };
+            let sums = sums.as_mut_ptr();
+            // SAFETY: the asserts; `are_available` held in `new`.
+            unsafe {
+                match self.products.instructions {
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx2 => x86::columns_avx2(digits, samples, sums),
+                    #[cfg(target_arch = "x86_64")]
+                    Instructions::Avx512 | Instructions::Amx => x86::columns_vnni(digits, samples, sums),
+                    _ => all_columns_of::<Plain>(digits, samples, sums),
                 }
-                _ => all_columns_of::<Plain>(digits, rows, samples, sums),
             }
         }
     }
 
-    /// 64 bytes of each row from `start` on in quads of four rows: line `32v + q` of `out` holds, for rows 4q … 4q + 3, the
+    /// Samples that one call of [`Self::columns`] takes best: more on tiles, which load and store their sums each time.
+    pub(super) fn samples(&self) -> usize {
+        if self.products.instructions == Instructions::Amx {
+            MOST_SAMPLES
+        } else {
+            BLOCK_ROWS
+        }
+    }
+
+    /// 64 bytes of each row from `start` on in quads of four rows: line `64v + q` of `out` holds, for rows 4q … 4q + 3, the
     /// features 16l + 4v … + 3 of each quarter l in turn, a row's byte beside the next row's.
     ///
     /// # Safety
     /// 64 bytes are readable `start` bytes after each pointer.
     pub(super) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line], fours: Range<usize>) {
-        assert!(fours.end * 4 <= rows.len() && rows.len() <= BLOCK_ROWS && out.len() >= BLOCK_ROWS);
+        assert!(fours.end * 4 <= rows.len() && rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
         let rows = &rows[4 * fours.start..4 * fours.end];
         let out = out[fours.start..].as_mut_ptr();
         // SAFETY: the caller's promise and the assert; `are_available` held in `new`.
@@ -893,30 +977,28 @@ mod tests {
 
     #[test]
     fn quads_of_every_set_are_those_of_the_definition() {
-        let rows: Vec<u8> = (0..BLOCK_ROWS * 80).map(|place| (place * 31 % 251) as u8).collect();
-        let pointers: Vec<*const u8> = (0..BLOCK_ROWS).map(|row| rows[row * 80..].as_ptr()).collect();
+        let rows: Vec<u8> = (0..MOST_SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
+        let pointers: Vec<*const u8> = (0..MOST_SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
         let of = |instructions| {
             let mut products = Products::new(instructions, 80);
-            let mut lines = vec![EMPTY; BLOCK_ROWS];
+            let mut lines = vec![EMPTY; 4 * QUADS];
             // SAFETY: rows of 80 bytes.
             unsafe {
-                products
-                    .session()
-                    .interleave(&pointers, 13, &mut lines, 0..BLOCK_ROWS / 4);
+                products.session().interleave(&pointers, 13, &mut lines, 0..QUADS);
             };
             bytes_of(&mut lines).to_vec()
         };
         let expected = of(Instructions::Scalar);
         for (place, &byte) in expected.iter().enumerate() {
             let (line, within) = (place / GROUP, place % GROUP);
-            let feature = within / LANES * LANES + line / (BLOCK_ROWS / 4) * 4 + within % LANES / 4;
-            let row = line % (BLOCK_ROWS / 4) * 4 + within % 4;
+            let feature = within / LANES * LANES + line / QUADS * 4 + within % LANES / 4;
+            let row = line % QUADS * 4 + within % 4;
             assert_eq!(byte, rows[row * 80 + 13 + feature]);
         }
         for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
             assert!(of(set) == expected, "{set:?}");
         }
-        let mut lines = vec![EMPTY; BLOCK_ROWS / 4];
+        let mut lines = vec![EMPTY; QUADS];
         // SAFETY: rows of 80 bytes.
         unsafe { Session::interleave_sixteen(&pointers, 64, &mut lines) };
         for (place, &byte) in bytes_of(&mut lines).iter().enumerate() {
