@@ -614,6 +614,7 @@ pub(super) fn accumulate(
         if sums.summed + (end - first) > SUMMED_ROWS {
             sums.finish(model, lattice.bias, worth, sum);
         }
+        BlockRows::prefetch(selection, first..end, batch.targets, norms);
         let addresses = Addresses::of(rows, selection, first..end, &mut session);
         for start in (first..end).step_by(BLOCK_ROWS) {
             let at = start..(start + BLOCK_ROWS).min(end);

@@ -6,7 +6,7 @@ use super::clipping::{ClipRule, clip_exactly};
 use super::{BLOCK_ROWS, Clip, Evaluation, NonFiniteGradient, Tally};
 use crate::features::{NULL_CLASS, Norm, Selection, Targets};
 use crate::loss::{Loss, MarginLoss, TargetKind, softmax, with_margin_loss};
-use crate::vector::lanes::{LANES, put, vector};
+use crate::vector::lanes::{LANES, prefetch, put, vector};
 use std::ops::Range;
 use wide::f32x16;
 
@@ -36,6 +36,28 @@ impl BlockRows {
             values: [0.0; BLOCK_ROWS],
             norms: [0.0; BLOCK_ROWS],
             weights: [0.0; BLOCK_ROWS],
+        }
+    }
+
+    /// Asks for what [`Self::gather`] will read of scattered rows.
+    pub(super) fn prefetch(
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        targets: Targets<'_>,
+        norms: Option<&[f32]>,
+    ) {
+        let Selection::Indices(rows) = selection else {
+            return;
+        };
+        // Both kinds of targets have four bytes.
+        let targets: *const u32 = match targets {
+            Targets::Classes(classes) => classes.as_ptr(),
+            Targets::Values(values) => values.as_ptr().cast(),
+        };
+        let norms = norms.unwrap_or_default().as_ptr();
+        for &row in &rows[positions] {
+            prefetch(targets.wrapping_add(row as usize).cast());
+            prefetch(norms.wrapping_add(row as usize).cast());
         }
     }
 
