@@ -7,7 +7,7 @@ PACKAGES := pkg-config libhwloc-dev libudev-dev
 # And those of the engine over MPI (bindgen needs libclang).
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev clang
 
-.PHONY: run test test-all verify-exact bad-input bench peers report readme lint mpi parquet deps deps-mpi
+.PHONY: run test test-all verify-exact bad-input bench peers report readme reproduce lint mpi parquet deps deps-mpi
 
 run: deps
 	$(CARGO) run --release --quiet --package rounds -- run $(ARGS)
@@ -58,8 +58,14 @@ report: deps
 readme:
 	python3 bench/readme.py $(ARGS)
 
+# A few runs of every committed study again, compared bit for bit: some minutes. ARGS, for example: --studies bounds --runs 50.
+reproduce: deps
+	$(CARGO) build --release --quiet --package rounds
+	python3 bench/reproduce.py $(ARGS)
+
 lint: deps
-	@if command -v python3 >/dev/null; then python3 bench/readme.py --check; \
+	@if command -v python3 >/dev/null; then \
+	  python3 bench/readme.py --check && python3 -m unittest discover --quiet --start-directory bench; \
 	else echo "python3 is missing: the tables of the READMEs are not checked"; fi
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- --deny warnings

@@ -19,16 +19,21 @@ class Mistake(Exception):
     """What a person has to put right."""
 
 
+def records(folder):
+    """The raw records of a folder."""
+    found = sorted(glob.glob(os.path.join(folder, "measurements.jsonl*")))
+    with (lzma.open if found[0].endswith(".xz") else open)(found[0], "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
 def runs(study, _kept={}):
     """The runs of a study's newest results in the order of draws and seeds, parameters flattened into each."""
     if study not in _kept:
         found = sorted(glob.glob(os.path.join(ROOT, "results", "*", "*", study, "measurements.jsonl*")))
         if not found:
             raise Mistake(f"no results/<day>/<machine>/{study} holds measurements.jsonl; run `rounds run {study}`")
-        opened = lzma.open if found[-1].endswith(".xz") else open
-        with opened(found[-1], "rt", encoding="utf-8") as file:
-            records = [json.loads(line) for line in file]
-        cells = [{"draw": 0, **record.get("parameters", {}), **record} for record in records if record.get("record") == "cell"]
+        cells = [{"draw": 0, **record.get("parameters", {}), **record} for record in records(os.path.dirname(found[-1]))
+                 if record.get("record") == "cell"]
         _kept[study] = sorted(cells, key=lambda run: (run["draw"], run["repeat"]))
     return _kept[study]
 
