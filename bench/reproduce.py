@@ -179,7 +179,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=os.path.join(ROOT, "target", "release", "rounds"), help="the build to check")
     parser.add_argument("--studies", default="", help="names with commas between [default: all]")
-    parser.add_argument("--runs", type=int, default=10, help="runs of a study, at least one a method [default: 10]")
+    parser.add_argument("--runs", type=int, default=20, help="runs of a study, at least one a method [default: 20]")
     parser.add_argument("--fraction", type=float, help="share of the runs of a study, instead of --runs")
     parser.add_argument("--seed", type=int, default=1, help="of the sample [default: 1]")
     options, good = parser.parse_args(), True
