@@ -16,7 +16,7 @@
 
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Point;
-use rounds_kernels::loss::TargetKind;
+use rounds_kernels::loss::{Loss, TargetKind};
 
 use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
@@ -109,9 +109,19 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
     )
 }
 
-/// The default step size without privacy, `3(1 + β)/(m·R²)`: m the curvature of the loss at margins of 0, R the bound on the rows,
-/// β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`; the 3 counts on rows whose mean outer product is smaller than R².
+/// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
+/// R the bound on the rows, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`; the 3 counts on rows whose mean outer product
+/// is smaller than R². Squared loss has the same curvature everywhere, so a run whose rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
+    let rate = longest_rate(problem, momentum);
+    match problem.model().loss {
+        Loss::Squared => 0.5 * rate,
+        _ => rate,
+    }
+}
+
+/// `3(1 + β)/(m·R²)`.
+fn longest_rate(problem: &PublicProblem, momentum: f64) -> f64 {
     let curvature = problem.model().loss.curvature_at_zero(problem.model().outputs);
     3.0 * (1.0 + momentum) / (curvature.unwrap_or(1.0) * squared_row(problem))
 }
@@ -155,7 +165,7 @@ fn private_rate(
     let rate = (1.0 - momentum) / (squared_row.sqrt() * f64::from(clip_norm)) * noisy.min(600.0);
     let loss = problem.model().loss;
     match loss.targets() {
-        TargetKind::Reals if loss.curvature().is_some() => rate.min(self::rate(problem, momentum)),
+        TargetKind::Reals if loss.curvature().is_some() => rate.min(longest_rate(problem, momentum)),
         _ => rate,
     }
 }
@@ -381,5 +391,48 @@ impl Optimizer for Sgd {
         visitor.u64("averaged", &mut self.averaged);
         visitor.f64s("iterates", &mut self.iterates);
         self.sums.visit_state(visitor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rounds_kernels::random::StreamKey;
+
+    use super::*;
+    use crate::executor::Executor;
+    use crate::optimizers::Budget;
+    use crate::oracle::Engine;
+    use crate::problem::{Dataset, Features, Labels, Problem};
+
+    #[test]
+    fn the_default_step_on_squared_loss_is_stable_where_all_rows_lie_close_together() {
+        let rows = 2_000;
+        let near = |row: usize, column: usize| 1.0 + 0.02 * ((row * (7 + 4 * column)) % 13) as f32;
+        let values: Vec<f32> = (0..rows)
+            .flat_map(|row| (0..4).map(move |column| near(row, column)))
+            .collect();
+        let targets = values.chunks(4).map(|row| 2.0 * row[0] - row[1] + 1.0).collect();
+        let data = Dataset::new("close", Features::f32(values, 4), Labels::Values(targets)).unwrap();
+        let data = data.clip_features(Norm::L2, 1.0).unwrap();
+        let problem = Problem::new(Arc::new(data), Loss::Squared, true, 0.0).unwrap();
+        // The mean loss after 20 epochs; infinite where iterates are too large for a query.
+        let loss = |learning_rate: Option<f64>| {
+            let settings = Settings::new(Budget::NonPrivate, StreamKey::Simulation(1));
+            let settings = match learning_rate {
+                Some(rate) => settings.with("learning-rate", rate),
+                None => settings,
+            };
+            let mut executor = Executor::new(&problem, Engine::default(), SGD.prepare(&problem, &settings).unwrap());
+            if executor.run().is_err() {
+                return f64::INFINITY;
+            }
+            let found = crate::oracle::evaluate(&problem, &Engine::default(), executor.solution());
+            found.map_or(f64::INFINITY, |found| found.loss / rows as f64)
+        };
+        assert!(loss(None) < 0.01, "{}", loss(None));
+        // R² = 2 with the bias.
+        assert!(loss(Some(3.0 * 1.9 / 2.0)) > 1e3);
     }
 }
