@@ -66,6 +66,8 @@ struct Planned<S: Study> {
     studies: Vec<(S, Vec<Cell>)>,
     /// Cells that need data files, which are not there.
     without_files: Vec<Configuration>,
+    /// Names or files of the definitions.
+    sources: Vec<String>,
 }
 
 /// The experiments that `sources` define.
@@ -76,6 +78,7 @@ pub fn plan<S: Study + 'static>(sources: &[Source], selection: &Selection) -> an
     let mut planned: Planned<S> = Planned {
         studies: Vec::new(),
         without_files: Vec::new(),
+        sources: sources.iter().map(|source| source.name.clone()).collect(),
     };
     for source in sources {
         let study = S::new(Definition::parse(&source.name, &source.text)?)?;
@@ -156,7 +159,10 @@ impl<S: Study> Plan for Planned<S> {
         };
         let threads: Vec<usize> = threads.into_iter().collect();
         let most = threads.last().copied().unwrap_or(1);
-        let environment = Environment::capture_pinned(&[], &pinning, most);
+        let environment = Environment {
+            definitions: self.sources.clone(),
+            ..Environment::capture_pinned(&[], &pinning, most)
+        };
         // Only what rank 0 writes is kept.
         let scratch = if first { None } else { Some(tempfile::tempdir()?) };
         let folder = scratch.as_ref().map_or(folder, |scratch| scratch.path());

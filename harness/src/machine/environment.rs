@@ -73,6 +73,9 @@ pub struct Environment {
     pub date: Timestamp,
     /// The command that ran.
     pub command: String,
+    /// The definitions that it ran, by name or by file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub definitions: Vec<String>,
     /// The machine.
     pub machine: Machine,
     /// Its state at the start.
@@ -101,6 +104,7 @@ impl Environment {
         Self {
             date: Timestamp::now(),
             command: command_again(&[]),
+            definitions: Vec::new(),
             machine: Machine::detect(),
             state,
             build: Build::current().clone(),

@@ -41,16 +41,18 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition of its name in
-/// this program, or in the file that was run. `None` for a suite, and without a definition.
+/// The page of the study in `folder`, made anew from its raw runs, and messages about them: by the definition that was run, or that of
+/// its name in this program. `None` for a suite, and without a definition.
 ///
 /// # Errors
 /// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
 pub fn present(folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
     let (environment, binding) = store::head(folder)?;
-    let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
-    let names = binding.suites.keys().map(String::as_str).chain(files);
-    let mut sources = names.filter_map(|name| definition::find(name).ok());
+    let mut sources = environment
+        .definitions
+        .iter()
+        .chain(binding.suites.keys())
+        .filter_map(|name| definition::find(name).ok());
     let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
     let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
         return Ok(None);

@@ -35,8 +35,8 @@ use crate::usage::with_causes;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// Title of table and figure.
-    pub title: String,
+    /// Title of table and figure; by default the name of the study and its data sets.
+    pub title: Option<String>,
     /// Source of the published numbers.
     #[serde(default)]
     pub source: String,
@@ -468,6 +468,21 @@ mod tests {
             let error = Training::check(&Definition::parse("small", &text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(&format!("metric: {data} has")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_study_without_a_title_has_its_name_and_its_data_sets() {
+        let title = |text: &str| {
+            let text = testing::headed::<Training>(text);
+            presentation::present(&Definition::parse("small", &text).unwrap(), &[]).title
+        };
+        assert_eq!(title(SMALL), "small");
+        let without = SMALL.replace("title = \"small\"", "").replace("level = 0.9", "");
+        assert_eq!(title(&without), "small: planted-logistic");
+        let problem =
+            |data: &str| format!("[[problem]]\ndataset = \"{data}\"\n[[problem.method]]\nalgorithm = \"sgd\"\n");
+        let several = ["mnist", "cifar10", "mnist"].map(problem).concat();
+        assert_eq!(title(&several.replacen("sgd", "dp-sgd", 1)), "small: mnist, cifar10");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Deserializer, Value};
 
 use crate::files::xz;
 use crate::results::STUDY;
-use crate::support::{assert_ends, assert_refused, assert_succeeds, rounds, stderr};
+use crate::support::{assert_ends, assert_refused, assert_succeeds, command, rounds, stderr};
 use crate::synthetic::{Plan, write_run};
 
 type Alter = fn(&mut Run);
@@ -156,13 +156,13 @@ fn a_slowdown_beyond_the_threshold_ends_with_one_and_builds_are_named_by_revisio
 fn folders_of_studies_are_reported_and_compared() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    std::fs::write(at("twice.toml"), STUDY).unwrap();
+    std::fs::create_dir(at("own studies")).unwrap();
+    let definition = at("own studies/twice.toml");
+    std::fs::write(&definition, STUDY).unwrap();
     for out in ["a", "b"] {
-        assert_succeeds(&format!(
-            "run {} --threads 1 --out {}",
-            at("twice.toml").display(),
-            at(out).display()
-        ));
+        let line = format!("run --threads 1 --out {}", at(out).display());
+        let output = command(&line).arg(&definition).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
     }
     for own in ["a", "a/twice"] {
         assert_succeeds(&format!("report {}", at(own).display()));
@@ -189,9 +189,9 @@ fn folders_of_studies_are_reported_and_compared() {
         assert_succeeds(&report);
         let page = std::fs::read_to_string(at("page.html")).unwrap();
         assert!(page.contains("<title>rounds: small</title>") && !page.contains("0 configurations"));
-        assert!(page.contains("twice.toml --threads 1"), "the command that was run");
+        assert!(page.contains("own studies/twice.toml"), "the command that was run");
     }
-    std::fs::rename(at("twice.toml"), at("gone")).unwrap();
+    std::fs::rename(definition, at("gone")).unwrap();
     for own in ["a", "a/twice"] {
         assert_ends(&format!("report {}", at(own).display()), 1, "nothing to show");
     }

@@ -10,6 +10,19 @@ use crate::report::{
 };
 use crate::studies::exponents::fit;
 
+/// The title that the definition gives, or its name and its data sets.
+fn title(definition: &Definition<Options>) -> String {
+    definition.options().title.clone().unwrap_or_else(|| {
+        let mut datasets: Vec<&str> = Vec::new();
+        for problem in &definition.problems {
+            if !datasets.contains(&&*problem.dataset) {
+                datasets.push(&problem.dataset);
+            }
+        }
+        format!("{}: {}", definition.name, datasets.join(", "))
+    })
+}
+
 /// The presentation of the study. Of swept parameters the best combination is shown.
 pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presentation {
     let options = definition.options();
@@ -31,13 +44,14 @@ pub fn present(definition: &Definition<Options>, panels: &[Panel<'_>]) -> Presen
         ""
     };
     let about = format!("{means}{source}.{swept}");
-    let mut presentation = Presentation::new(&options.title, "Private training", &about);
+    let title = title(definition);
+    let mut presentation = Presentation::new(&title, "Private training", &about);
     let pictures = (1..)
         .zip(panels)
         .flat_map(|(number, panel)| charts(panel, number, &means));
     let pictures: Vec<Picture> = pictures.collect();
     if !pictures.is_empty() {
-        let figure = Figure::new(&options.title, "Panel", pictures);
+        let figure = Figure::new(&title, "Panel", pictures);
         presentation.parts.push(Part::Figure(figure));
     }
     for panel in panels {
