@@ -1,8 +1,8 @@
 """What the results page says, held against the raw runs: its tables, the numbers of its prose, and published numbers.
 
 claims.toml   [[claim]]: a `text` of a page and an expression for its numbers in their order (`values`), or the `source` of texts
-              whose numbers are no results of the studies. A list of texts is several ways to say the same values. Every number in a checked part of a page, between `<!-- checked -->` and `<!-- /checked -->`,
-              stands in a claim.
+              whose numbers are no results of the studies. Each text of a list states all `values`. Every number in a checked part of a
+              page, between `<!-- checked -->` and `<!-- /checked -->`, stands in a claim.
               [table.NAME]: rows and columns are lists of labels, or of (label, value), by expressions; `value` is the expression of
               an entry from `row` and `column`, or columns are (label, expression from `row`). Its place is `<!-- rounds:grid NAME -->`.
 published.toml  what the five papers print, beside ours; the verdicts are computed.
