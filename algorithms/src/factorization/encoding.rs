@@ -13,10 +13,14 @@ use super::tree::TreeVariant;
 use super::{Factorization, FactorizationRequest};
 use crate::hexadecimal;
 
-/// The layout's name and version. A change of an optimiser or of the layout changes the number.
+/// The layout's name and version. A change of the layout changes the number.
 const MAGIC: &[u8; 16] = b"rounds-factor-02";
 
-/// SHA-256 of a request: all the inputs of a factorisation and the version of the layout.
+/// Version of the optimisers behind `optimal`, `banded` and `blt`, and of the closed forms. Increase it with every change
+/// after which a request gets another C, however close: a cache would answer with the C of the earlier version.
+const SOLVER_VERSION: u32 = 2;
+
+/// SHA-256 of a request: all the inputs of a factorisation, the version of the layout and that of the solvers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FactorizationKey([u8; 32]);
 
@@ -31,7 +35,7 @@ impl FactorizationRequest {
     /// The key of this request.
     pub fn key(&self) -> FactorizationKey {
         let text = format!(
-            "{}|{}|{}|{}|{}|{:?}|{:016x}",
+            "{}|{SOLVER_VERSION}|{}|{}|{}|{}|{:?}|{:016x}",
             hexadecimal(MAGIC),
             self.workload.rounds(),
             self.workload.key(),
@@ -233,6 +237,50 @@ mod tests {
 
     fn damaged(request: &FactorizationRequest, bytes: &[u8]) -> bool {
         matches!(request.decode(bytes), Err(FactorizationError::Damaged { .. }))
+    }
+
+    /// Σ c_k·cos k over the entries of C's lower triangle, row by row: a digest that rounding hardly changes.
+    fn digest(request: FactorizationRequest) -> f64 {
+        let matrix = request.factorize().unwrap().strategy().matrix();
+        let triangle = (0..matrix.nrows()).flat_map(|row| (0..=row).map(move |column| (row, column)));
+        let terms = triangle.enumerate().map(|(k, place)| matrix[place] * (k as f64).cos());
+        terms.sum()
+    }
+
+    /// The digests were computed by the solvers of that version.
+    #[test]
+    fn a_solver_that_finds_another_c_has_another_version() {
+        let of_version: (u32, [(&str, f64); 7]) = (
+            2,
+            [
+                ("optimal", 1.027_119_007_8),
+                ("optimal max prefix", 0.318_473_330_0),
+                ("optimal single", 0.690_636_724_1),
+                ("optimal single max", 0.788_287_330_6),
+                ("banded=3", 1.044_192_483_6),
+                ("blt=2", 1.955_337_691_6),
+                ("toeplitz", 1.657_489_294_7),
+            ],
+        );
+        let found = of_version.1.map(|(name, _)| {
+            let mut words = name.split(' ');
+            let mut request = request(words.next().unwrap().parse().unwrap());
+            for word in words {
+                match word {
+                    "max" => request.objective = super::super::Objective::Max,
+                    "single" => request.participation = Participation::Single,
+                    _ => request.workload = Workload::new(12, WorkloadSpecification::prefix()).unwrap(),
+                }
+            }
+            request.gap = 1e-4;
+            (name, digest(request))
+        });
+        let same = |((_, found), (_, expected)): (&(&str, f64), &(&str, f64))| (found - expected).abs() < 1e-7;
+        assert!(
+            SOLVER_VERSION == of_version.0 && found.iter().zip(&of_version.1).all(same),
+            "a factorisation has changed: increase SOLVER_VERSION, which keeps those of the earlier solver out of caches, and write \
+             here: {SOLVER_VERSION} {found:?}"
+        );
     }
 
     #[test]
