@@ -49,17 +49,6 @@ impl<'a> Run<'a> {
                 let Ok(prepared) = algorithm.prepare(problem, &settings) else {
                     continue;
                 };
-                // The same noise without the search for it, where the algorithm takes it so.
-                if let Some(noise_multiplier) = prepared.privacy.noise_multiplier {
-                    let mut known = settings.clone();
-                    known.budget = Budget::NoiseMultiplier {
-                        noise_multiplier,
-                        delta: 1e-5,
-                    };
-                    if algorithm.prepare(problem, &known).is_ok() {
-                        settings = known;
-                    }
-                }
                 return Some(Self {
                     algorithm,
                     problem,

@@ -12,7 +12,7 @@ use rounds_kernels::random::StreamKey;
 
 use super::momentum::{Acceleration, MomentumMethod, NoisyMomentum, Step};
 use super::parameters::{Common, Parameter, ParameterValue, Range, parameters};
-use super::plan;
+use super::plan::{self, CalibrationMemory};
 use super::scene::Scene;
 use super::{Budget, NoiseKind, PrepareError, Prepared, SamplingKind, Settings, SettingsError};
 use crate::choices::{Choice, choices};
@@ -277,6 +277,7 @@ impl AcceleratedPlan {
         let budget = BudgetOf {
             budget: settings.budget,
             accountant: common.accountant,
+            calibrations: settings.calibrations.clone(),
             division: Division::read(settings)?,
             sampling,
             adjacency,
@@ -584,6 +585,7 @@ fn clip_norm(
 struct BudgetOf {
     budget: Budget,
     accountant: Option<Accountant>,
+    calibrations: CalibrationMemory,
     division: Division,
     sampling: Sampling,
     adjacency: Adjacency,
@@ -680,9 +682,10 @@ impl BudgetOf {
         }
         let shape = scales(epsilon)?;
         let times = |factor: f64| -> Vec<f64> { shape.iter().map(|scale| scale * factor).collect() };
-        let factor = privacy::calibrate(accountant, self.adjacency, epsilon, delta, |factor| {
-            mechanism(&times(factor))
-        })?;
+        let family = |factor: f64| mechanism(&times(factor));
+        let factor = self
+            .calibrations
+            .calibrate(accountant, self.adjacency, epsilon, delta, family)?;
         let scales = times(factor.next_up());
         let mechanism = mechanism(&scales);
         Ok((accountant, delta, NoiseLevels::Laplace { scales }, mechanism))
@@ -738,7 +741,9 @@ impl BudgetOf {
             .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
         let (noise_multiplier, delta) = match self.budget {
             Budget::Target { epsilon, delta } => {
-                let least = privacy::calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
+                let least = self
+                    .calibrations
+                    .calibrate(accountant, self.adjacency, epsilon, delta, &mechanism)?;
                 (least.next_up(), delta)
             }
             Budget::NoiseMultiplier {

@@ -1,12 +1,18 @@
 //! From a person's settings to the plan that every mini-batch method shares: batches, rounds, sampling, calibrated noise.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use rounds_kernels::features::Norm;
+use sha2::{Digest as _, Sha256};
 
 use super::parameters::{Common, Range};
 use super::settings::SamplingKind;
 use super::{Budget, NoiseKind, PrepareError, Settings, SettingsError};
+use crate::hexadecimal;
 use crate::privacy::{
-    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyStatement, PrivateRun, Sampling,
+    self, Accountant, Adjacency, Arithmetic, Mechanism, NoiseSource, PrivacyError, PrivacyStatement, PrivateRun,
+    Sampling,
 };
 use crate::problem::PublicProblem;
 use crate::sampling::Sampler;
@@ -168,6 +174,10 @@ pub(super) fn independent_noise_only(common: &Common, algorithm: &'static str) -
 pub struct CalibratedNoise {
     /// Noise standard deviation over clip norm.
     pub noise_multiplier: f64,
+    /// The target ε, or that of the given noise multiplier.
+    pub epsilon: f64,
+    /// δ of the budget.
+    pub delta: f64,
     /// Standard deviation of the noise on a sum whose summands are clipped to C, a coordinate.
     pub standard_deviation: f64,
     /// What the run does, for accountants.
@@ -229,6 +239,40 @@ pub(super) fn arithmetic(settings: &Settings, problem: &PublicProblem) -> Arithm
     }
 }
 
+/// Noise that was calibrated before, by all the inputs of its calibration; clones share it. The runs of a cell differ in
+/// their seeds and share the noise, and every one of them is prepared from the target ε itself.
+#[derive(Clone, Debug, Default)]
+pub struct CalibrationMemory(Arc<Mutex<HashMap<String, f64>>>);
+
+impl CalibrationMemory {
+    /// [`privacy::calibrate`], made once. `mechanism` at 1 stands for the whole family: its argument scales the noise.
+    ///
+    /// # Errors
+    /// Those of the calibration; nothing is kept then.
+    pub(super) fn calibrate(
+        &self,
+        accountant: Accountant,
+        adjacency: Adjacency,
+        epsilon: f64,
+        delta: f64,
+        mechanism: impl Fn(f64) -> Mechanism,
+    ) -> Result<f64, PrivacyError> {
+        let inputs = format!(
+            "{accountant:?} {adjacency:?} {epsilon:?} {delta:?} {:?}",
+            mechanism(1.0)
+        );
+        // A schedule has as many numbers as rounds.
+        let key = hexadecimal(&Sha256::digest(inputs));
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&noise) = known().get(&key) {
+            return Ok(noise);
+        }
+        let noise = privacy::calibrate(accountant, adjacency, epsilon, delta, mechanism)?;
+        known().insert(key, noise);
+        Ok(noise)
+    }
+}
+
 /// Calibrates `mechanism` (a function of the noise multiplier) to the budget of `settings`.
 ///
 /// # Errors
@@ -244,7 +288,9 @@ pub fn calibrate(
         .common()?
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-    let (noise_multiplier, delta) = match settings.budget {
+    // ε is computed before the statement, which fails closed: a person who asked for a budget gets the reason as an error.
+    let stated = |noise_multiplier, delta| accountant.epsilon(&mechanism(noise_multiplier), adjacency, delta);
+    let (noise_multiplier, epsilon, delta) = match settings.budget {
         Budget::NonPrivate => {
             return Err(SettingsError::OutOfRange {
                 parameter: "epsilon",
@@ -254,27 +300,24 @@ pub fn calibrate(
             .into());
         }
         Budget::Target { epsilon, delta } => {
-            let mut noise_multiplier = privacy::calibrate(accountant, adjacency, epsilon, delta, &mechanism)?;
+            let known = &settings.calibrations;
+            let mut noise_multiplier = known.calibrate(accountant, adjacency, epsilon, delta, &mechanism)?;
             // ε on a grid is not exactly monotone: what is stated must hold.
-            let exceeds = |noise_multiplier| {
-                accountant
-                    .epsilon(&mechanism(noise_multiplier), adjacency, delta)
-                    .is_ok_and(|stated| stated > epsilon)
-            };
-            while exceeds(noise_multiplier) {
+            while stated(noise_multiplier, delta)? > epsilon {
                 noise_multiplier *= 1.0 + 1e-10;
             }
-            (noise_multiplier, delta)
+            (noise_multiplier, epsilon, delta)
         }
         Budget::NoiseMultiplier {
             noise_multiplier,
             delta,
-        } => (Range::POSITIVE.check("noise-multiplier", noise_multiplier)?, delta),
+        } => {
+            let noise_multiplier = Range::POSITIVE.check("noise-multiplier", noise_multiplier)?;
+            (noise_multiplier, stated(noise_multiplier, delta)?, delta)
+        }
     };
     let mechanism = mechanism(noise_multiplier);
     let clip_norm = f64::from(clip_norm);
-    // Asked before the statement, which fails closed: a person who asked for a budget gets the reason as an error.
-    accountant.epsilon(&mechanism, adjacency, delta)?;
     let statement = PrivacyStatement::new(&PrivateRun {
         mechanism: &mechanism,
         accountant,
@@ -288,8 +331,41 @@ pub fn calibrate(
     });
     Ok(CalibratedNoise {
         noise_multiplier,
+        epsilon,
+        delta,
         standard_deviation: noise_multiplier * clip_norm,
         mechanism,
         statement,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn clones_of_a_memory_calibrate_once_and_another_input_anew() {
+        let memory = CalibrationMemory::default();
+        let asked = Cell::new(0);
+        let find = |memory: &CalibrationMemory, epsilon, participations| {
+            asked.set(0);
+            let noise = memory.calibrate(Accountant::Gdp, Adjacency::ZeroOut, epsilon, 1e-5, |noise_multiplier| {
+                asked.set(asked.get() + 1);
+                Mechanism::Gaussian {
+                    noise_multiplier,
+                    sampling: Sampling::FullBatch,
+                    participations,
+                }
+            });
+            (noise.unwrap(), asked.get())
+        };
+        let (first, searched) = find(&memory, 1.0, 1);
+        assert!(searched > 2);
+        assert_eq!(find(&memory.clone(), 1.0, 1), (first, 1));
+        for (epsilon, participations) in [(1.0 + f64::EPSILON, 1), (1.0, 2)] {
+            assert!(find(&memory, epsilon, participations).1 > 2);
+        }
+    }
 }

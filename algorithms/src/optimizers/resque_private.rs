@@ -16,7 +16,8 @@
 //! most C since the truncated weight enters before the clip. So each of the T·S releases is a Poisson-subsampled Gaussian
 //! mechanism of noise multiplier σ, and the run their adaptive composition; the accountant needs no property of the
 //! weights or of convexity. Localisation runs on disjoint chunks of fixed rows with the same rate and number of releases,
-//! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks).
+//! so each spends the whole budget (zero-out adjacency: removing a row would shift the chunks). Its regularisers depend on
+//! ε: the target, or what the accountant finds for a given noise multiplier.
 
 use rounds_kernels::features::Selection;
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting, Shifts};
@@ -346,19 +347,14 @@ fn practical(
     let domain_radius = plan::bounded_radius(problem, own.radius)?;
     let accuracy = own.accuracy.unwrap_or(lipschitz * domain_radius / 20.0);
     let inner = own.inner;
-    let budget = match settings.budget {
-        Budget::Target { epsilon, delta } => (epsilon, delta),
-        Budget::NoiseMultiplier { delta, .. } => (1.0, delta),
-        Budget::NonPrivate => (1.0, 1e-6),
+    let chunks_of = |budget| {
+        let setting = setting(problem, lipschitz, domain_radius, budget);
+        chunks(&setting, localized, MOST_CHUNKS)
     };
-    let chunks = chunks(
-        &setting(problem, lipschitz, domain_radius, budget),
-        localized,
-        MOST_CHUNKS,
-    );
     let adjacency = zero_out(problem, &common, id)?;
     // The batch of the first chunk sets the rate; the other chunks take the same rate.
-    let rows = chunks[0].rows.len();
+    // The budget sets the regularisers of the chunks alone, not their rows.
+    let rows = chunks_of((1.0, 0.5))[0].rows.len();
     let batch = common.batch_size.unwrap_or((rows / 20).clamp(1, 4_000)).max(1);
     let rate = (batch as f64 / rows as f64).min(1.0);
     let sampling = Sampling::Poisson { rate };
@@ -372,6 +368,15 @@ fn practical(
             steps: per_chunk as usize * inner,
         }
     })?;
+    if localized && noise.epsilon <= 0.0 {
+        return Err(SettingsError::OutOfRange {
+            parameter: "noise-multiplier",
+            value: noise.noise_multiplier.to_string(),
+            expected: "a smaller one, whose ε is above 0 and sets the regulariser,",
+        }
+        .into());
+    }
+    let chunks = chunks_of((noise.epsilon, noise.delta));
     let acceleration = AccelerationParameters {
         domain_radius,
         // r = ρ = ε/(2L): the rule for losses of a linear model.
@@ -748,6 +753,41 @@ mod tests {
             let chunks = if algorithm.id == "resque-private-sco" { 3 } else { 1 };
             assert_eq!(steps as u64 * chunks, planned * 8, "S releases a round");
         }
+    }
+
+    #[test]
+    fn a_noise_multiplier_runs_as_the_epsilon_that_it_gives() {
+        let problem = problem(1_000);
+        let run = |settings: &Settings| {
+            let prepared = RESQUE_PRIVATE_SCO.prepare(&problem, settings).unwrap();
+            let noise_multiplier = prepared.privacy.noise_multiplier.unwrap();
+            let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
+            executor.run().unwrap();
+            (noise_multiplier, executor.solution().to_vec())
+        };
+        let target = settings(0.25, &[]);
+        let (noise_multiplier, expected) = run(&target);
+        let given = |noise_multiplier| Settings {
+            budget: Budget::NoiseMultiplier {
+                noise_multiplier,
+                delta: 1e-6,
+            },
+            ..target.clone()
+        };
+        let (_, found) = run(&given(noise_multiplier));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                (found - expected).abs() < 1e-4 * expected.abs().max(1e-2),
+                "{found} {expected}"
+            );
+        }
+        let refused = RESQUE_PRIVATE_SCO.prepare(&problem, &given(1e12)).err();
+        assert!(
+            refused
+                .as_ref()
+                .is_some_and(|error| error.to_string().contains("whose ε is above 0")),
+            "{refused:?}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rounds_kernels::random::StreamKey;
 
+use super::plan::CalibrationMemory;
 use crate::choices::choices;
 use crate::noise::StrategyMemory;
 
@@ -119,6 +120,8 @@ pub struct Settings {
     /// Strategies of correlated noise: the source of their factorisations, and those made before. Clones share it, so
     /// that the runs of a study factorise once.
     pub strategies: StrategyMemory,
+    /// Noise of targets that was calibrated before. Clones share it, so that the runs of a study calibrate once.
+    pub calibrations: CalibrationMemory,
 }
 
 impl Settings {
@@ -138,6 +141,7 @@ impl Settings {
             key,
             parameters: BTreeMap::new(),
             strategies: StrategyMemory::default(),
+            calibrations: CalibrationMemory::default(),
         }
     }
 

@@ -149,6 +149,28 @@ fn a_restored_run_ends_as_an_undisturbed_one() {
 }
 
 #[test]
+fn settings_that_share_calibrations_run_as_those_alone() {
+    let problem = problem();
+    for algorithm in catalog::ALGORITHMS.iter().filter(|algorithm| algorithm.private) {
+        let run = |settings: &Settings| {
+            let prepared = algorithm
+                .prepare(&problem, settings)
+                .or_else(|_| algorithm.prepare(&problem, &settings.clone().without("batch-size")))
+                .expect("prepared");
+            let mut executor = Executor::new(&problem, Engine::Sequential, prepared).limited_to(3);
+            executor.run().expect("three rounds");
+            executor.solution().to_vec()
+        };
+        let memory = settings(algorithm);
+        for epsilon in [0.25, 2.0, 0.25] {
+            let budget = Budget::Target { epsilon, delta: 1e-5 };
+            let [shared, alone] = [memory.clone(), settings(algorithm)].map(|other| Settings { budget, ..other });
+            assert!(run(&shared) == run(&alone), "{} at ε = {epsilon}", algorithm.id);
+        }
+    }
+}
+
+#[test]
 fn private_algorithms_state_what_they_release_and_others_claim_nothing() {
     let problem = problem();
     for algorithm in catalog::ALGORITHMS {

@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use rounds_algorithms::catalog;
 use rounds_algorithms::hexadecimal;
 use rounds_algorithms::noise::StrategyMemory;
-use rounds_algorithms::optimizers::{Budget, Prepared, Settings};
+use rounds_algorithms::optimizers::Settings;
+use rounds_algorithms::optimizers::plan::CalibrationMemory;
 use rounds_algorithms::oracle::{self, Engine};
-use rounds_algorithms::privacy::PrivacyStatement;
 use rounds_algorithms::problem::planted::PlantedLogistic;
 use rounds_algorithms::problem::synthetic::{Quadratic, synthetic_logistic, synthetic_mnist};
 use rounds_algorithms::problem::{Dataset, Problem};
@@ -42,8 +42,7 @@ pub struct Context<'a> {
     pub strategies: StrategyMemory,
     engines: Memo<Engine>,
     problems: Memo<Arc<Loaded>>,
-    /// The guarantee of runs with the noise for a target ε.
-    calibrations: Memo<PrivacyStatement>,
+    calibrations: CalibrationMemory,
     digests: Mutex<BTreeMap<String, String>>,
 }
 
@@ -108,7 +107,7 @@ impl<'a> Context<'a> {
             strategies: StrategyMemory::filled_from(factorization_cache::source()),
             engines: Memo::default(),
             problems: Memo::default(),
-            calibrations: Memo::default(),
+            calibrations: CalibrationMemory::default(),
             digests: Mutex::default(),
         }
     }
@@ -187,66 +186,15 @@ impl<'a> Context<'a> {
         lock(&self.digests).clone()
     }
 
-    /// The settings that the parameters of a cell stand for.
+    /// The settings that the parameters of a cell stand for. They share the factorisations and calibrations of the experiment.
     ///
     /// # Errors
     /// A parameter that does not fit.
     pub fn settings(&self, cell: &Configuration, seed: u64) -> anyhow::Result<Settings> {
         let mut settings = settings_of(cell, seed)?;
         settings.strategies = self.strategies.clone();
+        settings.calibrations = self.calibrations.clone();
         Ok(settings)
-    }
-
-    /// The algorithm of a cell, ready for its first round, with what the whole run guarantees; or the reason for which it
-    /// refuses. Noise for a target ε is found once a cell, and `settings` then hold it.
-    ///
-    /// # Errors
-    /// An unknown algorithm.
-    pub fn prepare(
-        &self,
-        cell: &Configuration,
-        problem: &Problem,
-        settings: &mut Settings,
-    ) -> anyhow::Result<Result<Prepared, String>> {
-        let algorithm = catalog::find(&cell.algorithm)?;
-        let Budget::Target { delta, .. } = settings.budget else {
-            return Ok(algorithm.prepare(problem, settings).map_err(|error| error.to_string()));
-        };
-        let one = Configuration {
-            threads: 1,
-            ranks: None,
-            ..cell.clone()
-        };
-        let mut first = None;
-        let key = format!(
-            "{} {:?} {}",
-            one.key(),
-            settings.parameters.get("rounds"),
-            problem.rows()
-        );
-        // The only failure is a refusal of the algorithm.
-        let calibrated = self.calibrations.get(&key, || {
-            let prepared = first.insert(algorithm.prepare(problem, settings)?);
-            Ok(prepared.privacy.clone())
-        });
-        let privacy = match calibrated {
-            Ok(privacy) => privacy,
-            Err(refusal) => return Ok(Err(refusal.to_string())),
-        };
-        let calibrated = privacy.noise_multiplier;
-        if let Some(noise_multiplier) = calibrated {
-            settings.budget = Budget::NoiseMultiplier {
-                noise_multiplier,
-                delta,
-            };
-        }
-        if let Some(prepared) = first {
-            return Ok(Ok(prepared));
-        }
-        Ok(match algorithm.prepare(problem, settings) {
-            Ok(prepared) if calibrated.is_some() => Ok(Prepared { privacy, ..prepared }),
-            other => other.map_err(|error| error.to_string()),
-        })
     }
 }
 

@@ -129,10 +129,10 @@ impl Study for PrivateQueries {
         for (name, value) in [("radius", radius), ("accuracy", error), ("batch-size", batch)] {
             own.parameters.insert(name.to_owned(), value.into());
         }
-        let mut settings = context.settings(&own, seed)?;
-        let prepared = match context.prepare(&own, &problem, &mut settings)? {
+        let settings = context.settings(&own, seed)?;
+        let prepared = match catalog::find(&own.algorithm)?.prepare(&problem, &settings) {
             Ok(prepared) => prepared,
-            Err(reason) => return Ok(Outcome::Skipped(reason)),
+            Err(refusal) => return Ok(Outcome::Skipped(refusal.to_string())),
         };
         let mut executor = Executor::new(&problem, Engine::Sequential, prepared);
         executor.run().with_context(|| cell.key())?;

@@ -107,11 +107,11 @@ impl Study for Rates {
         }
         own.batch_size = trials.rows.div_ceil(cell.number(ROUNDS)? as usize);
         let mut settings = context.settings(&own, self.definition.seed)?;
-        settings.offer(catalog::find(&own.algorithm)?, "sampling", "fixed");
-        // The noise multiplier is that of all runs of the cell, and found once.
+        let algorithm = catalog::find(&own.algorithm)?;
+        settings.offer(algorithm, "sampling", "fixed");
         let population = trials.population(trials.steepest()?, 0).context("no population")?;
-        if let Err(reason) = context.prepare(cell, &trials.problem(&population, 0), &mut settings)? {
-            return Ok(Outcome::Skipped(reason));
+        if let Err(refusal) = algorithm.prepare(&trials.problem(&population, 0), &settings) {
+            return Ok(Outcome::Skipped(refusal.to_string()));
         }
         let mut least = f64::INFINITY;
         let mut slope = trials.steepest()?;

@@ -59,9 +59,12 @@ impl RoundBudget {
         }
         let mut settings = context.settings(cell, seed)?;
         let rounds = self.warm_up + self.timed_rounds(cell.batch_size);
-        settings.offer(catalog::find(&cell.algorithm)?, "rounds", rounds);
-        let prepared = context.prepare(cell, problem, &mut settings)?;
-        Ok(prepared.map(|prepared| (prepared, settings)))
+        let algorithm = catalog::find(&cell.algorithm)?;
+        settings.offer(algorithm, "rounds", rounds);
+        let prepared = algorithm.prepare(problem, &settings);
+        Ok(prepared
+            .map(|prepared| (prepared, settings))
+            .map_err(|refusal| refusal.to_string()))
     }
 
     /// examples / batch size, between the bounds.

@@ -233,10 +233,10 @@ impl Study for Training {
             Ok(loaded) => loaded,
             Err(error) => return Ok(Outcome::Skipped(with_causes(&error))),
         };
-        let mut settings = context.settings(cell, run.trial.seed(self.definition.seed))?;
-        let prepared = match context.prepare(cell, &loaded.train, &mut settings)? {
+        let settings = context.settings(cell, run.trial.seed(self.definition.seed))?;
+        let prepared = match catalog::find(&cell.algorithm)?.prepare(&loaded.train, &settings) {
             Ok(prepared) => prepared,
-            Err(reason) => return Ok(Outcome::Skipped(reason)),
+            Err(refusal) => return Ok(Outcome::Skipped(refusal.to_string())),
         };
         let (spent, budget) = (prepared.privacy.epsilon, cell.optional("epsilon")?);
         if budget.is_some() && spent.is_none() {

@@ -29,6 +29,41 @@ algorithm = "dp-sgd"
 "#;
 
 #[test]
+fn a_repeat_is_the_run_of_its_seed_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    // Excess of the last run; repeats count up the seed.
+    let last = |seed: usize, repeats: usize| {
+        let text = format!(
+            r#"
+            name = "repeats"
+            study = "private-queries"
+            about = "a test"
+            seed = {seed}
+            repeats = {repeats}
+            parameters = {{ delta = 1e-6, adjacency = "zero-out" }}
+            options = {{ radius = 2.0, error-constant = 1.0, rounds-per-ball = 15.0 }}
+            [[problem]]
+            dataset = "planted-flips"
+            parameters = {{ loss = "hinge", rows = 1000, dimension = 5, epsilon = 0.25, epochs = 1 }}
+            [[method]]
+            algorithm = "resque-private-sco"
+            "#
+        );
+        let (study, out) = (
+            folder.path().join("repeats.toml"),
+            folder.path().join(repeats.to_string()),
+        );
+        fs::write(&study, text).unwrap();
+        assert_succeeds(&format!("run {} --threads 1 --out {}", study.display(), out.display()));
+        let lines = fs::read_to_string(out.join("repeats/measurements.jsonl")).unwrap();
+        let line: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        assert_eq!(line["repeat"], repeats - 1);
+        line["excess"].as_f64().unwrap()
+    };
+    assert_eq!(last(7, 2).to_bits(), last(8, 1).to_bits());
+}
+
+#[test]
 fn two_processes_on_one_study_pool_no_run_twice() {
     let folder = tempfile::tempdir().unwrap();
     let (study, out) = (folder.path().join("twice.toml"), folder.path().join("out"));
