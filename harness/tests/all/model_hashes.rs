@@ -9,7 +9,7 @@ use std::process::Output;
 use rayon::prelude::*;
 use serde_json::Value;
 
-use crate::support::{rounds, stderr};
+use crate::support::{command, rounds, stderr};
 
 const RECORDED: &str = include_str!("model_hashes.txt");
 /// Levels with the same bits: tiles sum the integers that AVX-512 sums without them.
@@ -102,7 +102,11 @@ fn difference(line: &str, folder: &Path) -> Option<String> {
         None => word.to_owned(),
     };
     let arguments: Vec<String> = words.map(argument).collect();
-    let output = rounds(&format!("train --json {}", arguments.join(" ")));
+    // Factorisations of this build, not those that lie in the user's cache.
+    let output = command(&format!("train --json {}", arguments.join(" ")))
+        .env("XDG_CACHE_HOME", folder)
+        .output()
+        .expect("the program starts");
     match field(&output, "model_sha256") {
         Some(digest) if digest.starts_with(recorded) => None,
         Some(digest) => Some(format!("{name}: {recorded} is now {}", &digest[..16])),
