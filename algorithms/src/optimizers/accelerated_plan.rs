@@ -743,7 +743,7 @@ impl BudgetOf {
             Budget::Target { epsilon, delta } => {
                 let least = self
                     .calibrations
-                    .calibrate(accountant, self.adjacency, epsilon, delta, &mechanism)?;
+                    .calibrate(accountant, self.adjacency, epsilon, delta, mechanism)?;
                 (least.next_up(), delta)
             }
             Budget::NoiseMultiplier {
