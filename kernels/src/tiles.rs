@@ -9,10 +9,6 @@ use std::arch::x86_64::{__cpuid_count, __get_cpuid_max};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-/// Bytes of a tile: sixteen rows of 64.
-#[cfg(test)]
-pub(crate) const TILE_BYTES: usize = 1024;
-
 /// True if this processor has byte tiles and the operating system lets this process use them.
 pub(crate) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
@@ -142,7 +138,7 @@ macro_rules! row_products {
                     concat!("mov {line:e}, ", $out),
                     $($store,)+
                     first = inout(reg) rows.start => _,
-                    second = inout(reg) rows.start.wrapping_add(16 * rows.stride) => _,
+                    second = inout(reg) rows.start.wrapping_add(rows.stride.wrapping_mul(16)) => _,
                     stride = in(reg) rows.stride,
                     groups = inout(reg) rows.groups - 1 => _,
                     to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
@@ -230,7 +226,7 @@ pub(crate) struct Columns {
     pub(crate) quads: *const u8,
     /// Bytes from these quads to those of the other sixteen columns, if there are two lines of them.
     pub(crate) other_quads: Option<usize>,
-    /// At least one.
+    /// At least one: the loop counts down to zero.
     pub(crate) steps: usize,
     /// `[row][column]`.
     pub(crate) sums: *mut i32,
@@ -256,6 +252,7 @@ macro_rules! column_products {
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
+                    // Functions of one line do not use it otherwise.
                     "# {other_sums}",
                     "test {add:e}, {add:e}",
                     "jz 3f",
@@ -353,7 +350,7 @@ column_products! {
 /// of unsigned bytes.
 ///
 /// # Safety
-/// This thread's tiles have [`column_shapes`] of the rows; all operands are readable, the sums of all rows writable.
+/// This thread's tiles have [`column_shapes`] of the rows; at least one step; all operands are readable, the sums of all rows writable.
 pub(crate) unsafe fn column_products(columns: Columns) {
     debug_assert!(columns.steps > 0 && columns.rows <= 32);
     // SAFETY: the caller's promise.
@@ -370,6 +367,9 @@ pub(crate) unsafe fn column_products(columns: Columns) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sixteen rows of 64 bytes.
+    const TILE_BYTES: usize = 1024;
 
     fn bytes(count: usize, seed: u32) -> Vec<u8> {
         let mut state = seed;

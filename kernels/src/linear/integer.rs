@@ -258,7 +258,7 @@ struct Sums {
     columns: Columns,
     /// Coefficients in digits, `[row/64][3·output + digit][row % 64]`.
     digits: Vec<Line>,
-    /// 64 features of the rows, twice: `[4][64]` quads of rows.
+    /// 64 features of the rows: `[4][64]` quads of rows.
     quads: Vec<Line>,
     /// Sums of digits, `[line][3·output + digit][16]`.
     sums: Vec<i32>,
@@ -279,7 +279,7 @@ impl Scratch {
         let columns = Columns::new(model.features);
         super::has_integer_kernels_for(model).then(|| {
             Box::new(Scratch {
-                products: Products::new(instructions, model.features),
+                products: Products::new(instructions),
                 shape: (model.features, model.outputs),
                 margins: vec![0; TOGETHER * 2 * LANES + LANES],
                 sums: Sums {
@@ -424,7 +424,7 @@ impl Sums {
         };
         for group in 0..columns.groups {
             // SAFETY: each pointer is that of a whole row, and groups lie inside of rows.
-            unsafe { session.interleave(pointers, group * GROUP, quads, 0..fours) };
+            unsafe { session.interleave(pointers, group * GROUP, quads) };
             for half in 0..2 {
                 multiply(session, 4 * group + 2 * half, &quads[2 * half * QUADS..][..2 * QUADS]);
             }

@@ -6,7 +6,8 @@
 //!
 //! # Guarantee
 //! With a clip norm C, every contribution has `‖ρ_i ⊗ a_i‖ ≤ Ĉ` as integers, ν included, where `Ĉ·h·s ≤ C` in real
-//! arithmetic. It is not a matter of rounding: `‖ρ_i‖² ≤ L_i` is checked in integers after ρ_i is rounded, with
+//! arithmetic. It is not a matter of rounding: `‖ρ_i‖² ≤ L_i` is checked after ρ_i is rounded, in f64 with a margin for its own
+//! roundings and in integers where that does not decide, with
 //! `L_i ≤ Ĉ²/‖a_i‖²` (in L1, `‖ρ_i‖₁ ≤ Ĉ/‖a_i‖₁`). Contributions are functions of the row, the parameters and public
 //! numbers; null rows contribute 0. So sums of neighbours differ by one such contribution, exactly.
 
@@ -175,14 +176,14 @@ impl SumLattice {
         let one = if self.bias > 0.0 { 1.0 } else { 0.0 };
         let limits = if squared {
             let features = (norms * norms * UP - one) / (self.scale * self.scale) * UP;
-            let lengths = (features.fast_max(f64x8::ZERO) + self.bias * self.bias) * UP;
+            let lengths = (features.max(f64x8::ZERO) + self.bias * self.bias) * UP;
             f64x8::splat(clip_norm * clip_norm) / lengths * DOWN
         } else {
             let features = (norms * UP - one) / self.scale * UP;
-            f64x8::splat(clip_norm) / ((features.fast_max(f64x8::ZERO) + self.bias) * UP) * DOWN
+            f64x8::splat(clip_norm) / ((features.max(f64x8::ZERO) + self.bias) * UP) * DOWN
         };
-        // A zero row has an infinite limit (NaN if Ĉ is 0 too, for which the second argument stands).
-        limits.fast_min(f64x8::splat(SURELY_KEPT)).floor()
+        // A zero row has an infinite limit (NaN if Ĉ is 0 too); `min` takes the number.
+        limits.min(f64x8::splat(SURELY_KEPT)).floor()
     }
 }
 
@@ -254,7 +255,7 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
         let spare = if squared { 1.0 } else { (outputs as f64).sqrt() };
         let reach = to_f32(limits.map(|limits| {
             let limits = if squared { limits.sqrt() } else { limits };
-            ((limits - spare) * (1.0 - 1.0 / 4_194_304.0)).fast_max(f64x8::ZERO)
+            ((limits - spare) * (1.0 - 1.0 / 4_194_304.0)).max(f64x8::ZERO)
         }));
         let longer = (lengths * inverse).simd_gt(reach);
         factors = longer.select(reach / lengths, inverse);
@@ -262,9 +263,9 @@ fn round(grid: &SumLattice, norms: &[f32; BLOCK_ROWS], values: &mut [f32], start
     }
     let mut sizes = [f64x8::ZERO; 2];
     for place in places {
-        // For a NaN the second argument stands.
         let rounded = (vector(values, place) * factors).round_ties_even();
-        let integers = rounded.fast_max(-greatest).fast_min(greatest);
+        // Of a NaN and a number the number.
+        let integers = rounded.max(-greatest).min(greatest);
         put(values, place, integers);
         for (sizes, integers) in sizes.iter_mut().zip(to_f64(integers)) {
             *sizes += if squared { integers * integers } else { integers.abs() };

@@ -3,7 +3,7 @@
 //! Two operations, on operands that all sets lay out alike, in quads of bytes that are multiplied and added together:
 //!
 //! - [`Session::rows`]: `sums_ic = Σ_j byte_ij · digit_jc`, a row against columns of digits (margins);
-//! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen columns of bytes (gradients).
+//! - [`Session::columns`]: `sums_rc += Σ_i digit_ri · byte_ic`, rows of digits against sixteen, or twice sixteen, columns of bytes (gradients).
 //!
 //! Nothing rounds and, within the bounds that the callers keep, nothing overflows. So all sets give the same integers,
 //! which is what makes the bits of a model independent of the processor. A process may use any set that the processor
@@ -96,7 +96,7 @@ fn tiles_agree() -> bool {
     static AGREE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *AGREE.get_or_init(|| {
         tiles::available() && {
-            let of = |instructions| known_answers(&mut Products::unchecked(instructions, 200));
+            let of = |instructions| known_answers(&mut Products::unchecked(instructions));
             of(Instructions::Amx) == of(Instructions::Scalar)
         }
     })
@@ -126,8 +126,10 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
     let (rows, digits) = (&*bytes_of(&mut rows), &*bytes_of(&mut digits));
     let mut session = products.session();
     let mut answers = Vec::new();
-    for scattered in [0, 1] {
-        let start = |row: usize| rows[row * FEATURES + scattered * (row * row % 7)..].as_ptr();
+    // Rows that follow each other, scattered ones, and from the last to the first.
+    for (order, scattered) in [0, 1, 0].into_iter().enumerate() {
+        let place = |row: usize| if order == 2 { TOGETHER - 1 - row } else { row };
+        let start = |row: usize| rows[place(row) * FEATURES + scattered * (row * row % 7)..].as_ptr();
         let pointers: [*const u8; TOGETHER] = std::array::from_fn(start);
         for tiles in [1, 2] {
             // As the definition asks: 0 for features of the last group that the group before has.
@@ -143,19 +145,16 @@ fn known_answers(products: &mut Products) -> Vec<i32> {
         }
     }
     for rows in 1..=MOST_DIGIT_ROWS {
+        // As in models of more outputs than go through the products together.
+        let (step, apart) = (MOST_DIGIT_ROWS * GROUP, MOST_DIGIT_ROWS * LANES);
         let digits = Digits {
             bytes: digits,
             rows,
-            step: rows * GROUP,
+            step,
         };
-        let mut sums = vec![-7; 2 * rows * LANES];
+        let mut sums = vec![-7; 2 * apart];
         for (add, lines, samples) in [(false, 2, QUADS / 2), (true, 1, QUADS / 4), (true, 2, QUADS)] {
-            session.columns(
-                digits,
-                (&quads[..lines * QUADS], samples),
-                add,
-                (&mut sums, rows * LANES),
-            );
+            session.columns(digits, (&quads[..lines * QUADS], samples), add, (&mut sums, apart));
         }
         answers.extend(sums);
     }
@@ -677,32 +676,26 @@ fn at_one_distance(rows: &[*const u8]) -> bool {
 #[derive(Debug)]
 pub(super) struct Products {
     pub(super) instructions: Instructions,
-    /// Rows that do not follow each other in memory, copied for tiles.
+    /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
 }
 
 impl Products {
-    /// For rows of `features` features.
+    /// On these instructions.
     ///
     /// # Panics
     /// Instructions that this processor does not have.
-    pub(super) fn new(instructions: Instructions, features: usize) -> Self {
+    pub(super) fn new(instructions: Instructions) -> Self {
         assert!(instructions.are_available(), "{instructions:?} on this processor");
-        Self::unchecked(instructions, features)
+        Self::unchecked(instructions)
     }
 
     /// [`Self::new`] on instructions that the processor has.
-    fn unchecked(instructions: Instructions, features: usize) -> Self {
-        let on_tiles = instructions == Instructions::Amx;
-        let copied = if on_tiles {
-            MOST_SAMPLES * features.div_ceil(GROUP)
-        } else {
-            0
-        };
+    fn unchecked(instructions: Instructions) -> Self {
         Products {
             instructions,
-            copies: vec![EMPTY; copied],
+            copies: Vec::new(),
         }
     }
 
@@ -728,7 +721,7 @@ impl Session<'_> {
     /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
     /// and 16·tiles columns of signed ones. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
     /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
-    /// weights of features that the group before has are 0. Rows `ahead` are prefetched.
+    /// weights of features that the group before has are 0. Rows `ahead` are prefetched but on tiles, whose rows [`Self::place`] prefetches.
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
@@ -788,13 +781,15 @@ impl Session<'_> {
         let _ = (rows, count, features);
     }
 
-    /// Copies the first `count` rows, whole cache lines apart, and asks for those behind them meanwhile.
+    /// Copies the first `count` rows, whole cache lines apart, and prefetches those behind them meanwhile.
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
     #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
     unsafe fn copy(&mut self, rows: &[*const u8], count: usize, features: usize) {
         let groups = features.div_ceil(GROUP);
+        // Once, and not for batches whose rows follow each other.
+        self.products.copies.resize(MOST_SAMPLES * groups, EMPTY);
         for (row, copy) in self.products.copies.chunks_exact_mut(groups).take(count).enumerate() {
             if let Some(&later) = rows.get(row + AHEAD) {
                 for start in (0..features).step_by(GROUP) {
@@ -872,8 +867,9 @@ impl Session<'_> {
         (sums, apart): (&mut [i32], usize),
     ) {
         let lines = quads.len() / QUADS;
-        assert!((1..=2).contains(&lines) && count <= QUADS && digits.rows <= MOST_DIGIT_ROWS);
-        let behind = (count.div_ceil(LANES).max(1) - 1) * digits.step;
+        assert!((1..=2).contains(&lines) && (1..=QUADS).contains(&count));
+        assert!((1..=MOST_DIGIT_ROWS).contains(&digits.rows));
+        let behind = (count.div_ceil(LANES) - 1) * digits.step;
         assert!(digits.bytes.len() >= behind + digits.rows * GROUP);
         assert!(apart >= digits.rows * LANES && sums.len() >= (lines - 1) * apart + digits.rows * LANES);
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
@@ -928,10 +924,9 @@ impl Session<'_> {
     ///
     /// # Safety
     /// 64 bytes are readable `start` bytes after each pointer.
-    pub(super) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line], fours: Range<usize>) {
-        assert!(fours.end * 4 <= rows.len() && rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
-        let rows = &rows[4 * fours.start..4 * fours.end];
-        let out = out[fours.start..].as_mut_ptr();
+    pub(super) unsafe fn interleave(&self, rows: &[*const u8], start: usize, out: &mut [Line]) {
+        assert!(rows.len() <= MOST_SAMPLES && out.len() >= 4 * QUADS);
+        let out = out.as_mut_ptr();
         // SAFETY: the caller's promise and the assert; `are_available` held in `new`.
         unsafe {
             match self.products.instructions {
@@ -962,7 +957,7 @@ mod tests {
 
     #[test]
     fn every_set_gives_the_products_of_the_definition() {
-        let of = |instructions| known_answers(&mut Products::new(instructions, 200));
+        let of = |instructions| known_answers(&mut Products::new(instructions));
         let expected = of(Instructions::Scalar);
         for set in Instructions::ALL.into_iter().filter(|set| set.are_available()) {
             assert!(of(set) == expected, "{set:?}");
@@ -980,11 +975,11 @@ mod tests {
         let rows: Vec<u8> = (0..MOST_SAMPLES * 80).map(|place| (place * 31 % 251) as u8).collect();
         let pointers: Vec<*const u8> = (0..MOST_SAMPLES).map(|row| rows[row * 80..].as_ptr()).collect();
         let of = |instructions| {
-            let mut products = Products::new(instructions, 80);
+            let mut products = Products::new(instructions);
             let mut lines = vec![EMPTY; 4 * QUADS];
             // SAFETY: rows of 80 bytes.
             unsafe {
-                products.session().interleave(&pointers, 13, &mut lines, 0..QUADS);
+                products.session().interleave(&pointers, 13, &mut lines);
             };
             bytes_of(&mut lines).to_vec()
         };

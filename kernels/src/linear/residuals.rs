@@ -39,7 +39,7 @@ impl BlockRows {
         }
     }
 
-    /// Asks for what [`Self::gather`] will read of scattered rows.
+    /// Prefetches what [`Self::gather`] will read of scattered rows.
     pub(super) fn prefetch(
         selection: &Selection<'_>,
         positions: Range<usize>,
@@ -54,10 +54,11 @@ impl BlockRows {
             Targets::Classes(classes) => classes.as_ptr(),
             Targets::Values(values) => values.as_ptr().cast(),
         };
-        let norms = norms.unwrap_or_default().as_ptr();
         for &row in &rows[positions] {
             prefetch(targets.wrapping_add(row as usize).cast());
-            prefetch(norms.wrapping_add(row as usize).cast());
+            if let Some(norms) = norms {
+                prefetch(norms.as_ptr().wrapping_add(row as usize).cast());
+            }
         }
     }
 
