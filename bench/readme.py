@@ -341,6 +341,13 @@ def sheet(path):
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows), ""])
 
 
+def broken_links(path, text):
+    """Faults: files of the project that a page links to and that are not there."""
+    for link in re.findall(r"\]\(([^)#\s]+)", text):
+        if "://" not in link and not os.path.exists(os.path.join(os.path.dirname(path), link)):
+            yield f"{os.path.relpath(path, ROOT)}: no file {link}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a file differs")
@@ -364,7 +371,9 @@ def main():
         sys.exit(f"readme: {', '.join(different)}: not what the results say; run `make readme` and commit it")
     for path in different:
         print(path)
-    faults = claims.check(text for path, text in wanted.items() if path.endswith("README.md"))
+    faults = list(claims.check(text for path, text in wanted.items() if path.endswith("README.md")))
+    pages = [*FILES, "CONTRIBUTING.md", "CHANGELOG.md", *glob.glob("docs/*.md", root_dir=ROOT)]
+    faults += (fault for page in pages for fault in broken_links(os.path.join(ROOT, page), read(os.path.join(ROOT, page))))
     if faults:
         sys.exit("\n".join(f"readme: {fault}" for fault in faults))
 
