@@ -3,8 +3,10 @@
 
     python3 bench/install.py OUT/private-sco OUT/paper/srg-table-1 [--day 2026-11-22]
 
-Files that `rounds report` makes again are left behind, large records are packed, and the command is written as a reader would
-give it. A folder that stands there is replaced. Results of a changed tree are refused: no revision would say what made them.
+Raw runs, experiment sheet, tables (table.md) and pictures (SVG) are kept, so that they can be read without a build; pages, CSV and
+presentation.json are not: `rounds report` makes them from the raw runs. Large records are packed, and the command is written as a
+reader would give it. Files of an earlier run there are replaced, after the new ones are complete. Results of a changed tree are
+refused: no revision would say what made them.
 """
 
 import argparse
@@ -17,20 +19,35 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import studies
 from studies import ROOT, Mistake
 
 LEFT_BEHIND = re.compile(r"\.lock|.*\.html|measurements\.csv|presentation\.json")
+# The files of a run. Others of its folder stay: those of the suites' folder are also written by make readme and make peers.
+OF_RUN = re.compile(r"environment\.json|measurements\..*|presentation\.json|table\.md|.*\.(svg|html)")
 # Records above this many bytes are packed.
 LARGE = 300_000
 
 
+def public_word(word):
+    """An argument without folders of the machine; a definition of this project by its name."""
+    flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    value = re.sub(r"(?:.*/)?bench/definitions/(.+)\.toml", r"\1", value)
+    is_path = value.endswith(".toml") or value.startswith(("/", "~", "./", "../"))
+    return flag + equals + (os.path.basename(value) if is_path else value)
+
+
 def public_command(command):
     """The command without folders of the machine: `rounds run NAME`, and the arguments that select runs."""
-    command = re.sub(r" --(out|data-dir)[= ]('[^']*'|\S+)| --resume\b", "", command)
-    words = [re.sub(r"(?:.*/)?bench/definitions/(.+)\.toml", r"\1", word) for word in shlex.split(command)]
-    return shlex.join(os.path.basename(word) if word.startswith("/") else word for word in words)
+    words, kept = iter(shlex.split(command)), []
+    for word in words:
+        if word in ("--out", "--data-dir"):
+            next(words, None)
+        elif word.partition("=")[0] not in ("--out", "--data-dir", "--resume", "--json"):
+            kept.append(public_word(word))
+    return shlex.join(kept)
 
 
 def place(study):
@@ -43,29 +60,42 @@ def install(folder, day=None, results=os.path.join(ROOT, "results")):
     folder = pathlib.Path(folder)
     try:
         sheet = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-        runs = [record for record in studies.records(folder) if record["record"] == "cell"]
-    except (OSError, IndexError, ValueError) as error:
+        runs = studies.cells(folder)
+        sheet["command"] = public_command(sheet["command"])
+    except (OSError, ValueError) as error:
         raise Mistake(f"{folder}: no whole results of `rounds run`: {error}") from error
+    if "definitions" in sheet:
+        sheet["definitions"] = [public_word(name) for name in sheet["definitions"]]
     revision = sheet["build"]["revision"]
     if sheet["build"]["dirty"] != "false":
         raise Mistake(f"{folder}: measured by {revision[:12]} with changes; commit them, build, and measure again")
-    below = {place(run["suite"]) for run in runs}
+    suites = {run["suite"] for run in runs}
+    below = {place(suite) for suite in suites}
     if len(below) != 1:
         raise Mistake(f"{folder}: it holds runs of {len(below)} studies; give the folder of one")
     target = pathlib.Path(results, day or sheet["date"][:10], sheet["machine"]["id"], *below)
+    if others := {run["suite"] for run in studies.cells(target)} - suites:
+        raise Mistake(f"{target}: its runs of {', '.join(sorted(others))} would be lost; give another --day")
     target.mkdir(parents=True, exist_ok=True)
-    for path in filter(pathlib.Path.is_file, list(target.iterdir())):
-        path.unlink()
-    for path in filter(pathlib.Path.is_file, folder.iterdir()):
-        if not LEFT_BEHIND.fullmatch(path.name):
-            shutil.copyfile(path, target / path.name)
-    sheet["command"] = public_command(sheet["command"])
-    (target / "environment.json").write_text(json.dumps(sheet, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    plain = target / "measurements.jsonl"
-    if plain.exists() and plain.stat().st_size > LARGE:
-        packed = lzma.compress(plain.read_bytes(), preset=9 | lzma.PRESET_EXTREME)
-        (target / "measurements.jsonl.xz").write_bytes(packed)
-        plain.unlink()
+    # `folder` may be `target`: nothing is removed before all new files are complete.
+    with tempfile.TemporaryDirectory(dir=target.parent) as complete:
+        complete = pathlib.Path(complete)
+        for path in filter(pathlib.Path.is_file, folder.iterdir()):
+            if not LEFT_BEHIND.fullmatch(path.name):
+                shutil.copyfile(path, complete / path.name)
+        (complete / "environment.json").write_text(json.dumps(sheet, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        plain, packed = complete / "measurements.jsonl", complete / "measurements.jsonl.xz"
+        if plain.exists():
+            packed.unlink(missing_ok=True)
+            if plain.stat().st_size > LARGE:
+                packed.write_bytes(lzma.compress(plain.read_bytes(), preset=9 | lzma.PRESET_EXTREME))
+                plain.unlink()
+        new = os.listdir(complete)
+        for name in new:
+            os.replace(complete / name, target / name)
+    for path in list(target.iterdir()):
+        if path.is_file() and OF_RUN.fullmatch(path.name) and path.name not in new:
+            path.unlink()
     if subprocess.run(["git", "-C", ROOT, "merge-base", "--is-ancestor", revision, "HEAD"], capture_output=True).returncode:
         print(f"warning: {folder}: revision {revision[:12]} is not in the history of this branch", file=sys.stderr)
     return target, len(runs)

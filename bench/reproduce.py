@@ -7,7 +7,9 @@
 A run depends on its definition and seeds alone, so that all of its fields but those of time have to be the same, bit for bit, on
 any machine with the same class of instructions. The sample is taken out of a copy of the study's folder, and `rounds run --resume`
 makes what is missing there; factorisations are computed anew. Every method of a study is in its sample. Folders that hold times,
-or no raw runs, are named and left out. Exit code 1 if a run differs or cannot be made.
+or no raw runs, are named and left out. One exception: a sentence of `privacy.public` may have other words with the same numbers, and
+such runs are counted. Exit code 1 if a run differs or cannot be made, or if the definition or ROUNDS_DATA lacks committed cells
+(--allow-lacking accepts this).
 """
 
 import argparse
@@ -18,6 +20,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shlex
 import subprocess
 import sys
@@ -32,8 +35,9 @@ CELL = ["suite", "problem", "method", "algorithm", "dataset", "features", "batch
 RUN = [*CELL, "repeat", "draw"]
 # Kinds of study whose runs are times.
 TIMED = ["round-time", "scaling"]
-# Sentences of a privacy statement. They are counted, but a run is equal without them.
-SENTENCES = "privacy.public"
+# A sentence of a privacy statement, and a number in one.
+SENTENCE = re.compile(r"privacy\.public\[\d+\]")
+NUMBER = re.compile(r"[-−]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*")
 
 
 def key(record, fields):
@@ -53,6 +57,12 @@ def differences(committed, now, path=""):
         yield path, committed, now
 
 
+def is_wording(path, committed, now):
+    """True for a sentence of a privacy statement in other words with the same numbers."""
+    texts = isinstance(committed, str) and isinstance(now, str)
+    return bool(SENTENCE.fullmatch(path)) and texts and NUMBER.findall(committed) == NUMBER.findall(now)
+
+
 def sample(runs, count, seed):
     """`count` runs or more: one of every method, the others drawn from all."""
     order = random.Random(seed).sample(runs, len(runs))
@@ -64,9 +74,14 @@ class Study:
     """A committed study: its sheet and its raw records."""
 
     def __init__(self, folder, name):
-        self.name, self.records = name, studies.records(folder)
-        self.sheet = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        try:
+            self.name, self.records = name, studies.records(folder)
+            self.sheet = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Mistake(f"{folder.relative_to(RESULTS)}: {error}") from error
         self.runs = [record for record in self.records if record["record"] == "cell"]
+        if not self.runs:
+            raise Mistake(f"{folder.relative_to(RESULTS)}: the record has no run")
         dates = sorted(datetime.datetime.fromisoformat(run["date"]) for run in self.runs)
         self.seconds = (dates[-1] - dates[0]).total_seconds()
 
@@ -121,7 +136,7 @@ class Program:
 
 
 def check(program, study, options):
-    """Prints a study's line and the first of the differences in each field; true where all runs are equal."""
+    """Prints a study's line and the first of the differences in each field; true where all runs are equal and no cell is lacking."""
     arguments, cells = program.plan(study)
     runs = [run for run in study.runs if key(run, CELL) in cells]
     if not runs:
@@ -135,16 +150,17 @@ def check(program, study, options):
     for run in chosen:
         now = made.get(key(run, RUN))
         every = list(differences(run, now or {}))
-        found = [one for one in every if not one[0].startswith(SENTENCES)]
+        found = [one for one in every if not is_wording(*one)]
         counts["equal" if not found else "differ" if now else "missing"] += 1
-        counts["sentences"] += bool(now) and len(found) < len(every)
+        counts["wording"] += bool(now) and len(found) < len(every)
         if now and found:
             first.setdefault(found[0][0], []).append((run, found))
+    lacking = len(study.runs) - len(runs)
     notes = [note for note, holds in [
         ("the definition changed since", not same_definition),
         (f"{counts['missing']} not made", counts["missing"]),
-        (f"{SENTENCES} of {counts['sentences']} has other sentences", counts["sentences"]),
-        (f"{len(study.runs) - len(runs)} runs are of cells that the definition lacks", len(runs) < len(study.runs)),
+        (f"privacy.public of {counts['wording']} has other words", counts["wording"]),
+        (f"{lacking} runs are of cells that the definition or ROUNDS_DATA lacks (--allow-lacking)", lacking),
     ] if holds]
     print(f"| {study.name} | {len(chosen)} | {counts['equal']} | {counts['differ']} | {each:.2f} | {each * len(study.runs):,.0f} | "
           f"{study.seconds:,.0f} | {'; '.join(notes)} |", flush=True)
@@ -154,25 +170,45 @@ def check(program, study, options):
         of = [run.get("method") or run["algorithm"], run["dataset"], *(f"{name}={run[name]}" for name in ["repeat", "draw"] if name in run),
               *(f"{name}={value}" for name, value in run["parameters"].items())]
         print(f"  {len(of_field)} differ first in {field}: {committed} committed, {now} now{also} ({' '.join(of)})", flush=True)
-    return counts["equal"] == len(chosen)
+    return counts["equal"] == len(chosen) and (options.allow_lacking or not lacking)
 
 
 def committed(selected):
-    """The studies to compare, those with the quickest runs first, and the folders that are left out with the reason."""
-    found, left_out = [], []
+    """The studies to compare, those with the quickest runs first; mistakes by study; the folders left out with the reason."""
+    found, mistakes, left_out = [], {}, []
     for folder in sorted({path.parent for path in RESULTS.glob("*/*/**/*") if path.is_file()}):
         name = "/".join(folder.relative_to(RESULTS).parts[2:])
-        if not list(folder.glob("measurements.jsonl*")):
-            left_out.append((folder, "no raw runs"))
-        elif not name or studies.definition(name).get("study") in TIMED:
-            left_out.append((folder, "times"))
-        else:
-            found.append(Study(folder, name))
-    names = {study.name for study in found}
+        try:
+            if not list(folder.glob("measurements.jsonl*")):
+                left_out.append((folder, "no raw runs"))
+            elif not name or studies.definition(name).get("study") in TIMED:
+                left_out.append((folder, "times"))
+            else:
+                found.append(Study(folder, name))
+        except Mistake as mistake:
+            mistakes[name] = mistake
+    names = {study.name for study in found} | set(mistakes)
     if not selected <= names:
         raise Mistake(f"no committed study {', '.join(sorted(selected - names))}; there are {', '.join(sorted(names))}")
     found.sort(key=lambda study: study.seconds / len(study.runs))
-    return [study for study in found if not selected or study.name in selected], left_out
+    is_selected = lambda name: not selected or name in selected
+    return ([study for study in found if is_selected(study.name)],
+            {name: mistake for name, mistake in mistakes.items() if is_selected(name)}, left_out)
+
+
+def report(program, options, found, mistakes):
+    """Prints the table; true where every study is equal."""
+    good, mistakes = True, dict(mistakes)
+    print("| study | runs | equal | differ | seconds a run | seconds of the study | when committed | notes |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |", flush=True)
+    for study in found:
+        try:
+            good &= check(program, study, options)
+        except Mistake as mistake:
+            mistakes[study.name] = mistake
+    for name, mistake in mistakes.items():
+        print(f"| {name} | 0 | 0 | 0 | | | | {mistake} |", flush=True)
+    return good and not mistakes
 
 
 def main():
@@ -182,22 +218,16 @@ def main():
     parser.add_argument("--runs", type=int, default=20, help="runs of a study, at least one a method [default: 20]")
     parser.add_argument("--fraction", type=float, help="share of the runs of a study, instead of --runs")
     parser.add_argument("--seed", type=int, default=1, help="of the sample [default: 1]")
-    options, good = parser.parse_args(), True
+    parser.add_argument("--allow-lacking", action="store_true", help="accept committed cells that the definition, or ROUNDS_DATA, lacks")
+    options = parser.parse_args()
     try:
         with tempfile.TemporaryDirectory() as cache:
-            found, left_out = committed(set(filter(None, options.studies.split(","))))
+            found, mistakes, left_out = committed(set(filter(None, options.studies.split(","))))
             program = Program(options.program, cache)
             build = program.now["build"]
             changed = " with changes" if build["dirty"] != "false" else ""
             print(f"revision {build['revision'][:12]}{changed}, {program.now['isa']}, {program.now['machine']}\n")
-            print("| study | runs | equal | differ | seconds a run | seconds of the study | when committed | notes |")
-            print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |", flush=True)
-            for study in found:
-                try:
-                    good &= check(program, study, options)
-                except Mistake as mistake:
-                    print(f"| {study.name} | 0 | 0 | 0 | | | | {mistake} |", flush=True)
-                    good = False
+            good = report(program, options, found, mistakes)
     except Mistake as mistake:
         sys.exit(f"error: {mistake}")
     print("\nSeconds hold set-up; those of the study are the sample's, scaled to all runs.")

@@ -20,10 +20,17 @@ class Mistake(Exception):
 
 
 def records(folder):
-    """The raw records of a folder."""
-    found = sorted(glob.glob(os.path.join(folder, "measurements.jsonl*")))
+    """The raw records of a folder; none without their file."""
+    found = sorted(glob.glob(os.path.join(glob.escape(str(folder)), "measurements.jsonl*")))
+    if not found:
+        return []
     with (lzma.open if found[0].endswith(".xz") else open)(found[0], "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def cells(folder):
+    """The runs of a folder."""
+    return [record for record in records(folder) if record.get("record") == "cell"]
 
 
 def runs(study, _kept={}):
@@ -32,9 +39,8 @@ def runs(study, _kept={}):
         found = sorted(glob.glob(os.path.join(ROOT, "results", "*", "*", study, "measurements.jsonl*")))
         if not found:
             raise Mistake(f"no results/<day>/<machine>/{study} holds measurements.jsonl; run `rounds run {study}`")
-        cells = [{"draw": 0, **record.get("parameters", {}), **record} for record in records(os.path.dirname(found[-1]))
-                 if record.get("record") == "cell"]
-        _kept[study] = sorted(cells, key=lambda run: (run["draw"], run["repeat"]))
+        flat = [{"draw": 0, **run.get("parameters", {}), **run} for run in cells(os.path.dirname(found[-1]))]
+        _kept[study] = sorted(flat, key=lambda run: (run["draw"], run["repeat"]))
     return _kept[study]
 
 
@@ -184,8 +190,11 @@ def fit(points):
 
 
 def definition(study):
-    with open(os.path.join(ROOT, "bench", "definitions", study + ".toml"), "rb") as file:
-        return tomllib.load(file)
+    try:
+        with open(os.path.join(ROOT, "bench", "definitions", study + ".toml"), "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError as error:
+        raise Mistake(f"{study}: bench/definitions/{study}.toml is missing: put it there, or rename the study") from error
 
 
 def looseness(study):
