@@ -48,11 +48,14 @@ pub fn kind(name: &str) -> Option<&'static Kind> {
 /// Those of [`Plan::present`](crate::experiment::Plan::present); a definition that is not valid.
 pub fn present(folder: &Path) -> anyhow::Result<Option<(report::Presentation, Vec<String>)>> {
     let (environment, binding) = store::head(folder)?;
-    let mut sources = environment
+    // Sheets of earlier builds name a definition's file in the command alone.
+    let files = environment.command.split(' ').filter(|word| word.ends_with(".toml"));
+    let names = environment
         .definitions
         .iter()
         .chain(binding.suites.keys())
-        .filter_map(|name| definition::find(name).ok());
+        .map(String::as_str);
+    let mut sources = names.chain(files).filter_map(|name| definition::find(name).ok());
     let source = sources.find(|source| binding.suites.contains_key(&source.head.name));
     let Some((kind, source)) = source.and_then(|source| Some((kind(&source.head.study)?, source))) else {
         return Ok(None);
