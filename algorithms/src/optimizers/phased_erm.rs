@@ -37,7 +37,9 @@
 //! - The state is f64: e ≤ 8·2⁻⁵³·β_i·R, so both data sets together move y by at most 2⁻⁴⁷·(β_i/λ_i)^{3/2}·R. Noise falls with
 //!   4^{−i}; phases whose noise is below 2⁻³²·R are left out.
 //! - Kernels take f32 points and sum in f32 within blocks of 128 rows: e is about 2⁻²⁴·(3·(d + 2)·M·R + 140·L) at most. In units of
-//!   L/(λ_i·n_i) this moves y by 4·n_i·√(β_i/λ_i)·e/L: below 0.002 in chunks of 16 rows, where d = 20, M·R ≤ 2L and β_i ≤ 2λ_i.
+//!   L/(λ_i·n_i) this moves y by 4·n_i·√(β_i/λ_i)·e/L on one data set, and by twice that on both together: 0.0015 and 0.0029 in
+//!   chunks of 16 rows, where d = 20, M·R ≤ 2L and β_i ≤ 2λ_i. The factor 1.01 does not cover it: at f = 1 the distances after T_i
+//!   rounds, 2·0.005, use up the whole 1 %.
 //!   In chunks of many rows the bound exceeds the sensitivity. Measured with 32,000 rows and λ_i from 8e-5 to 8e3, y lies within
 //!   0.0031 units of the exact minimiser; that proves nothing. The clip norm of kernels is below L by some 66·2⁻²⁴ of it, at all points
 //!   alike: another convex loss, and no error.

@@ -110,8 +110,9 @@ fn sgd(problem: &PublicProblem, settings: &Settings) -> Result<Prepared, Prepare
 }
 
 /// The default step size without privacy, `3(1 + β)/(m·R²)`, and half of it for squared loss: m the curvature of the loss at margins of 0,
-/// R the bound on the rows, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`; the 3 counts on rows whose mean outer product
-/// is smaller than R². Squared loss has the same curvature everywhere, so a run whose rows lie close together would diverge.
+/// R the bound on the rows, β the momentum. Heavy ball is stable below `2(1 + β)/λ_max`: with the factor 3 where the
+/// largest eigenvalue of the mean outer product of the rows is below 2R²/3. Squared loss has the same curvature everywhere, so a run whose
+/// rows lie close together would diverge.
 fn rate(problem: &PublicProblem, momentum: f64) -> f64 {
     let rate = longest_rate(problem, momentum);
     match problem.model().loss {
@@ -145,9 +146,14 @@ fn squared_row(problem: &PublicProblem) -> f64 {
 /// The noise of a round that t rounds follow moves the last iterate by `(1 − β^{t+1})/(1 − β)` of its step, and that of all T
 /// rounds moves a margin by at most `R·ησC√S/((1 − β)·B)`, one standard deviation: 3 by the first bound, which is some 1 for data
 /// whose rows are shorter than R. S is near T for many rounds; of the ten of a small table most end before their momentum has
-/// built up, and S is 2 at β = 0.9. The second bound keeps the steps of a run with little noise, the third
-/// heavy ball stable where residuals are not bounded. The numbers are from a sweep over MNIST, CIFAR-10, a9a, ijcnn1, letter
-/// and covtype at ε = 0.1, 1 and 10 (results/README.md, default step size).
+/// built up, and S is 2 at β = 0.9. The second bound limits the steps of a run with little noise.
+///
+/// The third, for real targets, is 3/2 of the step up to which heavy ball is stable on any rows ([`rate`]). Clipping bounds every step,
+/// so that a run does not diverge, but on squared loss it may oscillate where rows lie close together. The bound is kept, since a smaller
+/// one would change models and the accuracy that is recorded for numeric targets (results/README.md, default step sizes).
+///
+/// The numbers are from a sweep over MNIST, CIFAR-10, a9a, ijcnn1, letter and covtype at ε = 0.1, 1 and 10 (results/README.md, default
+/// step sizes).
 fn private_rate(
     problem: &PublicProblem,
     plan: &BatchPlan,
