@@ -100,7 +100,7 @@ impl Drop for Configured {
 
 /// Rows of bytes that [`row_products`] multiplies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ByteRows {
+pub(crate) struct ByteRows<'a> {
     /// The first row.
     pub(crate) start: *const u8,
     /// Bytes from a row to the next.
@@ -109,32 +109,44 @@ pub(crate) struct ByteRows {
     pub(crate) groups: usize,
     /// The first of the last 64 bytes of a row.
     pub(crate) tail: usize,
+    /// Rows that each step prefetches 64 bytes of to the second-level cache.
+    pub(crate) ahead: Option<&'a [*const u8; 32]>,
 }
 
 macro_rules! row_products {
     (
         $(#[$doc:meta])* $name:ident:
-        [$($zero:literal)+] [$($body:literal)+] step $step:literal [$($store:literal)+] out $out:literal
+        [$($zero:literal)+] [$($front:literal)+] [$($back:literal)+] step $step:literal [$($store:literal)+] out $out:literal
+        prefetch [$($near:literal)*] [$($far:literal)*]
     ) => {
         $(#[$doc])*
-        unsafe fn $name(rows: ByteRows, weights: *const u8, sums: *mut i32) {
+        unsafe fn $name(rows: ByteRows<'_>, weights: *const u8, sums: *mut i32) {
             // SAFETY: the caller's promise.
             unsafe {
                 asm!(
+                    // Without prefetching nothing uses it.
+                    "# {ahead}",
                     $($zero,)+
                     "test {groups}, {groups}",
                     "jz 3f",
                     "2:",
-                    $($body,)+
+                    $($front,)+
+                    $(concat!("mov {line}, [{ahead} + ", $near, "]"), "prefetcht1 [{line} + {offset}]",)*
+                    "mov {line:e}, 64",
+                    $($back,)+
+                    $(concat!("mov {line}, [{ahead} + ", $far, "]"), "prefetcht1 [{line} + {offset}]",)*
+                    "mov {line:e}, 64",
                     "add {first}, 64",
                     "add {second}, 64",
+                    "add {offset}, 64",
                     concat!("add {weights}, ", $step),
                     "dec {groups}",
                     "jnz 2b",
                     "3:",
                     "add {first}, {to_tail}",
                     "add {second}, {to_tail}",
-                    $($body,)+
+                    $($front,)+
+                    $($back,)+
                     concat!("mov {line:e}, ", $out),
                     $($store,)+
                     first = inout(reg) rows.start => _,
@@ -144,6 +156,8 @@ macro_rules! row_products {
                     to_tail = in(reg) rows.tail.wrapping_sub(64 * (rows.groups - 1)),
                     weights = inout(reg) weights => _,
                     line = inout(reg) 64usize => _,
+                    ahead = in(reg) rows.ahead.map_or(std::ptr::null(), |ahead| ahead.as_ptr()),
+                    offset = inout(reg) 0usize => _,
                     sums = in(reg) sums,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
@@ -152,44 +166,57 @@ macro_rules! row_products {
             }
         }
     };
+    (32 columns: $(#[$doc:meta])* $name:ident [$($near:literal)*] [$($far:literal)*]) => {
+        row_products! {
+            $(#[$doc])* $name:
+            ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+            [
+                "tileloadd tmm4, [{first} + {stride}*1]"
+                "tileloadd tmm6, [{weights} + {line}*1]"
+                "tdpbusd tmm0, tmm4, tmm6"
+                "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
+                "tdpbusd tmm1, tmm4, tmm7"
+            ]
+            [
+                "tileloadd tmm5, [{second} + {stride}*1]"
+                "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
+            ]
+            step 2048
+            [
+                "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
+                "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
+            ]
+            out 128
+            prefetch [$($near)*] [$($far)*]
+        }
+    };
+    (16 columns: $(#[$doc:meta])* $name:ident [$($near:literal)*] [$($far:literal)*]) => {
+        row_products! {
+            $(#[$doc])* $name:
+            ["tilezero tmm0" "tilezero tmm2"]
+            [
+                "tileloadd tmm4, [{first} + {stride}*1]"
+                "tileloadd tmm6, [{weights} + {line}*1]"
+                "tdpbusd tmm0, tmm4, tmm6"
+            ]
+            ["tileloadd tmm5, [{second} + {stride}*1]" "tdpbusd tmm2, tmm5, tmm6"]
+            step 1024
+            ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
+            out 64
+            prefetch [$($near)*] [$($far)*]
+        }
+    };
+    ($columns:tt columns: $(#[$doc:meta])* $name:ident, $(#[$other_doc:meta])* $other:ident) => {
+        row_products! { $columns columns: $(#[$doc])* $name [] [] }
+        row_products! {
+            $columns columns: $(#[$other_doc])* $other [0 8 16 24 32 40 48 56 64 72 80 88 96 104 112 120]
+                [128 136 144 152 160 168 176 184 192 200 208 216 224 232 240 248]
+        }
+    };
 }
 
-row_products! {
-    /// Two tiles of columns.
-    products_of_32:
-    ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
-    [
-        "tileloadd tmm4, [{first} + {stride}*1]"
-        "tileloadd tmm6, [{weights} + {line}*1]"
-        "tdpbusd tmm0, tmm4, tmm6"
-        "tileloadd tmm7, [{weights} + {line}*1 + 1024]"
-        "tdpbusd tmm1, tmm4, tmm7"
-        "tileloadd tmm5, [{second} + {stride}*1]"
-        "tdpbusd tmm2, tmm5, tmm6" "tdpbusd tmm3, tmm5, tmm7"
-    ]
-    step 2048
-    [
-        "tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 64], tmm1"
-        "tilestored [{sums} + {line}*1 + 2048], tmm2" "tilestored [{sums} + {line}*1 + 2112], tmm3"
-    ]
-    out 128
-}
-
-row_products! {
-    /// One tile of columns.
-    products_of_16:
-    ["tilezero tmm0" "tilezero tmm2"]
-    [
-        "tileloadd tmm4, [{first} + {stride}*1]"
-        "tileloadd tmm6, [{weights} + {line}*1]"
-        "tileloadd tmm5, [{second} + {stride}*1]"
-        "tdpbusd tmm0, tmm4, tmm6"
-        "tdpbusd tmm2, tmm5, tmm6"
-    ]
-    step 1024
-    ["tilestored [{sums} + {line}*1], tmm0" "tilestored [{sums} + {line}*1 + 1024], tmm2"]
-    out 64
-}
+row_products! { 32 columns: /** Two tiles of columns. */ products_of_32, /** Prefetching. */ products_of_32_and_ahead }
+row_products! { 16 columns: /** One tile of columns. */ products_of_16, /** Prefetching. */ products_of_16_and_ahead }
 
 /// Shapes of [`row_products`].
 pub(crate) fn row_shapes() -> Shapes {
@@ -203,13 +230,15 @@ pub(crate) fn row_shapes() -> Shapes {
 /// # Safety
 /// This thread's tiles have [`row_shapes`]; `rows.groups` ≥ 1; 32 rows of `tail` + 64 bytes at `rows.start`;
 /// N KiB at `weights` for each group; 32·16·N sums at `sums`.
-pub(crate) unsafe fn row_products(rows: ByteRows, weights: *const u8, tiles: usize, sums: *mut i32) {
+pub(crate) unsafe fn row_products(rows: ByteRows<'_>, weights: *const u8, tiles: usize, sums: *mut i32) {
     debug_assert!(rows.groups > 0);
     // SAFETY: the caller's promise.
     unsafe {
-        match tiles {
-            1 => products_of_16(rows, weights, sums),
-            _ => products_of_32(rows, weights, sums),
+        match (tiles, rows.ahead) {
+            (1, None) => products_of_16(rows, weights, sums),
+            (1, Some(_)) => products_of_16_and_ahead(rows, weights, sums),
+            (_, None) => products_of_32(rows, weights, sums),
+            (_, Some(_)) => products_of_32_and_ahead(rows, weights, sums),
         }
     }
 }
@@ -398,6 +427,7 @@ mod tests {
                 stride: features,
                 groups,
                 tail: features - 64,
+                ahead: (tiles == 2).then_some(&[rows.as_ptr(); 32]),
             };
             // SAFETY: shapes are set, sizes fit.
             unsafe { row_products(operand, weights.as_ptr(), tiles, sums.as_mut_ptr()) };

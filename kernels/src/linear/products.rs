@@ -13,7 +13,6 @@ use super::BLOCK_ROWS;
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
 use crate::tiles;
 use crate::vector::lanes::LANES;
-use std::ops::Range;
 
 /// Features of a group, the bytes of a cache line.
 pub(super) const GROUP: usize = 64;
@@ -679,6 +678,8 @@ pub(super) struct Products {
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
+    /// Whether the rows at hand are copies: those behind them were prefetched then.
+    copied: bool,
 }
 
 impl Products {
@@ -696,6 +697,7 @@ impl Products {
         Products {
             instructions,
             copies: Vec::new(),
+            copied: false,
         }
     }
 
@@ -755,7 +757,7 @@ impl Session<'_> {
             #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
             Instructions::Amx => {
                 // SAFETY: the caller's promise and the asserts.
-                unsafe { self.rows_on_tiles(rows, features, weights, tiles, sums) }
+                unsafe { self.rows_on_tiles(rows, ahead, features, weights, tiles, sums) }
             }
             _ => run(1, rows_of::<Plain, 1, 1>),
         }
@@ -768,10 +770,12 @@ impl Session<'_> {
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
     pub(super) unsafe fn place(&mut self, rows: &mut [*const u8], count: usize, features: usize) {
+        self.products.copied = false;
         #[cfg(all(target_arch = "x86_64", target_feature = "avx512bw"))]
         if self.products.instructions == Instructions::Amx && !at_one_distance(&rows[..count]) {
             // SAFETY: the caller's promise.
             unsafe { self.copy(rows, count, features) };
+            self.products.copied = true;
             let stride = features.div_ceil(GROUP) * GROUP;
             let start = self.products.copies.as_ptr().cast::<u8>();
             for (row, place) in rows[..count.next_multiple_of(TOGETHER)].iter_mut().enumerate() {
@@ -817,6 +821,7 @@ impl Session<'_> {
     unsafe fn rows_on_tiles(
         &mut self,
         rows: &[*const u8; TOGETHER],
+        ahead: &[*const u8],
         features: usize,
         weights: *const u8,
         tiles: usize,
@@ -836,6 +841,8 @@ impl Session<'_> {
             stride,
             groups,
             tail: features - GROUP,
+            // Behind a copy lie copies.
+            ahead: ahead.first_chunk().filter(|_| !self.products.copied),
         };
         // SAFETY: the caller's promise; the tiles have these shapes.
         unsafe { tiles::row_products(operand, weights, tiles, sums) };
