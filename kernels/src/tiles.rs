@@ -422,12 +422,13 @@ mod tests {
             let weights = bytes(groups * tiles * TILE_BYTES, 11);
             let mut sums = vec![0; 32 * 16 * tiles];
             let configured = row_shapes().configure();
+            let ahead = [rows.as_ptr(); 32];
             let operand = ByteRows {
                 start: rows.as_ptr(),
                 stride: features,
                 groups,
                 tail: features - 64,
-                ahead: (tiles == 2).then_some(&[rows.as_ptr(); 32]),
+                ahead: (tiles == 2).then_some(&ahead),
             };
             // SAFETY: shapes are set, sizes fit.
             unsafe { row_products(operand, weights.as_ptr(), tiles, sums.as_mut_ptr()) };
