@@ -300,11 +300,11 @@ def overtakes(method, d):
 # Paper 002, private queries: what each seed needs for the optimal error.
 
 
-def query_needs(loss):
+def query_needs(loss, method="resque-private-sco"):
     """By setting (n, d, ε), the queries at which the risk of each seed comes down to the error, on a line in logarithms from
     the last budget that did not."""
     needs = {}
-    for run in chosen("private-queries", loss=loss):
+    for run in chosen("private-queries", loss=loss, algorithm=method):
         seeds = needs.setdefault((run["rows"], run["dimension"], run["epsilon"]), {})
         seeds.setdefault(run["repeat"], []).append((run["gradient_queries"], run["excess"] / run["error"]))
     for setting, seeds in needs.items():
