@@ -249,18 +249,18 @@ pub(super) struct Scratch {
     shape: (usize, usize),
     /// Margins of 32 rows, `[32][32]`.
     margins: Vec<i32>,
-    sums: Sums,
+    sums: DigitSums,
 }
 
 /// Contributions of some rows in digits, and the sums of digits of all rows before them.
 #[derive(Debug)]
-struct Sums {
+struct DigitSums {
     columns: Columns,
     /// Coefficients in digits, `[row/64][3·output + digit][row % 64]`.
     digits: Vec<Line>,
     /// 64 features of the rows: `[4][64]` quads of rows.
     quads: Vec<Line>,
-    /// Sums of digits, `[line][3·output + digit][16]`.
+    /// DigitSums of digits, `[line][3·output + digit][16]`.
     sums: Vec<i32>,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,
@@ -282,7 +282,7 @@ impl Scratch {
                 products: Products::new(instructions),
                 shape: (model.features, model.outputs),
                 margins: vec![0; TOGETHER * 2 * LANES + LANES],
-                sums: Sums {
+                sums: DigitSums {
                     columns,
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
                     quads: vec![EMPTY; 4 * QUADS],
@@ -340,7 +340,7 @@ impl Scratch {
     }
 }
 
-impl Sums {
+impl DigitSums {
     /// Forgets contributions and sums.
     fn clear(&mut self) {
         self.totals.fill(0);
@@ -386,7 +386,7 @@ impl Sums {
 
     /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
     fn add(&mut self, session: &mut Session<'_>, rows: &[*const u8]) {
-        let Sums {
+        let DigitSums {
             columns,
             digits,
             quads,

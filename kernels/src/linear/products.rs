@@ -805,9 +805,8 @@ impl Session<'_> {
                 let start = (group * GROUP).min(features - GROUP);
                 // SAFETY: the caller's promise; a copy has at least as many bytes as a row.
                 unsafe {
-                    copy.add(start)
-                        .cast::<Line>()
-                        .write_unaligned(rows[row].add(start).cast::<Line>().read_unaligned())
+                    let line = rows[row].add(start).cast::<Line>().read_unaligned();
+                    copy.add(start).cast::<Line>().write_unaligned(line);
                 };
             }
         }
