@@ -261,7 +261,7 @@ pub(crate) struct Columns {
     pub(crate) sums: *mut i32,
     /// Bytes from the sums of one line to those of the other.
     pub(crate) other_sums: usize,
-    /// Whether to add to the sums or to overwrite them.
+    /// True to add to the sums, false to overwrite them.
     pub(crate) add: bool,
 }
 

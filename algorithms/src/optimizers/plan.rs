@@ -288,7 +288,7 @@ pub fn calibrate(
         .common()?
         .accountant
         .unwrap_or_else(|| Accountant::default_for(&mechanism(1.0)));
-    // ε is computed before the statement, which fails closed: a person who asked for a budget gets the reason as an error.
+    // The statement turns an error of the accountant into no claim. A run with a budget ends with the error instead.
     let stated = |noise_multiplier, delta| accountant.epsilon(&mechanism(noise_multiplier), adjacency, delta);
     let (noise_multiplier, epsilon, delta) = match settings.budget {
         Budget::NonPrivate => {

@@ -260,7 +260,7 @@ struct DigitSums {
     digits: Vec<Line>,
     /// 64 features of the rows: `[4][64]` quads of rows.
     quads: Vec<Line>,
-    /// DigitSums of digits, `[line][3·output + digit][16]`.
+    /// Sums of digits, `[line][3·output + digit][16]`.
     sums: Vec<i32>,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,

@@ -678,7 +678,7 @@ pub(super) struct Products {
     /// Rows that do not follow each other in memory, copied for tiles; empty until there are some.
     #[cfg_attr(not(all(target_arch = "x86_64", target_feature = "avx512bw")), allow(dead_code))]
     copies: Vec<Line>,
-    /// Whether the rows at hand are copies: those behind them were prefetched then.
+    /// True if the rows at hand are copies; those behind them were prefetched when the copies were made.
     copied: bool,
 }
 
@@ -723,7 +723,8 @@ impl Session<'_> {
     /// `sums[i·16·tiles + c] = Σ_j rows_ij · weights_jc` for the first `count` or more of 32 rows of `features` unsigned bytes
     /// and 16·tiles columns of signed ones. `weights` has, for each group of 64 features, `tiles` tiles of sixteen lines; line q of a tile holds
     /// the four weights of features 4q … 4q + 3 for each of its columns in turn. The last group ends with the row, and the
-    /// weights of features that the group before has are 0. Rows `ahead` are prefetched but on tiles, whose rows [`Self::place`] prefetches.
+    /// weights of features that the group before has are 0. Rows `ahead` are prefetched, but on tiles not behind
+    /// copies, for which [`Self::place`] did so, and only all 32 of them.
     ///
     /// # Safety
     /// `features` ≥ 64 bytes are readable at each row.
