@@ -12,7 +12,7 @@ pub mod reference;
 pub use exponential::{EXP_GREATEST, EXP_LEAST, exp};
 
 use crate::features::Norm;
-use lanes::{LANES, to_f64};
+use lanes::{LANES, to_f32, to_f64};
 use wide::{f32x16, f64x8};
 
 /// `Σ_i term(x_i, y_i)` in f64: eight lanes, four chains.
@@ -111,6 +111,26 @@ pub fn scale(a: f32, x: &mut [f32]) {
     }
     for x in rest {
         *x *= a.to_array()[0];
+    }
+}
+
+/// `v ← β·v + (w·sum + λ·x)`, then `x ← x − η·v`, for the coefficients (β, η, w, λ); each operation rounded to f32, the sum first.
+///
+/// # Panics
+/// Different lengths.
+pub fn descend([beta, eta, weight, lambda]: [f32; 4], sum: &[f64], v: &mut [f32], x: &mut [f32]) {
+    assert!(sum.len() == x.len() && v.len() == x.len(), "lengths of the vectors");
+    let ((sums, sums_rest), (vs, vs_rest)) = (sum.as_chunks::<LANES>(), v.as_chunks_mut::<LANES>());
+    let (xs, xs_rest) = x.as_chunks_mut::<LANES>();
+    for ((x, v), sum) in xs.iter_mut().zip(vs).zip(sums) {
+        let (lanes, sum) = (f32x16::new(*x), to_f32(bytemuck::cast(*sum)));
+        let moved = f32x16::new(*v) * beta + (sum * weight + lanes * lambda);
+        *v = moved.to_array();
+        *x = (lanes - moved * eta).to_array();
+    }
+    for ((x, v), &sum) in xs_rest.iter_mut().zip(vs_rest).zip(sums_rest) {
+        *v = beta * *v + (sum as f32 * weight + lambda * *x);
+        *x -= eta * *v;
     }
 }
 
@@ -231,6 +251,20 @@ mod tests {
             (found - expected).abs() <= 1e-13 * (1.0 + expected.abs()),
             "{found} {expected}"
         );
+    }
+
+    #[test]
+    fn descending_rounds_each_operation() {
+        each_shape(|x, v| {
+            let sum: Vec<f64> = x.iter().map(|&x| f64::from(x) * 1e3 + 1e-9).collect();
+            let [beta, eta, weight, lambda] = [0.9, 0.1, 0.003, 0.01_f32];
+            let (mut found_v, mut found_x) = (v.to_vec(), x.to_vec());
+            descend([beta, eta, weight, lambda], &sum, &mut found_v, &mut found_x);
+            for (i, (&x, &v)) in x.iter().zip(v).enumerate() {
+                let v = beta * v + (sum[i] as f32 * weight + lambda * x);
+                assert_eq!((found_v[i], found_x[i]), (v, x - eta * v), "{i}");
+            }
+        });
     }
 
     #[test]

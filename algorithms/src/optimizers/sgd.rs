@@ -17,6 +17,7 @@
 use rounds_kernels::features::Norm;
 use rounds_kernels::linear::Point;
 use rounds_kernels::loss::{Loss, TargetKind};
+use rounds_kernels::vector;
 
 use super::noisy_sums::NoisySums;
 use super::parameters::{BATCHES, NOISE, PRIVACY, Range, STEPS, parameters};
@@ -344,10 +345,8 @@ impl Sgd {
                 *x -= rate * (sum as f32 * per_row + decay * *x);
             }
         } else {
-            for ((x, v), &sum) in self.iterate.iter_mut().zip(&mut self.velocity).zip(&self.sums.sum) {
-                *v = momentum * *v + (sum as f32 * per_row + decay * *x);
-                *x -= rate * *v;
-            }
+            let coefficients = [momentum, rate, per_row, decay];
+            vector::descend(coefficients, &self.sums.sum, &mut self.velocity, &mut self.iterate);
         }
         if let Some(radius) = parameters.radius {
             project_onto_ball(&mut self.iterate, radius);

@@ -11,7 +11,7 @@
 //!
 //! Residuals have the same bits where multiplications and additions are fused: on x86 with FMA and on aarch64.
 
-use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of, truncated};
+use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of};
 use super::packing::split;
 use super::products::{
     Digits, EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER,
@@ -20,9 +20,9 @@ use super::products::{
 use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
 use crate::features::{Selection, U8Rows};
-use crate::vector::lanes::LANES;
+use crate::vector::lanes::{LANES, low_bytes};
 use std::ops::Range;
-use wide::i32x8;
+use wide::{f32x16, i32x8, i32x16};
 
 /// Digits of a weight and of a coefficient.
 pub(super) const DIGITS: usize = 3;
@@ -54,21 +54,29 @@ fn margin_tiles(outputs: usize) -> usize {
 /// The three signed digits of sixteen integers, the last digit first, a byte each: `n = Σ_j 256^j·digit_j`. Adding 128 to each
 /// digit carries as it must, and flipping the upper bit takes the 128 off again.
 #[inline(always)]
-fn digits_of<const N: usize>(integers: [i32; N]) -> [[u8; N]; DIGITS] {
-    const HALVES: i32 = 0x0080_8080;
-    let shifted = integers.map(|integer| (integer + HALVES) ^ HALVES);
-    std::array::from_fn(|digit| shifted.map(|shifted| (shifted >> (8 * digit)) as u8))
+fn digits_of(integers: i32x16) -> [[u8; LANES]; DIGITS] {
+    let halves = i32x16::splat(0x0080_8080);
+    let shifted = (integers + halves) ^ halves;
+    [
+        low_bytes(shifted),
+        low_bytes(shifted >> 8_u32),
+        low_bytes(shifted >> 16_u32),
+    ]
 }
 
-/// The digits of 64 weights, of which the first `stale` count 0. A function of its own: inlined, its vectors are taken apart
-/// byte by byte.
-#[inline(never)]
+/// The digits of 64 weights, of which the first `stale` count 0.
 fn weight_digits(weights: &[f32; GROUP], inverse_step: f32, stale: usize, out: &mut [Line; DIGITS]) {
-    // SAFETY: `step_of` excludes NaN, and |weight·inverse_step| ≤ GREATEST.
-    let integers = unsafe { weights.map(|weight| truncated((weight * inverse_step).round_ties_even())) };
-    for (line, digits) in out.iter_mut().zip(digits_of(integers)) {
-        line.0 = digits;
-        line.0[..stale].fill(0);
+    for (place, weights) in weights.as_chunks::<LANES>().0.iter().enumerate() {
+        // `step_of` excludes NaN, and |weight·inverse_step| ≤ GREATEST.
+        let integers = (f32x16::new(*weights) * inverse_step)
+            .round_ties_even()
+            .fast_trunc_int();
+        for (line, digits) in out.iter_mut().zip(digits_of(integers)) {
+            line.0[LANES * place..][..LANES].copy_from_slice(&digits);
+        }
+    }
+    if stale > 0 {
+        out.iter_mut().for_each(|line| line.0[..stale].fill(0));
     }
 }
 
@@ -364,18 +372,16 @@ impl DigitSums {
         let (written, whole) = (count.next_multiple_of(LANES), count.next_multiple_of(GROUP));
         for ((output, values), total) in values.chunks_exact(BLOCK_ROWS).enumerate().zip(&mut self.totals) {
             let place = |digit: usize, row: usize| row / GROUP * step + (DIGITS * output + digit) * GROUP + row % GROUP;
-            let mut sums = [0_i32; LANES];
+            let mut sums = i32x16::ZERO;
             for (start, values) in values[..written].as_chunks::<LANES>().0.iter().enumerate() {
-                // SAFETY: the lattice's integers have at most 23 bits.
-                let integers = unsafe { values.map(|value| truncated(value)) };
-                for (sum, integer) in sums.iter_mut().zip(integers) {
-                    *sum += integer;
-                }
+                // The lattice's integers have at most 23 bits.
+                let integers = f32x16::new(*values).fast_trunc_int();
+                sums += integers;
                 for (digit, bytes) in digits_of(integers).into_iter().enumerate() {
                     digits[place(digit, start * LANES)..][..LANES].copy_from_slice(&bytes);
                 }
             }
-            *total += sums.into_iter().map(i64::from).sum::<i64>();
+            *total += sums.to_array().into_iter().map(i64::from).sum::<i64>();
             if written < whole {
                 for digit in 0..DIGITS {
                     digits[place(digit, written)..][..whole - written].fill(0);
@@ -1007,10 +1013,10 @@ mod tests {
         for value in [
             0, 1, -1, 127, 128, -128, -129, 255, 256, 32_767, 32_896, -8_355_711, 8_355_711,
         ] {
-            let back = digits_of([value])
+            let back = digits_of(i32x16::splat(value))
                 .into_iter()
                 .enumerate()
-                .map(|(digit, [byte])| i32::from(byte as i8) << (8 * digit));
+                .map(|(digit, bytes)| i32::from(bytes[0] as i8) << (8 * digit));
             assert_eq!(back.sum::<i32>(), value);
         }
     }

@@ -197,16 +197,6 @@ pub(super) fn step_of(greatest: f32, most: i32) -> Option<f32> {
     Some(if greatest / step > GREATEST { 2.0 * step } else { step })
 }
 
-/// The integer part: without the tests of a cast, which no instruction for vectors has.
-///
-/// # Safety
-/// `value` is no NaN and |value| < 2³¹.
-#[inline(always)]
-pub(super) unsafe fn truncated(value: f32) -> i32 {
-    // SAFETY: the caller's promise.
-    unsafe { value.to_int_unchecked() }
-}
-
 /// `2^exponent`, for normal numbers.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)

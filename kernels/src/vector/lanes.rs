@@ -1,7 +1,7 @@
 //! Sixteen f32 lanes: unaligned loads and stores, widening, transposed sums and prefetch. What `wide` lacks is written
 //! with AVX-512 intrinsics where the build has them, and in portable form otherwise; both give the same bits.
 
-use wide::{f32x4, f32x16, f64x8};
+use wide::{f32x4, f32x16, f64x8, i32x16};
 
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
 use core::arch::x86_64 as arch;
@@ -180,6 +180,20 @@ pub(crate) fn to_f32([first, last]: [f64x8; 2]) -> f32x16 {
     {
         let halves = [first.to_array(), last.to_array()];
         f32x16::new(std::array::from_fn(|lane| halves[lane / 8][lane % 8] as f32))
+    }
+}
+
+/// The last eight bits of each lane.
+#[inline(always)]
+pub(crate) fn low_bytes(lanes: i32x16) -> [u8; LANES] {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
+    {
+        // SAFETY: the build has AVX-512F; the intrinsic touches registers only.
+        bytemuck::cast(unsafe { arch::_mm512_cvtepi32_epi8(lanes.into()) })
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
+    {
+        lanes.to_array().map(|lane| lane as u8)
     }
 }
 
