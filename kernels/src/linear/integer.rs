@@ -15,7 +15,7 @@ use super::lattice::{FeatureGrid, GREATEST_WEIGHT_EXPONENT, SumLattice, step_of}
 use super::packing::split;
 use super::products::{
     Digits, EMPTY, GROUP, Instructions, Line, MOST_DIGIT_ROWS, MOST_SAMPLES, Products, QUADS, Session, TOGETHER,
-    bytes_of,
+    bytes_of, integers_of,
 };
 use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
@@ -256,7 +256,7 @@ pub(super) struct Scratch {
     /// Features and outputs of the model that it was made for.
     shape: (usize, usize),
     /// Margins of 32 rows, `[32][32]`.
-    margins: Vec<i32>,
+    margins: Vec<Line>,
     sums: DigitSums,
 }
 
@@ -269,7 +269,7 @@ struct DigitSums {
     /// 64 features of the rows: `[4][64]` quads of rows.
     quads: Vec<Line>,
     /// Sums of digits, `[line][3·output + digit][16]`.
-    sums: Vec<i32>,
+    sums: Vec<Line>,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,
     /// Σ ρ of each output, those of the rows in `digits` included.
@@ -289,12 +289,12 @@ impl Scratch {
             Box::new(Scratch {
                 products: Products::new(instructions),
                 shape: (model.features, model.outputs),
-                margins: vec![0; TOGETHER * 2 * LANES + LANES],
+                margins: vec![EMPTY; TOGETHER * 2 + 1],
                 sums: DigitSums {
                     columns,
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
                     quads: vec![EMPTY; 4 * QUADS],
-                    sums: vec![0; columns.lines() * DIGITS * model.outputs * LANES],
+                    sums: vec![EMPTY; columns.lines() * DIGITS * model.outputs],
                     summed: 0,
                     totals: vec![0; model.outputs],
                 },
@@ -326,7 +326,7 @@ impl Scratch {
         let addresses = Addresses::of(rows, selection, positions, &mut session);
         let block = (&addresses, 0..addresses.count);
         let side = (&packed.weights[0], out);
-        margins_of_block(&mut session, shape, &mut [side], block, &mut self.margins);
+        margins_of_block(&mut session, shape, &mut [side], block, integers_of(&mut self.margins));
     }
 
     /// `sum += worth · Σ_i ρ_i ⊗ a_i` over the rows at `positions`, at most 128, of which `values[k·128 + i]` are the coefficients
@@ -406,7 +406,7 @@ impl DigitSums {
         pointers[..rows.len()].copy_from_slice(rows);
         let fours = rows.len().div_ceil(4);
         let pointers = &pointers[..4 * fours];
-        let digits: &[u8] = bytes_of(digits);
+        let (digits, sums): (&[u8], _) = (bytes_of(digits), integers_of(sums));
         let step = DIGITS * outputs * GROUP;
         let apart = DIGITS * outputs * LANES;
         let add = *summed > 0;
@@ -449,7 +449,10 @@ impl DigitSums {
         }
         let (features, width) = (model.features, model.features + usize::from(model.bias));
         let columns = self.columns;
-        for (line, sums) in self.sums.chunks_exact(DIGITS * model.outputs * LANES).enumerate() {
+        for (line, sums) in integers_of(&mut self.sums)
+            .chunks_exact(DIGITS * model.outputs * LANES)
+            .enumerate()
+        {
             for (sums, sum) in sums
                 .as_chunks::<{ DIGITS * LANES }>()
                 .0
@@ -630,7 +633,7 @@ pub(super) fn accumulate(
             let [current, previous] = &query.weights;
             let mut sides = [(current, &mut *margins), (previous, &mut *others)];
             let sides = &mut sides[..if b.is_some() { 2 } else { 1 }];
-            margins_of_block(&mut session, query.shape, sides, block, sums_of_rows);
+            margins_of_block(&mut session, query.shape, sides, block, integers_of(sums_of_rows));
             let found = residuals::residuals(model.loss, outputs, count, block_rows, margins).and_then(|()| {
                 let Some(b) = b else {
                     residuals::scale(a, margins, outputs, count);

@@ -49,6 +49,12 @@ pub(super) fn bytes_of(lines: &mut [Line]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
 }
 
+/// Lines as integers of 32 bits: tiles and vectors of them that cross no line are loaded and stored in half the time.
+pub(super) fn integers_of(lines: &mut [Line]) -> &mut [i32] {
+    // SAFETY: a line is sixteen integers and nothing else, and its alignment suffices.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<i32>()) }
+}
+
 /// A set of instructions for products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {
