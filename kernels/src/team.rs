@@ -5,11 +5,15 @@
 //! leader never waits for a member that sleeps or starts late: whoever is there takes items, so that two threads are not
 //! slower than one on a machine that is busy with other work. It does wait for other groups to take their share.
 //!
+//! Each member takes a contiguous share of the items first, then what is left of its group's. Shares are taken forward in one job and
+//! backward in the next: rows that a core read last in one round are still in its cache at the begin of the next.
+//!
 //! The order of items on threads is not fixed; a task must not depend on it. The threads themselves come from outside.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -37,21 +41,21 @@ const JOB: u64 = 1 << 18;
 /// `task(item, member)`, of which the lifetime is forgotten while a job is open.
 type Task = *const (dyn Fn(usize, usize) + Sync);
 
-/// A cache line of its own, so that counters of different groups do not share one.
+/// A member's share of a job's items, on a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Counter(AtomicUsize);
-
-/// The members of one group and their share of a job's items.
-struct Group {
-    members: usize,
-    next: Counter,
+struct Share {
+    start: AtomicUsize,
     end: AtomicUsize,
+    taken: AtomicUsize,
 }
 
 /// The meeting place of the threads of a team. Member 0 leads.
 pub struct Team {
-    groups: Box<[Group]>,
+    /// The members of each group.
+    groups: Box<[Range<usize>]>,
+    /// One a member.
+    shares: Box<[Share]>,
     state: AtomicU64,
     /// The task of the open job.
     task: UnsafeCell<Option<Task>>,
@@ -83,13 +87,14 @@ impl Team {
             members > 0 && (members as u64) < MEMBERS,
             "1 to 65,534 threads make a team"
         );
-        let group = |&members: &usize| Group {
-            members,
-            next: Counter::default(),
-            end: AtomicUsize::new(0),
+        let mut first = 0;
+        let group = |&members: &usize| {
+            first += members;
+            first - members..first
         };
         Self {
             groups: groups.iter().map(group).collect(),
+            shares: (0..members).map(|_| Share::default()).collect(),
             state: AtomicU64::new(DISMISSED),
             task: UnsafeCell::new(None),
             in_job: AtomicBool::new(false),
@@ -102,7 +107,7 @@ impl Team {
 
     /// Members, the leader included.
     pub fn members(&self) -> usize {
-        self.groups.iter().map(|group| group.members).sum()
+        self.shares.len()
     }
 
     /// Begins a session: from now on members that [`Self::serve`] wait for jobs.
@@ -126,7 +131,6 @@ impl Team {
 
     /// Serves as `member` until the leader leaves; returns at once if no session has begun.
     pub fn serve(&self, member: usize) {
-        let group = self.group_of(member);
         let mut seen = 0;
         loop {
             let state = self.wait_until(|state| state & DISMISSED != 0 || (state & OPEN != 0 && state / JOB != seen));
@@ -143,7 +147,7 @@ impl Team {
             // SAFETY: this member is counted in the open job, so the leader waits and the task lives.
             let task = unsafe { (*self.task.get()).map(|task| &*task) };
             if let Some(task) = task {
-                self.take_items(group, member, task);
+                self.take_items(seen, member, task);
             }
             let before = self.state.fetch_sub(MEMBER, Ordering::SeqCst);
             if before & MEMBERS == MEMBER {
@@ -165,23 +169,22 @@ impl Team {
             return;
         }
         let members = self.members();
-        let mut before = 0;
-        for group in &self.groups {
-            group.next.0.store(items * before / members, Ordering::Relaxed);
-            before += group.members;
-            group.end.store(items * before / members, Ordering::Relaxed);
+        for (member, share) in self.shares.iter().enumerate() {
+            share.start.store(items * member / members, Ordering::Relaxed);
+            share.end.store(items * (member + 1) / members, Ordering::Relaxed);
+            share.taken.store(0, Ordering::Relaxed);
         }
         #[allow(clippy::transmute_ptr_to_ptr, reason = "a cast keeps the lifetime")]
         // SAFETY: the types differ in the lifetime alone. No member uses the pointer after this call.
         let forgotten = unsafe { std::mem::transmute::<*const (dyn Fn(usize, usize) + Sync + '_), Task>(task) };
         // SAFETY: no job is open and no member is in one, so nobody reads.
         unsafe { *self.task.get() = Some(forgotten) };
-        self.state.fetch_add(JOB | OPEN, Ordering::SeqCst);
+        let before = self.state.fetch_add(JOB | OPEN, Ordering::SeqCst);
         self.wake_sleepers();
-        self.take_items(&self.groups[0], 0, task);
+        self.take_items(before / JOB + 1, 0, task);
         // The shares of other groups are theirs to take.
         if self.groups.len() > 1 {
-            self.wait_until(|_| self.groups.iter().all(Group::is_taken));
+            self.wait_until(|_| self.shares.iter().all(Share::is_taken));
         }
         self.state.fetch_and(!OPEN, Ordering::SeqCst);
         self.wait_until(|state| state & MEMBERS == 0);
@@ -210,16 +213,16 @@ impl Team {
         });
     }
 
-    /// Runs items of a group's share until none is left. A panic ends the job's items, and is kept for the leader.
-    fn take_items(&self, group: &Group, member: usize, task: &(dyn Fn(usize, usize) + Sync)) {
-        let end = group.end.load(Ordering::Relaxed);
+    /// Runs items of the member's share of this job, then of the others' in its group, until none is left. A panic ends the job's items,
+    /// and is kept for the leader.
+    fn take_items(&self, job: u64, member: usize, task: &(dyn Fn(usize, usize) + Sync)) {
+        let group = self.groups.iter().find(|group| group.contains(&member));
+        let group = group.expect("members are numbered group after group");
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                let item = group.next.0.fetch_add(1, Ordering::Relaxed);
-                if item >= end {
-                    break;
+            for share in (member..group.end).chain(group.start..member) {
+                while let Some(item) = self.shares[share].take(job.is_multiple_of(2)) {
+                    task(item, member);
                 }
-                task(item, member);
             }
         }));
         if let Err(panic) = outcome {
@@ -231,22 +234,10 @@ impl Team {
                 std::mem::forget(panic);
             }
             drop(kept);
-            for group in &self.groups {
-                group
-                    .next
-                    .0
-                    .fetch_max(group.end.load(Ordering::Relaxed), Ordering::Relaxed);
+            for share in &self.shares {
+                share.taken.fetch_max(share.items(), Ordering::Relaxed);
             }
         }
-    }
-
-    fn group_of(&self, member: usize) -> &Group {
-        let mut before = 0;
-        let found = self.groups.iter().find(|group| {
-            before += group.members;
-            member < before
-        });
-        found.expect("members are numbered group after group")
     }
 
     /// Spins, then sleeps, until the state is such that `ready`; returns that state.
@@ -287,9 +278,20 @@ impl Team {
     }
 }
 
-impl Group {
+impl Share {
+    fn items(&self) -> usize {
+        self.end.load(Ordering::Relaxed) - self.start.load(Ordering::Relaxed)
+    }
+
     fn is_taken(&self) -> bool {
-        self.next.0.load(Ordering::Relaxed) >= self.end.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Relaxed) >= self.items()
+    }
+
+    /// The next item that nobody has taken.
+    fn take(&self, backward: bool) -> Option<usize> {
+        let taken = self.taken.fetch_add(1, Ordering::Relaxed);
+        let left = self.items().checked_sub(taken + 1)?;
+        Some(self.start.load(Ordering::Relaxed) + if backward { left } else { taken })
     }
 }
 
@@ -412,6 +414,20 @@ mod tests {
         team.assemble();
         team.lead(|| team.for_each_chunk(0, &mut values, 8, &|offset, part, _| part.fill(offset)));
         assert!(values.iter().enumerate().all(|(index, &value)| value == index / 8 * 8));
+    }
+
+    #[test]
+    fn shares_are_taken_forward_and_backward_in_turn() {
+        // No member ever serves, so that the leader takes its own share and then the other's.
+        let team = Team::new(&[2]);
+        team.assemble();
+        team.lead(|| {
+            for expected in [[0, 1, 2, 3, 4], [1, 0, 4, 3, 2], [0, 1, 2, 3, 4]] {
+                let order = Mutex::new(Vec::new());
+                team.run(0, 5, &|item, _| lock(&order).push(item));
+                assert_eq!(*lock(&order), expected);
+            }
+        });
     }
 
     #[test]
