@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use crate::linear::Stripes;
+
 /// Dense rows of f32 features, row-major.
 #[derive(Clone, Copy, Debug)]
 pub struct F32Rows<'a> {
@@ -10,6 +12,8 @@ pub struct F32Rows<'a> {
     pub values: &'a [f32],
     /// Features a row.
     pub columns: usize,
+    /// A copy of some of the rows that is summed faster, to the same bits.
+    pub stripes: Option<&'a Stripes>,
 }
 
 /// Dense rows of bytes, row-major; feature = `scale · byte`. Exact for image data, in a quarter of the memory.
@@ -73,7 +77,11 @@ pub enum Rows<'a> {
 impl<'a> Rows<'a> {
     /// Dense rows of f32: `rows × columns` values, row-major.
     pub fn f32(values: &'a [f32], columns: usize) -> Self {
-        Rows::F32(F32Rows { values, columns })
+        Rows::F32(F32Rows {
+            values,
+            columns,
+            stripes: None,
+        })
     }
 
     /// Dense rows of bytes without gaps: `rows × columns` bytes, row-major.

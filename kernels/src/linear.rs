@@ -11,7 +11,7 @@
 //! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes in integers |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `products.rs` | products of bytes and digits on every instruction set |
-//! | `narrow.rs` | kernel of short dense rows and one output |
+//! | `narrow.rs`, `stripes.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
 //! | `residuals.rs`, `clipping.rs` | from margins to clipped coefficients |
 //! | [`recorded`], [`replicas`] | queries whose answers are kept; many parameter vectors at the same rows |
 //! | [`reference`] | the scalar reference of all of them |
@@ -31,6 +31,7 @@ pub mod replicas;
 mod residuals;
 mod source;
 mod sparse;
+mod stripes;
 mod workspace;
 
 use crate::features::{Norm, Rows, Selection, Targets};
@@ -41,6 +42,7 @@ pub use integer::PackedQuery;
 pub use lattice::{FeatureGrid, SumLattice};
 pub use peak::{integer_operations, integer_peak_loop};
 pub use products::Instructions;
+pub use stripes::Stripes;
 pub use workspace::Workspace;
 
 /// Rows whose contributions are summed in f32 before the sum moves to f64.

@@ -30,6 +30,7 @@ use rounds_kernels::linear::{
 use rounds_kernels::vector;
 
 use self::shared::Reader;
+use crate::privacy::Sampling;
 use crate::problem::Problem;
 use crate::sampling::Sampler;
 
@@ -171,10 +172,17 @@ impl<'a> Oracle<'a> {
 
     /// Brings rows to the ranks that will read them in the first `rounds` batches of `sampler`, as far as that is known
     /// before the first round, so that no row travels in one. Rows that an earlier run brought leave, also where nothing is
-    /// known or there is no sampler: a run begins as it would alone. Collective; nothing happens where rows are not shared
-    /// out.
+    /// known or there is no sampler: a run begins as it would alone. Collective. Where rows are not shared out, batches of all of them
+    /// are announced to the problem.
     pub fn place(&self, sampler: Option<&Sampler>, rounds: u64) {
         let (Some(ranked), Some(shard)) = (self.engine.ranked(), self.problem.shard()) else {
+            // A copy lies near one memory node, and exact sums do not read it.
+            if sampler.is_some_and(|sampler| sampler.sampling() == Sampling::FullBatch)
+                && !self.exact
+                && self.engine.threads_by_node().len() == 1
+            {
+                self.problem.announce_full_batches();
+            }
             return;
         };
         let ranks = ranked.ranks();

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use rounds_kernels::features::{F32Rows, NULL_CLASS, Rows, SparseRows, Targets};
+use rounds_kernels::features::{NULL_CLASS, Rows, SparseRows, Targets};
 pub use rounds_kernels::memory::{Buffer, ByteRows};
 
 use super::DatasetError;
@@ -176,10 +176,7 @@ impl Features {
     /// The matrix as the kernels read it.
     pub fn rows(&self) -> Rows<'_> {
         match self {
-            Features::F32 { values, columns } => Rows::F32(F32Rows {
-                values,
-                columns: *columns,
-            }),
+            Features::F32 { values, columns } => Rows::f32(values, *columns),
             Features::U8 { rows, scale } => Rows::U8(rows.view(*scale)),
             Features::Sparse(sparse) => Rows::Sparse(SparseRows {
                 offsets: &sparse.offsets,

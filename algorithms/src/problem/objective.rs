@@ -3,16 +3,16 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use rounds_kernels::features::{Norm, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, NonFiniteGradient, RowNorms};
+use rounds_kernels::features::{Norm, Rows, Selection, Targets};
+use rounds_kernels::linear::{self, Batch, NonFiniteGradient, RowNorms, Stripes};
 use rounds_kernels::loss::Loss;
 
 use super::law::Law;
 use super::public::{PublicProblem, flops_per_row};
 use super::shard::Shard;
 use super::{Dataset, Features, Relation, largest_second_moment};
-use crate::oracle::Engine;
 use crate::oracle::ranks::Ranks;
+use crate::oracle::{Engine, partition};
 
 /// `F(x) = (1/n) Σ_i φ(W a_i; y_i) + (λ/2)‖x‖²` over a data set, with the row norms that clipping needs: a
 /// [`PublicProblem`] with its rows.
@@ -24,6 +24,8 @@ pub struct Problem {
     dataset: Arc<Dataset>,
     l2_norms: RowNorms,
     l1_norms: OnceLock<RowNorms>,
+    /// A copy of rows of few features for batches of all rows, if they were announced.
+    stripes: OnceLock<Option<Stripes>>,
     /// What this rank knows of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
     /// The law of the rows, where `dataset` holds the distinct ones.
@@ -104,6 +106,7 @@ impl Problem {
             dataset,
             l2_norms,
             l1_norms: OnceLock::new(),
+            stripes: OnceLock::new(),
             shard: None,
             law: None,
         })
@@ -269,12 +272,25 @@ impl Problem {
             "rows that are shared out need the engine of their ranks"
         );
         let norms = norm.map(|norm| self.row_norms(norm));
+        let mut rows = self.dataset.rows();
+        if let Rows::F32(dense) = &mut rows {
+            dense.stripes = self.stripes.get().and_then(Option::as_ref);
+        }
         Batch {
-            rows: self.dataset.rows(),
+            rows,
             targets: self.dataset.targets(),
             norms,
             selection,
         }
+    }
+
+    /// Announces batches of all rows: copies these for the kernel of few features, a run for each leaf, where that pays. Their sums keep
+    /// their bits.
+    pub(crate) fn announce_full_batches(&self) {
+        let (rows, leaves) = (self.rows(), self.leaves(self.rows()));
+        let runs = (0..leaves).map(|leaf| partition::leaf_range(rows, leaves, leaf));
+        self.stripes
+            .get_or_init(|| Stripes::for_model(self.model(), self.dataset.rows(), runs));
     }
 
     /// The scale of rows of bytes.
@@ -298,6 +314,54 @@ impl Problem {
                 linear::row_norms(self.dataset.rows(), self.model().bias, Norm::L1)
                     .expect("the rows were checked when their L2 norms were computed")
             }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rounds_kernels::linear::Clip;
+    use rounds_kernels::random::StreamKey;
+
+    use super::*;
+    use crate::oracle::Oracle;
+    use crate::privacy::Sampling;
+    use crate::problem::synthetic::synthetic_logistic;
+    use crate::sampling::Sampler;
+
+    #[test]
+    fn announced_batches_of_all_rows_are_read_from_a_copy_and_keep_their_bits() {
+        let rows = 9_001;
+        let make = || {
+            let (dataset, _) = synthetic_logistic(rows, 20, 3)
+                .for_loss(Some(Loss::Logistic))
+                .expect("two classes");
+            Problem::new(Arc::new(dataset), Loss::Logistic, false, 0.0).expect("signs for the logistic loss")
+        };
+        let sum = |problem: &Problem, announced: Option<Sampling>, threads| {
+            let mut oracle = Oracle::new(problem, Engine::with_threads(threads).expect("threads"));
+            let sampler = announced.map(|sampling| Sampler::new(sampling, rows, rows, StreamKey::Simulation(1)));
+            oracle.place(sampler.transpose().expect("a batch of all rows").as_ref(), 2);
+            let mut sum = vec![0.0; problem.parameters()];
+            let batch = Selection::Range(0..rows);
+            oracle
+                .gradient_sum(&batch, &[0.25; 20], Clip::l2(0.5), &mut sum)
+                .expect("finite rows");
+            sum
+        };
+        let has_copy = |problem: &Problem| {
+            let leaf = partition::leaf_range(rows, problem.leaves(rows), 1);
+            let rows = problem.batch(Selection::Range(leaf), None).rows;
+            matches!(rows, Rows::F32(dense) if dense.stripes.is_some())
+        };
+        let plain = make();
+        let expected = sum(&plain, None, 1);
+        assert_eq!(sum(&plain, Some(Sampling::FixedOrder), 1), expected);
+        assert!(!has_copy(&plain) && plain.leaves(rows) > 1);
+        for threads in [1, 2, 3] {
+            let problem = make();
+            assert_eq!(sum(&problem, Some(Sampling::FullBatch), threads), expected);
+            assert!(has_copy(&problem));
         }
     }
 }

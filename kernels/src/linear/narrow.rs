@@ -9,7 +9,7 @@ use wide::f32x16;
 use super::clipping::ClipRule;
 use super::dense::add_partial;
 use super::packing::{Layout, PackedWeights};
-use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally};
+use super::{BLOCK_ROWS, Batch, Clip, LinearModel, Tally, stripes};
 use crate::features::{Rows, Selection, Targets};
 use crate::loss::{MarginLoss, NEGLIGIBLE, with_margin_loss};
 use crate::vector::lanes::{self, LANES, load, put, sum_each_of_sixteen, vector};
@@ -21,11 +21,19 @@ const MOST_VECTORS: usize = 4;
 const AHEAD: usize = 48;
 
 /// Contiguous rows with what belongs to them.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     /// `rows × features`.
     values: &'a [f32],
-    targets: &'a [f32],
-    norms: Option<&'a [f32]>,
+    /// The first of the rows again, where there is such a copy.
+    pub(super) stripes: &'a [f32],
+    pub(super) targets: &'a [f32],
+    pub(super) norms: Option<&'a [f32]>,
+}
+
+/// True for models of this kernel. Sums of losses that are not smooth keep the rounding of the general one.
+pub(super) fn takes(model: &LinearModel) -> bool {
+    let few = (LANES..=MOST_VECTORS * LANES).contains(&model.features);
+    model.outputs == 1 && few && model.loss.curvature().is_some()
 }
 
 /// `sum += Σ clip(∇f)` over as many rows from the front of the batch as this kernel takes, a multiple of sixteen, and how
@@ -46,7 +54,7 @@ pub(super) fn accumulate_front(
         return Tally::default();
     };
     let features = model.features;
-    if model.outputs != 1 || features < LANES || layout.vectors > MOST_VECTORS || batch.selection.len() < LANES {
+    if !takes(model) || batch.selection.len() < LANES {
         return Tally::default();
     }
     let rule = match clip {
@@ -57,6 +65,7 @@ pub(super) fn accumulate_front(
         Selection::Range(range) => {
             let run = Run {
                 values: &dense.values[range.start * features..range.end * features],
+                stripes: dense.stripes.map_or(&[], |stripes| stripes.of(range)),
                 targets: &targets[range.clone()],
                 norms: norms.map(|norms| &norms[range.clone()]),
             };
@@ -96,6 +105,7 @@ pub(super) fn accumulate_front(
                 }
                 let run = Run {
                     values: &values[..block.len() * features],
+                    stripes: &[],
                     targets: &own_targets[..block.len()],
                     norms: norms.map(|_| &own_norms[..block.len()]),
                 };
@@ -128,10 +138,6 @@ fn by_loss(
     weights: &PackedWeights,
     sum: &mut [f64],
 ) -> Tally {
-    // Sums of losses that are not smooth keep the rounding of the general kernel.
-    if model.loss.curvature().is_none() {
-        return Tally::default();
-    }
     with_margin_loss!(
         model.loss,
         loss => by_vectors(loss, model, run, rule, layout, weights, sum),
@@ -172,43 +178,25 @@ fn accumulate<L: MarginLoss, const V: usize>(
     let bias = f32x16::splat(weights.biases[0]);
     // Where the vectors of a row start: the last one ends with the row.
     let starts: [usize; V] = std::array::from_fn(|v| if v + 1 == V { layout.tail } else { v * LANES });
-    let mut coefficients = [0.0_f32; BLOCK_ROWS];
-    let mut tally = Tally::default();
+    let mut places = [0.0_f32; BLOCK_ROWS];
+    let mut tally = stripes::accumulate(loss, model, run, rule, layout, (&packed, bias), sum);
     let rows = run.targets.len() / LANES * LANES;
     while tally.rows < rows {
         let count = (rows - tally.rows).min(BLOCK_ROWS);
         let (first, mut clipped, mut total) = (tally.rows, 0, f32x16::ZERO);
         for (start, place) in (first..first + count)
             .step_by(LANES)
-            .zip(coefficients.as_chunks_mut::<LANES>().0)
+            .zip(places.as_chunks_mut::<LANES>().0)
         {
             // SAFETY: rows start..start + 16 are within the run, as `rows` is at most its length.
             let margins =
                 unsafe { margins::<V>(run.values.as_ptr().add(start * features), features, &starts, &packed) };
-            let margins = margins + bias;
-            let lanes = |values: &[f32]| f32x16::new(*values[start..].first_chunk().expect("sixteen rows"));
-            let targets = lanes(run.targets);
-            let null = targets.is_nan();
-            let targets = null.select(f32x16::ZERO, targets);
-            let residual = loss.fast_residual_lanes(margins, targets);
-            let negligible = residual.abs().simd_lt(f32x16::splat(NEGLIGIBLE));
-            let mut coefficient = (negligible | null).select(f32x16::ZERO, residual);
-            if let (Some(rule), Some(norms)) = (rule, run.norms) {
-                let norms = lanes(norms);
-                if !rule.keeps(coefficient.abs(), norms) {
-                    let (factors, of_sixteen, safe) = rule.factors(coefficient.abs(), norms);
-                    if safe != 0xffff {
-                        return tally;
-                    }
-                    clipped += of_sixteen.count_ones() as usize;
-                    coefficient *= factors;
-                }
-            }
-            // NaN and infinite margins, targets and coefficients: the general kernels name the row.
-            let poison = coefficient.mul_add(f32x16::ZERO, (margins + targets) * f32x16::ZERO);
-            if !poison.simd_eq(f32x16::ZERO).all() {
+            let lanes = |values: &[f32]| vector(values, start);
+            let found = coefficients(loss, rule, margins + bias, lanes(run.targets), run.norms.map(lanes));
+            let Some((coefficient, longer)) = found else {
                 return tally;
-            }
+            };
+            clipped += longer;
             total += coefficient;
             *place = coefficient.to_array();
         }
@@ -218,7 +206,7 @@ fn accumulate<L: MarginLoss, const V: usize>(
                 run.values.as_ptr().add(first * features),
                 features,
                 &starts,
-                &coefficients[..count],
+                &places[..count],
             )
         };
         add_partial(&partial, layout, &mut sum[..features]);
@@ -229,6 +217,37 @@ fn accumulate<L: MarginLoss, const V: usize>(
         tally.clipped += clipped;
     }
     tally
+}
+
+/// The coefficients of sixteen rows with these margins, targets and norms, and how many were clipped; `None` where something is not
+/// finite or too large to be clipped in f32.
+#[inline(always)]
+pub(super) fn coefficients<L: MarginLoss>(
+    loss: L,
+    rule: Option<&ClipRule>,
+    margins: f32x16,
+    targets: f32x16,
+    norms: Option<f32x16>,
+) -> Option<(f32x16, usize)> {
+    let null = targets.is_nan();
+    let targets = null.select(f32x16::ZERO, targets);
+    let residual = loss.fast_residual_lanes(margins, targets);
+    let negligible = residual.abs().simd_lt(f32x16::splat(NEGLIGIBLE));
+    let mut coefficient = (negligible | null).select(f32x16::ZERO, residual);
+    let mut clipped = 0;
+    if let (Some(rule), Some(norms)) = (rule, norms)
+        && !rule.keeps(coefficient.abs(), norms)
+    {
+        let (factors, of_sixteen, safe) = rule.factors(coefficient.abs(), norms);
+        if safe != 0xffff {
+            return None;
+        }
+        clipped = of_sixteen.count_ones() as usize;
+        coefficient *= factors;
+    }
+    // NaN and infinite margins, targets and coefficients: the general kernels name the row.
+    let poison = coefficient.mul_add(f32x16::ZERO, (margins + targets) * f32x16::ZERO);
+    poison.simd_eq(f32x16::ZERO).all().then_some((coefficient, clipped))
 }
 
 /// `W·a_i` of sixteen rows, a lane each.
