@@ -14,6 +14,8 @@ pub struct F32Rows<'a> {
     pub columns: usize,
     /// A copy of some of the rows that is summed faster, to the same bits.
     pub stripes: Option<&'a Stripes>,
+    /// The same rows as integers in two planes of bytes, where they are summed so ([`crate::linear::Planes`]).
+    pub planes: Option<U8Rows<'a>>,
 }
 
 /// Dense rows of bytes, row-major; feature = `scale · byte`. Exact for image data, in a quarter of the memory.
@@ -81,7 +83,17 @@ impl<'a> Rows<'a> {
             values,
             columns,
             stripes: None,
+            planes: None,
         })
+    }
+
+    /// The same rows with planes, if they are dense f32.
+    #[must_use]
+    pub fn with_planes(self, planes: Option<U8Rows<'a>>) -> Self {
+        match self {
+            Rows::F32(rows) => Rows::F32(F32Rows { planes, ..rows }),
+            others => others,
+        }
     }
 
     /// Dense rows of bytes without gaps: `rows × columns` bytes, row-major.

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | this one | types and entry points |
 //! | `driver.rs` | the block loop, and `Kernel::select`, the one place that selects kernels |
-//! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes in integers |
+//! | `dense.rs`, `sparse.rs`, `integer.rs` | kernels of dense rows, of sparse rows, and of bytes and fixed-point numbers in integers |
 //! | `lattice.rs` | the lattice of exact sums, clips in integers, exact sums of all formats |
 //! | `products.rs` | products of bytes and digits on every instruction set |
 //! | `narrow.rs`, `stripes.rs` | kernel of short dense rows and one output; a copy of such rows for batches of all of them |
@@ -38,7 +38,7 @@ use crate::features::{Norm, Rows, Selection, Targets};
 use crate::loss::{Loss, TargetKind};
 
 pub use clipping::{MAXIMUM_CLIP_NORM, MINIMUM_CLIP_NORM, row_norms};
-pub use integer::PackedQuery;
+pub use integer::{PackedQuery, Planes};
 pub use lattice::{FeatureGrid, SumLattice};
 pub use peak::{integer_operations, integer_peak_loop};
 pub use products::Instructions;
@@ -169,19 +169,19 @@ pub struct Evaluation {
     pub rows: usize,
 }
 
-/// True if rows of bytes are summed as integers here for this model: several outputs, at most 2¹⁶, and 64 to 2¹⁶ features, of
-/// which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`. So it is on every processor with AVX2 or
-/// better, all with the same bits.
+/// True if rows of bytes, and f32 rows with [`Planes`], are summed as integers here for this model: several outputs, at most 2¹⁶,
+/// and 64 to 2¹⁶ features, of which digits of 7 bits and a sign add up to less than 2³¹: `255·128·2¹⁶ < 2³¹`. So it is on every
+/// processor with AVX2 or better, all with the same bits.
 pub fn has_integer_kernels_for(model: &LinearModel) -> bool {
     (2..=1 << 16).contains(&model.outputs) && (64..=1 << 16).contains(&model.features) && has_integer_kernels()
 }
 
-/// True if this process sums rows of bytes as integers.
+/// True if this process sums rows of integers as such.
 pub fn has_integer_kernels() -> bool {
     Instructions::fastest() != Instructions::Scalar
 }
 
-/// True if this process sums rows of bytes on integer tiles. No bits depend on it.
+/// True if this process sums rows of integers on tiles. No bits depend on it.
 pub fn has_integer_tiles() -> bool {
     Instructions::Amx.are_available()
 }
@@ -250,8 +250,8 @@ pub fn accumulate_on_lattice(
     driver::accumulate(model, batch, &query, sum, workspace)
 }
 
-/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes that
-/// are multiples of the lattice's step: once for all parts of a batch. Returns false, by the parameters alone, where these are too
+/// Packs `a·∇f(x; d_i) − b·∇f(x′; d_i)`, or without a second point `a·∇f(x; d_i)`, for [`accumulate_packed`] on rows of bytes or
+/// planes that are multiples of the lattice's step: once for all parts of a batch. Returns false, by the parameters alone, where these are too
 /// large.
 ///
 /// # Panics

@@ -4,12 +4,13 @@
 //! sum but those of integers.
 
 use super::dense::{self, Prefetch, ROW_GROUP, RowPointers, Sink};
+use super::integer::IntegerRows;
 use super::residuals::{self, BlockRows};
 use super::source::Source;
 use super::workspace::{BlockSizes, Workspace};
 use super::{
-    BLOCK_ROWS, Batch, Clip, Evaluation, FeatureGrid, LinearModel, NonFiniteGradient, PackedQuery, Query, SumLattice,
-    Tally, check, integer, lattice, narrow, norms_for, reference, sparse,
+    BLOCK_ROWS, Batch, Clip, Evaluation, LinearModel, NonFiniteGradient, PackedQuery, Query, SumLattice, Tally, check,
+    integer, lattice, narrow, norms_for, reference, sparse,
 };
 use crate::features::{Norm, Rows, Selection, SparseRows, Targets, U8Rows};
 use std::ops::Range;
@@ -300,18 +301,12 @@ pub(super) fn accumulate(
         check(model, batch, previous.parameters);
     }
     let norms = norms_for(query.clip, batch);
-    let of_bytes = |rows: U8Rows<'_>| {
-        SumLattice::new(
-            model,
-            FeatureGrid::bytes(rows.scale),
-            query.weight(),
-            query.clip,
-            batch.selection.len(),
-        )
-    };
-    if let (None, Some(integer), Some(packed), Rows::U8(rows)) =
-        (query.lattice, &mut workspace.integer, &mut workspace.packed, batch.rows)
-        && let Some(lattice) = of_bytes(rows)
+    if let (None, Some(integer), Some(packed), Some(rows)) = (
+        query.lattice,
+        &mut workspace.integer,
+        &mut workspace.packed,
+        IntegerRows::of(batch.rows),
+    ) && let Some(lattice) = SumLattice::new(model, rows.grid(), query.weight(), query.clip, batch.selection.len())
         && packed.pack(model, query, lattice)
     {
         let unit = lattice.unit();
@@ -388,8 +383,8 @@ pub(super) fn accumulate_packed(
     else {
         panic!("a packed query needs a workspace with integers");
     };
-    let Rows::U8(rows) = batch.rows else {
-        panic!("a packed query needs rows of bytes");
+    let Some(rows) = IntegerRows::of(batch.rows) else {
+        panic!("a packed query needs rows of bytes or planes");
     };
     let facts = (batch, rows, norms_for(packed.lattice().clip(), batch));
     integer::accumulate((model, packed), facts, integer, (residuals, others, block_rows), sum)

@@ -1,13 +1,17 @@
-//! Rows of bytes: margins, clipped contributions and their sums as integers, with the same bits on every instruction set.
+//! Rows of integers: margins, clipped contributions and their sums as integers, with the same bits on every instruction set.
 //!
-//! A row is a vector of integers a_i ([0, 255]), features in units of a public scale s; the bias, if there is one, is the
-//! feature ν = max(1, ⌊1/s + ½⌋), so about 1 in the same units. All of a query is then
+//! A row is a vector of integers a_i, features in units of a public scale s: bytes ([0, 255]), or fixed-point numbers
+//! ([−2¹⁴, 2¹⁴]) in two planes of bytes ([`Planes`]). The bias, if there is one, is the feature ν = max(1, ⌊1/s + ½⌋), so about 1
+//! in the same units. All of a query is then
 //!
 //! 1. **Margins.** A weight is `step_k · w` with an integer w of three signed digits, packed once a query. The integer
 //!    Σ_j w_kj a_ij is exact; one multiplication in f64, one addition of the bias and one rounding to f32 make it a margin.
 //! 2. **Residuals** in f32, through one sequence of IEEE operations ([`super::residuals`]).
 //! 3. **Contributions** ρ_i ⊗ a_i and their **sums**, integers on the public lattice of [`super::lattice`], whose guarantee they
 //!    have.
+//!
+//! Products read a plane at a time. With a = 256·high + low − 2¹⁴, a sum Σ c·a is
+//! `256·(Σ c·high − 64·Σ c) + Σ c·low` ([`join`]), for margins and for sums of contributions alike.
 //!
 //! Residuals have the same bits where multiplications and additions are fused: on x86 with FMA and on aarch64.
 
@@ -19,10 +23,11 @@ use super::products::{
 };
 use super::residuals::{self, BlockRows};
 use super::{BLOCK_ROWS, Batch, Clip, LinearModel, NonFiniteGradient, Query, Tally};
-use crate::features::{Selection, U8Rows};
-use crate::vector::lanes::{LANES, low_bytes};
+use crate::features::{F32Rows, Rows, Selection, U8Rows};
+use crate::memory::ByteRows;
+use crate::vector::lanes::{LANES, low_bytes, to_f64};
 use std::ops::Range;
-use wide::{f32x16, i32x8, i32x16};
+use wide::{f32x16, f64x8, i32x8, i32x16};
 
 /// Digits of a weight and of a coefficient.
 pub(super) const DIGITS: usize = 3;
@@ -36,6 +41,128 @@ const SUMMED_ROWS: usize = 1 << 16;
 /// Fewer rows than this cost less without packing digits, where nothing but time depends on it.
 pub(super) const LEAST_ROWS: usize = 32;
 
+/// What a plane of upper bytes has too much: 2¹⁴ in units of 256.
+const HIGH_OFFSET: f64 = 64.0;
+
+/// Bytes of a plane, whole cache lines.
+fn plane_bytes(features: usize) -> usize {
+    features.next_multiple_of(GROUP)
+}
+
+/// Rows of f32 on a grid of [`FeatureGrid::fixed_point`] as integers. A feature `s·a`, |a| ≤ 2¹⁴, is stored as the two bytes of
+/// a + 2¹⁴: a row's lower bytes, zeros up to a whole cache line, and its upper bytes likewise.
+#[derive(Clone, Debug)]
+pub struct Planes {
+    bytes: ByteRows,
+    columns: usize,
+    step: f32,
+}
+
+impl Planes {
+    /// The planes of rows of `columns` features; `None` for a grid that is not fixed point.
+    pub fn new(values: &[f32], columns: usize, grid: FeatureGrid) -> Option<Self> {
+        (grid.greatest == FeatureGrid::FIXED_POINT).then(|| {
+            let mut planes = Planes {
+                bytes: ByteRows::zeroed(0, 2 * plane_bytes(columns)),
+                columns,
+                step: grid.step,
+            };
+            planes.append(values);
+            planes
+        })
+    }
+
+    /// Appends rows. Features that are not on the grid are cut towards 0, so that no row gets longer.
+    pub fn append(&mut self, values: &[f32]) {
+        let (plane, inverse) = (plane_bytes(self.columns), 1.0 / self.step);
+        let mut bytes = vec![0; 2 * plane];
+        self.bytes
+            .reserve_exact(values.len() / self.columns.max(1) * bytes.len());
+        for row in values.chunks_exact(self.columns.max(1)) {
+            let (low, high) = bytes.split_at_mut(plane);
+            for ((low, high), &value) in low.iter_mut().zip(high).zip(row) {
+                let integer = ((value * inverse) as i32).clamp(-(1 << 14), 1 << 14);
+                [*low, *high] = ((integer + (1 << 14)) as u16).to_le_bytes();
+            }
+            self.bytes.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Forgets the rows from `rows` on.
+    pub fn truncate(&mut self, rows: usize) {
+        self.bytes.truncate(rows);
+    }
+
+    /// The rows as the kernels read them.
+    pub fn view(&self) -> U8Rows<'_> {
+        self.bytes.view(self.step)
+    }
+}
+
+/// Rows of integers: of bytes, or of two planes of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IntegerRows<'a> {
+    bytes: U8Rows<'a>,
+    planes: usize,
+}
+
+impl<'a> IntegerRows<'a> {
+    /// Of rows that are stored as integers; `None` for others.
+    ///
+    /// # Panics
+    /// Planes of another number of features.
+    pub(super) fn of(rows: Rows<'a>) -> Option<Self> {
+        match rows {
+            Rows::U8(bytes) => Some(bytes.into()),
+            Rows::F32(F32Rows { columns, planes, .. }) => planes.map(|bytes| {
+                assert_eq!(
+                    bytes.columns,
+                    2 * plane_bytes(columns),
+                    "bytes of {columns} features in planes"
+                );
+                IntegerRows { bytes, planes: 2 }
+            }),
+            Rows::Sparse(_) => None,
+        }
+    }
+
+    /// The grid of the features.
+    pub(super) fn grid(self) -> FeatureGrid {
+        match self.planes {
+            1 => FeatureGrid::bytes(self.bytes.scale),
+            _ => FeatureGrid {
+                step: self.bytes.scale,
+                greatest: FeatureGrid::FIXED_POINT,
+            },
+        }
+    }
+}
+
+impl<'a> From<U8Rows<'a>> for IntegerRows<'a> {
+    fn from(bytes: U8Rows<'a>) -> Self {
+        IntegerRows { bytes, planes: 1 }
+    }
+}
+
+/// `Σ_k 256^k·digit_k` of sixteen sums of each digit, that of digit k at `places[k]·apart`: exact, below 2⁴⁸.
+#[inline(always)]
+fn whole(sums: &[i32], apart: usize, places: [usize; DIGITS]) -> [f64; LANES] {
+    let digits = places.map(|place| sums[place * apart..].first_chunk::<LANES>().expect("sums of a digit"));
+    std::array::from_fn(|lane| {
+        let [low, middle, high] = digits.map(|digit| f64::from(digit[lane]));
+        high.mul_add(256.0, middle).mul_add(256.0, low)
+    })
+}
+
+/// From `Σ c·low`, `Σ c·high` and `Σ c` to `Σ c·a` of a = 256·high + low − 2¹⁴: exact, as each of at most 2¹⁶ terms is at most
+/// 2²³·2¹⁴.
+#[inline(always)]
+fn join(low: &mut [f64; LANES], high: &[f64; LANES], totals: &[f64; LANES]) {
+    for lane in 0..LANES {
+        low[lane] = HIGH_OFFSET.mul_add(-totals[lane], high[lane]).mul_add(256.0, low[lane]);
+    }
+}
+
 /// Weights in digits, as [`Session::rows`] reads them: for each run of at most ten outputs, for each group of 64 features,
 /// one or two tiles.
 #[derive(Clone, Debug)]
@@ -44,6 +171,8 @@ struct Weights {
     /// The value of one unit of each output's last digit.
     steps: Vec<f64>,
     biases: Vec<f64>,
+    /// Σ_j w_kj of each output, for fixed-point features.
+    totals: Vec<f64>,
 }
 
 /// Tiles of margins that a run of `outputs` outputs takes.
@@ -62,6 +191,22 @@ fn digits_of(integers: i32x16) -> [[u8; LANES]; DIGITS] {
         low_bytes(shifted >> 8_u32),
         low_bytes(shifted >> 16_u32),
     ]
+}
+
+/// The sum of at most 2¹⁶ weights in steps, exact: each is below 2²³.
+fn total_in_steps(weights: &[f32], inverse_step: f32) -> f64 {
+    let (whole, rest) = weights.as_chunks::<LANES>();
+    let mut sums = [f64x8::ZERO; 2];
+    for weights in whole {
+        let integers = (f32x16::new(*weights) * inverse_step).round_ties_even();
+        for (sum, integers) in sums.iter_mut().zip(to_f64(integers)) {
+            *sum += integers;
+        }
+    }
+    let rest = rest
+        .iter()
+        .map(|weight| f64::from((weight * inverse_step).round_ties_even()));
+    (sums[0] + sums[1]).reduce_add() + rest.sum::<f64>()
 }
 
 /// The digits of 64 weights, of which the first `stale` count 0.
@@ -101,6 +246,7 @@ impl Weights {
             lines: vec![EMPTY; tiles * groups * LANES],
             steps: vec![0.0; model.outputs],
             biases: vec![0.0; model.outputs],
+            totals: vec![0.0; model.outputs],
         }
     }
 
@@ -125,6 +271,9 @@ impl Weights {
                     return false;
                 };
                 *inverse = 1.0 / step;
+                if lattice.fixed_point {
+                    self.totals[first + output] = total_in_steps(&weights[..features], *inverse);
+                }
                 self.steps[first + output] = f64::from(step) * scale;
                 self.biases[first + output] = weights.get(features).map_or(0.0, |&b| f64::from(b) * bias * scale);
             }
@@ -163,7 +312,7 @@ pub struct PackedQuery {
 }
 
 impl PackedQuery {
-    /// Memory for queries of `model`; `None` if its rows of bytes take other kernels ([`super::has_integer_kernels_for`]).
+    /// Memory for queries of `model`; `None` if its rows take other kernels ([`super::has_integer_kernels_for`]).
     pub fn new(model: &LinearModel) -> Option<Self> {
         super::has_integer_kernels_for(model).then(|| PackedQuery {
             shape: (model.features, model.outputs),
@@ -255,7 +404,7 @@ pub(super) struct Scratch {
     products: Products,
     /// Features and outputs of the model that it was made for.
     shape: (usize, usize),
-    /// Margins of 32 rows, `[32][32]`.
+    /// Margins of 32 rows, `[plane][32][32]`.
     margins: Vec<Line>,
     sums: DigitSums,
 }
@@ -268,8 +417,10 @@ struct DigitSums {
     digits: Vec<Line>,
     /// 64 features of the rows: `[4][64]` quads of rows.
     quads: Vec<Line>,
-    /// Sums of digits, `[line][3·output + digit][16]`.
+    /// Sums of digits, `[plane][line][3·output + digit][16]`.
     sums: Vec<Line>,
+    /// Planes of the rows in `sums`.
+    planes: usize,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,
     /// Σ ρ of each output, those of the rows in `digits` included.
@@ -277,7 +428,7 @@ struct DigitSums {
 }
 
 impl Scratch {
-    /// For `model`, on the fastest instructions; `None` if its rows of bytes take other kernels.
+    /// For `model`, on the fastest instructions; `None` if its rows take other kernels.
     pub(super) fn new(model: &LinearModel) -> Option<Box<Self>> {
         Self::on(model, Instructions::fastest())
     }
@@ -289,12 +440,13 @@ impl Scratch {
             Box::new(Scratch {
                 products: Products::new(instructions),
                 shape: (model.features, model.outputs),
-                margins: vec![EMPTY; TOGETHER * 2 + 1],
+                margins: vec![EMPTY; 2 * PLANE_SUMS / LANES],
                 sums: DigitSums {
                     columns,
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
                     quads: vec![EMPTY; 4 * QUADS],
-                    sums: vec![EMPTY; columns.lines() * DIGITS * model.outputs],
+                    sums: vec![EMPTY; 2 * columns.lines() * DIGITS * model.outputs],
+                    planes: 1,
                     summed: 0,
                     totals: vec![0; model.outputs],
                 },
@@ -323,7 +475,7 @@ impl Scratch {
     ) {
         let shape = self.shape;
         let mut session = self.products.session();
-        let addresses = Addresses::of(rows, selection, positions, &mut session);
+        let addresses = Addresses::of(rows.into(), selection, positions, &mut session);
         let block = (&addresses, 0..addresses.count);
         let side = (&packed.weights[0], out);
         margins_of_block(&mut session, shape, &mut [side], block, integers_of(&mut self.margins));
@@ -342,8 +494,8 @@ impl Scratch {
         let sums = &mut self.sums;
         sums.contribute(lattice, (0, positions.len()), norms, values, &mut Tally::default());
         let mut session = self.products.session();
-        let addresses = Addresses::of(rows, selection, positions, &mut session);
-        sums.add(&mut session, addresses.rows());
+        let addresses = Addresses::of(rows.into(), selection, positions, &mut session);
+        sums.add(&mut session, &addresses);
         sums.finish(model, lattice.bias, worth, sum);
     }
 }
@@ -391,16 +543,18 @@ impl DigitSums {
     }
 
     /// Adds the contributions of these rows, whose digits were written, to the sums of digits.
-    fn add(&mut self, session: &mut Session<'_>, rows: &[*const u8]) {
+    fn add(&mut self, session: &mut Session<'_>, addresses: &Addresses) {
         let DigitSums {
             columns,
             digits,
             quads,
             sums,
+            planes,
             summed,
             totals,
         } = self;
-        let outputs = totals.len();
+        let (rows, outputs) = (addresses.rows(), totals.len());
+        *planes = addresses.planes;
         // Whole fours: the last row stands for those that are missing, whose digits are 0.
         let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
         pointers[..rows.len()].copy_from_slice(rows);
@@ -428,17 +582,21 @@ impl DigitSums {
                 );
             }
         };
-        for group in 0..columns.groups {
-            // SAFETY: each pointer is that of a whole row, and groups lie inside of rows.
-            unsafe { session.interleave(pointers, group * GROUP, quads) };
-            for half in 0..2 {
-                multiply(session, 4 * group + 2 * half, &quads[2 * half * QUADS..][..2 * QUADS]);
+        for plane in 0..addresses.planes {
+            let (start, first) = (plane * plane_bytes(columns.features), plane * columns.lines());
+            for group in 0..columns.groups {
+                // SAFETY: each pointer is that of a whole row, and groups lie inside of its planes.
+                unsafe { session.interleave(pointers, start + group * GROUP, quads) };
+                for half in 0..2 {
+                    let line = first + 4 * group + 2 * half;
+                    multiply(session, line, &quads[2 * half * QUADS..][..2 * QUADS]);
+                }
             }
-        }
-        for line in 0..columns.rest {
-            // SAFETY: as above: a model of these kernels has at least 64 features.
-            unsafe { Session::interleave_sixteen(pointers, columns.start_of_rest(line), quads) };
-            multiply(session, 4 * columns.groups + line, &quads[..QUADS]);
+            for line in 0..columns.rest {
+                // SAFETY: as above: a model of these kernels has at least 64 features.
+                unsafe { Session::interleave_sixteen(pointers, start + columns.start_of_rest(line), quads) };
+                multiply(session, first + 4 * columns.groups + line, &quads[..QUADS]);
+            }
         }
     }
 
@@ -449,20 +607,20 @@ impl DigitSums {
         }
         let (features, width) = (model.features, model.features + usize::from(model.bias));
         let columns = self.columns;
-        for (line, sums) in integers_of(&mut self.sums)
-            .chunks_exact(DIGITS * model.outputs * LANES)
-            .enumerate()
-        {
-            for (sums, sum) in sums
-                .as_chunks::<{ DIGITS * LANES }>()
-                .0
-                .iter()
-                .zip(sum.chunks_exact_mut(width))
-            {
-                let whole: [f64; LANES] = std::array::from_fn(|lane| {
-                    let digit = |digit: usize| f64::from(sums[digit * LANES + lane]);
-                    digit(2).mul_add(256.0, digit(1)).mul_add(256.0, digit(0))
-                });
+        let digits: &[[i32; DIGITS * LANES]] = integers_of(&mut self.sums).as_chunks().0;
+        for line in 0..columns.lines() {
+            for (output, sum) in sum.chunks_exact_mut(width).enumerate() {
+                let place = line * model.outputs + output;
+                let mut whole = whole(&digits[place], LANES, [0, 1, 2]);
+                if self.planes == 2 {
+                    let total = self.totals[output] as f64;
+                    let behind = columns.lines() * model.outputs;
+                    join(
+                        &mut whole,
+                        &self::whole(&digits[behind + place], LANES, [0, 1, 2]),
+                        &[total; LANES],
+                    );
+                }
                 if line < 4 * columns.groups {
                     let sum = &mut sum[line / 4 * GROUP..][..GROUP];
                     for (quarter, whole) in whole.as_chunks::<4>().0.iter().enumerate() {
@@ -491,6 +649,8 @@ impl DigitSums {
 
 /// The addresses of some rows, and of those behind them that are prefetched.
 struct Addresses {
+    /// Planes of bytes a row.
+    planes: usize,
     /// At most 256.
     count: usize,
     /// With those behind them.
@@ -504,21 +664,27 @@ impl Addresses {
     ///
     /// # Panics
     /// A row that does not exist.
-    fn of(rows: U8Rows<'_>, selection: &Selection<'_>, positions: Range<usize>, session: &mut Session<'_>) -> Self {
+    fn of(
+        IntegerRows { bytes, planes }: IntegerRows<'_>,
+        selection: &Selection<'_>,
+        positions: Range<usize>,
+        session: &mut Session<'_>,
+    ) -> Self {
         let end = (positions.end + TOGETHER).min(selection.len());
         let mut addresses = Addresses {
+            planes,
             count: positions.len(),
             known: end - positions.start,
             rows: [std::ptr::null(); MOST_SAMPLES + TOGETHER],
         };
         let mut last = std::ptr::null();
         for (pointer, position) in addresses.rows.iter_mut().zip(positions.start..end) {
-            last = rows.row(selection.row(position)).as_ptr();
+            last = bytes.row(selection.row(position)).as_ptr();
             *pointer = last;
         }
         addresses.rows[addresses.known..].fill(last);
         // SAFETY: each pointer is that of a whole row.
-        unsafe { session.place(&mut addresses.rows, addresses.count, rows.columns) };
+        unsafe { session.place(&mut addresses.rows, addresses.count, bytes.columns) };
         addresses
     }
 
@@ -527,6 +693,9 @@ impl Addresses {
         &self.rows[..self.count]
     }
 }
+
+/// Sums of a plane of 32 rows, and space behind them.
+const PLANE_SUMS: usize = TOGETHER * 2 * LANES + LANES;
 
 /// Margins of the rows at `places`, at most 128, for one or two points: `out[k·128 + i]`.
 fn margins_of_block(
@@ -543,39 +712,44 @@ fn margins_of_block(
         let count = (places.end - place).min(TOGETHER);
         let behind = (place + TOGETHER).min(addresses.known);
         let mut ahead = &addresses.rows[behind..(behind + TOGETHER).min(addresses.known)];
+        let planes = (0..addresses.planes).map(|plane| plane * plane_bytes(features));
         for (weights, out) in &mut *sides {
             let mut lines = &weights.lines[..];
             for (first, run) in split(outputs, OUTPUTS) {
                 let tiles = margin_tiles(run);
-                // SAFETY: each pointer is that of a row of `features` bytes.
-                unsafe {
-                    session.rows(
-                        (rows, count),
-                        std::mem::take(&mut ahead),
-                        features,
-                        (lines, tiles),
-                        sums,
-                    );
-                };
+                for (start, sums) in planes.clone().zip(sums.chunks_exact_mut(PLANE_SUMS)) {
+                    let of_plane = |rows: &[*const u8]| -> [*const u8; TOGETHER] {
+                        std::array::from_fn(|row| rows.get(row).map_or(std::ptr::null(), |row| row.wrapping_add(start)))
+                    };
+                    // SAFETY: each pointer is that of a row with `features` bytes in each plane.
+                    unsafe {
+                        session.rows(
+                            (&of_plane(rows), count),
+                            &of_plane(ahead)[..ahead.len()],
+                            features,
+                            (lines, tiles),
+                            sums,
+                        );
+                    };
+                }
+                ahead = &[];
                 lines = &lines[groups * tiles * LANES..];
                 let mut steps = [0.0; LANES];
                 let mut biases = [0.0; LANES];
+                let mut totals = [0.0; LANES];
                 steps[..run].copy_from_slice(&weights.steps[first..first + run]);
                 biases[..run].copy_from_slice(&weights.biases[first..first + run]);
+                totals[..run].copy_from_slice(&weights.totals[first..first + run]);
                 for half in (0..TOGETHER).step_by(LANES) {
                     let mut margins = [[0.0; LANES]; LANES];
                     for (row, margins) in margins.iter_mut().enumerate() {
                         let sums = &sums[(half + row) * tiles * LANES..];
-                        let digit = |digit: usize| -> &[i32; LANES] {
-                            let column = (DIGITS - 1 - digit) * run;
-                            sums[column..].first_chunk().expect("space behind the sums")
-                        };
-                        let (low, middle, high) = (digit(0), digit(1), digit(2));
+                        let mut whole = whole(sums, run, [2, 1, 0]);
+                        if addresses.planes == 2 {
+                            join(&mut whole, &self::whole(&sums[PLANE_SUMS..], run, [2, 1, 0]), &totals);
+                        }
                         for lane in 0..LANES {
-                            // Exact: less than 2⁵³.
-                            let whole = f64::from(high[lane]).mul_add(256.0, f64::from(middle[lane]));
-                            let whole = whole.mul_add(256.0, f64::from(low[lane]));
-                            margins[lane] = whole.mul_add(steps[lane], biases[lane]) as f32;
+                            margins[lane] = whole[lane].mul_add(steps[lane], biases[lane]) as f32;
                         }
                     }
                     for output in 0..run {
@@ -596,13 +770,18 @@ fn margins_of_block(
 /// A row whose margins are not finite; `sum` is then unspecified.
 pub(super) fn accumulate(
     (model, query): (&LinearModel, &PackedQuery),
-    (batch, rows, norms): (&Batch<'_>, U8Rows<'_>, Option<&[f32]>),
+    (batch, rows, norms): (&Batch<'_>, IntegerRows<'_>, Option<&[f32]>),
     scratch: &mut Scratch,
     (margins, others, block_rows): (&mut [f32], &mut [f32], &mut BlockRows),
     (sum, worth): (&mut [f64], f64),
 ) -> Result<Tally, NonFiniteGradient> {
     scratch.check(model, query);
     let lattice = query.lattice();
+    assert_eq!(
+        lattice.fixed_point,
+        rows.planes == 2,
+        "a query packed for rows in planes (left), and such rows (right)"
+    );
     let (selection, outputs) = (&batch.selection, model.outputs);
     let (margins, others) = (
         &mut margins[..outputs * BLOCK_ROWS],
@@ -649,7 +828,7 @@ pub(super) fn accumulate(
             }
             sums.contribute(lattice, (start - first, count), &block_rows.norms, margins, &mut tally);
         }
-        sums.add(&mut session, addresses.rows());
+        sums.add(&mut session, &addresses);
     }
     sums.finish(model, lattice.bias, worth, sum);
     Ok(tally)
@@ -658,19 +837,21 @@ pub(super) fn accumulate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{NULL_CLASS, Rows, Targets};
+    use crate::features::{NULL_CLASS, Targets};
     use crate::linear::{
-        NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients, accumulate_packed,
-        pack, reference, row_norms,
+        NonFiniteGradient, Point, RowNorms, Workspace, accumulate_differences, accumulate_gradients,
+        accumulate_on_lattice, accumulate_packed, pack, reference, row_norms,
     };
     use crate::loss::Loss;
 
     const SCALE: f32 = 1.0 / 255.0;
 
-    /// Bytes, classes and parameters of a problem, from one seed.
+    /// Rows, classes and parameters of a problem, from one seed.
     struct Example {
         model: LinearModel,
         bytes: Vec<u8>,
+        /// Fixed-point rows instead of the bytes.
+        fixed_point: Option<(Vec<f32>, Planes)>,
         scale: f32,
         classes: Vec<u32>,
         parameters: Vec<f32>,
@@ -699,6 +880,7 @@ mod tests {
             Example {
                 model,
                 bytes,
+                fixed_point: None,
                 scale: SCALE,
                 parameters: weights(),
                 earlier: weights(),
@@ -706,8 +888,33 @@ mod tests {
             }
         }
 
+        /// Both formats.
+        fn all(rows: usize, features: usize, outputs: usize, bias: bool) -> [Self; 2] {
+            let of_bytes = || Self::new(rows, features, outputs, bias);
+            // Odd multiples spread over both planes.
+            let value = |byte: u8| (i32::from(byte) * 1_027 % 32_769 - 16_384) as f32 / 16_384.0;
+            let planes = of_bytes().with_values(|byte| if byte == 0 { 0.0 } else { value(byte) });
+            [of_bytes(), planes]
+        }
+
+        /// The same problem with fixed-point rows.
+        fn with_values(mut self, value: impl Fn(u8) -> f32) -> Self {
+            let values: Vec<f32> = self.bytes.iter().map(|&byte| value(byte)).collect();
+            let planes = Planes::new(&values, self.model.features, FeatureGrid::fixed_point(1.0)).expect("fixed point");
+            self.fixed_point = Some((values, planes));
+            self
+        }
+
         fn rows(&self) -> Rows<'_> {
-            Rows::bytes(&self.bytes, self.model.features, self.scale)
+            match &self.fixed_point {
+                Some((values, planes)) => Rows::f32(values, self.model.features).with_planes(Some(planes.view())),
+                None => Rows::bytes(&self.bytes, self.model.features, self.scale),
+            }
+        }
+
+        fn lattice(&self, weight: f32, clip: Clip) -> SumLattice {
+            let grid = IntegerRows::of(self.rows()).expect("integers").grid();
+            SumLattice::new(&self.model, grid, weight, clip, 0).expect("a lattice")
         }
 
         fn norms(&self, clip: Clip) -> Option<RowNorms> {
@@ -751,8 +958,7 @@ mod tests {
             let mut packed = PackedQuery::new(&self.model).expect("integers");
             let points = self.points(difference);
             let weight = Query::new(points, clip).weight();
-            let rows = FeatureGrid::bytes(self.scale);
-            let lattice = SumLattice::new(&self.model, rows, weight, clip, 0).expect("a lattice");
+            let lattice = self.lattice(weight, clip);
             assert!(pack(&self.model, points, &lattice, &mut packed));
             let mut workspace = Workspace::new(&self.model).on(&self.model, instructions);
             let mut sum = vec![0.0; self.model.parameters()];
@@ -795,19 +1001,53 @@ mod tests {
             (257, 128, 26, false),
             (64, 95, 7, true),
         ] {
-            let mut example = Example::new(rows, features, outputs, bias);
-            (0..rows).step_by(9).for_each(|row| example.classes[row] = NULL_CLASS);
-            let scattered: Vec<u32> = (0..rows).map(|row| (row * 13 % rows) as u32).collect();
-            for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
-                for selection in [Selection::Range(0..rows), Selection::Indices(&scattered)] {
-                    let of = |set| example.integers(selection.clone(), clip, difference, set);
-                    let expected = of(Instructions::Scalar);
-                    for set in sets() {
-                        assert!(
-                            of(set) == expected,
-                            "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}"
-                        );
+            for mut example in Example::all(rows, features, outputs, bias) {
+                (0..rows).step_by(9).for_each(|row| example.classes[row] = NULL_CLASS);
+                let scattered: Vec<u32> = (0..rows).map(|row| (row * 13 % rows) as u32).collect();
+                for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
+                    for selection in [Selection::Range(0..rows), Selection::Indices(&scattered)] {
+                        let of = |set| example.integers(selection.clone(), clip, difference, set);
+                        let expected = of(Instructions::Scalar);
+                        for set in sets() {
+                            assert!(
+                                of(set) == expected,
+                                "{rows}×{features}, {outputs} outputs, {clip:?}, {set:?}"
+                            );
+                        }
                     }
+                }
+            }
+        }
+    }
+
+    /// At parameters of which f32 margins are exact, f64 sums of f32 rows on the same lattice are those of the planes.
+    #[test]
+    fn sums_over_planes_are_those_over_the_rows() {
+        if !super::super::has_integer_kernels() {
+            return;
+        }
+        for (rows, features, outputs, bias) in [(40, 64, 2, true), (133, 127, 11, false), (300, 784, 10, true)] {
+            let [_, mut example] = Example::all(rows, features, outputs, bias);
+            let width = features + usize::from(bias);
+            for parameters in [&mut example.parameters, &mut example.earlier] {
+                for (place, weight) in parameters.iter_mut().enumerate() {
+                    let sign = if (place / width).is_multiple_of(2) { 0.25 } else { -0.5 };
+                    // The features where groups and rows begin and end, and the bias.
+                    let counts = [0, 63, features - 1, features].contains(&(place % width));
+                    *weight = if counts { sign } else { 0.0 };
+                }
+            }
+            let norms = row_norms(example.rows(), bias, crate::features::Norm::L2).expect("finite");
+            let batch = example.batch(Some(&norms), Selection::Range(0..rows));
+            for (clip, difference) in [(Clip::l2(1.0), false), (Clip::l2(50.0), true)] {
+                let points = example.points(difference);
+                let lattice = example.lattice(Query::new(points, clip).weight(), clip);
+                let mut expected = vec![0.0; example.model.parameters()];
+                let workspace = &mut Workspace::new(&example.model);
+                let of_rows = accumulate_on_lattice(&example.model, &batch, points, &lattice, &mut expected, workspace);
+                for set in sets() {
+                    let (sum, _, tally) = example.integers(Selection::Range(0..rows), clip, difference, set);
+                    assert_eq!((sum, Ok(tally)), (expected.clone(), of_rows), "{set:?}");
                 }
             }
         }
@@ -819,19 +1059,28 @@ mod tests {
         if !super::super::has_integer_kernels() {
             return;
         }
-        let example = Example::new(300, 784, 10, true);
-        let digests = CLIPS.map(|clip| {
-            [false, true].map(|difference| {
-                let (sum, unit, _) =
-                    example.integers(Selection::Range(0..300), clip, difference, Instructions::fastest());
-                digest(&sum) ^ unit.to_bits()
+        let digests = Example::all(300, 784, 10, true).map(|example| {
+            CLIPS.map(|clip| {
+                [false, true].map(|difference| {
+                    let (sum, unit, _) =
+                        example.integers(Selection::Range(0..300), clip, difference, Instructions::fastest());
+                    digest(&sum) ^ unit.to_bits()
+                })
             })
         });
         let expected = [
-            [0x985c_2154_e9a1_b5e5, 0x73f4_0439_4c19_9ea1],
-            [0xbe32_3b54_cf47_51a1, 0x0c32_f3e0_e59b_1fed],
-            [0xa490_8c67_3bdc_7d7a, 0x99cd_47b5_ad87_d092],
-            [0x4207_5cc4_c607_6bca, 0x5c07_08eb_0b2d_4003],
+            [
+                [0x985c_2154_e9a1_b5e5, 0x73f4_0439_4c19_9ea1],
+                [0xbe32_3b54_cf47_51a1, 0x0c32_f3e0_e59b_1fed],
+                [0xa490_8c67_3bdc_7d7a, 0x99cd_47b5_ad87_d092],
+                [0x4207_5cc4_c607_6bca, 0x5c07_08eb_0b2d_4003],
+            ],
+            [
+                [0x73cc_6255_596b_439c, 0x6aa3_da83_19e8_ed79],
+                [0x3b6b_7a43_5ee1_a02a, 0xec3f_e2c9_0b55_41a7],
+                [0xb4d2_926b_e469_788a, 0xcb2a_3bed_16d1_2a0f],
+                [0x4a64_7129_9fa9_aa8a, 0x738b_41ac_ea43_7fee],
+            ],
         ];
         assert_eq!(digests, expected, "{digests:#x?}");
     }
@@ -842,9 +1091,12 @@ mod tests {
             return;
         }
         let rows = 400;
-        let example = Example::new(rows, 100, 4, true);
+        let examples = Example::all(rows, 100, 4, true);
         let backwards: Vec<u32> = (0..rows as u32).rev().collect();
-        for clip in CLIPS {
+        for (clip, example) in CLIPS
+            .into_iter()
+            .flat_map(|clip| examples.iter().map(move |example| (clip, example)))
+        {
             let of = |selection| example.integers(selection, clip, false, Instructions::fastest()).0;
             let whole = of(Selection::Range(0..rows));
             assert_eq!(of(Selection::Indices(&backwards)), whole);
@@ -862,8 +1114,11 @@ mod tests {
             return;
         }
         for (rows, features, outputs, bias) in [(40, 64, 2, true), (300, 130, 11, false), (600, 784, 10, true)] {
-            let example = Example::new(rows, features, outputs, bias);
-            for (clip, difference) in CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]) {
+            let examples = Example::all(rows, features, outputs, bias);
+            let cases = CLIPS.into_iter().flat_map(|clip| [(clip, false), (clip, true)]);
+            for ((clip, difference), example) in
+                cases.flat_map(|case| examples.iter().map(move |example| (case, example)))
+            {
                 let norms = example.norms(clip);
                 let batch = example.batch(norms.as_ref(), Selection::Range(0..rows));
                 let (current, previous) = example.points(difference);
@@ -875,8 +1130,9 @@ mod tests {
                     .fold(1e-3_f64, |greatest, value| greatest.max(value.abs()));
                 for (found, expected) in sum.iter().zip(&expected) {
                     let off = (found * unit - expected).abs();
-                    // A row that is clipped is up to √10 steps, of 255 units a feature, shorter than it might be.
-                    let allowed = 3e-6 * scale + 0.3 * 255.0 * unit * rows as f64;
+                    // A row that is clipped is up to √10 steps, of `greatest` units a feature, shorter than it might be.
+                    let greatest = IntegerRows::of(batch.rows).expect("integers").grid().greatest;
+                    let allowed = 3e-6 * scale + 0.3 * f64::from(greatest) * unit * rows as f64;
                     assert!(off <= allowed, "{clip:?}: {found}·{unit} for {expected}");
                 }
             }
@@ -888,10 +1144,12 @@ mod tests {
         if !super::super::has_integer_kernels() {
             return;
         }
-        let example = Example::new(150, 90, 3, true);
-        let norms = example.norms(Clip::l2(1.0));
-        let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
-        for difference in [false, true] {
+        for (example, difference) in Example::all(150, 90, 3, true)
+            .iter()
+            .flat_map(|example| [(example, false), (example, true)])
+        {
+            let norms = example.norms(Clip::l2(1.0));
+            let batch = example.batch(norms.as_ref(), Selection::Range(0..150));
             let (expected, unit, tally) = example.integers(
                 Selection::Range(0..150),
                 Clip::l2(1.0),
@@ -963,51 +1221,62 @@ mod tests {
         if !super::super::has_integer_kernels() {
             return;
         }
-        let mut example = Example::new(40, 1 << 16, 2, false);
-        example.bytes.fill(255);
-        // Lower digits of -128 everywhere: -32,896 = -128·256 - 128.
-        example.parameters.fill(-32_896.0 / 8_388_608.0);
-        example.parameters[0] = 0.9;
-        let batch = example.batch(None, Selection::Range(0..40));
-        let current = Point::at(&example.parameters);
-        let expected = reference::sum_of_differences(&example.model, &batch, current, None, Clip::Unbounded);
-        for set in sets() {
-            let (sum, unit, _) = example.integers(Selection::Range(0..40), Clip::Unbounded, false, set);
-            let scale = expected
-                .iter()
-                .fold(0.0_f64, |greatest, value| greatest.max(value.abs()));
-            for (found, expected) in sum.iter().zip(&expected) {
-                assert!(
-                    (found * unit - expected).abs() <= 1e-4 * scale,
-                    "{found}·{unit} for {expected}"
-                );
+        // Bytes of 255 in either plane, and the greatest and the least fixed-point number.
+        let values: [Option<f32>; 4] = [None, Some(1.0), Some(-1.0), Some(16_383.0 / 16_384.0)];
+        let example_of = |rows, features, bias, value: Option<f32>| {
+            let mut example = Example::new(rows, features, 2, bias);
+            example.bytes.fill(255);
+            match value {
+                Some(value) => example.with_values(|_| value),
+                None => example,
             }
-        }
-        // As many rows as 32 bits hold and more, with coefficients whose lower digits are all -128.
-        let mut example = Example::new(1, 64, 2, true);
-        example.bytes.fill(255);
-        example.parameters.fill(0.0);
-        let rows = vec![0; SUMMED_ROWS + 1000];
-        for coefficient in [1.0_f32, 65_793.0 / 65_536.0] {
-            let mut packed = PackedQuery::new(&example.model).expect("integers");
-            let point = Point {
-                coefficient,
-                parameters: &example.parameters,
-            };
-            let grid = FeatureGrid::bytes(example.scale);
-            let lattice = SumLattice::new(&example.model, grid, coefficient, Clip::Unbounded, 0).unwrap();
-            assert!(pack(&example.model, (point, None), &lattice, &mut packed));
-            let mut sum = vec![0.0; example.model.parameters()];
-            let batch = example.batch(None, Selection::Indices(&rows));
-            let mut workspace = Workspace::new(&example.model);
-            accumulate_packed(&example.model, &batch, &packed, (&mut sum, 1.0), &mut workspace).expect("finite");
-            let mut one = vec![0.0; example.model.parameters()];
-            let batch = example.batch(None, Selection::Range(0..1));
-            accumulate_packed(&example.model, &batch, &packed, (&mut one, 1.0), &mut workspace).expect("finite");
-            assert_eq!(
-                sum,
-                one.iter().map(|value| value * rows.len() as f64).collect::<Vec<_>>()
-            );
+        };
+        for value in values {
+            let mut example = example_of(40, 1 << 16, false, value);
+            // Lower digits of -128 everywhere: -32,896 = -128·256 - 128.
+            example.parameters.fill(-32_896.0 / 8_388_608.0);
+            example.parameters[0] = 0.9;
+            let batch = example.batch(None, Selection::Range(0..40));
+            let current = Point::at(&example.parameters);
+            let expected = reference::sum_of_differences(&example.model, &batch, current, None, Clip::Unbounded);
+            for set in sets() {
+                let (sum, unit, _) = example.integers(Selection::Range(0..40), Clip::Unbounded, false, set);
+                let scale = expected
+                    .iter()
+                    .fold(0.0_f64, |greatest, value| greatest.max(value.abs()));
+                for (found, expected) in sum.iter().zip(&expected) {
+                    assert!(
+                        (found * unit - expected).abs() <= 1e-4 * scale,
+                        "{value:?}, {set:?}: {found}·{unit} for {expected}"
+                    );
+                }
+            }
+            // As many rows as 32 bits hold and more, with coefficients whose lower digits are all -128.
+            let mut example = example_of(1, 64, true, value);
+            example.parameters.fill(0.0);
+            let rows = vec![0; SUMMED_ROWS + 1000];
+            for coefficient in [1.0_f32, 65_793.0 / 65_536.0] {
+                let mut packed = PackedQuery::new(&example.model).expect("integers");
+                let point = Point {
+                    coefficient,
+                    parameters: &example.parameters,
+                };
+                let lattice = example.lattice(coefficient, Clip::Unbounded);
+                assert!(pack(&example.model, (point, None), &lattice, &mut packed));
+                for set in sets() {
+                    let mut workspace = Workspace::new(&example.model).on(&example.model, set);
+                    let mut sum = |selection| {
+                        let batch = example.batch(None, selection);
+                        let mut sum = vec![0.0; example.model.parameters()];
+                        accumulate_packed(&example.model, &batch, &packed, (&mut sum, 1.0), &mut workspace)
+                            .expect("finite");
+                        sum
+                    };
+                    let one = sum(Selection::Range(0..1));
+                    let whole: Vec<f64> = one.iter().map(|value| value * rows.len() as f64).collect();
+                    assert_eq!(sum(Selection::Indices(&rows)), whole, "{value:?}, {set:?}");
+                }
+            }
         }
     }
 

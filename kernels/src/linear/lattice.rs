@@ -32,12 +32,15 @@ pub struct FeatureGrid {
 }
 
 impl FeatureGrid {
+    /// The greatest integer of fixed point, 2¹⁴.
+    pub const FIXED_POINT: u32 = 1 << 14;
+
     /// Multiples of 2⁻¹⁴ times the power of two that is not below `bound`, the greatest feature: fixed point, 15 bits and a sign.
     pub fn fixed_point(bound: f64) -> Self {
         let exponent = bound.log2().ceil().clamp(-100.0, 100.0) as i32;
         FeatureGrid {
             step: 2_f32.powi(exponent - 14),
-            greatest: 1 << 14,
+            greatest: Self::FIXED_POINT,
         }
     }
 
@@ -74,6 +77,8 @@ pub struct SumLattice {
     greatest: f32,
     /// s.
     scale: f64,
+    /// Features are those of [`FeatureGrid::fixed_point`].
+    pub(super) fixed_point: bool,
     /// ν, 0 without a bias.
     pub(super) bias: f64,
     /// The clip, and Ĉ in units of h·s.
@@ -85,7 +90,7 @@ impl SumLattice {
     ///
     /// Q is the least of `weight` times the greatest residual of the loss, and of C/ν′, ν′ the least norm of a row that
     /// matters: 1 with a bias, else 2⁻⁸ of the greatest feature (shorter rows contribute at most Q times themselves). h is
-    /// Q·2⁻²³, three digits; with a bias, where Q is near C, coarser by the factor by which features are finer than bytes:
+    /// Q·2⁻²³, three digits; with a clip and a bias, where Q is near C, coarser by the factor by which features are finer than bytes:
     /// rounding ρ adds noise of variance h²·a²/12 a row, far below that of a release. Where sums could exceed 2⁵², h is as coarse as that takes.
     pub fn new(model: &LinearModel, features: FeatureGrid, weight: f32, clip: Clip, rows: usize) -> Option<Self> {
         let FeatureGrid { step: scale, greatest } = features;
@@ -110,7 +115,7 @@ impl SumLattice {
         };
         let bound = (f64::from(weight) * residual.unwrap_or(f64::INFINITY)).min(clip_norm / least_norm);
         let bound = bound.max(f64::from(f32::MIN_POSITIVE));
-        let finer = if model.bias {
+        let finer = if model.bias && clip != Clip::Unbounded {
             f64::from((greatest / 1_024).max(1))
         } else {
             1.0
@@ -135,6 +140,7 @@ impl SumLattice {
             step,
             greatest: ((bound / step).ceil() as f32).min(GREATEST),
             scale: s,
+            fixed_point: greatest == FeatureGrid::FIXED_POINT,
             bias,
             clip: (clip, limit),
         })

@@ -75,14 +75,14 @@ impl Workspace {
         }
     }
 
-    /// The same scratch without integers: rows of bytes are widened and multiplied in f32.
+    /// The same scratch without integers: rows are multiplied in f32.
     #[must_use]
     pub fn without_integers(mut self) -> Self {
         self.integer = None;
         self
     }
 
-    /// The same scratch on given instructions for rows of bytes, where those are summed as integers.
+    /// The same scratch on given instructions for rows that are summed as integers.
     ///
     /// # Panics
     /// Instructions that this processor does not have.
