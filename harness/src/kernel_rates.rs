@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
-    Batch, Clip, LinearModel, Point, Workspace, accumulate_differences, accumulate_gradients, has_integer_kernels_for,
-    integer_operations, row_norms,
+    Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Workspace, accumulate_differences, accumulate_gradients,
+    has_integer_kernels_for, integer_operations, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -88,25 +88,32 @@ pub fn measure() -> Vec<KernelRate> {
                 (state >> 24) as u8
             })
             .collect();
-        let floats: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte) / 255.0).collect();
+        let grid = FeatureGrid::fixed_point(1.0);
+        let fixed_point = |&byte: &u8| (f32::from(byte) / 255.0 / grid.step).round() * grid.step;
+        let floats: Vec<f32> = bytes.iter().map(fixed_point).collect();
         // In memory as data sets are.
         let (floats, bytes) = (Buffer::from(floats), ByteRows::new(&bytes, FEATURES));
         let of_bytes = Rows::U8(bytes.view(1.0 / 255.0));
         let of_floats = Rows::f32(&floats, FEATURES);
-        gradients(of_bytes, "u8", 1, &mut rates);
-        gradients(of_floats, "f32", 4, &mut rates);
+        let mut planes = Planes::zeroed(0, FEATURES, grid);
+        planes.append(&floats);
+        gradients((of_bytes, "u8", 1), &[1, 10], &mut rates);
+        gradients((of_floats, "f32", 4), &[1, 10], &mut rates);
+        let in_planes = of_floats.with_planes(Some(planes.view()));
+        gradients((in_planes, "fixed-point f32", 2), &[10], &mut rates);
     }
     vectors(&mut rates);
     rates
 }
 
-/// The clipped sum of gradients, for one output and for ten, and the clipped sum of differences.
-fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelRate>) {
+/// The clipped sum of gradients, for each number of outputs, and the clipped sum of differences, of rows of which kernels read
+/// `width` bytes a feature.
+fn gradients((rows, stored, width): (Rows<'_>, &str, usize), outputs: &[usize], rates: &mut Vec<KernelRate>) {
     let count = rows.len();
     let classes: Vec<u32> = (0..count).map(|row| (row % 10) as u32).collect();
     let signs: Vec<f32> = (0..count).map(|row| if row % 3 == 0 { 1.0 } else { -1.0 }).collect();
     let norms = row_norms(rows, true, Norm::L2).expect("finite rows");
-    for outputs in [1, 10] {
+    for &outputs in outputs {
         let model = LinearModel {
             features: FEATURES,
             outputs,
@@ -127,9 +134,9 @@ fn gradients(rows: Rows<'_>, stored: &str, width: usize, rates: &mut Vec<KernelR
             selection: Selection::Range(0..count),
         };
         let flops = (4 * count * model.parameters()) as f64;
-        let in_integers = width == 1 && has_integer_kernels_for(&model);
+        let in_integers = width < size_of::<f32>() && has_integer_kernels_for(&model);
         let operations_per_flop = if in_integers {
-            count as f64 * integer_operations(&model) / flops
+            (count * width) as f64 * integer_operations(&model) / flops
         } else {
             0.0
         };

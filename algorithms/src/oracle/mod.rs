@@ -25,7 +25,7 @@ pub use ledger::Ledger;
 pub use replicas::{ReplicaError, ReplicatedOracle};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::{
-    self, Batch, Clip, Evaluation, FeatureGrid, NonFiniteGradient, PackedQuery, Point, SumLattice, Tally, Workspace,
+    self, Batch, Clip, Evaluation, NonFiniteGradient, PackedQuery, Point, SumLattice, Tally, Workspace,
 };
 use rounds_kernels::vector;
 
@@ -118,6 +118,7 @@ pub struct Oracle<'a> {
 impl<'a> Oracle<'a> {
     /// An oracle for `problem` on `engine`, with all memory that its rounds need.
     pub fn new(problem: &'a Problem, engine: Engine) -> Self {
+        problem.prepare();
         let parameters = problem.parameters();
         let leaves = problem.leaves(problem.rows());
         // A rank never runs more leaves than its share, and always sums into them.
@@ -355,9 +356,9 @@ impl<'a> Oracle<'a> {
     }
 
     /// Counts a pass over `rows` rows.
-    fn count_reading(&mut self, rows: usize, flops_per_row: f64) {
+    fn count_reading(&mut self, rows: usize, flops_per_row: f64, bytes_per_row: f64) {
         self.ledger.flops += (flops_per_row * rows as f64) as u64;
-        self.ledger.bytes += (self.problem.bytes_per_row() * rows as f64) as u64;
+        self.ledger.bytes += (bytes_per_row * rows as f64) as u64;
     }
 
     /// One adaptive round at one or two points; the unit of the sum, if it is one of integers.
@@ -378,12 +379,12 @@ impl<'a> Oracle<'a> {
         }
         let weight = current.coefficient.abs() + previous.map_or(0.0, |point| point.coefficient.abs());
         let (model, exact) = (self.problem.model(), self.lattice(weight, clip)?);
-        let of_bytes = |scale| SumLattice::new(model, FeatureGrid::bytes(scale), weight, clip, 0);
+        let of_grid = |grid| SumLattice::new(model, grid, weight, clip, 0);
         let mut packed = self.packed.take();
         let candidate = self
             .problem
-            .byte_scale()
-            .and_then(|scale| exact.or_else(|| of_bytes(scale)));
+            .integer_grid()
+            .and_then(|grid| exact.or_else(|| of_grid(grid)));
         let in_digits = match &mut packed {
             Some(packed) => candidate.filter(|lattice| linear::pack(model, points, lattice, packed)),
             None => None,
@@ -437,7 +438,8 @@ impl<'a> Oracle<'a> {
         let rows = batch.len();
         let (problem, norm) = (self.problem, clip_norm(clip));
         self.count_round(rows, queries);
-        self.count_reading(rows, problem.flops_per_row() * flops as f64 / 4.0);
+        let flops_per_row = problem.flops_per_row() * flops as f64 / 4.0;
+        self.count_reading(rows, flops_per_row, problem.bytes_per_row());
         let count = problem.leaves(rows).min(self.most_leaves);
         let tally = if count == 1 && self.engine.ranked().is_none() {
             sum.fill(0.0);

@@ -46,7 +46,7 @@ impl Oracle<'_> {
         assert_eq!(residuals.len(), rows * outputs, "residuals of another batch");
         self.ledger.rounds += 1;
         self.ledger.gradient_queries += rows as u64;
-        self.count_reading(rows, problem.flops_per_row() / 2.0);
+        self.count_reading(rows, problem.flops_per_row() / 2.0, problem.stored_bytes_per_row());
         self.prepare_recorded();
         let parts = partition::leaves(rows, problem.row_cycles() / 2.0, problem.leaf_rows());
         let ranked = self.engine.ranked().cloned();
@@ -142,7 +142,7 @@ impl Oracle<'_> {
     ) -> Result<(), E> {
         let (problem, rows) = (self.problem, batch.len());
         let model = problem.model();
-        self.count_reading(rows, problem.flops_per_row());
+        self.count_reading(rows, problem.flops_per_row(), problem.stored_bytes_per_row());
         self.prepare_recorded();
         let parts = problem.leaves(rows).min(self.most_leaves);
         let ranked = self.engine.ranked().cloned();

@@ -132,7 +132,7 @@ impl<'a> ReplicatedOracle<'a> {
         }
         if let Some(&first) = runs.first() {
             // The rows are read once for all.
-            self.ledgers[first].bytes += (self.problem.bytes_per_row() * self.problem.rows() as f64) as u64;
+            self.ledgers[first].bytes += (self.problem.stored_bytes_per_row() * self.problem.rows() as f64) as u64;
         }
         self.pass(points, features, &accumulate_replica_gradients)?;
         for (run, sum) in sums.iter_mut().enumerate() {

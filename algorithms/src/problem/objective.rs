@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, NonFiniteGradient, RowNorms, Stripes};
+use rounds_kernels::linear::{self, Batch, FeatureGrid, NonFiniteGradient, Planes, RowNorms, Stripes};
 use rounds_kernels::loss::Loss;
 
 use super::law::Law;
@@ -26,6 +26,8 @@ pub struct Problem {
     l1_norms: OnceLock<RowNorms>,
     /// A copy of rows of few features for batches of all rows, if they were announced.
     stripes: OnceLock<Option<Stripes>>,
+    /// The rows as integers in planes, where the oracle reads them so and they are not in the shard.
+    planes: OnceLock<Option<Planes>>,
     /// What this rank knows of all rows, where `dataset` is its part of them.
     shard: Option<Shard>,
     /// The law of the rows, where `dataset` holds the distinct ones.
@@ -107,6 +109,7 @@ impl Problem {
             l2_norms,
             l1_norms: OnceLock::new(),
             stripes: OnceLock::new(),
+            planes: OnceLock::new(),
             shard: None,
             law: None,
         })
@@ -186,9 +189,10 @@ impl Problem {
         agree: impl FnOnce(Result<Self, ProblemError>) -> Result<Self, E>,
     ) -> Result<Self, E> {
         let mut problem = agree(Self::new(Arc::new(part), loss, bias, regularization))?;
+        let planes = problem.planes_by(&Engine::Sequential);
         // The features move into the shard, where guests join them.
         let mut dataset = Arc::unwrap_or_clone(problem.dataset);
-        problem.shard = Some(Shard::new(&mut dataset, &problem.l2_norms, bias, ranks));
+        problem.shard = Some(Shard::new(&mut dataset, planes, &problem.l2_norms, bias, ranks));
         problem.dataset = Arc::new(dataset);
         let relation = problem.relation();
         Ok(problem.under(relation))
@@ -202,8 +206,32 @@ impl Problem {
         if engine.threads_by_node().len() > 1 && !self.is_sharded() {
             let leaves = self.leaves(self.rows());
             Arc::make_mut(&mut self.dataset).touched_by(engine, leaves);
+            self.planes = OnceLock::from(self.planes_by(engine));
         }
         self
+    }
+
+    /// Computes what gradient queries read beside the data set, unless it is there.
+    pub(crate) fn prepare(&self) {
+        if !self.is_sharded() {
+            self.planes.get_or_init(|| self.planes_by(&Engine::Sequential));
+        }
+    }
+
+    /// The rows in planes, if queries read them so; parts of them are written as [`Self::placed_for`] places rows.
+    fn planes_by(&self, engine: &Engine) -> Option<Planes> {
+        let (Features::F32 { values, columns }, Some(grid)) = (self.dataset.features(), self.feature_grid()) else {
+            return None;
+        };
+        self.is_in_planes().then(|| {
+            let rows = self.dataset.len();
+            let part = rows.div_ceil(self.leaves(rows));
+            let mut planes = Planes::zeroed(rows, *columns, grid);
+            let mut parts: Vec<_> = planes.parts(part).zip(values.chunks(part * columns)).collect();
+            engine.for_each(&mut parts, &|(write, values), _| write(values));
+            drop(parts);
+            planes
+        })
     }
 
     /// What this rank knows of all rows, where they are shared out.
@@ -253,8 +281,16 @@ impl Problem {
         flops_per_row(self.model(), self.stored_per_row())
     }
 
-    /// Bytes of features of one row.
+    /// Bytes of features that a gradient query reads of one row.
     pub fn bytes_per_row(&self) -> f64 {
+        if self.is_in_planes() {
+            return 2.0 * self.model().features as f64;
+        }
+        self.stored_bytes_per_row()
+    }
+
+    /// Bytes of features of one row in the data set.
+    pub(crate) fn stored_bytes_per_row(&self) -> f64 {
         let bytes = self
             .shard
             .as_ref()
@@ -275,6 +311,7 @@ impl Problem {
         let mut rows = self.dataset.rows();
         if let Rows::F32(dense) = &mut rows {
             dense.stripes = self.stripes.get().and_then(Option::as_ref);
+            dense.planes = self.planes.get().and_then(Option::as_ref).map(Planes::view);
         }
         Batch {
             rows,
@@ -293,12 +330,14 @@ impl Problem {
             .get_or_init(|| Stripes::for_model(self.model(), self.dataset.rows(), runs));
     }
 
-    /// The scale of rows of bytes.
-    pub(crate) fn byte_scale(&self) -> Option<f32> {
-        match &self.shard {
+    /// The grid of rows that gradient queries read as integers.
+    pub(crate) fn integer_grid(&self) -> Option<FeatureGrid> {
+        let of_bytes = || match &self.shard {
             None => self.dataset.features().byte_scale(),
             Some(shard) => shard.read().byte_scale(),
-        }
+        };
+        let grid = || self.feature_grid().or_else(|| of_bytes().map(FeatureGrid::bytes));
+        self.is_in_integers().then(grid)?
     }
 
     /// Row norms (bias included, rounded up) of all rows; the L1 norms are computed when first asked for.

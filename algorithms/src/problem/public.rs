@@ -200,10 +200,27 @@ impl PublicProblem {
         }
     }
 
-    /// True where rows are summed as integers here ([`linear::has_integer_kernels_for`]): rows of bytes, for a model that suits
-    /// them.
+    /// True where rows are summed as integers here: rows of bytes, and dense f32 rows of a declared domain, for a model that suits
+    /// them ([`linear::has_integer_kernels_for`]).
     pub fn is_in_integers(&self) -> bool {
-        self.storage == Storage::Bytes && linear::has_integer_kernels_for(&self.model)
+        let has_integers = match self.storage {
+            Storage::Bytes => true,
+            Storage::Dense => self.feature_grid.is_some(),
+            Storage::Sparse => false,
+        };
+        has_integers && linear::has_integer_kernels_for(&self.model)
+    }
+
+    /// Operations on integers of a gradient query for one row; none where it takes floating point.
+    pub fn integer_operations(&self) -> Option<f64> {
+        let planes = if self.is_in_planes() { 2.0 } else { 1.0 };
+        self.is_in_integers()
+            .then(|| planes * linear::integer_operations(&self.model))
+    }
+
+    /// True where gradient queries read f32 rows as integers in two planes of bytes.
+    pub(super) fn is_in_planes(&self) -> bool {
+        self.storage == Storage::Dense && self.is_in_integers()
     }
 
     /// The public grid on which features lie; none without a declared domain.
@@ -214,6 +231,7 @@ impl PublicProblem {
     /// The cost of a row, for the partition of batches.
     pub fn row_cycles(&self) -> f64 {
         let (values, bytes) = match self.storage {
+            Storage::Dense if self.is_in_planes() => (self.model.features, 2 * self.model.features),
             Storage::Dense => (self.model.features, 4 * self.model.features),
             Storage::Bytes => (self.model.features, self.model.features),
             Storage::Sparse => {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rounds_kernels::features::{Norm, Selection, Targets};
-use rounds_kernels::linear::{self, Batch, RowNorms};
+use rounds_kernels::linear::{self, Batch, Planes, RowNorms};
 
 use super::{Dataset, Features, Labels, SparseMatrix};
 use crate::oracle::partition::{leaf_range, rank_positions};
@@ -47,6 +47,8 @@ pub(crate) struct Shard {
 pub(crate) struct Store {
     own_rows: Range<usize>,
     features: Features,
+    /// The same rows as integers in planes, where gradient queries read them so.
+    planes: Option<Planes>,
     labels: Labels,
     l2_norms: RowNorms,
     /// Computed when first needed.
@@ -68,7 +70,13 @@ impl Shard {
     ///
     /// # Panics
     /// Parts that are not the contiguous n/P rows of their rank; more than 65,534 ranks.
-    pub(crate) fn new(dataset: &mut Dataset, l2_norms: &RowNorms, bias: bool, ranks: &dyn Ranks) -> Self {
+    pub(crate) fn new(
+        dataset: &mut Dataset,
+        planes: Option<Planes>,
+        l2_norms: &RowNorms,
+        bias: bool,
+        ranks: &dyn Ranks,
+    ) -> Self {
         let (rank, count) = (ranks.rank(), ranks.count());
         assert!(count < usize::from(NO_RANK), "{count} ranks are too many");
         let length = (dataset.len() as u32).to_le_bytes();
@@ -115,6 +123,7 @@ impl Shard {
             store: RwLock::new(Store {
                 own_rows: leaf_range(rows, count, rank),
                 features: dataset.take_features(),
+                planes,
                 labels: dataset.labels().clone(),
                 l2_norms: l2_norms.clone(),
                 l1_norms: None,
@@ -356,6 +365,9 @@ impl Shard {
         if let Some(own) = &mut store.l1_norms {
             own.values.extend(self.norms_of(&arrived, Norm::L1).values);
         }
+        if let (Some(planes), Features::F32 { values, .. }) = (&mut store.planes, &arrived) {
+            planes.append(values);
+        }
         store.features.append(&arrived);
         store.labels.extend_from(&self.labels, rows);
         let norms = rows.iter().map(|&row| self.l2_norms.values[row as usize]);
@@ -397,7 +409,7 @@ impl Store {
             Some(Norm::L1) => self.l1_norms.as_ref(),
         };
         Batch {
-            rows: self.features.rows(),
+            rows: self.features.rows().with_planes(self.planes.as_ref().map(Planes::view)),
             targets: self.labels.targets(),
             norms,
             selection,
@@ -447,6 +459,7 @@ impl Store {
         self.copied_to.fill(NO_RANK);
         self.counts.fill(0);
         self.features.truncate(own);
+        self.planes.iter_mut().for_each(|planes| planes.truncate(own));
         self.labels.truncate(own);
         self.l2_norms.values.truncate(own);
         self.l1_norms.iter_mut().for_each(|norms| norms.values.truncate(own));

@@ -8,7 +8,10 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{SamplingKind, Settings};
 use rounds_algorithms::oracle::ranks::{Ranks, ThreadRanks};
 use rounds_algorithms::oracle::{Engine, Ledger, Oracle, QueryError, evaluate};
-use rounds_algorithms::problem::{Dataset, Features, Labels, Problem, ProblemError, SparseMatrix};
+use rounds_algorithms::problem::{
+    Bounds, Columns, Dataset, Domain, DomainSource, Features, Label, Labels, Problem, ProblemError, SparseMatrix,
+    Storage,
+};
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::Clip;
 use rounds_kernels::loss::Loss;
@@ -52,6 +55,21 @@ fn dataset(format: &str, rows: usize, columns: usize, classes: u64) -> Dataset {
     };
     let labels = labels(rows, classes, &mut stream);
     Dataset::new("uniform", features, labels).expect("a valid data set")
+}
+
+/// Dense rows in a declared domain.
+fn in_domain(dataset: Dataset) -> Dataset {
+    let bounds = Bounds::new(-1.0, 1.0).expect("bounds");
+    let count = dataset.columns();
+    let names = (0..dataset.classes().expect("classes")).map(|class| class.to_string());
+    let label = Label::Classes(names.collect());
+    let domain = Domain::new(
+        Columns::Matrix { count, bounds },
+        Storage::Dense,
+        label,
+        DomainSource::Arguments,
+    );
+    dataset.in_domain(Arc::new(domain)).expect("rows of the domain")
 }
 
 fn loss_of(dataset: &Dataset) -> Loss {
@@ -158,6 +176,7 @@ fn the_model_has_the_same_bits_for_any_number_of_ranks_and_threads() {
         // Few features: a kernel of its own.
         dataset("f32", 1_500, 40, 0),
         dataset("sparse", 1_499, 80, 3),
+        in_domain(dataset("f32", 1_500, 70, 10)),
     ];
     for (dataset, sampling) in data.iter().flat_map(|data| samplings.map(|sampling| (data, sampling))) {
         // One leaf, and several.

@@ -12,7 +12,7 @@ use rounds_algorithms::problem::{
 };
 use rounds_kernels::features::{Norm, Selection};
 use rounds_kernels::linear::recorded::{ByOutput, RecordedBlock, Reweighting};
-use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point};
+use rounds_kernels::linear::{BLOCK_ROWS, Clip, NonFiniteGradient, Point, has_integer_kernels};
 use rounds_kernels::loss::Loss;
 use rounds_kernels::random::{Purpose, StreamKey, UniformStream};
 
@@ -84,7 +84,7 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
         let data = Dataset::new("sparse", Features::Sparse(sparse), labels).expect("sparse rows");
         Problem::new(Arc::new(data), Loss::Softmax, true, 0.0).expect("classes for softmax")
     };
-    let makers: [&dyn Fn() -> Problem; 2] = [&|| problem(3_000, 50, 10), &sparse];
+    let makers: [&dyn Fn() -> Problem; 3] = [&|| problem(3_000, 50, 10), &sparse, &|| declared(3_000, 70, 10)];
     for make in makers {
         let one = train(&make(), "dp-sgd", &settings, &Engine::Sequential).0;
         for nodes in [&[1][..], &[1, 1], &[2, 1]] {
@@ -99,30 +99,34 @@ fn memory_nodes_change_where_rows_lie_and_no_bit_of_the_model() {
 
 #[test]
 fn the_model_has_the_same_bits_for_any_number_of_threads() {
-    let problem = problem(3_000, 50, 10);
-    for batch_size in [64, 700, 3_000] {
-        let settings = settings(1.0).with("batch-size", batch_size).with("epochs", 2.0);
-        let bits = |threads| {
-            let engine = Engine::with_threads(threads).expect("threads");
-            train(&problem, "dp-sgd", &settings, &engine).0
-        };
-        let one = bits(1);
-        for threads in [2, 3, 5] {
-            assert!(bits(threads) == one, "{threads} threads, batches of {batch_size}");
+    for problem in [problem(3_000, 50, 10), declared(3_000, 70, 10)] {
+        for batch_size in [64, 700, 3_000] {
+            let settings = settings(1.0).with("batch-size", batch_size).with("epochs", 2.0);
+            let bits = |threads| {
+                let engine = Engine::with_threads(threads).expect("threads");
+                train(&problem, "dp-sgd", &settings, &engine).0
+            };
+            let one = bits(1);
+            for threads in [2, 3, 5] {
+                assert!(bits(threads) == one, "{threads} threads, batches of {batch_size}");
+            }
         }
     }
 }
 
 #[test]
 fn no_round_after_the_first_allocates() {
-    let problem = problem(4_000, 30, 10);
-    for id in ["sgd", "dp-sgd"] {
+    let problems = [problem(4_000, 30, 10), declared(4_000, 70, 10)];
+    for (problem, id) in problems
+        .iter()
+        .flat_map(|problem| [(problem, "sgd"), (problem, "dp-sgd")])
+    {
         for sampling in [SamplingKind::Shuffled, SamplingKind::Poisson] {
             let settings = settings(1.0)
                 .with("batch-size", 1_000)
                 .with("epochs", 5.0)
                 .with("sampling", sampling);
-            let mut executor = executor(&problem, id, &settings, &Engine::Sequential);
+            let mut executor = executor(problem, id, &settings, &Engine::Sequential);
             executor.advance().unwrap();
             let before = ALLOCATIONS.get();
             executor.run().unwrap();
@@ -266,25 +270,30 @@ fn without_noise_and_clipping_dp_sgd_is_sgd() {
 
 #[test]
 fn a_row_more_moves_an_exact_sum_by_its_own_contribution_and_no_more_than_the_clip_norm() {
-    let problem = declared(700, 20, 4);
-    let mut oracle = Oracle::new(&problem, Engine::Sequential).exactly();
-    let parameters = scattered(&problem);
-    let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
-    let point = |coefficient, parameters| Point {
-        coefficient,
-        parameters,
-    };
-    for points in [
-        (Point::at(&parameters), None),
-        (point(3.0, &parameters), Some(point(2.0, &previous))),
-    ] {
+    // Of f32 rows, and of their planes.
+    let problems = [20, 70].map(|columns| declared(700, columns, 4));
+    for (problem, difference) in problems.iter().flat_map(|problem| [(problem, false), (problem, true)]) {
+        let in_planes = problem.model().features >= 64 && has_integer_kernels();
+        assert_eq!(problem.is_in_integers(), in_planes);
+        let mut oracle = Oracle::new(problem, Engine::Sequential).exactly();
+        let parameters = scattered(problem);
+        let previous: Vec<f32> = parameters.iter().map(|x| x * 0.9 + 0.01).collect();
+        let point = |coefficient, parameters| Point {
+            coefficient,
+            parameters,
+        };
+        let points = if difference {
+            (point(3.0, &parameters[..]), Some(point(2.0, &previous[..])))
+        } else {
+            (Point::at(&parameters), None)
+        };
         let mut sum = |rows: &Selection<'_>, sum: &mut [f64]| {
             let unit = oracle.sum_in_units(rows, points, l2(1.0), sum).unwrap();
             assert!(sum.iter().all(|value| value.fract() == 0.0));
             unit.expect("exact sums have a unit")
         };
         for example in [0, 130, 699] {
-            let moved = moved(&problem, example, |rows, to| {
+            let moved = moved(problem, example, |rows, to| {
                 sum(rows, to);
             });
             let mut own = vec![0.0; problem.parameters()];

@@ -151,27 +151,28 @@ impl Costs {
 
 /// The largest share of a batch that one of `ranks` ranks sums.
 fn largest_share(cell: &Cell, ranks: usize) -> f64 {
-    let value_bytes = match cell.configuration.features.as_str() {
-        "u8" => 1.0,
-        "f32" => 4.0,
-        // The cell does not tell how many leaves batches of sparse rows have.
-        _ => return 1.0 / ranks as f64,
-    };
     let columns = cell.shape.dimension as f64;
     let outputs = if cell.shape.classes > 2 {
         cell.shape.classes as f64
     } else {
         1.0
     };
+    let in_integers = has_integer_kernels_for(&LinearModel {
+        features: cell.shape.dimension,
+        outputs: outputs as usize,
+        bias: true,
+        loss: Loss::Softmax,
+    });
+    let value_bytes = match cell.configuration.features.as_str() {
+        "u8" => 1.0,
+        // Cells are of data sets with a declared domain.
+        "f32" if in_integers => 2.0,
+        "f32" => 4.0,
+        // The cell does not tell how many leaves batches of sparse rows have.
+        _ => return 1.0 / ranks as f64,
+    };
     let row_cycles = partition::row_cycles(4.0 * outputs * (columns + 1.0), value_bytes * columns);
     let rows = cell.configuration.batch_size;
-    let in_integers = cell.configuration.features == "u8"
-        && has_integer_kernels_for(&LinearModel {
-            features: cell.shape.dimension,
-            outputs: outputs as usize,
-            bias: true,
-            loss: Loss::Softmax,
-        });
     let leaf_rows = if in_integers {
         partition::LEAF_ROWS_OF_INTEGERS
     } else {

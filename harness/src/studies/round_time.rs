@@ -9,7 +9,6 @@ use rounds_algorithms::catalog;
 use rounds_algorithms::optimizers::{Prepared, Settings};
 use rounds_algorithms::oracle;
 use rounds_algorithms::problem::Problem;
-use rounds_kernels::linear::integer_operations;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::cache::{Loaded, check};
@@ -248,8 +247,8 @@ fn median(samples: Vec<u64>) -> u64 {
 fn rates(measurement: &TimedRounds, roofline: Option<&Roofline>, problem: &Problem) -> Rates {
     let typical = |rate: &dyn Fn(f64, f64, f64) -> f64| measurement.typical(rate);
     let operations_per_flop = problem
-        .is_in_integers()
-        .then(|| integer_operations(problem.model()) / problem.flops_per_row());
+        .integer_operations()
+        .map(|operations| operations / problem.flops_per_row());
     let data = problem.bytes_per_row() * problem.rows() as f64;
     let limit = roofline.map(|roofline| roofline.limit(operations_per_flop, data));
     Rates {

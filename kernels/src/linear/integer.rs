@@ -59,33 +59,48 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// The planes of rows of `columns` features; `None` for a grid that is not fixed point.
-    pub fn new(values: &[f32], columns: usize, grid: FeatureGrid) -> Option<Self> {
-        (grid.greatest == FeatureGrid::FIXED_POINT).then(|| {
-            let mut planes = Planes {
-                bytes: ByteRows::zeroed(0, 2 * plane_bytes(columns)),
-                columns,
-                step: grid.step,
-            };
-            planes.append(values);
-            planes
+    /// Memory for rows, to be written by [`Self::parts`]: of rows with `columns` features.
+    ///
+    /// # Panics
+    /// A grid that is not fixed point; no columns.
+    pub fn zeroed(rows: usize, columns: usize, grid: FeatureGrid) -> Self {
+        assert!(
+            columns > 0 && grid.greatest == FeatureGrid::FIXED_POINT,
+            "{columns} columns on {grid:?}"
+        );
+        Planes {
+            bytes: ByteRows::zeroed(rows, 2 * plane_bytes(columns)),
+            columns,
+            step: grid.step,
+        }
+    }
+
+    /// What writes each part of `rows` rows, given their features. Those that are not on the grid are cut towards 0, so that no row
+    /// gets longer.
+    pub fn parts(&mut self, rows: usize) -> impl Iterator<Item = impl FnMut(&[f32]) + Send> {
+        let (columns, inverse) = (self.columns, 1.0 / self.step);
+        let (memory, stride) = self.bytes.memory_mut();
+        memory.chunks_mut(rows.max(1) * stride).map(move |memory| {
+            move |values: &[f32]| {
+                for (row, values) in memory.chunks_exact_mut(stride).zip(values.chunks_exact(columns)) {
+                    let (low, high) = row.split_at_mut(stride / 2);
+                    for ((low, high), &value) in low.iter_mut().zip(high).zip(values) {
+                        let integer = ((value * inverse) as i32).clamp(-(1 << 14), 1 << 14) + (1 << 14);
+                        (*low, *high) = (integer as u8, (integer >> 8) as u8);
+                    }
+                }
+            }
         })
     }
 
-    /// Appends rows. Features that are not on the grid are cut towards 0, so that no row gets longer.
+    /// Appends rows.
     pub fn append(&mut self, values: &[f32]) {
-        let (plane, inverse) = (plane_bytes(self.columns), 1.0 / self.step);
-        let mut bytes = vec![0; 2 * plane];
-        self.bytes
-            .reserve_exact(values.len() / self.columns.max(1) * bytes.len());
-        for row in values.chunks_exact(self.columns.max(1)) {
-            let (low, high) = bytes.split_at_mut(plane);
-            for ((low, high), &value) in low.iter_mut().zip(high).zip(row) {
-                let integer = ((value * inverse) as i32).clamp(-(1 << 14), 1 << 14);
-                [*low, *high] = ((integer + (1 << 14)) as u16).to_le_bytes();
-            }
-            self.bytes.extend_from_slice(&bytes);
-        }
+        let rows = values.len() / self.columns;
+        let mut bytes = ByteRows::zeroed(rows, self.bytes.columns());
+        std::mem::swap(&mut self.bytes, &mut bytes);
+        self.parts(rows).for_each(|mut write| write(values));
+        std::mem::swap(&mut self.bytes, &mut bytes);
+        self.bytes.append(&bytes);
     }
 
     /// Forgets the rows from `rows` on.
@@ -900,7 +915,8 @@ mod tests {
         /// The same problem with fixed-point rows.
         fn with_values(mut self, value: impl Fn(u8) -> f32) -> Self {
             let values: Vec<f32> = self.bytes.iter().map(|&byte| value(byte)).collect();
-            let planes = Planes::new(&values, self.model.features, FeatureGrid::fixed_point(1.0)).expect("fixed point");
+            let mut planes = Planes::zeroed(0, self.model.features, FeatureGrid::fixed_point(1.0));
+            planes.append(&values);
             self.fixed_point = Some((values, planes));
             self
         }
