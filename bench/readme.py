@@ -236,7 +236,7 @@ def peers_summary(readme):
     document, folder = comparison()
     kind, title = KINDS[0]
     return [*peer_table(document, kind, title), "",
-            f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows. Same run, {plural(document['threads'])}, "
+            f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows with declared bounds. Same run, {plural(document['threads'])}, "
             f"{document['processor']}, {document['date'][:10]} ([all peers]({here(folder, readme)}/peers.md)). Closed forms compute the norm "
             "of a row's gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise."]
 
@@ -247,7 +247,7 @@ def peers(readme):
     kinds = {row["kind"] for row in document["rows"]}
     lines = [line for kind, title in KINDS if kind in kinds for line in [*peer_table(document, kind, title), ""]]
     packages = ", ".join(f"{name} {number}" for name, number in document["packages"].items() if number)
-    return [*lines, f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows, same run, "
+    return [*lines, f"In brackets: the time over that of `rounds`, on rows of bytes and on f32 rows with declared bounds, same run, "
             f"{plural(document['threads'])}, {document['processor']}, {document['date'][:10]}. {packages}. Closed forms compute the norm of a row's "
             f"gradient as a product of norms; hooks and defaults are what the private libraries do unless told otherwise, ghost clipping "
             f"and micro-batches what they do when tuned. jax-privacy's defaults are slower on a given batch than end to end, where the "

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from problem import (CLIP_NORM, DELTA, LEARNING_RATE, NOISE_MULTIPLIER, ROWS)
+from problem import (CLASSES, CLIP_NORM, DELTA, FEATURES, LEARNING_RATE, NOISE_MULTIPLIER, ROWS)
 
 
 class RoundsError(Exception):
@@ -25,7 +25,7 @@ def ask(binary, arguments, cores, timeout=120):
 
 
 class Rounds:
-    """One configuration: rows of bytes or f32, a batch size, threads."""
+    """One configuration: rows of bytes, or of f32 with declared bounds, a batch size, threads."""
 
     def __init__(self, binary, root, features, kind, size, threads, cores):
         self.binary, self.kind, self.size, self.threads = binary, kind, size, threads
@@ -33,6 +33,9 @@ class Rounds:
         # A given batch is a whole data set of B contiguous rows; a drawn one is a Poisson sample of all rows.
         self.rows = size if kind == "kernel" else ROWS
         self.data = os.path.join(root, f"{features}-{self.rows}")
+        classes = ",".join(map(str, range(CLASSES)))
+        domain = {"bounds": "0,1", "dimension": FEATURES, "classes": classes}
+        self.domain = domain if features == "f32" else {}
         self.seconds_a_round = None
 
     def train(self, rounds, **flags):
@@ -48,6 +51,7 @@ class Rounds:
             "learning-rate": LEARNING_RATE,
             "momentum": 0,
             "threads": self.threads,
+            **self.domain,
         }
         settings.update(flags)
         words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]

@@ -54,7 +54,7 @@ def markdown(document):
         "",
         f"Softmax, d = 784 and a bias, K = 10, clip norm 1, Gaussian noise drawn in each round, f32, {document['threads']} threads; "
         f"{document['processor']}, {document['date']}. Medians of interleaved samples with bootstrap intervals; the last columns "
-        "say how many times a round of `rounds` fits in, on rows of bytes and of f32.",
+        "say how many times a round of `rounds` fits in, on rows of bytes and of f32 with declared bounds.",
         "",
         f"{packages}; Python {document['python']}; {tuning or 'nothing tuned'}; "
         f"`rounds` {document['rounds'].get('revision') or document['rounds'].get('version')}; rows: {document['data']}.",
