@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rounds_kernels::features::{Norm, Rows, Selection, Targets};
 use rounds_kernels::linear::{
     Batch, Clip, FeatureGrid, LinearModel, Planes, Point, Workspace, accumulate_differences, accumulate_gradients,
-    has_integer_kernels_for, integer_operations, row_norms,
+    has_integer_kernels, has_integer_kernels_for, integer_operations, row_norms,
 };
 use rounds_kernels::loss::Loss;
 use rounds_kernels::memory::{Buffer, ByteRows};
@@ -95,12 +95,14 @@ pub fn measure() -> Vec<KernelRate> {
         let (floats, bytes) = (Buffer::from(floats), ByteRows::new(&bytes, FEATURES));
         let of_bytes = Rows::U8(bytes.view(1.0 / 255.0));
         let of_floats = Rows::f32(&floats, FEATURES);
-        let mut planes = Planes::zeroed(0, FEATURES, grid);
-        planes.append(&floats);
         gradients((of_bytes, "u8", 1), &[1, 10], &mut rates);
         gradients((of_floats, "f32", 4), &[1, 10], &mut rates);
-        let in_planes = of_floats.with_planes(Some(planes.view()));
-        gradients((in_planes, "fixed-point f32", 2), &[10], &mut rates);
+        if has_integer_kernels() {
+            let mut planes = Planes::zeroed(0, FEATURES, grid);
+            planes.append(&floats);
+            let in_planes = of_floats.with_planes(Some(planes.view()));
+            gradients((in_planes, "fixed-point f32", 2), &[10], &mut rates);
+        }
     }
     vectors(&mut rates);
     rates

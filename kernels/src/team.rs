@@ -6,7 +6,7 @@
 //! slower than one on a machine that is busy with other work. It does wait for other groups to take their share.
 //!
 //! Each member takes a contiguous share of the items first, then what is left of its group's. Shares are taken forward in one job and
-//! backward in the next: rows that a core read last in one round are still in its cache at the begin of the next.
+//! backward in the next: where a round is one job, rows that a core read last in one round are still in its cache at the begin of the next.
 //!
 //! The order of items on threads is not fixed; a task must not depend on it. The threads themselves come from outside.
 
@@ -289,6 +289,9 @@ impl Share {
 
     /// The next item that nobody has taken.
     fn take(&self, backward: bool) -> Option<usize> {
+        if self.is_taken() {
+            return None;
+        }
         let taken = self.taken.fetch_add(1, Ordering::Relaxed);
         let left = self.items().checked_sub(taken + 1)?;
         Some(self.start.load(Ordering::Relaxed) + if backward { left } else { taken })

@@ -118,7 +118,7 @@ pub struct Oracle<'a> {
 impl<'a> Oracle<'a> {
     /// An oracle for `problem` on `engine`, with all memory that its rounds need.
     pub fn new(problem: &'a Problem, engine: Engine) -> Self {
-        problem.prepare();
+        problem.prepare(&engine);
         let parameters = problem.parameters();
         let leaves = problem.leaves(problem.rows());
         // A rank never runs more leaves than its share, and always sums into them.
@@ -180,6 +180,7 @@ impl<'a> Oracle<'a> {
             // A copy lies near one memory node, and exact sums do not read it.
             if sampler.is_some_and(|sampler| sampler.sampling() == Sampling::FullBatch)
                 && !self.exact
+                && !self.problem.is_sharded()
                 && self.engine.threads_by_node().len() == 1
             {
                 self.problem.announce_full_batches();

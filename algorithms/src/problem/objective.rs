@@ -206,19 +206,19 @@ impl Problem {
         if engine.threads_by_node().len() > 1 && !self.is_sharded() {
             let leaves = self.leaves(self.rows());
             Arc::make_mut(&mut self.dataset).touched_by(engine, leaves);
-            self.planes = OnceLock::from(self.planes_by(engine));
         }
         self
     }
 
     /// Computes what gradient queries read beside the data set, unless it is there.
-    pub(crate) fn prepare(&self) {
+    pub(crate) fn prepare(&self, engine: &Engine) {
         if !self.is_sharded() {
-            self.planes.get_or_init(|| self.planes_by(&Engine::Sequential));
+            self.planes.get_or_init(|| self.planes_by(engine));
         }
     }
 
-    /// The rows in planes, if queries read them so; parts of them are written as [`Self::placed_for`] places rows.
+    /// The rows in planes, if queries read them so, each part written by the threads of `engine` that answer for it in a batch of all
+    /// rows.
     fn planes_by(&self, engine: &Engine) -> Option<Planes> {
         let (Features::F32 { values, columns }, Some(grid)) = (self.dataset.features(), self.feature_grid()) else {
             return None;
@@ -308,10 +308,10 @@ impl Problem {
             "rows that are shared out need the engine of their ranks"
         );
         let norms = norm.map(|norm| self.row_norms(norm));
-        let mut rows = self.dataset.rows();
+        let planes = self.planes.get().and_then(Option::as_ref);
+        let mut rows = self.dataset.rows().with_planes(planes.map(Planes::view));
         if let Rows::F32(dense) = &mut rows {
             dense.stripes = self.stripes.get().and_then(Option::as_ref);
-            dense.planes = self.planes.get().and_then(Option::as_ref).map(Planes::view);
         }
         Batch {
             rows,

@@ -96,11 +96,12 @@ impl Planes {
     /// Appends rows.
     pub fn append(&mut self, values: &[f32]) {
         let rows = values.len() / self.columns;
-        let mut bytes = ByteRows::zeroed(rows, self.bytes.columns());
-        std::mem::swap(&mut self.bytes, &mut bytes);
-        self.parts(rows).for_each(|mut write| write(values));
-        std::mem::swap(&mut self.bytes, &mut bytes);
-        self.bytes.append(&bytes);
+        let mut more = Planes {
+            bytes: ByteRows::zeroed(rows, self.bytes.columns()),
+            ..*self
+        };
+        more.parts(rows).for_each(|mut write| write(values));
+        self.bytes.append(&more.bytes);
     }
 
     /// Forgets the rows from `rows` on.
@@ -434,8 +435,6 @@ struct DigitSums {
     quads: Vec<Line>,
     /// Sums of digits, `[plane][line][3·output + digit][16]`.
     sums: Vec<Line>,
-    /// Planes of the rows in `sums`.
-    planes: usize,
     /// Rows in `sums`, which hold what was summed before if there are none.
     summed: usize,
     /// Σ ρ of each output, those of the rows in `digits` included.
@@ -461,7 +460,6 @@ impl Scratch {
                     digits: vec![EMPTY; DIGITS * model.outputs * MOST_SAMPLES / GROUP],
                     quads: vec![EMPTY; 4 * QUADS],
                     sums: vec![EMPTY; 2 * columns.lines() * DIGITS * model.outputs],
-                    planes: 1,
                     summed: 0,
                     totals: vec![0; model.outputs],
                 },
@@ -511,7 +509,7 @@ impl Scratch {
         let mut session = self.products.session();
         let addresses = Addresses::of(rows.into(), selection, positions, &mut session);
         sums.add(&mut session, &addresses);
-        sums.finish(model, lattice.bias, worth, sum);
+        sums.finish(model, lattice, worth, sum);
     }
 }
 
@@ -564,12 +562,10 @@ impl DigitSums {
             digits,
             quads,
             sums,
-            planes,
             summed,
             totals,
         } = self;
         let (rows, outputs) = (addresses.rows(), totals.len());
-        *planes = addresses.planes;
         // Whole fours: the last row stands for those that are missing, whose digits are 0.
         let mut pointers = [*rows.last().expect("rows"); MOST_SAMPLES];
         pointers[..rows.len()].copy_from_slice(rows);
@@ -615,8 +611,8 @@ impl DigitSums {
         }
     }
 
-    /// `sum += worth · sums`, the bias counting `bias`; the next block overwrites the sums.
-    fn finish(&mut self, model: &LinearModel, bias: f64, worth: f64, sum: &mut [f64]) {
+    /// `sum += worth · sums` of rows on the lattice; the next block overwrites the sums.
+    fn finish(&mut self, model: &LinearModel, lattice: &SumLattice, worth: f64, sum: &mut [f64]) {
         if self.summed == 0 {
             return;
         }
@@ -627,7 +623,7 @@ impl DigitSums {
             for (output, sum) in sum.chunks_exact_mut(width).enumerate() {
                 let place = line * model.outputs + output;
                 let mut whole = whole(&digits[place], LANES, [0, 1, 2]);
-                if self.planes == 2 {
+                if lattice.fixed_point {
                     let total = self.totals[output] as f64;
                     let behind = columns.lines() * model.outputs;
                     join(
@@ -654,7 +650,7 @@ impl DigitSums {
         }
         for (total, sum) in self.totals.iter_mut().zip(sum.chunks_exact_mut(width)) {
             if model.bias {
-                sum[features] = (*total as f64 * bias).mul_add(worth, sum[features]);
+                sum[features] = (*total as f64 * lattice.bias).mul_add(worth, sum[features]);
             }
             *total = 0;
         }
@@ -815,7 +811,7 @@ pub(super) fn accumulate(
     for first in (0..selection.len()).step_by(together) {
         let end = (first + together).min(selection.len());
         if sums.summed + (end - first) > SUMMED_ROWS {
-            sums.finish(model, lattice.bias, worth, sum);
+            sums.finish(model, lattice, worth, sum);
         }
         BlockRows::prefetch(selection, first..end, batch.targets, norms);
         let addresses = Addresses::of(rows, selection, first..end, &mut session);
@@ -845,7 +841,7 @@ pub(super) fn accumulate(
         }
         sums.add(&mut session, &addresses);
     }
-    sums.finish(model, lattice.bias, worth, sum);
+    sums.finish(model, lattice, worth, sum);
     Ok(tally)
 }
 

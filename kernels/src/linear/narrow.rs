@@ -179,7 +179,11 @@ fn accumulate<L: MarginLoss, const V: usize>(
     // Where the vectors of a row start: the last one ends with the row.
     let starts: [usize; V] = std::array::from_fn(|v| if v + 1 == V { layout.tail } else { v * LANES });
     let mut places = [0.0_f32; BLOCK_ROWS];
-    let mut tally = stripes::accumulate(loss, model, run, rule, layout, (&packed, bias), sum);
+    let mut tally = if run.stripes.is_empty() {
+        Tally::default()
+    } else {
+        stripes::accumulate(loss, model, run, rule, layout, (&packed, bias), sum)
+    };
     let rows = run.targets.len() / LANES * LANES;
     while tally.rows < rows {
         let count = (rows - tally.rows).min(BLOCK_ROWS);

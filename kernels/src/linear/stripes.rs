@@ -60,7 +60,7 @@ impl Stripes {
         let copied = |run: &Range<usize>| {
             let rows = run.len() / LANES * LANES;
             let rest = rows % STRIPE_ROWS;
-            if rest > LEAST_ROWS { rows } else { rows - rest }
+            if rest >= LEAST_ROWS { rows } else { rows - rest }
         };
         let mut length = 0;
         let runs: Vec<_> = runs
