@@ -8,13 +8,14 @@
 //!
 //! **Its neighbour** is what the relation says: under zero-out the null row in its place, under add/remove a data set
 //! with one row less and the same declared N, under replace-one a row with the opposite gradient: of f32 one with the
-//! opposite feature and the same label, of bytes one that differs in its label alone. Where a batch is drawn without
+//! opposite feature and the same label, of integers one that differs in its label alone. Where a batch is drawn without
 //! replacement, a batch that misses the canary holds another row: under replace-one all others have the opposite gradient.
 //!
 //! **On rows of bytes** ([`CanaryRows::Bytes`]) the canary is a byte of 255 among 64, with two classes: what the integer
 //! tiles of a release take. The residual of a softmax with two classes is a multiple of (1, −1), so that the clipped
 //! gradient is C·(1, −1)/√2 ⊗ e_1 whatever the model is, as long as it is clipped; steps are so small that the margins, and
-//! the gradient with them, hardly move. The audit reads the iterates along (1, −1)/√2.
+//! the gradient with them, hardly move. The audit reads the iterates along (1, −1)/√2. **On fixed-point rows**
+//! ([`CanaryRows::FixedPoint`]) the canary is the same, a number of f32 that is read as two bytes.
 //!
 //! **A sabotaged copy** is the unmodified algorithm with settings, or on data, that its claim does not cover: half the
 //! noise; a clip norm above every gradient with the same noise; the example standing twice in the data, so that one of
@@ -57,6 +58,8 @@ choices! {
         F32 = "f32",
         /// Rows of bytes and two classes, summed as releases are: as integers.
         Bytes = "bytes",
+        /// The same rows as numbers of f32 in a declared domain, summed as integers of two bytes.
+        FixedPoint = "fixed-point",
     }
 }
 
@@ -65,7 +68,9 @@ impl CanaryRows {
     pub(super) fn coordinates(self, iterate: &[f32]) -> impl Iterator<Item = f32> {
         (0..COLUMNS).map(move |column| match self {
             Self::F32 => iterate[column],
-            Self::Bytes => std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[BYTES + column]),
+            Self::Bytes | Self::FixedPoint => {
+                std::f32::consts::FRAC_1_SQRT_2 * (iterate[column] - iterate[BYTES + column])
+            }
         })
     }
 }
@@ -149,7 +154,7 @@ impl Scene {
             settings.set(name, value * clip);
         }
         // In place of the scene's.
-        if rows == CanaryRows::Bytes && algorithm.reads("learning-rate") {
+        if rows != CanaryRows::F32 && algorithm.reads("learning-rate") {
             settings.set("learning-rate", BYTES_LEARNING_RATE);
         }
         settings
@@ -250,18 +255,27 @@ impl Scene {
                 ..Domain::new(columns, storage, label, DomainSource::Arguments)
             }
         };
+        let mut unit = 1.0;
         let (features, labels, domain, loss) = match format {
-            CanaryRows::Bytes => {
+            CanaryRows::Bytes | CanaryRows::FixedPoint => {
                 let mut values = vec![0; rows.len() * BYTES];
                 for (row, values) in rows.iter().zip(values.chunks_exact_mut(BYTES)) {
-                    values[0] = 255 * u8::from(matches!(row, Row::Canary | Row::Opposite));
+                    values[0] = u8::from(matches!(row, Row::Canary | Row::Opposite));
                 }
                 // The residual (½, −½) is 1/√2 long, and makes a gradient of raw.
-                let scale = std::f32::consts::SQRT_2 * self.raw as f32 / 255.0;
+                let feature = std::f32::consts::SQRT_2 * self.raw as f32;
                 let labels = rows.iter().map(|row| u32::from(*row == Row::Canary)).collect();
                 let classes = Label::Classes(vec!["0".to_owned(), "1".to_owned()]);
-                let domain = domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes);
-                let features = Features::bytes(&values, BYTES, scale);
+                let (features, domain) = if format == CanaryRows::Bytes {
+                    values.iter_mut().for_each(|value| *value *= 255);
+                    let features = Features::bytes(&values, BYTES, feature / 255.0);
+                    (features, domain(BYTES, bounds(0.0, 255.0), Storage::Bytes, classes))
+                } else {
+                    unit = f64::from(feature);
+                    let values: Vec<f32> = values.into_iter().map(|value| f32::from(value) * feature).collect();
+                    let features = Features::f32(values, BYTES);
+                    (features, domain(BYTES, bounds(0.0, unit), Storage::Dense, classes))
+                };
                 (features, Labels::numbered(labels, 2), domain, Loss::Softmax)
             }
             CanaryRows::F32 => {
@@ -286,7 +300,7 @@ impl Scene {
             }
         };
         let mut dataset = Dataset::new("canary", features, labels)
-            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), 1.0))
+            .and_then(|dataset| dataset.in_domain_times(Arc::new(domain), unit))
             .expect("rows of the domain");
         if format == CanaryRows::F32 {
             dataset = dataset.clip_features(Norm::L2, 1.0).expect("a bound above 0");
@@ -303,7 +317,7 @@ mod tests {
     use crate::catalog::ALGORITHMS;
     use crate::oracle::{Engine, Oracle};
     use rounds_kernels::features::{Norm, Selection};
-    use rounds_kernels::linear::Clip;
+    use rounds_kernels::linear::{Clip, has_integer_kernels};
 
     #[test]
     fn the_claimed_clip_norm_clips_the_canary_and_that_of_a_skipped_clip_clips_nothing() {
@@ -312,7 +326,7 @@ mod tests {
             private.flat_map(|algorithm| algorithm.scenes.iter().map(move |scene| (*algorithm, scene)))
         {
             let id = algorithm.id;
-            for rows in [CanaryRows::F32, CanaryRows::Bytes] {
+            for rows in [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint] {
                 if !scene.takes(rows) {
                     continue;
                 }
@@ -348,7 +362,7 @@ mod tests {
     #[test]
     fn neighbours_differ_as_their_relation_says_and_in_nothing_public() {
         let scene = &crate::optimizers::sgd::DP_SGD.scenes[1];
-        for rows in [CanaryRows::F32, CanaryRows::Bytes] {
+        for rows in [CanaryRows::F32, CanaryRows::Bytes, CanaryRows::FixedPoint] {
             for (adjacency, real_rows, sums) in [
                 (Adjacency::ZeroOut, 16, [0.0, 1.0]),
                 (Adjacency::AddRemove, 15, [0.0, 1.0]),
@@ -358,6 +372,7 @@ mod tests {
                 assert_eq!(problems[0].public(), problems[1].public());
                 assert_eq!((problems[0].rows(), problems[1].rows()), (real_rows, 16));
                 assert_eq!(problems[0].public().rows(), 16);
+                assert!(rows == CanaryRows::F32 || problems[0].is_in_integers() == has_integer_kernels());
                 assert_eq!(problems[0].unclaimable(), None);
                 assert_eq!(problems[0].dataset().is_null(0), adjacency == Adjacency::ZeroOut);
                 for (problem, expected) in problems.iter().zip(sums) {

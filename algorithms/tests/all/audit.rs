@@ -213,6 +213,13 @@ fn claims_hold_on_rows_of_bytes_as_releases_sum_them_and_broken_copies_are_found
     // Rows that differ in their label alone.
     let replaced = under(Adjacency::ReplaceOne, &on_bytes("dp-memf", None));
     holds(&scene("dp-memf", 0), &replaced, 0.2);
+    // The same as integers of two bytes.
+    let in_planes = |sabotage| AuditSettings {
+        rows: CanaryRows::FixedPoint,
+        ..on_bytes("dp-memf", sabotage)
+    };
+    holds(&scene("dp-memf", 0), &in_planes(None), 0.2);
+    assert!(finding(&scene("dp-memf", 0), &in_planes(Some(Sabotage::SkippedClip))).disproves());
     for sabotage in SABOTAGES {
         for id in ["dp-sgd", "dp-memf", "accelerated-dp-srg"] {
             let found = finding(&scene(id, 0), &on_bytes(id, Some(sabotage)));

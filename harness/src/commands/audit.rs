@@ -294,6 +294,10 @@ impl Display for Reports {
         let found = |one: &TimedReport| Some((one.report.rows, one.report.finding.as_ref().ok()?.integers));
         let rows = match self.reports.iter().find_map(found) {
             Some((CanaryRows::Bytes, true)) => "Rows of bytes, summed as integers.\n",
+            Some((CanaryRows::FixedPoint, true)) => "Fixed-point rows of f32, summed as integers of two bytes.\n",
+            Some((CanaryRows::FixedPoint, false)) => {
+                "Fixed-point rows, summed in f32: this processor has no kernels for integers.\n"
+            }
             Some((CanaryRows::Bytes, false)) => {
                 "Rows of bytes, summed in f32: this processor has no kernels for integers.\n"
             }
@@ -316,7 +320,11 @@ mod tests {
     #[test]
     fn documents_say_which_rows_were_audited_and_what_summed_them() {
         let tiles = rounds_kernels::linear::has_integer_kernels();
-        for (rows, name, integers) in [(CanaryRows::F32, "f32", false), (CanaryRows::Bytes, "bytes", tiles)] {
+        for (rows, name, integers) in [
+            (CanaryRows::F32, "f32", false),
+            (CanaryRows::Bytes, "bytes", tiles),
+            (CanaryRows::FixedPoint, "fixed-point", tiles),
+        ] {
             let settings = AuditSettings {
                 runs: FEWEST_RUNS,
                 rows,
