@@ -38,7 +38,7 @@ pub struct AuditArguments {
     /// Audit a copy that is broken on purpose: halved-noise, skipped-clip, ignored-participation or divisor-from-rows
     #[arg(long, value_name = "HOW", conflicts_with = "black_box")]
     sabotage: Option<Sabotage>,
-    /// Rows of the data: `f32`, or `bytes`, summed by the kernels that releases on bytes take.
+    /// Rows of the data: `f32`, or `bytes` or `fixed-point` (f32 of a declared domain), which releases sum as integers.
     #[arg(long, default_value = "f32", value_name = "FORMAT")]
     rows: CanaryRows,
     /// Seed of all runs.
