@@ -321,8 +321,8 @@ impl Problem {
         }
     }
 
-    /// Announces batches of all rows: copies these for the kernel of few features, a run for each leaf, where that pays. Their sums keep
-    /// their bits.
+    /// Says that batches of all rows will come: where the kernel of few features reads them, copies the rows, those of each leaf on their
+    /// own. Sums have the same bits with the copy and without.
     pub(crate) fn announce_full_batches(&self) {
         let (rows, leaves) = (self.rows(), self.leaves(self.rows()));
         let runs = (0..leaves).map(|leaf| partition::leaf_range(rows, leaves, leaf));

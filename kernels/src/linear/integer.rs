@@ -41,7 +41,7 @@ const SUMMED_ROWS: usize = 1 << 16;
 /// Fewer rows than this cost less without packing digits, where nothing but time depends on it.
 pub(super) const LEAST_ROWS: usize = 32;
 
-/// What a plane of upper bytes has too much: 2¹⁴ in units of 256.
+/// The offset 2¹⁴ of stored integers, in units of the upper byte.
 const HIGH_OFFSET: f64 = 64.0;
 
 /// Bytes of a plane, whole cache lines.
@@ -59,7 +59,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Memory for rows, to be written by [`Self::parts`]: of rows with `columns` features.
+    /// Zeroed memory for `rows` rows of `columns` features, which [`Self::parts`] writes.
     ///
     /// # Panics
     /// A grid that is not fixed point; no columns.
@@ -75,8 +75,8 @@ impl Planes {
         }
     }
 
-    /// What writes each part of `rows` rows, given their features. Those that are not on the grid are cut towards 0, so that no row
-    /// gets longer.
+    /// A writer for each part of `rows` rows: it takes the part's features. Features that are not on the grid are rounded towards 0, so
+    /// that the norm of no row grows.
     pub fn parts(&mut self, rows: usize) -> impl Iterator<Item = impl FnMut(&[f32]) + Send> {
         let (columns, inverse) = (self.columns, 1.0 / self.step);
         let (memory, stride) = self.bytes.memory_mut();

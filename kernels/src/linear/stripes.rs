@@ -44,9 +44,9 @@ pub struct Stripes {
 }
 
 impl Stripes {
-    /// The stripes of `rows`, of which `runs` are summed each on its own; `None` where nothing would read them, or where rows come from
-    /// memory, which takes longer than their sum. Rows at the end of a run that are no sixteen, or that fill no stripe by half, are
-    /// left out.
+    /// The stripes of `rows`, of which `runs` are summed each on its own; `None` for models that the kernel of few features does not take, and for more
+    /// than 32 MiB of rows: reading these from memory takes longer than summing them. At the end of a run, rows that make up no sixteen, or
+    /// less than half a stripe, are left out.
     ///
     /// # Panics
     /// Runs that do not ascend, or rows that do not exist.
@@ -100,7 +100,7 @@ impl Stripes {
     }
 }
 
-/// What belongs to the rows of a stripe, one number a row; `padding` beyond the last.
+/// Targets or norms of the rows of a stripe, filled up with `padding` where it has fewer rows.
 #[inline(always)]
 fn padded<'a>(values: &'a [f32], padding: f32, space: &'a mut [f32; STRIPE_ROWS]) -> &'a [f32; STRIPE_ROWS] {
     if let Ok(whole) = values.try_into() {
